@@ -1,0 +1,164 @@
+"""Every error Anabranch raises, in one tree.
+
+* AnabranchError
+  * InvalidInputError (ValueError): what the caller handed in cannot be used; nothing was written
+    * OptionError
+    * SchemaError
+    * PredicateError
+    * SqlError
+    * InvalidNameError
+  * NotFoundError (LookupError)
+  * AlreadyExistsError
+  * CommitError
+    * CommitConflictError: another commit took away what this one builds on; nothing was published
+    * CommitRetriesExhaustedError
+    * CommitOutcomeUnknownError: the commit may have happened; nobody deletes its files
+    * SealedBranchError
+  * CorruptTableError: a file of the table does not say what it must
+  * UnsupportedFeatureError: the table uses something this version does not implement
+  * StorageError: the store did not do what was asked
+
+A message says what was asked, what was found and, in its hint, what to do next.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+
+class AnabranchError(Exception):
+    """Root of the tree.
+
+    Args:
+        message: what was asked and what was found.
+        hint: what to do next, one sentence.
+        retryable: whether the same call may succeed later without any change.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.retryable = retryable
+
+    def __str__(self) -> str:
+        return self.message if self.hint is None else f"{self.message}\n  hint: {self.hint}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Spark pickles errors between processes; the default would lose keyword-only arguments.
+        return (_rebuild, (type(self), self.message, self.__dict__))
+
+    @classmethod
+    def _restore(cls, message: str, state: dict[str, Any]) -> Self:
+        error = cls.__new__(cls)
+        Exception.__init__(error, message)
+        error.__dict__.update(state)
+        return error
+
+
+def _rebuild(cls: type[AnabranchError], message: str, state: dict[str, Any]) -> AnabranchError:
+    return cls._restore(message, state)
+
+
+class InvalidInputError(AnabranchError, ValueError):
+    """What the caller handed in cannot be used; nothing was written."""
+
+
+class OptionError(InvalidInputError):
+    """An option is unknown, malformed or contradicts another one."""
+
+
+class SchemaError(InvalidInputError):
+    """A schema, or data that must fit one, is not acceptable."""
+
+
+class PredicateError(InvalidInputError):
+    """A filter cannot be parsed or does not fit the schema."""
+
+
+class SqlError(InvalidInputError):
+    """A statement cannot be parsed or is not offered."""
+
+
+class InvalidNameError(InvalidInputError):
+    """A database, table, column, tag or branch name is not acceptable."""
+
+
+class NotFoundError(AnabranchError, LookupError):
+    """The database, table, snapshot, tag, branch or file that was named does not exist."""
+
+
+class AlreadyExistsError(AnabranchError):
+    """Something of that name exists already."""
+
+
+class CommitError(AnabranchError):
+    """A commit was not acknowledged."""
+
+
+class CommitConflictError(CommitError):
+    """Another commit removed or replaced what this one builds on; nothing was published.
+
+    Attributes:
+        conflicts: typed values, one per conflict found.
+    """
+
+    def __init__(
+        self, message: str, *, conflicts: tuple[Any, ...] = (), hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint, retryable=False)
+        self.conflicts = conflicts
+
+
+class CommitRetriesExhaustedError(CommitError):
+    """The retry budget ran out in rounds in which no writer made progress; nothing was published."""
+
+
+class CommitOutcomeUnknownError(CommitError):
+    """The store did not say whether the commit happened. Files of the commit must not be deleted."""
+
+
+class SealedBranchError(CommitError):
+    """The branch was sealed because another branch replaces it."""
+
+
+class CorruptTableError(AnabranchError):
+    """A file of the table does not say what it must; names the file and what was expected."""
+
+    def __init__(self, message: str, *, path: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message if path is None else f"{path}: {message}", hint=hint)
+        self.path = path
+
+
+class UnsupportedFeatureError(AnabranchError):
+    """The table uses a feature that this version does not implement.
+
+    Attributes:
+        feature: short stable name of the feature, for example ``"primary-key"``.
+    """
+
+    def __init__(
+        self, message: str, *, feature: str, path: str | None = None, hint: str | None = None
+    ) -> None:
+        super().__init__(message if path is None else f"{path}: {message}", hint=hint)
+        self.feature = feature
+        self.path = path
+
+
+class StorageError(AnabranchError):
+    """The store did not do what was asked.
+
+    Attributes:
+        outcome_unknown: True when a write may have happened although it was not acknowledged.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        retryable: bool = False,
+        outcome_unknown: bool = False,
+    ) -> None:
+        super().__init__(message, hint=hint, retryable=retryable)
+        self.outcome_unknown = outcome_unknown

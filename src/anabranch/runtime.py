@@ -1,0 +1,94 @@
+"""The only home of time, chance and waiting.
+
+Everything else takes a `Runtime`, so that tests can run commits against a fixed clock, reproducible
+names and sleeps that take no time.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Where the time comes from."""
+
+    def now_millis(self) -> int:
+        """Milliseconds since the epoch, UTC; may go backwards when the machine's clock does."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds from an arbitrary start, never going backwards."""
+        ...
+
+    def local_offset_millis(self, at_millis: int) -> int:
+        """Offset of local wall-clock time from UTC at that moment, in milliseconds."""
+        ...
+
+
+class IdGenerator(Protocol):
+    """Where unique names come from."""
+
+    def uuid(self) -> str:
+        """A fresh random UUID in its canonical text form."""
+        ...
+
+    def jitter(self) -> float:
+        """A number in [0, 1) to spread retries of competing writers."""
+        ...
+
+
+class Sleeper(Protocol):
+    """How waiting is done."""
+
+    def sleep(self, seconds: float) -> None:
+        """Return after about that many seconds."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now_millis(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def local_offset_millis(self, at_millis: int) -> int:
+        offset = datetime.fromtimestamp(at_millis / 1000, UTC).astimezone().utcoffset()
+        return 0 if offset is None else int(offset.total_seconds() * 1000)
+
+
+class RandomIds:
+    """Unique names from the operating system's randomness."""
+
+    def uuid(self) -> str:
+        return str(uuid.uuid4())
+
+    def jitter(self) -> float:
+        return random.random()
+
+
+class ThreadSleeper:
+    """Blocks the calling thread."""
+
+    def sleep(self, seconds: float) -> None:
+        if seconds > 0:
+            time.sleep(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """Clock, names and sleep as one value to hand around."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    ids: IdGenerator = field(default_factory=RandomIds)
+    sleeper: Sleeper = field(default_factory=ThreadSleeper)
+
+
+SYSTEM = Runtime()

@@ -1,0 +1,125 @@
+"""What the rest of Anabranch asks of a store.
+
+A store holds immutable byte objects under one root. Names are relative paths with ``/`` between
+segments; they never start with ``/`` and no segment is empty, ``.`` or ``..``. A name that breaks these
+rules, or would lead out of the root, raises `InvalidNameError` before anything is touched.
+
+Ordering and durability, for every implementation:
+
+* When a write returns, its bytes survive a crash of the process and of the machine, and every reader
+  that asks afterwards sees all of them. Nobody ever sees a part.
+* `put_if_absent` is the only primitive that decides between competitors: of all calls on one name, at
+  most one returns True, and only while nothing of that name exists.
+* A write that raises `StorageError` with ``outcome_unknown`` may or may not have happened.
+* A listing shows every object written before it began and not deleted since; of objects written or
+  deleted meanwhile it shows some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import IO, Protocol, Self
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """An object as a listing shows it."""
+
+    path: str
+    size: int
+    modified_millis: int
+
+
+class Sink(Protocol):
+    """A new object being written piece by piece."""
+
+    def write(self, data: bytes | memoryview, /) -> int: ...
+    def flush(self) -> None: ...
+
+
+class Storage(Protocol):
+    """A store of byte objects. Implementations are picklable, except `MemoryStorage`."""
+
+    @property
+    def url(self) -> str:
+        """Where the root is, for messages and for re-opening it in another process."""
+        ...
+
+    def scoped(self, prefix: str) -> Self:
+        """The same store seen from a folder below; nothing outside of it can be named."""
+        ...
+
+    def get(self, path: str) -> bytes:
+        """The whole object. Raises `NotFoundError`."""
+        ...
+
+    def get_range(self, path: str, start: int, length: int) -> bytes:
+        """`length` bytes from `start`, fewer at the end of the object. Raises `NotFoundError`."""
+        ...
+
+    def info(self, path: str) -> ObjectInfo:
+        """Size and time of an object. Raises `NotFoundError`."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether the object exists now."""
+        ...
+
+    def open_input(self, path: str) -> IO[bytes]:
+        """A seekable binary file for random access, closed by the caller. Raises `NotFoundError`."""
+        ...
+
+    def open_output(self, path: str) -> AbstractContextManager[Sink]:
+        """Write a new object piece by piece; it appears, durably, when the block ends without error.
+
+        On an error in the block nothing appears. The name must be unique to this writer.
+        """
+        ...
+
+    def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        """Store an object, replacing one of that name at once or not at all.
+
+        ``durable=False`` is for hints that may be lost with the machine.
+        """
+        ...
+
+    def put_many(self, objects: Mapping[str, bytes]) -> None:
+        """Store several new objects of unique names, in any order, all durable when it returns.
+
+        On an error some of them may exist.
+        """
+        ...
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """Store an object unless the name is taken; True if this call did it.
+
+        An ambiguous answer is settled by reading the object back and comparing it with `data`, so `data`
+        must be unique to its writer. Raises `StorageError` with ``outcome_unknown`` if it stays ambiguous.
+        """
+        ...
+
+    def list(self, prefix: str = "", *, recursive: bool = False) -> Iterator[ObjectInfo]:
+        """Objects in the folder `prefix` (and below it when recursive), in no promised order.
+
+        A folder that does not exist is empty. Temporary files of unfinished writes are not shown.
+        """
+        ...
+
+    def list_folders(self, prefix: str = "") -> Iterator[str]:
+        """Paths of the folders directly inside `prefix`."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Remove an object; nothing happens if it does not exist."""
+        ...
+
+    def delete_folder(self, prefix: str) -> None:
+        """Remove a folder and everything below it; nothing happens if it does not exist."""
+        ...
+
+    def rename_folder(self, source: str, target: str) -> None:
+        """Move a folder at once or not at all. Raises `UnsupportedFeatureError` on object stores,
+        `AlreadyExistsError` when the target exists, `NotFoundError` when the source does not."""
+        ...
