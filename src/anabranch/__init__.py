@@ -1,1 +1,47 @@
-"""Anabranch."""
+"""A streaming lakehouse for PySpark: append-only tables in the open Apache Paimon format."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from anabranch.errors import *  # noqa: F403 - the whole tree is public
+from anabranch.errors import __all__ as _errors
+from anabranch.version import __version__
+
+if TYPE_CHECKING:
+    from anabranch.expr import col
+    from anabranch.lake import Lake, connect
+    from anabranch.scan import Scan
+    from anabranch.spec.schema import TableSchema
+    from anabranch.spec.snapshot import Snapshot
+    from anabranch.table import Table
+
+__all__ = [  # noqa: PLE0604 - the errors are named once, in their own module
+    "Lake",
+    "Scan",
+    "Snapshot",
+    "Table",
+    "TableSchema",
+    "__version__",
+    "col",
+    "connect",
+    *_errors,
+]
+
+_HOMES = {
+    "Lake": "anabranch.lake",
+    "Scan": "anabranch.scan",
+    "Snapshot": "anabranch.spec.snapshot",
+    "Table": "anabranch.table",
+    "TableSchema": "anabranch.spec.schema",
+    "col": "anabranch.expr",
+    "connect": "anabranch.lake",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded on first use, so that the command line answers --help without loading Arrow.
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name == "spark":
+        return import_module("anabranch.spark")
+    raise AttributeError(f"module 'anabranch' has no attribute '{name}'")

@@ -25,6 +25,26 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+__all__ = [
+    "AlreadyExistsError",
+    "AnabranchError",
+    "CommitConflictError",
+    "CommitError",
+    "CommitOutcomeUnknownError",
+    "CommitRetriesExhaustedError",
+    "CorruptTableError",
+    "InvalidInputError",
+    "InvalidNameError",
+    "NotFoundError",
+    "OptionError",
+    "PredicateError",
+    "SchemaError",
+    "SealedBranchError",
+    "SqlError",
+    "StorageError",
+    "UnsupportedFeatureError",
+]
+
 
 class AnabranchError(Exception):
     """Root of the tree.
@@ -103,9 +123,7 @@ class CommitConflictError(CommitError):
         conflicts: typed values, one per conflict found.
     """
 
-    def __init__(
-        self, message: str, *, conflicts: tuple[Any, ...] = (), hint: str | None = None
-    ) -> None:
+    def __init__(self, message: str, *, conflicts: tuple[Any, ...] = (), hint: str | None = None) -> None:
         super().__init__(message, hint=hint, retryable=False)
         self.conflicts = conflicts
 

@@ -1,0 +1,1 @@
+"""The command line: verbs, their arguments and how results are shown."""

@@ -1,0 +1,5 @@
+"""Anabranch on Spark. Importing this package does not start Spark."""
+
+from anabranch.spark.session import attach, session
+
+__all__ = ["attach", "session"]

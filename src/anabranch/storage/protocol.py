@@ -2,22 +2,25 @@
 
 A store holds immutable byte objects under one root. Names are relative paths with ``/`` between
 segments; they never start with ``/`` and no segment is empty, ``.`` or ``..``. A name that breaks these
-rules, or would lead out of the root, raises `InvalidNameError` before anything is touched.
+rules, or would lead out of the root, raises `InvalidNameError` before anything is touched. A folder
+exists because something lies in it; whether an emptied folder lingers is the store's business.
 
 Ordering and durability, for every implementation:
 
-* When a write returns, its bytes survive a crash of the process and of the machine, and every reader
-  that asks afterwards sees all of them. Nobody ever sees a part.
-* `put_if_absent` is the only primitive that decides between competitors: of all calls on one name, at
-  most one returns True, and only while nothing of that name exists.
+* When a write or a removal returns, it survives a crash of the process and of the machine, and every
+  reader that asks afterwards sees its result. Nobody ever sees a part of an object.
+* `put_if_absent` is the only primitive that decides between competitors: while an object lives, of all
+  calls on its name only those with exactly its bytes return True.
 * A write that raises `StorageError` with ``outcome_unknown`` may or may not have happened.
 * A listing shows every object written before it began and not deleted since; of objects written or
   deleted meanwhile it shows some.
+
+Every method may be called from several threads at once and may raise `StorageError`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import IO, Protocol, Self
@@ -67,8 +70,12 @@ class Storage(Protocol):
         """Whether the object exists now."""
         ...
 
-    def open_input(self, path: str) -> IO[bytes]:
-        """A seekable binary file for random access, closed by the caller. Raises `NotFoundError`."""
+    def open_input(self, path: str, *, size: int | None = None) -> IO[bytes]:
+        """A seekable binary file for random access, closed by the caller. Raises `NotFoundError`.
+
+        A caller who knows the object's `size` in bytes saves a round trip on object stores; a missing
+        object is then noticed by the first read.
+        """
         ...
 
     def open_output(self, path: str) -> AbstractContextManager[Sink]:
@@ -81,7 +88,7 @@ class Storage(Protocol):
     def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
         """Store an object, replacing one of that name at once or not at all.
 
-        ``durable=False`` is for hints that may be lost with the machine.
+        ``durable=False`` is for hints: a crash of the machine may lose or damage the object.
         """
         ...
 
@@ -93,17 +100,21 @@ class Storage(Protocol):
         ...
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Store an object unless the name is taken; True if this call did it.
+        """Store an object unless the name is taken; True if the object is this caller's now.
 
-        An ambiguous answer is settled by reading the object back and comparing it with `data`, so `data`
-        must be unique to its writer. Raises `StorageError` with ``outcome_unknown`` if it stays ambiguous.
+        A taken name and an ambiguous answer are settled by reading the object back and comparing it with
+        `data`: that makes a repeated call harmless, and means that `data` must be unique to its writer.
+        Raises `StorageError` with ``outcome_unknown`` if it stays ambiguous.
         """
         ...
 
-    def list(self, prefix: str = "", *, recursive: bool = False) -> Iterator[ObjectInfo]:
+    def list(
+        self, prefix: str = "", *, recursive: bool = False, include_temporary: bool = False
+    ) -> Iterator[ObjectInfo]:
         """Objects in the folder `prefix` (and below it when recursive), in no promised order.
 
-        A folder that does not exist is empty. Temporary files of unfinished writes are not shown.
+        A folder that does not exist is empty. Temporary files of unfinished or killed writes are shown
+        only on request: for those who clean up.
         """
         ...
 
@@ -115,11 +126,18 @@ class Storage(Protocol):
         """Remove an object; nothing happens if it does not exist."""
         ...
 
+    def delete_many(self, paths: Iterable[str]) -> None:
+        """Remove several objects, in any order; cheaper than one by one. On an error some may be left."""
+        ...
+
     def delete_folder(self, prefix: str) -> None:
         """Remove a folder and everything below it; nothing happens if it does not exist."""
         ...
 
     def rename_folder(self, source: str, target: str) -> None:
-        """Move a folder at once or not at all. Raises `UnsupportedFeatureError` on object stores,
-        `AlreadyExistsError` when the target exists, `NotFoundError` when the source does not."""
+        """Move a folder at once or not at all.
+
+        Raises `UnsupportedFeatureError` on object stores, `AlreadyExistsError` when the target exists and
+        `NotFoundError` when the source does not.
+        """
         ...

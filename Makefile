@@ -1,0 +1,60 @@
+# Anabranch: the few commands a person needs. `make` or `make help` lists them.
+# Every target does its own set-up: a virtual environment in .venv and what the target needs in it.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-long lint interop bench docs format clean java
+
+help: ## List these commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-10s %s\n", $$1, $$2}'
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Anabranch needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1)."; \
+	  echo "Install one and run: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@echo "Setting up $(VENV) (once, about a minute)..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { \
+	  echo "Could not create a virtual environment. On Debian: apt-get install python3-venv"; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,docs]'
+	@touch $(STAMP)
+
+java:
+	@sh tools/check_java.sh
+
+demo: java $(STAMP) ## The main job on real flights: stream, join, kill, restart, check (about 3 minutes)
+	@$(BIN)/anabranch demo
+
+test: java $(STAMP) ## All tests in their short form
+	@$(BIN)/python -m pytest -m "not long"
+
+test-long: java $(STAMP) ## The long forms: property tests, kill sweeps, soaks
+	@$(BIN)/python -m pytest -m "long" --timeout 1800
+
+lint: $(STAMP) ## Style, types, layer contracts
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(STAMP) ## Format the code
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+interop: java $(STAMP) ## Other Paimon engines read and extend our tables, each in its own environment
+	@$(BIN)/python interop/peers.py setup
+	@$(BIN)/python -m pytest interop --timeout 1800
+
+bench: java $(STAMP) ## Benchmarks beside peers; writes docs/benchmarks.md
+	@$(BIN)/python -m benchmarks
+
+docs: $(STAMP) ## Build the documentation into site/
+	@$(BIN)/python tools/option_reference.py
+	@$(BIN)/mkdocs build --strict --quiet
+
+clean: ## Remove everything that was generated, the environment too
+	rm -rf $(VENV) .peers build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,1 @@
+"""Benchmarks beside other table formats and clients, in one run: `python -m benchmarks`."""

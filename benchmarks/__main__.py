@@ -1,0 +1,62 @@
+"""Run the benchmarks: `python -m benchmarks [--quick] [--only NAME ...]`.
+
+Writes `benchmarks/results/latest.json` and `docs/benchmarks.md`; with `--quick` it makes everything small, runs it
+once and prints the tables only, because such numbers mean nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+from interop.peers import REPOSITORY, SetupError, chosen, setup
+
+from benchmarks import report
+from benchmarks.registry import BENCHMARKS, Run
+
+TOPICS = ("append_scan", "planning", "commits")
+RESULTS = REPOSITORY / "benchmarks/results/latest.json"
+PAGE = REPOSITORY / "docs/benchmarks.md"
+
+
+def log(message: str) -> None:
+    """Say how far it is."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    """The command line; 1 when an environment could not be made."""
+    for module in TOPICS:
+        importlib.import_module(f"benchmarks.{module}")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Benchmarks beside peers.")
+    parser.add_argument("--quick", action="store_true", help="small sizes, once, print only")
+    parser.add_argument("--only", action="append", choices=sorted(BENCHMARKS), help="this one (repeatable)")
+    options = parser.parse_args()
+    topics = [BENCHMARKS[name] for name in BENCHMARKS if not options.only or name in options.only]
+    needed = {c.peer for topic in topics for c in topic.contestants if c.peer}
+    try:
+        for peer in chosen(needed) if needed else []:
+            setup(peer)
+    except SetupError as error:
+        log(f"error: {error}")
+        return 1
+    date = datetime.now(UTC).date().isoformat()
+    results = {}
+    for topic in topics:
+        log(f"{topic.name}: {topic.title}")
+        with tempfile.TemporaryDirectory(prefix="benchmark-") as scratch:
+            rows = topic.run(Run(Path(scratch), options.quick, log))
+            results[topic.name] = report.result_of(topic, rows, date)
+        print(report.section(results[topic.name]), flush=True)
+    if not options.quick:
+        PAGE.write_text(report.page(report.merge(RESULTS, results)))
+        log(f"wrote {PAGE.relative_to(REPOSITORY)} and {RESULTS.relative_to(REPOSITORY)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""delta-rs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import DeltaTable, write_deltalake
+
+from benchmarks.workers.harness import WARM_UP_IDS, WARM_UP_ROWS, Clock, load, main
+
+
+def append(clock: Clock, home: str, parts: list[str]) -> dict[str, Any]:
+    """One commit per part."""
+    tables = [load(part) for part in parts]
+    write_deltalake(
+        _create(home + "/warm-up", tables[0].schema), tables[0].slice(0, WARM_UP_ROWS), mode="append"
+    )
+    table = _create(home, tables[0].schema)
+    with clock.lap():
+        for data in tables:
+            write_deltalake(table, data, mode="append")
+    return {"rows": table.to_pyarrow_dataset().count_rows()}
+
+
+def scan(
+    clock: Clock, home: str, columns: list[str] | None = None, ids: list[int] | None = None
+) -> dict[str, Any]:
+    """Read to an Arrow table."""
+    _read(home + "/warm-up", columns, ids and WARM_UP_IDS)
+    with clock.lap():
+        data = _read(home, columns, ids)
+    return {"rows": data.num_rows, "columns": data.num_columns}
+
+
+def commits(clock: Clock, home: str, part: str, count: int, rows: int) -> dict[str, Any]:
+    """Many small commits through one handle."""
+    data = load(part).slice(0, rows)
+    write_deltalake(_create(home + "/warm-up", data.schema), data, mode="append")
+    table = _create(home, data.schema)
+    for _ in range(count):
+        with clock.lap():
+            write_deltalake(table, data, mode="append")
+    return {"rows": table.to_pyarrow_dataset().count_rows()}
+
+
+def _create(home: str, schema: pa.Schema) -> DeltaTable:
+    return DeltaTable.create(home + "/t", schema)
+
+
+def _read(home: str, columns: list[str] | None, ids: list[int] | None) -> pa.Table:
+    condition = (ds.field("id") >= ids[0]) & (ds.field("id") < ids[1]) if ids else None
+    return DeltaTable(home + "/t").to_pyarrow_dataset().to_table(columns=columns, filter=condition)
+
+
+if __name__ == "__main__":
+    main({"append": append, "scan": scan, "commits": commits})

@@ -1,0 +1,158 @@
+"""The files of one bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from anabranch.arrow.parquet_encode import Compression, encode
+from anabranch.arrow.parquet_footer import JoinedFile
+from anabranch.arrow.pipeline import Pipeline
+from anabranch.errors import AnabranchError
+from anabranch.runtime import Runtime
+from anabranch.spec.data_file import DataFileMeta, FileSource
+from anabranch.spec.layout import data_file_name
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.stats import StatsCollector
+from anabranch.storage.protocol import Sink, Storage
+
+FORMAT: Final = "parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class FileSettings:
+    """What all files of one write have in common."""
+
+    storage: Storage
+    schema: TableSchema
+    target_size: int
+    """A file is closed at about this many bytes."""
+    compression: Compression
+    new_stats: Callable[[], StatsCollector]
+    source: FileSource
+    continue_sequence: bool
+    """Whether sequence numbers run on from file to file, as in tables of fixed buckets."""
+    runtime: Runtime
+
+
+class BucketWriter:
+    """Writes row groups, in the order they are appended, to files of about the target size.
+
+    Encoding and writing happen in the threads of the pipeline; an error there is raised by the next call.
+    """
+
+    def __init__(self, settings: FileSettings, folder: str, pipeline: Pipeline) -> None:
+        self._settings = settings
+        self._folder = folder
+        self._pipeline = pipeline
+        self._writer_id = settings.runtime.ids.uuid()
+        self._file: _OpenFile | None = None
+        self._done: list[DataFileMeta] = []
+        self._last: Future[None] | None = None
+
+    def append(self, rows: pa.Table) -> None:
+        """Write the rows as one row group."""
+        if self._last is not None and self._last.done():
+            self._last.result()
+        size = rows.nbytes
+        encoded = self._pipeline.encode(size, encode, rows, self._settings.compression)
+        self._last = self._pipeline.write(self._write, rows, size, encoded, self._last)
+
+    def end(self) -> None:
+        """Nothing follows: have the last file closed."""
+        self._last = self._pipeline.write(self._close, self._last)
+
+    def files(self) -> tuple[DataFileMeta, ...]:
+        """All files, when they are durable."""
+        if self._last is not None:
+            self._last.result()
+        return tuple(self._done)
+
+    def abort(self) -> None:
+        """Remove every file, as far as the store allows. The pipeline has been closed."""
+        names = [file.file_name for file in self._done]
+        if self._file is not None:
+            self._file.abandon()
+            names.append(self._file.name)  # an error at its very end may have left it complete
+            self._file = None
+        for name in names:
+            with suppress(AnabranchError):
+                self._settings.storage.delete(f"{self._folder}/{name}")
+
+    def _write(
+        self, rows: pa.Table, size: int, encoded: Future[pa.Buffer], before: Future[None] | None
+    ) -> None:
+        try:
+            if before is not None:
+                before.result()
+            part = encoded.result()
+            if self._file is None:
+                number = len(self._done)
+                self._file = _OpenFile(
+                    self._settings, self._folder, data_file_name(self._writer_id, number, FORMAT)
+                )
+            self._file.add(rows, part)
+        finally:
+            self._pipeline.release(size)
+        if self._file.size >= self._settings.target_size:
+            self._close(None)
+
+    def _close(self, before: Future[None] | None) -> None:
+        if before is not None:
+            before.result()
+        if self._file is None:
+            return
+        continues = self._settings.continue_sequence and self._done
+        first = self._done[-1].max_sequence_number + 1 if continues else 0
+        self._done.append(self._file.finish(first))
+        self._file = None
+
+
+class _OpenFile:
+    """A data file that is being written."""
+
+    def __init__(self, settings: FileSettings, folder: str, name: str) -> None:
+        self._settings = settings
+        self.name = name
+        self._stats = settings.new_stats()
+        self._rows = 0
+        self._joined = JoinedFile()
+        self._scope = ExitStack()
+        self._sink: Sink = self._scope.enter_context(settings.storage.open_output(f"{folder}/{name}"))
+
+    @property
+    def size(self) -> int:
+        return self._joined.size
+
+    def add(self, rows: pa.Table, part: pa.Buffer) -> None:
+        self._sink.write(self._joined.add(memoryview(part)))
+        self._stats.update(rows)
+        self._rows += len(rows)
+
+    def finish(self, first_sequence_number: int) -> DataFileMeta:
+        tail = self._joined.tail()
+        self._sink.write(tail)
+        self._scope.close()
+        now = self._settings.runtime.clock.now_millis()
+        return DataFileMeta(
+            file_name=self.name,
+            file_size=self._joined.size + len(tail),
+            row_count=self._rows,
+            value_stats=self._stats.finish(),
+            min_sequence_number=first_sequence_number,
+            max_sequence_number=first_sequence_number + self._rows - 1,
+            schema_id=self._settings.schema.id,
+            creation_time=now + self._settings.runtime.clock.local_offset_millis(now),
+            file_source=self._settings.source,
+        )
+
+    def abandon(self) -> None:
+        """Leave nothing behind. What the store says to that is of no interest any more."""
+        abandoned = CancelledError()
+        with suppress(CancelledError, AnabranchError):
+            self._scope.__exit__(CancelledError, abandoned, None)

@@ -1,0 +1,57 @@
+"""Taking lists, maps and structs apart and putting them together again with other children.
+
+Arrays may be slices, with children larger than the slice, and may have values hidden below nulls; what is
+put together keeps the rows, their order and their nulls, and never looks outside of the slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+
+def list_values(array: pa.Array) -> pa.Array:
+    """Elements of all rows of a list array, one after the other, those hidden below nulls included."""
+    start, stop = _bounds(array)
+    return array.values.slice(start, stop - start)
+
+
+def map_entries(array: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Keys and values of all rows of a map array, one after the other."""
+    start, stop = _bounds(array)
+    return array.keys.slice(start, stop - start), array.items.slice(start, stop - start)
+
+
+def with_values(array: pa.Array, values: pa.Array, data_type: pa.DataType) -> pa.Array:
+    """The list array with other elements, as many as `list_values` gave."""
+    return pa.ListArray.from_arrays(_offsets(array), values, type=data_type, mask=_mask(array))
+
+
+def with_entries(array: pa.Array, keys: pa.Array, items: pa.Array, data_type: pa.DataType) -> pa.Array:
+    """The map array with other keys and values, as many as `map_entries` gave."""
+    return pa.MapArray.from_arrays(_offsets(array), keys, items, type=data_type, mask=_mask(array))
+
+
+def with_children(array: pa.Array, children: Sequence[pa.Array], data_type: pa.DataType) -> pa.Array:
+    """The rows of a struct array with other members; each child is as long as `array`."""
+    return pa.StructArray.from_arrays(children, fields=list(data_type), mask=_mask(array))
+
+
+def _bounds(array: pa.Array) -> tuple[int, int]:
+    if len(array) == 0:
+        return 0, 0
+    offsets = array.offsets
+    return offsets[0].as_py(), offsets[-1].as_py()
+
+
+def _offsets(array: pa.Array) -> pa.Array:
+    if len(array) == 0:
+        return pa.array([0], pa.int32())
+    offsets = array.offsets.to_numpy()
+    return pa.array((offsets - offsets[0]).astype(np.int32, copy=False))
+
+
+def _mask(array: pa.Array) -> pa.Array | None:
+    return array.is_null() if array.null_count else None

@@ -1,0 +1,90 @@
+"""Joining Parquet files by their footers.
+
+Row groups are encoded apart from each other, on all cores, each as a small file in memory. One file of all
+of them is their column chunks one after the other and one footer in which every chunk has its new place.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from anabranch.arrow.thrift import I32, I64, STRUCT, Struct, decode_struct, encode_struct
+
+MAGIC: Final = b"PAR1"
+
+# Field ids of parquet.thrift
+_SCHEMA, _NUM_ROWS, _ROW_GROUPS = 2, 3, 4  # FileMetaData
+_TYPE, _TYPE_LENGTH, _CONVERTED_TYPE, _LOGICAL_TYPE = 1, 2, 6, 10  # SchemaElement
+_COLUMNS, _ROW_GROUP_OFFSET, _ORDINAL = 1, 5, 7  # RowGroup
+_FILE_OFFSET, _META_DATA = 2, 3  # ColumnChunk
+_PAGE_OFFSETS: Final = (9, 10, 11)  # ColumnMetaData: data, index and dictionary pages
+_INT96, _FIXED = 3, 7  # Type
+
+
+class JoinedFile:
+    """The footer of a file that grows by whole small files."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        """Bytes of the joined file so far, without its footer."""
+        self._footer: Struct | None = None
+
+    def add(self, part: memoryview) -> memoryview:
+        """Take in a small file; gives the piece of it to be written next."""
+        end = len(part) - 8
+        start = end - int.from_bytes(part[end : end + 4], "little")
+        footer = decode_struct(bytes(part[start:end]))
+        piece = part[len(MAGIC) if self._footer else 0 : start]
+        if self._footer is None:
+            self._footer = footer
+        else:
+            self._append(footer, shift=self.size - len(MAGIC))
+        self.size += len(piece)
+        return piece
+
+    def tail(self) -> bytes:
+        """What ends the file. Fixed-length columns of no further meaning are named INT96."""
+        assert self._footer is not None, "a file without row groups"
+        _name_int96(self._footer)
+        footer = encode_struct(self._footer)
+        return footer + len(footer).to_bytes(4, "little") + MAGIC
+
+    def _append(self, other: Struct, *, shift: int) -> None:
+        assert self._footer is not None
+        groups = _items(self._footer, _ROW_GROUPS)
+        for group in _items(other, _ROW_GROUPS):
+            group.pop(_ORDINAL, None)  # it is the position in the list, and optional
+            _shift(group, _ROW_GROUP_OFFSET, shift)
+            for chunk in _items(group, _COLUMNS):
+                if chunk[_FILE_OFFSET][1]:
+                    _shift(chunk, _FILE_OFFSET, shift)
+                for field in _PAGE_OFFSETS:
+                    _shift(chunk[_META_DATA][1], field, shift)
+            groups.append(group)
+        rows = self._footer[_NUM_ROWS][1] + other[_NUM_ROWS][1]
+        self._footer[_NUM_ROWS] = (I64, rows)
+
+
+def _name_int96(footer: Struct) -> None:
+    leaves = [element for element in _items(footer, _SCHEMA) if _TYPE in element]
+    for position, leaf in enumerate(leaves):
+        if leaf[_TYPE][1] != _FIXED or _CONVERTED_TYPE in leaf or _LOGICAL_TYPE in leaf:
+            continue
+        leaf[_TYPE] = (I32, _INT96)
+        del leaf[_TYPE_LENGTH]
+        for group in _items(footer, _ROW_GROUPS):
+            _items(group, _COLUMNS)[position][_META_DATA][1][_TYPE] = (I32, _INT96)
+
+
+def _items(fields: Struct, field_id: int) -> list[Struct]:
+    """The structs of a list field; changing them changes the footer."""
+    _, (wire, items) = fields[field_id]
+    assert wire == STRUCT, field_id
+    structs: list[Struct] = items
+    return structs
+
+
+def _shift(fields: Struct, field_id: int, shift: int) -> None:
+    if field_id in fields:
+        wire, offset = fields[field_id]
+        fields[field_id] = (wire, offset + shift)

@@ -1,0 +1,116 @@
+"""Sorting rows out by partition and bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from anabranch.options import PARTITION_DEFAULT_NAME, PARTITION_LEGACY_NAME
+from anabranch.spec.binary_row import decode_row, encode_row, with_arity
+from anabranch.spec.bucket import assign_buckets
+from anabranch.spec.layout import Layout
+from anabranch.spec.partition_path import partition_path
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.values import physical_values
+
+
+@dataclass(frozen=True, slots=True)
+class BucketKey:
+    """A bucket of a partition. Partitions are told apart by their rows, never by their folders."""
+
+    partition: bytes
+    """BinaryRow of the partition values with its 4-byte arity."""
+    bucket: int
+
+
+class Splitter:
+    """Knows where the rows of a table belong."""
+
+    def __init__(self, schema: TableSchema, options: Mapping[str, str]) -> None:
+        self._fields = schema.partition_fields
+        self._types = [f.type for f in self._fields]
+        self._bucket_fields = [schema.field(name) for name in schema.bucket_keys]
+        self._bucket_count = max(1, schema.bucket)
+        self._legacy_names = PARTITION_LEGACY_NAME.of(options)
+        self._default_name = PARTITION_DEFAULT_NAME.of(options)
+
+    def split(self, table: pa.Table) -> Iterator[tuple[BucketKey, pa.Table]]:
+        """The rows of each bucket, in the order they have in `table`; buckets by their first row."""
+        codes = self._codes(table)
+        if codes is None or not codes.any():
+            if len(table):
+                yield self._keys(table, codes, np.zeros(1, np.int64))[0], table
+            return
+        order = np.argsort(_narrowed(codes), kind="stable")
+        ends = np.cumsum(np.bincount(codes))
+        starts = np.concatenate(([0], ends[:-1]))
+        rows = table.take(pa.array(order))
+        for key, start, end in zip(
+            self._keys(table, codes, order[starts]), starts.tolist(), ends.tolist(), strict=True
+        ):
+            yield key, rows.slice(start, end - start)
+
+    def folder(self, key: BucketKey) -> str:
+        """Where files of the bucket lie, relative to the table's root."""
+        values = decode_row(self._types, key.partition)
+        partition = partition_path(
+            self._fields, values, legacy_names=self._legacy_names, default_name=self._default_name
+        )
+        return Layout().bucket_path(partition, key.bucket)
+
+    def _codes(self, table: pa.Table) -> npt.NDArray[np.int64] | None:
+        """A number for each row, equal for rows of one bucket, counted from 0 in the order of first rows."""
+        columns = [_identity(table.column(f.name).combine_chunks()) for f in self._fields]
+        buckets = self._buckets(table)
+        if buckets is not None:
+            columns.append(pa.array(buckets))
+        codes: npt.NDArray[np.int64] | None = None
+        for column in columns:
+            found = _encoded(column)
+            codes = found if codes is None else _encoded(pa.array(codes * (found.max(initial=0) + 1) + found))
+        return codes
+
+    def _buckets(self, rows: pa.Table) -> npt.NDArray[np.int32] | None:
+        """The bucket of each row; None if all rows belong to bucket 0."""
+        if not self._bucket_fields or self._bucket_count == 1:
+            return None
+        columns = [rows.column(f.name) for f in self._bucket_fields]
+        return assign_buckets(columns, [f.type for f in self._bucket_fields], self._bucket_count)
+
+    def _keys(
+        self, table: pa.Table, codes: npt.NDArray[np.int64] | None, first_rows: npt.NDArray[np.int64]
+    ) -> list[BucketKey]:
+        rows = table.select([f.name for f in (*self._fields, *self._bucket_fields)]).take(pa.array(first_rows))
+        columns = [physical_values(rows.column(f.name), f.type) for f in self._fields]
+        values: list[tuple[Any, ...]] = [*zip(*columns, strict=True)] if columns else [()] * len(first_rows)
+        buckets = self._buckets(rows)
+        return [
+            BucketKey(with_arity(len(self._types), encode_row(self._types, row, reserve_nulls=True)), bucket)
+            for row, bucket in zip(
+                values, [0] * len(values) if buckets is None else buckets.tolist(), strict=True
+            )
+        ]
+
+
+def _identity(column: pa.Array) -> pa.Array:
+    """Values that are equal exactly when they make the same partition: zeros of either sign are two."""
+    if pa.types.is_floating(column.type):
+        return column.view(pa.int32() if column.type == pa.float32() else pa.int64())
+    return column
+
+
+def _encoded(column: pa.Array) -> npt.NDArray[np.int64]:
+    """A number for each element, equal for equal elements, null among them."""
+    indices = column.dictionary_encode(null_encoding="encode").indices
+    numbers: npt.NDArray[np.int64] = indices.to_numpy().astype(np.int64, copy=False)
+    return numbers
+
+
+def _narrowed(codes: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    """The same numbers in 16 bits where they fit, which sort much faster."""
+    return codes.astype(np.uint16) if int(codes.max()) < 1 << 16 else codes

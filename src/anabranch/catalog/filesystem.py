@@ -1,0 +1,174 @@
+"""A warehouse that is a folder: ``<database>.db/<table>``, with nothing but the tables' own files.
+
+A table exists by its first schema file, so creating one is a single put-if-absent. A database is its
+folder; object stores have no folders, so there a small marker object keeps an empty one in being.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from anabranch.catalog.identifier import Identifier
+from anabranch.errors import AlreadyExistsError, InvalidInputError, NotFoundError, UnsupportedFeatureError
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.refs import open_branch
+from anabranch.options import TABLE_UUID, check_options
+from anabranch.runtime import SYSTEM, Runtime
+from anabranch.spec.layout import Layout
+from anabranch.spec.names import check_database_name
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.types import Field
+from anabranch.storage.protocol import Storage
+
+_DATABASE_SUFFIX = ".db"
+_MARKER = ".database"
+
+
+class FilesystemCatalog:
+    """Databases and tables of one warehouse."""
+
+    def __init__(self, storage: Storage, *, runtime: Runtime = SYSTEM) -> None:
+        self._storage = storage
+        self._runtime = runtime
+
+    @property
+    def storage(self) -> Storage:
+        """Rooted at the warehouse."""
+        return self._storage
+
+    def databases(self) -> list[str]:
+        """Names of all databases, sorted."""
+        folders = (folder.rpartition("/")[2] for folder in self._storage.list_folders())
+        return sorted(f.removesuffix(_DATABASE_SUFFIX) for f in folders if f.endswith(_DATABASE_SUFFIX))
+
+    def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
+        """Raises `AlreadyExistsError`, `InvalidNameError`."""
+        check_database_name(name)
+        if name in self.databases():
+            if not if_not_exists:
+                raise AlreadyExistsError(f"database '{name}' exists already")
+            return
+        self._storage.put(f"{name}{_DATABASE_SUFFIX}/{_MARKER}", b"")
+
+    def drop_database(self, name: str, *, cascade: bool = False) -> None:
+        """Remove a database; with tables in it only if `cascade`. Raises `NotFoundError`, `InvalidInputError`."""
+        tables = self.tables(name)
+        if tables and not cascade:
+            raise InvalidInputError(
+                f"database '{name}' has {len(tables)} tables: {', '.join(tables[:5])}",
+                hint="drop the tables first, or use cascade.",
+            )
+        self._storage.delete_folder(f"{name}{_DATABASE_SUFFIX}")
+
+    def tables(self, database: str) -> list[str]:
+        """Names of all tables of a database, sorted. Raises `NotFoundError`."""
+        check_database_name(database)
+        if database not in self.databases():
+            known = self.databases()
+            raise NotFoundError(
+                f"database '{database}' does not exist in {self._storage.url}",
+                hint=f"databases there are: {', '.join(known)}." if known else "the warehouse is empty.",
+            )
+        folders = self._storage.list_folders(f"{database}{_DATABASE_SUFFIX}")
+        names = [folder.rpartition("/")[2] for folder in folders]
+        visible = [name for name in names if not name.startswith(".")]
+        return sorted(name for name in visible if self._exists(f"{database}{_DATABASE_SUFFIX}/{name}"))
+
+    def create_table(
+        self,
+        identifier: Identifier,
+        fields: Sequence[Field],
+        *,
+        partition_by: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+        comment: str | None = None,
+        primary_keys: Sequence[str] = (),
+        if_not_exists: bool = False,
+    ) -> TableContext:
+        """Create a table, and its database if that does not exist.
+
+        Raises:
+            AlreadyExistsError: the table exists and `if_not_exists` is False.
+            SchemaError, OptionError, InvalidNameError, UnsupportedFeatureError: nothing was written.
+        """
+        if identifier.branch is not None or identifier.system is not None:
+            raise InvalidInputError(f"'{identifier}' is not the name of a table that can be created")
+        given = {str(key): str(value) for key, value in (options or {}).items()}
+        check_options(given)
+        schema = TableSchema.create(
+            fields,
+            partition_keys=partition_by,
+            primary_keys=primary_keys,
+            options={**given, TABLE_UUID.key: self._runtime.ids.uuid()},
+            comment=comment,
+            time_millis=self._runtime.clock.now_millis(),
+        )
+        self.create_database(identifier.database, if_not_exists=True)
+        path = f"{identifier.path}/{Layout().schema_path(0)}"
+        if not self._exists(identifier.path) and self._has_remains(identifier.path):
+            raise AlreadyExistsError(
+                f"the folder of '{identifier.full_name}' still holds snapshots of a table whose drop was interrupted",
+                hint="drop the table again to finish it, then create the new one.",
+            )
+        created = not self._exists(identifier.path) and self._storage.put_if_absent(path, schema.to_json())
+        if not created and not if_not_exists:
+            raise AlreadyExistsError(
+                f"table '{identifier.full_name}' exists already",
+                hint="open it with lake.table(), or pass if_not_exists=True.",
+            )
+        return self.open(identifier)
+
+    def open(self, identifier: Identifier) -> TableContext:
+        """The table, or the branch of it that the name says. Raises `NotFoundError`."""
+        if not self._exists(identifier.path):
+            raise NotFoundError(
+                f"table '{identifier.full_name}' does not exist in {self._storage.url}",
+                hint=self._suggestion(identifier.database),
+            )
+        context = TableContext(
+            self._storage.scoped(identifier.path), identifier.full_name, None, self._runtime
+        )
+        return context if identifier.branch is None else open_branch(context, identifier.branch)
+
+    def drop_table(self, identifier: Identifier, *, if_exists: bool = False) -> None:
+        """Remove a table with all its branches and data. Raises `NotFoundError`."""
+        if not self._exists(identifier.path) and not self._has_remains(identifier.path):
+            if if_exists:
+                return
+            raise NotFoundError(f"table '{identifier.full_name}' does not exist")
+        # At once where the store can; else schemas first, because without them it is no table any more.
+        dropped = f"{identifier.database}{_DATABASE_SUFFIX}/.dropped-{self._runtime.ids.uuid()}"
+        try:
+            self._storage.rename_folder(identifier.path, dropped)
+        except UnsupportedFeatureError:
+            dropped = identifier.path
+            self._storage.delete_folder(f"{dropped}/schema")
+        self._storage.delete_folder(dropped)
+
+    def rename_table(self, source: Identifier, target: Identifier) -> None:
+        """Give a table another name, at once; refused on object stores.
+
+        Raises `NotFoundError`, `AlreadyExistsError`, `UnsupportedFeatureError`.
+        """
+        if not self._exists(source.path):
+            raise NotFoundError(f"table '{source.full_name}' does not exist")
+        if self._exists(target.path):
+            raise AlreadyExistsError(f"table '{target.full_name}' exists already")
+        self.create_database(target.database, if_not_exists=True)
+        self._storage.rename_folder(source.path, target.path)
+
+    def _exists(self, path: str) -> bool:
+        folder = self._storage.scoped(path)
+        if folder.exists(Layout().schema_path(0)):
+            return True
+        return any(True for _ in folder.list(Layout().schema_folder))
+
+    def _has_remains(self, path: str) -> bool:
+        return any(True for _ in self._storage.scoped(path).list(Layout().snapshot_folder))
+
+    def _suggestion(self, database: str) -> str:
+        try:
+            known = self.tables(database)
+        except NotFoundError as error:
+            return error.hint or error.message
+        return f"tables there are: {', '.join(known)}." if known else f"database '{database}' has no tables."

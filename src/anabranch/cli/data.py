@@ -1,0 +1,77 @@
+"""Verbs about rows: read, append, explain."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from anabranch.cli import state
+from anabranch.cli.arguments import AsJson, At, Branch, Columns, Filter, TableName, names
+from anabranch.cli.output import show_json, show_table
+
+
+def register(app: typer.Typer) -> None:
+    """Add these verbs to the command line."""
+    for verb in (read, append, explain):
+        app.command(verb.__name__)(verb)
+
+
+def read(
+    table: TableName,
+    columns: Columns = None,
+    filter: Filter = None,
+    limit: Annotated[int, typer.Option(help="The most rows; 0 for all.")] = 20,
+    branch: Branch = None,
+    at: At = None,
+    json: AsJson = False,
+) -> None:
+    """Read rows; with --json one object a line."""
+    from anabranch.service import tables as service
+
+    view = service.open_table(service.open_lake(state.warehouse), service.View(table, branch, at))
+    scan = view.scan(filter, names(columns), limit or None)
+    if json:
+        for batch in scan.to_batches():
+            for row in batch.to_pylist():
+                show_json(row)
+        return
+    rows = scan.to_arrow()
+    show_table(rows.schema.names, [tuple(row.values()) for row in rows.to_pylist()])
+    if limit and rows.num_rows == limit:
+        typer.echo(f"(the first {limit} rows; --limit 0 shows all)")
+
+
+def append(
+    table: TableName,
+    source: Annotated[str, typer.Argument(help="A parquet, csv or json file, or - for standard input.")],
+    format: Annotated[str | None, typer.Option(help="parquet, csv or json, where the name does not tell.")] = None,
+    branch: Branch = None,
+    json: AsJson = False,
+) -> None:
+    """Append the rows of a file."""
+    from anabranch.service import tables as service
+    from anabranch.service.files import read_rows
+
+    view = service.open_table(service.open_lake(state.warehouse), service.View(table, branch))
+    snapshot = view.append(read_rows(source, format, view.scan().reader.schema))
+    if json:
+        show_json(service.snapshot_info(snapshot))
+    else:
+        typer.echo(f"appended {snapshot.delta_record_count:,} rows to {view.name}: snapshot {snapshot.id}")
+
+
+def explain(
+    table: TableName,
+    filter: Filter = None,
+    columns: Columns = None,
+    branch: Branch = None,
+    at: At = None,
+    json: AsJson = False,
+) -> None:
+    """Show how a read finds its files, step by step."""
+    from anabranch.service import tables as service
+
+    view = service.open_table(service.open_lake(state.warehouse), service.View(table, branch, at))
+    info = service.explain(view, filter, names(columns))
+    show_json(info) if json else typer.echo(info.text)

@@ -1,0 +1,78 @@
+"""The entry of the command line, and the one place where errors become exit codes."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from anabranch.cli import data, state, system, tables
+from anabranch.errors import AnabranchError, CommitConflictError, InvalidInputError, SealedBranchError
+from anabranch.version import __version__
+
+FAILED, WRONG_USAGE, CONFLICT = 1, 2, 3
+
+app = typer.Typer(
+    name="anabranch",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    help="A streaming lakehouse for PySpark: append-only tables in the open Apache Paimon format.",
+)
+for group in (tables, data, system):
+    group.register(app)
+
+
+@app.callback()
+def _common(
+    warehouse: Annotated[
+        str, typer.Option("--warehouse", "-w", envvar="ANABRANCH_WAREHOUSE", help="Path or URL of the warehouse.")
+    ] = "warehouse",
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
+    state.warehouse = warehouse
+    state.debug = debug
+    if version:
+        typer.echo(f"anabranch {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line and exit with 0, 1 (failed), 2 (wrong usage) or 3 (conflict)."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code; problems are printed, never raised unless ``--debug``."""
+    try:
+        result = app(arguments, standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except (typer.Exit, typer.Abort) as stop:
+        return getattr(stop, "exit_code", FAILED)
+    except AnabranchError as error:
+        return _report(error, _exit_code(error))
+    except Exception as error:
+        usage = getattr(error, "format_message", None)
+        if usage is not None:  # click's own complaint about the arguments
+            typer.echo(f"Error: {usage()}", err=True)
+            return WRONG_USAGE
+        return _report(error, FAILED)
+
+
+def _exit_code(error: AnabranchError) -> int:
+    if isinstance(error, CommitConflictError | SealedBranchError):
+        return CONFLICT
+    return WRONG_USAGE if isinstance(error, InvalidInputError) else FAILED
+
+
+def _report(error: Exception, code: int) -> int:
+    if state.debug:
+        raise error
+    text = str(error) if isinstance(error, AnabranchError) else f"{type(error).__name__}: {error}"
+    typer.echo(f"Error: {text}", err=True)
+    if not isinstance(error, AnabranchError):
+        typer.echo("  hint: this is not an error we know; run again with --debug for its origin.", err=True)
+    return code

@@ -1,0 +1,4 @@
+"""What the common options of the command line said."""
+
+warehouse = "warehouse"
+debug = False

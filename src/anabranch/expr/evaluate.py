@@ -1,0 +1,164 @@
+"""Evaluating bound predicates on rows, by Arrow.
+
+A row is kept when the predicate is TRUE for it. Comparisons are Spark's: strings by their UTF-8 bytes, NaN equal
+to NaN and above all other numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.expr.bound import (
+    AllOf,
+    AnyOf,
+    BoundColumn,
+    BoundPredicate,
+    Compare,
+    CompareColumns,
+    Constant,
+    LikeTest,
+    NaNTest,
+    NullTest,
+    OneOf,
+    PrefixTest,
+)
+from anabranch.expr.like import join_pattern
+from anabranch.expr.nodes import Operator
+
+
+def to_arrow(predicate: BoundPredicate, rename: Mapping[int, str] | None = None) -> pc.Expression:
+    """The predicate as an Arrow expression, for datasets, Parquet readers and `pyarrow.Table.filter`.
+
+    Args:
+        predicate: what rows must satisfy. Its values have the Arrow types of its columns, and so must the rows.
+        rename: names of top-level columns in the data, by field id, where they are not the names of the fields.
+    """
+    names = rename or {}
+    expression: pc.Expression = _truth(predicate, lambda column: pc.field(*_path(column, names)), pc.scalar)
+    return expression
+
+
+def filter_mask(
+    predicate: BoundPredicate, table: pa.Table | pa.RecordBatch, rename: Mapping[int, str] | None = None
+) -> pa.BooleanArray:
+    """For each row whether the predicate is TRUE, without nulls. `rename` is as in `to_arrow`."""
+    names = rename or {}
+
+    def values_of(column: BoundColumn) -> Any:
+        top, *inner = _path(column, names)
+        values = table.column(top)
+        return pc.struct_field(values, inner) if inner else values
+
+    mask = _truth(predicate, values_of, lambda value: pa.repeat(pa.scalar(value), table.num_rows))
+    whole: Any = mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask
+    kept: pa.BooleanArray = whole.fill_null(False)
+    return kept
+
+
+_Data: TypeAlias = Any
+"""An Arrow expression or array: the compute functions take both, so one translation serves both."""
+
+
+def _path(column: BoundColumn, names: Mapping[int, str]) -> tuple[str, ...]:
+    top, *inner = column.path
+    return names.get(top.id, top.name), *(field.name for field in inner)
+
+
+def _truth(
+    predicate: BoundPredicate, data_of: Callable[[BoundColumn], _Data], constant: Callable[[bool], _Data]
+) -> _Data:
+    match predicate:
+        case Constant(value=value):
+            return constant(value)
+        case AllOf(children=children):
+            return _balanced(pc.and_kleene, [_truth(c, data_of, constant) for c in children])
+        case AnyOf(children=children):
+            return _balanced(pc.or_kleene, [_truth(c, data_of, constant) for c in children])
+        case CompareColumns(left=left, right=right, op=op, domain=domain):
+            converted = [_converted(data_of(column), column, domain) for column in (left, right)]
+            return _columns(op, converted[0], converted[1], domain)
+        case NullTest(column=column, negated=negated):
+            return pc.is_valid(data_of(column)) if negated else pc.is_null(data_of(column))
+        case NaNTest(column=column, negated=negated):
+            return _unless(negated, pc.is_nan(data_of(column)))
+        case Compare(column=column, op=op, value=value):
+            data = data_of(column)
+            result = _COMPARE[op](data, column.scalar(value))
+            return _or_nan(result, data, column) if op in _TRUE_FOR_NAN else result
+        case OneOf(column=column):
+            return _membership(predicate, data_of(column))
+        case PrefixTest(column=column, prefix=prefix, negated=negated):
+            return _unless(negated, pc.starts_with(data_of(column), pattern=prefix))
+        case LikeTest(column=column, pattern=pattern, negated=negated):
+            return _unless(negated, pc.match_like(data_of(column), pattern=join_pattern(pattern)))
+    raise AssertionError(predicate)
+
+
+_COMPARE: dict[Operator, Callable[[_Data, _Data], _Data]] = {
+    Operator.EQ: pc.equal,
+    Operator.NE: pc.not_equal,
+    Operator.LT: pc.less,
+    Operator.LE: pc.less_equal,
+    Operator.GT: pc.greater,
+    Operator.GE: pc.greater_equal,
+}
+_TRUE_FOR_NAN = frozenset({Operator.NE, Operator.GT, Operator.GE})
+"""Comparisons with a number that NaN satisfies."""
+
+
+def _unless(negated: bool, result: _Data) -> _Data:
+    return pc.invert(result) if negated else result
+
+
+def _or_nan(result: _Data, data: _Data, column: BoundColumn) -> _Data:
+    # Also where IEEE agrees (<>): Arrow writes Parquet statistics that pass over NaN, believes them when it reads, and
+    # would skip row groups by them. What they say nothing of, it must look at.
+    return pc.or_kleene(result, pc.is_nan(data)) if column.is_floating else result
+
+
+def _membership(test: OneOf, data: _Data) -> _Data:
+    values = test.values
+    if test.column.is_floating and 0.0 in values:
+        # Arrow's set tells the zeros apart, equality does not.
+        values = (*(v for v in values if v != 0.0), 0.0, -0.0)
+    found = pc.is_in(data, value_set=test.column.array(values))
+    if not test.negated:
+        return found
+    # Null is in no set, and not outside of one either.
+    return pc.and_kleene(_or_nan(pc.invert(found), data, test.column), pc.is_valid(data))
+
+
+def _converted(data: _Data, column: BoundColumn, domain: pa.DataType) -> _Data:
+    if column.arrow_type == domain:
+        return data
+    # Large integers are rounded when they meet doubles; every other conversion is exact.
+    safe = not pa.types.is_floating(domain)
+    return data.cast(domain, safe=safe)
+
+
+def _columns(op: Operator, left: _Data, right: _Data, domain: pa.DataType) -> _Data:
+    result = _COMPARE[op](left, right)
+    if not pa.types.is_floating(domain):
+        return result
+    left_nan, right_nan = pc.is_nan(left), pc.is_nan(right)
+    match op:
+        case Operator.EQ:
+            return pc.or_kleene(result, pc.and_kleene(left_nan, right_nan))
+        case Operator.NE:
+            return pc.and_kleene(result, pc.invert(pc.and_kleene(left_nan, right_nan)))
+        case Operator.LT:
+            return pc.or_kleene(result, pc.and_kleene(right_nan, pc.invert(left_nan)))
+        case _:
+            return pc.or_kleene(result, pc.and_kleene(right_nan, pc.is_valid(left)))
+
+
+def _balanced(join: Callable[[_Data, _Data], _Data], parts: Sequence[_Data]) -> _Data:
+    """All parts joined in a tree of little depth: Arrow recurses into expressions."""
+    if len(parts) == 1:
+        return parts[0]
+    middle = len(parts) // 2
+    return join(_balanced(join, parts[:middle]), _balanced(join, parts[middle:]))

@@ -1,0 +1,310 @@
+"""What a predicate says before any row is read: by column statistics, by partition and by bucket key."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Sequence
+from functools import cached_property
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.expr.bound import (
+    ALWAYS,
+    AllOf,
+    AnyOf,
+    ArrowScalar,
+    BoundColumn,
+    BoundPredicate,
+    Compare,
+    Constant,
+    LikeTest,
+    NaNTest,
+    NullTest,
+    OneOf,
+    Physical,
+    PrefixTest,
+    columns,
+    columns_of,
+    conjunction,
+    replace_tests,
+    tests,
+)
+from anabranch.expr.nodes import Operator
+from anabranch.spec.buffers import ArrowArray
+
+__all__ = ["ColumnStats", "columns", "key_values", "may_match", "split_conjuncts"]
+
+MAX_KEYS = 1_000
+"""Combinations of key values above which `key_values` gives up."""
+
+
+class ColumnStats(Protocol):
+    """Statistics of the columns of N files; an array has one element a file, null where nothing is known.
+
+    Bounds are bounds: every value in the file that is not null lies between them, but they need not be values
+    of the file (long texts are shortened). Both are unknown for a floating-point column that holds NaN.
+    """
+
+    @property
+    def row_count(self) -> ArrowArray:
+        """Rows of each file, int64."""
+        ...
+
+    def min(self, field_id: int, /) -> ArrowArray | None:
+        """Lower bounds in the column's Arrow type, or None where nothing is known of any file."""
+        ...
+
+    def max(self, field_id: int, /) -> ArrowArray | None:
+        """Upper bounds in the column's Arrow type, or None where nothing is known of any file."""
+        ...
+
+    def null_count(self, field_id: int, /) -> ArrowArray | None:
+        """Null counts, int64, or None where nothing is known of any file."""
+        ...
+
+
+def may_match(predicate: BoundPredicate, stats: ColumnStats) -> npt.NDArray[np.bool_]:
+    """For each file whether it may hold a row for which the predicate is TRUE.
+
+    False is a promise that it holds none; what is unknown never leads to it.
+    """
+    return _Pruner(stats).keep(predicate)
+
+
+def split_conjuncts(
+    predicate: BoundPredicate, field_ids: Collection[int]
+) -> tuple[BoundPredicate | None, BoundPredicate | None]:
+    """Take apart a predicate into one on the given top-level fields and the rest; both together are the predicate.
+
+    The first is as strong as can be: of ``(p = 1 AND x > 5) OR (p = 2 AND x < 3)`` it is ``p IN (1, 2)``, while
+    the rest is all of it. None stands for a part that asks nothing.
+    """
+    ids = set(field_ids)
+    conjuncts = predicate.children if isinstance(predicate, AllOf) else (predicate,)
+    first = conjunction(
+        replace_tests(part, lambda test: test if columns(test) <= ids else ALWAYS) for part in conjuncts
+    )
+    rest = conjunction(part for part in conjuncts if not columns(part) <= ids)
+    return (None if first == ALWAYS else first), (None if rest == ALWAYS else rest)
+
+
+def key_values(
+    predicate: BoundPredicate, field_ids: Sequence[int], *, limit: int = MAX_KEYS
+) -> list[tuple[ArrowScalar | None, ...]] | None:
+    """Combinations of values that the given top-level fields have in every row for which the predicate is TRUE.
+
+    Each is a tuple in the order of `field_ids`, None standing for null. A zero of a floating-point column comes as
+    0.0 and as -0.0, because they are equal but their bytes are not.
+
+    Returns:
+        the combinations, some of which may be impossible; none if the predicate is never TRUE; None if a field
+        is not held to a few values or there are more than `limit` combinations.
+    """
+    choices = []
+    for field_id in field_ids:
+        values = _values(predicate, field_id)
+        if values is None:
+            return None
+        choices.append(_scalars(predicate, field_id, values))
+    if math.prod(map(len, choices)) > limit:
+        return None
+    return list(itertools.product(*choices))
+
+
+_Mask = npt.NDArray[np.bool_]
+
+_MANY = 16
+"""Members of a set above which one pass with ranks beats a comparison for each."""
+
+
+class _Pruner:
+    """One evaluation over the statistics of N files; each column's are fetched once."""
+
+    def __init__(self, stats: ColumnStats) -> None:
+        self._stats = stats
+        self._rows = stats.row_count
+        self._known: dict[int, _Column] = {}
+
+    def keep(self, predicate: BoundPredicate) -> _Mask:
+        match predicate:
+            case Constant(value=value):
+                return np.full(len(self._rows), value)
+            case AllOf(children=children):
+                mask = self.keep(children[0])
+                for child in children[1:]:
+                    mask &= self.keep(child)
+                return mask
+            case AnyOf(children=children):
+                mask = self.keep(children[0])
+                for child in children[1:]:
+                    mask |= self.keep(child)
+                return mask
+            case NullTest(column=column, negated=False):
+                return self._column(column).may_be_null()
+            case _:
+                mask = np.full(len(self._rows), True)
+                for column in columns_of(predicate):
+                    mask &= self._column(column).may_be_valid()
+                    mask &= self._column(column).may_satisfy(predicate)
+                return mask
+
+    def _column(self, column: BoundColumn) -> _Column:
+        found = self._known.get(column.id)
+        if found is None:
+            found = self._known[column.id] = _Column(column, self._stats)
+        return found
+
+
+class _Column:
+    """Statistics of one column."""
+
+    def __init__(self, column: BoundColumn, stats: ColumnStats) -> None:
+        self._column = column
+        self._stats = stats
+
+    def may_be_null(self) -> _Mask:
+        return self._mask(
+            None if self._nulls is None else pc.not_equal(self._nulls, pa.scalar(0, pa.int64()))
+        )
+
+    def may_be_valid(self) -> _Mask:
+        return self._mask(None if self._nulls is None else pc.less(self._nulls, self._stats.row_count))
+
+    def may_satisfy(self, test: BoundPredicate) -> _Mask:
+        """By the bounds alone."""
+        if self._bounds is None:
+            return self._mask(None)
+        low, high = self._bounds
+        return self._mask(_within(test, low, high)) | _unbounded(low, high, self._column)
+
+    @cached_property
+    def _nulls(self) -> ArrowArray | None:
+        return self._stats.null_count(self._column.id)
+
+    @cached_property
+    def _bounds(self) -> tuple[ArrowArray, ArrowArray] | None:
+        low, high = self._stats.min(self._column.id), self._stats.max(self._column.id)
+        if low is None or high is None or not low.type == high.type == self._column.arrow_type:
+            return None
+        return low, high
+
+    def _mask(self, result: ArrowArray | None) -> _Mask:
+        """What is not known to be false."""
+        if result is None:
+            return np.full(len(self._stats.row_count), True)
+        return np.array(result.fill_null(True))
+
+
+def _unbounded(low: ArrowArray, high: ArrowArray, column: BoundColumn) -> _Mask:
+    """Files of which a bound is missing, or NaN, which bounds nothing."""
+    nan_too = column.is_floating
+    missing = pc.or_(pc.is_null(low, nan_is_null=nan_too), pc.is_null(high, nan_is_null=nan_too))
+    return missing.to_numpy(zero_copy_only=False)
+
+
+def _within(test: BoundPredicate, low: ArrowArray, high: ArrowArray) -> ArrowArray | None:
+    """Whether a value between the bounds may satisfy the test; None where bounds do not tell."""
+    match test:
+        case Compare(column=column, op=op, value=value):
+            return _compare_within(op, column.scalar(value), low, high)
+        case OneOf(column=column, values=values, negated=False):
+            return _any_within(column.array(values), low, high)
+        case OneOf(column=column, values=values):
+            # Only where all values of the file are the same one can all of them be in the set.
+            all_in = pc.is_in(low, value_set=column.array(values))
+            return pc.invert(pc.and_(pc.equal(low, high), all_in))
+        case NaNTest(negated=False):
+            return pa.repeat(pa.scalar(False), len(low))
+        case PrefixTest(prefix=prefix, negated=False):
+            return _prefix_within(prefix, low, high)
+        case PrefixTest(prefix=prefix):
+            # What lies between two texts with the prefix has it too.
+            return pc.invert(
+                pc.and_(pc.starts_with(low, pattern=prefix), pc.starts_with(high, pattern=prefix))
+            )
+        case LikeTest(pattern=(str() as prefix, *_), negated=False):
+            return _prefix_within(prefix, low, high)
+        case _:
+            return None
+
+
+def _compare_within(op: Operator, value: ArrowScalar, low: ArrowArray, high: ArrowArray) -> ArrowArray:
+    match op:
+        case Operator.EQ:
+            return pc.and_(pc.less_equal(low, value), pc.greater_equal(high, value))
+        case Operator.NE:
+            return pc.invert(pc.and_(pc.equal(low, value), pc.equal(high, value)))
+        case Operator.LT:
+            return pc.less(low, value)
+        case Operator.LE:
+            return pc.less_equal(low, value)
+        case Operator.GT:
+            return pc.greater(high, value)
+        case _:
+            return pc.greater_equal(high, value)
+
+
+def _prefix_within(prefix: str, low: ArrowArray, high: ArrowArray) -> ArrowArray:
+    """Texts with a prefix are neighbours in the order, from the prefix itself on."""
+    start = pa.scalar(prefix)
+    begins = pc.or_(pc.less_equal(low, start), pc.starts_with(low, pattern=prefix))
+    return pc.and_(begins, pc.greater_equal(high, start))
+
+
+def _any_within(values: ArrowArray, low: ArrowArray, high: ArrowArray) -> ArrowArray:
+    if len(values) > _MANY:
+        return pa.array(_count_below(values, low, equal=False) < _count_below(values, high, equal=True))
+    result = _compare_within(Operator.EQ, values[0], low, high)
+    for value in values[1:]:
+        result = pc.or_(result, _compare_within(Operator.EQ, value, low, high))
+    return result
+
+
+def _count_below(values: ArrowArray, bounds: ArrowArray, *, equal: bool) -> npt.NDArray[np.int64]:
+    """For each bound how many of the values are less than it (or equal); nonsense where the bound is null.
+
+    Ranks serve every type that has an order; Arrow has a search in sorted arrays only since lately.
+    """
+    tie: Literal["min", "max"] = "max" if equal else "min"
+    together = pc.rank(pa.concat_arrays([bounds, values]), tiebreaker=tie).to_numpy()[: len(bounds)]
+    alone = pc.rank(bounds, tiebreaker=tie).to_numpy()
+    return together.astype(np.int64) - alone.astype(np.int64)
+
+
+def _values(predicate: BoundPredicate, field_id: int) -> set[Physical | None] | None:
+    """Values, None standing for null, that the field has where the predicate is TRUE; None if there is no telling."""
+    match predicate:
+        case Constant(value=False):
+            return set()
+        case AllOf(children=children):
+            known = [values for c in children if (values := _values(c, field_id)) is not None]
+            return set.intersection(*known) if known else None
+        case AnyOf(children=children):
+            each = [_values(c, field_id) for c in children]
+            return None if None in each else set().union(*(values for values in each if values is not None))
+        case Compare(column=BoundColumn(path=(field,)), op=Operator.EQ, value=value) if field.id == field_id:
+            return {value}
+        case OneOf(column=BoundColumn(path=(field,)), values=values, negated=False) if field.id == field_id:
+            return set(values)
+        case NullTest(column=BoundColumn(path=(field,)), negated=False) if field.id == field_id:
+            return {None}
+        case _:
+            return None
+
+
+def _scalars(
+    predicate: BoundPredicate, field_id: int, values: set[Physical | None]
+) -> list[ArrowScalar | None]:
+    ordered: list[Physical] = sorted(v for v in values if v is not None)
+    nulls: list[ArrowScalar | None] = [None] if None in values else []
+    if not ordered:
+        return nulls
+    column = next(c for test in tests(predicate) for c in columns_of(test) if c.id == field_id)
+    if column.is_floating and 0.0 in ordered:
+        ordered = [*(v for v in ordered if v != 0.0), 0.0, -0.0]
+    return [*column.array(ordered), *nulls]

@@ -1,0 +1,42 @@
+"""Add rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from anabranch.kernel.base import Base, Change, Conflict
+from anabranch.kernel.commit_message import CommitMessage
+from anabranch.kernel.conflicts import bucket_count_conflict
+from anabranch.kernel.sequence import continue_sequences
+from anabranch.spec.data_file import FileKind, ManifestEntry
+from anabranch.spec.snapshot import CommitKind
+
+
+@dataclass(frozen=True)
+class Append:
+    """Add the files of these messages. Succeeds on every base with the same number of buckets."""
+
+    messages: Sequence[CommitMessage]
+
+    @property
+    def depends_on_base(self) -> bool:
+        return any(message.total_buckets > 0 for message in self.messages)
+
+    def on(self, base: Base) -> Change | Conflict:
+        conflict = bucket_count_conflict(base, self.messages)
+        if conflict is not None:
+            return conflict
+        entries = added_entries(self.messages)
+        if self.depends_on_base:
+            entries = continue_sequences(base, entries)
+        return Change(CommitKind.APPEND, entries)
+
+
+def added_entries(messages: Sequence[CommitMessage]) -> list[ManifestEntry]:
+    """ADD entries of all files of these messages, in order."""
+    return [
+        ManifestEntry(FileKind.ADD, message.partition, message.bucket, message.total_buckets, file)
+        for message in messages
+        for file in message.new_files
+    ]

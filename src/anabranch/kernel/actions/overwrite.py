@@ -1,0 +1,108 @@
+"""Replace rows: of the whole table, of one partition, or of the partitions present in the new rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from anabranch.errors import InvalidInputError
+from anabranch.expr.bind import BoundPredicate, bind
+from anabranch.expr.evaluate import filter_mask
+from anabranch.expr.nodes import all_of, col
+from anabranch.kernel.actions.append import added_entries
+from anabranch.kernel.base import Base, Change, Conflict
+from anabranch.kernel.commit_message import CommitMessage
+from anabranch.kernel.conflicts import bucket_count_conflict
+from anabranch.kernel.pruning import partition_values
+from anabranch.kernel.sequence import continue_sequences
+from anabranch.spec.binary_row import decode_row
+from anabranch.spec.data_file import FileKind
+from anabranch.spec.entry_frame import EntryFrame
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.snapshot import CommitKind
+
+OVERWRITE_PROPERTY = "anabranch.overwrite"
+"""Snapshot property that says which partitions an overwrite replaced."""
+
+
+@dataclass(frozen=True)
+class Overwrite:
+    """Remove every live file of the target partitions and add the files of these messages.
+
+    The files to remove are those of the base it lands on, so rows appended meanwhile to a target
+    partition are replaced as well: the overwrite comes last.
+    """
+
+    messages: Sequence[CommitMessage]
+    target: BoundPredicate | None = None
+    """Partitions to replace; None with `dynamic` False for the whole table."""
+    dynamic: bool = False
+    """Replace exactly the partitions that occur in `messages`."""
+    description: Mapping[str, Any] | None = None
+    """The partition as the user named it."""
+
+    @classmethod
+    def of_partition(
+        cls, messages: Sequence[CommitMessage], partition: Mapping[str, Any], schema: TableSchema
+    ) -> Overwrite:
+        """Replace the partitions with these values, all rows of which `messages` must hold.
+
+        Raises `InvalidInputError` if a column is no partition column or a new row lies outside.
+        """
+        unknown = sorted(set(partition) - set(schema.partition_keys))
+        if unknown or not partition:
+            raise InvalidInputError(
+                f"cannot overwrite partition {dict(partition)}: "
+                + (f"'{unknown[0]}' is no partition column" if unknown else "it names no column"),
+                hint=f"partition columns are: {', '.join(schema.partition_keys) or 'none'}.",
+            )
+        wanted = [col(f"`{name}`").same_as(value) for name, value in partition.items()]
+        target = bind(all_of(wanted), schema.fields)
+        rows = pl.Series(sorted({message.partition for message in messages}), dtype=pl.Binary)
+        if len(rows) and not all(filter_mask(target, partition_values(rows, schema)).to_pylist()):
+            raise InvalidInputError(
+                f"some of the new rows lie outside of partition {dict(partition)}",
+                hint="pass only rows of that partition, or overwrite without naming one.",
+            )
+        return cls(messages, target=target, description=partition)
+
+    @property
+    def depends_on_base(self) -> bool:
+        return True
+
+    def on(self, base: Base) -> Change | Conflict:
+        conflict = bucket_count_conflict(base, self.messages)
+        if conflict is not None:
+            return conflict
+        removed = EntryFrame(self._replaced(base)).with_kind(FileKind.DELETE).to_entries()
+        added = added_entries(self.messages)
+        if any(message.total_buckets > 0 for message in self.messages):
+            added = continue_sequences(base, added)
+        return Change(CommitKind.OVERWRITE, [*removed, *added], {OVERWRITE_PROPERTY: self._described(base)})
+
+    def _replaced(self, base: Base) -> pl.DataFrame:
+        frame = base.live.df
+        if frame.height == 0 or (self.target is None and not self.dynamic):
+            return frame
+        unique = frame["partition"].unique()
+        values = partition_values(unique, base.schema)
+        if self.dynamic:
+            types = [f.type for f in base.schema.partition_fields]
+            where = "a partition row"
+            wanted = {decode_row(types, message.partition, where=where) for message in self.messages}
+            mask = np.asarray([decode_row(types, row, where=where) in wanted for row in unique], dtype=bool)
+        else:
+            assert self.target is not None
+            mask = np.asarray(filter_mask(self.target, values), dtype=bool)
+        kept = unique.filter(pl.Series(mask, dtype=pl.Boolean))
+        return frame.filter(pl.col("partition").is_in(kept.implode()))
+
+    def _described(self, base: Base) -> str:
+        if self.dynamic:
+            return json.dumps({"dynamic": True})
+        return json.dumps({"partition": dict(self.description or {})}, default=str)

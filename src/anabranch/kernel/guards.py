@@ -1,0 +1,52 @@
+"""Refusing tables whose snapshots use what we do not implement, before a row is read or a file written."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from anabranch.errors import CorruptTableError, UnsupportedFeatureError
+from anabranch.kernel.context import TableContext
+from anabranch.spec.avro import read_frame
+from anabranch.spec.snapshot import Snapshot
+
+
+def check_snapshot_readable(context: TableContext, snapshot: Snapshot) -> None:
+    """Raises `UnsupportedFeatureError` if reading data files alone would give wrong rows."""
+    for kind in _live_index_types(context, snapshot):
+        if kind == "DELETION_VECTORS":
+            raise UnsupportedFeatureError(
+                f"snapshot {snapshot.id} of '{context.title}' has deletion vectors: some rows of its data "
+                "files are deleted",
+                feature="deletion-vectors",
+                hint="compact the table fully with the engine that wrote it, then read it here.",
+            )
+        if kind == "HASH":
+            raise UnsupportedFeatureError(
+                f"snapshot {snapshot.id} of '{context.title}' has a hash index, which belongs to primary-key tables",
+                feature="primary-key",
+                hint="read it with the engine that wrote it.",
+            )
+
+
+def check_snapshot_writable(context: TableContext, snapshot: Snapshot) -> None:
+    """Raises `UnsupportedFeatureError` if a commit would leave an index behind that no longer fits."""
+    check_snapshot_readable(context, snapshot)
+    for kind in _live_index_types(context, snapshot):
+        raise UnsupportedFeatureError(
+            f"snapshot {snapshot.id} of '{context.title}' has an index of type {kind}, which a commit would "
+            "make stale",
+            feature="index-manifest",
+            hint="drop the index with the engine that made it, or write with that engine.",
+        )
+
+
+def _live_index_types(context: TableContext, snapshot: Snapshot) -> list[str]:
+    """Types in the index manifest, which lists all live index files."""
+    if snapshot.index_manifest is None:
+        return []
+    path = context.layout.manifest_path(snapshot.index_manifest)
+    index_files = read_frame(context.storage.get(path), path=path)
+    if not {"_KIND", "_INDEX_TYPE"} <= set(index_files.columns):
+        raise CorruptTableError("is no index manifest: it lacks _KIND or _INDEX_TYPE", path=path)
+    live = index_files.filter(pl.col("_KIND") == 0)["_INDEX_TYPE"]
+    return sorted(str(kind) for kind in live.unique())

@@ -1,0 +1,149 @@
+"""Exactly-once: whether a streaming commit was made already.
+
+The answer is in the snapshots after the last one the query knew of (the *floor*). Where some of them have
+expired, it is in the ledger: before an expiry removes snapshots it writes, once and durably, the newest
+identifier of each streaming user among them. Where neither can answer, the commit is refused: appending
+on a guess could write every row twice.
+
+A ledger file covers a range of snapshots: ``ledger/expired-<first>-<last>`` below the branch's folder.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.errors import CommitOutcomeUnknownError, CorruptTableError
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.identity import CommitIdentity
+from anabranch.spec.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
+from anabranch.spec.snapshot_ref import SnapshotRef
+
+_FOLDER = "ledger"
+_FILE = re.compile(r"expired-([1-9][0-9]{0,17})-([1-9][0-9]{0,17})")
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """The newest commit of a user among the snapshots that a ledger file covers."""
+
+    identifier: int
+    snapshot_id: int
+    time_millis: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    first: int
+    last: int
+    path: str
+
+
+def find_commit(
+    context: TableContext, identity: CommitIdentity, head: Snapshot | None, floor: SnapshotRef | None
+) -> Snapshot | LedgerEntry | None:
+    """The commit of this identity, or a later one of the same user; None if it was certainly not made.
+
+    Args:
+        context: the branch that is written.
+        identity: user and identifier of the commit.
+        head: the newest snapshot.
+        floor: a snapshot that is known to be older than the commit, from the query's checkpoint. Without
+            one, all history counts and what has expired without a ledger is taken as not being this user's.
+
+    Raises:
+        CommitOutcomeUnknownError: snapshots after the floor are gone, and the ledger does not cover them.
+    """
+    if identity.is_batch or head is None:
+        return None
+    lowest = floor.id if floor is not None else 0
+    missing_from = lowest + 1
+    oldest = head.id + 1
+    for snapshot in context.snapshots.backwards(head):
+        if snapshot.id <= lowest:
+            _check_floor(context, snapshot, floor)
+            break
+        if snapshot.commit_user == identity.user:
+            return snapshot if snapshot.commit_identifier >= identity.identifier else None
+        oldest = snapshot.id
+    if oldest <= missing_from:
+        return None
+    return _in_ledger(context, identity, missing_from, oldest - 1, strict=floor is not None)
+
+
+def hand_over(context: TableContext, snapshots: Sequence[Snapshot]) -> None:
+    """Record the streaming commits among contiguous snapshots that are about to be removed.
+
+    Must return before the first of them is removed. Writing the same range again changes nothing.
+    """
+    if not snapshots:
+        return
+    ordered = sorted(snapshots, key=lambda snapshot: snapshot.id)
+    users: dict[str, dict[str, int]] = {}
+    for snapshot in ordered:
+        if snapshot.commit_identifier != BATCH_COMMIT_IDENTIFIER:
+            users[snapshot.commit_user] = {
+                "identifier": snapshot.commit_identifier,
+                "snapshot": snapshot.id,
+                "timeMillis": snapshot.time_millis,
+            }
+    path = f"{context.layout.branch_file_path(_FOLDER)}/expired-{ordered[0].id}-{ordered[-1].id}"
+    context.storage.put(path, json.dumps({"version": 1, "users": users}, sort_keys=True).encode())
+
+
+def _check_floor(context: TableContext, found: Snapshot, floor: SnapshotRef | None) -> None:
+    if floor is not None and found.id == floor.id and floor.stamp not in ("", found.stamp):
+        raise CommitOutcomeUnknownError(
+            f"HISTORY_REWRITTEN: snapshot {floor.id} of '{context.title}' is not the one that the query's "
+            "checkpoint knows; the table was rolled back or replaced meanwhile",
+            hint="check which rows of the last batch are in the table, then start with a new checkpoint.",
+        )
+
+
+def _in_ledger(
+    context: TableContext, identity: CommitIdentity, first: int, last: int, *, strict: bool
+) -> LedgerEntry | None:
+    """The user's commit in the expired snapshots `first` to `last`, which the ledger must cover if strict."""
+    newest: LedgerEntry | None = None
+    covered = first - 1
+    for page in _pages(context):
+        if page.last < first or page.first > last:
+            continue
+        entry = _entry(context, page, identity.user)
+        if entry is not None and (newest is None or entry.identifier > newest.identifier):
+            newest = entry
+        if page.first <= covered + 1:
+            covered = max(covered, page.last)
+    if newest is not None and newest.identifier >= identity.identifier:
+        return newest
+    if strict and covered < last:
+        raise CommitOutcomeUnknownError(
+            f"cannot tell whether '{identity.user}' committed batch {identity.identifier} to "
+            f"'{context.title}': snapshots {covered + 1} to {last} have expired and the ledger does not cover them",
+            hint="compare the rows of the last batch with the table, then start with a new checkpoint "
+            "after the last batch that is there.",
+        )
+    return None
+
+
+def _pages(context: TableContext) -> list[_Page]:
+    pages = []
+    for info in context.storage.list(context.layout.branch_file_path(_FOLDER)):
+        match = _FILE.fullmatch(info.path.rpartition("/")[2])
+        if match is not None:
+            pages.append(_Page(int(match[1]), int(match[2]), info.path))
+    return sorted(pages, key=lambda page: (page.first, page.last))
+
+
+def _entry(context: TableContext, page: _Page, user: str) -> LedgerEntry | None:
+    try:
+        content: Any = json.loads(context.storage.get(page.path))
+        found = content["users"].get(user)
+        if found is None:
+            return None
+        return LedgerEntry(int(found["identifier"]), int(found["snapshot"]), int(found["timeMillis"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptTableError("is no ledger page", path=page.path) from error

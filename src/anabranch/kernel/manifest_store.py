@@ -1,0 +1,92 @@
+"""Manifests and manifest lists of a table, read through the cache and written once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from anabranch.errors import CorruptTableError, NotFoundError
+from anabranch.kernel.cache import MetadataCache
+from anabranch.spec.data_file import ManifestFileMeta
+from anabranch.spec.entry_frame import EntryFrame
+from anabranch.spec.layout import Layout
+from anabranch.spec.manifest import decode_manifest_list, decode_manifests
+from anabranch.spec.snapshot import Snapshot
+from anabranch.storage.protocol import Storage
+
+_PARALLEL_READS = 16
+_META_WEIGHT = 400  # bytes that one ManifestFileMeta takes, about
+
+
+class ManifestStore:
+    """Reads manifests by name. Their names are unique, so what was seen once stays true."""
+
+    def __init__(self, storage: Storage, cache: MetadataCache) -> None:
+        self._storage = storage
+        self._cache = cache
+
+    def of_snapshot(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
+        """All manifests of a snapshot in the order of their commits: its base list, then its delta list."""
+        return [*self.read_list(snapshot.base_manifest_list), *self.read_list(snapshot.delta_manifest_list)]
+
+    def read_list(self, name: str) -> tuple[ManifestFileMeta, ...]:
+        """The manifests that a manifest list names."""
+        path = Layout().manifest_path(name)
+        return self._cache.get_or(
+            (self._storage.url, "list", name),
+            lambda: tuple(decode_manifest_list(self._read(path), path=path)),
+            lambda metas: _META_WEIGHT * (1 + len(metas)),
+        )
+
+    def entries(self, metas: Sequence[ManifestFileMeta]) -> EntryFrame:
+        """All entries of these manifests, in order."""
+        names = [meta.file_name for meta in metas]
+        frames: dict[str, EntryFrame] = {}
+        for name in names:
+            found = self._cache.get((self._storage.url, "entries", name))
+            if found is not None:
+                frames[name] = found
+        missing = [name for name in names if name not in frames]
+        if missing:
+            paths = [Layout().manifest_path(name) for name in missing]
+            decoded, counts = decode_manifests([*zip(paths, self._raw_all(missing), strict=True)])
+            start = 0
+            for name, count in zip(missing, counts, strict=True):
+                frames[name] = decoded.slice(start, count)
+                weight = frames[name].df.estimated_size()
+                self._cache.put((self._storage.url, "entries", name), frames[name], int(weight))
+                start += count
+            if len(missing) == len(names):
+                return decoded
+        return EntryFrame.concat([frames[name] for name in names])
+
+    def raw(self, name: str) -> bytes:
+        """The bytes of a manifest."""
+        return self._cache.get_or(
+            (self._storage.url, "raw", name), lambda: self._read(Layout().manifest_path(name)), len
+        )
+
+    def remember(self, name: str, data: bytes) -> None:
+        """Keep the bytes of a manifest that this process wrote."""
+        self._cache.put((self._storage.url, "raw", name), data, len(data))
+
+    def remember_list(self, name: str, metas: Iterable[ManifestFileMeta]) -> None:
+        """Keep a manifest list that this process wrote."""
+        kept = tuple(metas)
+        self._cache.put((self._storage.url, "list", name), kept, _META_WEIGHT * (1 + len(kept)))
+
+    def _raw_all(self, names: Sequence[str]) -> list[bytes]:
+        if len(names) < 2:
+            return [self.raw(name) for name in names]
+        with ThreadPoolExecutor(min(_PARALLEL_READS, len(names))) as pool:
+            return [*pool.map(self.raw, names)]
+
+    def _read(self, path: str) -> bytes:
+        try:
+            return self._storage.get(path)
+        except NotFoundError as error:
+            raise CorruptTableError(
+                "is referred to, but does not exist",
+                path=path,
+                hint="its snapshot may have expired while it was read: plan again from a newer one.",
+            ) from error

@@ -1,0 +1,67 @@
+"""The schemas of one branch, one immutable file per version."""
+
+from __future__ import annotations
+
+from anabranch.errors import CorruptTableError, NotFoundError
+from anabranch.spec.layout import Layout, schema_id_of
+from anabranch.spec.schema import TableSchema
+from anabranch.storage.protocol import Storage
+
+
+class SchemaLog:
+    """Reads and adds the schemas of one branch."""
+
+    def __init__(self, storage: Storage, layout: Layout) -> None:
+        self._storage = storage
+        self._layout = layout
+        self._known: dict[int, TableSchema] = {}
+
+    def get(self, schema_id: int) -> TableSchema:
+        """The schema of that id. Raises `CorruptTableError` if a snapshot or file names one that is not there."""
+        schema = self.find(schema_id)
+        if schema is None:
+            raise CorruptTableError(
+                f"schema {schema_id} is referred to, but does not exist",
+                path=self._layout.schema_path(schema_id),
+            )
+        return schema
+
+    def find(self, schema_id: int) -> TableSchema | None:
+        """The schema of that id, or None."""
+        known = self._known.get(schema_id)
+        if known is not None:
+            return known
+        for layout in (self._layout, Layout()):
+            # A branch made by older engines holds only one schema; the others are main's.
+            path = layout.schema_path(schema_id)
+            try:
+                data = self._storage.get(path)
+            except NotFoundError:
+                continue
+            schema = TableSchema.from_json(data, path=path)
+            if schema.id != schema_id:
+                raise CorruptTableError(f"holds schema {schema.id}, expected {schema_id}", path=path)
+            self._known[schema_id] = schema
+            return schema
+        return None
+
+    def ids(self) -> list[int]:
+        """All schema ids, ascending."""
+        infos = self._storage.list(self._layout.schema_folder)
+        return sorted(i for info in infos if (i := schema_id_of(info.path)) is not None)
+
+    def latest(self, known: TableSchema | None = None) -> TableSchema | None:
+        """The schema with the highest id, or None where there is no table.
+
+        `known` is where to begin looking: a schema of this branch that was seen before.
+        """
+        if known is None:
+            ids = self.ids()
+            return self.get(ids[-1]) if ids else None
+        while self._storage.exists(self._layout.schema_path(known.id + 1)):
+            known = self.get(known.id + 1)
+        return known
+
+    def add(self, schema: TableSchema) -> bool:
+        """Store a new version; False if another writer took its id."""
+        return self._storage.put_if_absent(self._layout.schema_path(schema.id), schema.to_json())

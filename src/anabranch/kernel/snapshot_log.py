@@ -1,0 +1,112 @@
+"""The snapshots of one branch: the log that is the table's history.
+
+The hint files LATEST and EARLIEST say where to look first and are never trusted: an answer that comes
+from them is checked against the snapshot files, and a listing decides when they are wrong or absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anabranch.errors import AnabranchError, NotFoundError, StorageError
+from anabranch.spec.layout import Layout, snapshot_id_of
+from anabranch.spec.snapshot import Snapshot
+from anabranch.storage.protocol import Storage
+
+_STEPS_BEFORE_LISTING = 16
+
+
+class SnapshotLog:
+    """Reads the snapshots of one branch."""
+
+    def __init__(self, storage: Storage, layout: Layout) -> None:
+        self._storage = storage
+        self._layout = layout
+
+    def find(self, snapshot_id: int) -> Snapshot | None:
+        """The snapshot of that id, or None."""
+        path = self._layout.snapshot_path(snapshot_id)
+        try:
+            data = self._storage.get(path)
+        except NotFoundError:
+            return None
+        return Snapshot.from_json(data, path=path)
+
+    def get(self, snapshot_id: int) -> Snapshot:
+        """The snapshot of that id. Raises `NotFoundError` naming what there is."""
+        found = self.find(snapshot_id)
+        if found is not None:
+            return found
+        ids = self.ids()
+        if not ids:
+            raise NotFoundError(f"snapshot {snapshot_id} does not exist: the table has no snapshots")
+        nearest = min(ids, key=lambda known: (abs(known - snapshot_id), known))
+        raise NotFoundError(
+            f"snapshot {snapshot_id} does not exist: the earliest is {ids[0]}, the latest is {ids[-1]}",
+            hint=f"the nearest is snapshot {nearest}; what expired can be read only through a tag.",
+        )
+
+    def ids(self) -> list[int]:
+        """All snapshot ids, ascending."""
+        infos = self._storage.list(self._layout.snapshot_folder)
+        return sorted(i for info in infos if (i := snapshot_id_of(info.path)) is not None)
+
+    def head(self, known: Snapshot | None = None) -> Snapshot | None:
+        """The newest snapshot, or None for a table without any.
+
+        `known` is where to begin looking: a snapshot that was seen before.
+        """
+        start = known.id if known is not None else self._hint(self._layout.latest_hint_path)
+        current = self.find(start) if start is not None else None
+        for _ in range(_STEPS_BEFORE_LISTING):
+            if current is None:
+                break
+            following = self.find(current.id + 1)
+            if following is None:
+                return current
+            current = following
+        return self._head_by_listing()
+
+    def _head_by_listing(self) -> Snapshot | None:
+        while True:
+            ids = self.ids()
+            if not ids:
+                return None
+            newest = self.find(ids[-1])
+            if newest is None:
+                continue  # rolled back between the listing and the reading: look again
+            following = self.find(newest.id + 1)
+            if following is None:
+                return newest
+
+    def earliest_id(self) -> int | None:
+        """The smallest id there is, or None."""
+        hint = self._hint(self._layout.earliest_hint_path)
+        if hint is not None and self._exists(hint) and not (hint > 1 and self._exists(hint - 1)):
+            return hint
+        ids = self.ids()
+        return ids[0] if ids else None
+
+    def backwards(self, newest: Snapshot) -> Iterator[Snapshot]:
+        """`newest` and what came before it, down to the first gap."""
+        current: Snapshot | None = newest
+        while current is not None:
+            yield current
+            current = self.find(current.id - 1) if current.id > 1 else None
+
+    def write_hint(self, snapshot_id: int) -> None:
+        """Say where the newest snapshot is; a hint that cannot be written is no failure."""
+        try:
+            self._storage.put(self._layout.latest_hint_path, str(snapshot_id).encode(), durable=False)
+        except StorageError:
+            return
+
+    def _exists(self, snapshot_id: int) -> bool:
+        return self._storage.exists(self._layout.snapshot_path(snapshot_id))
+
+    def _hint(self, path: str) -> int | None:
+        try:
+            text = self._storage.get(path)
+        except AnabranchError:
+            return None
+        return int(text) if len(text) <= 18 and text.isdigit() and int(text) > 0 else None

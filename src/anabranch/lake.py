@@ -1,0 +1,116 @@
+"""The entry: a warehouse of databases and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from anabranch.catalog import FilesystemCatalog, Identifier
+from anabranch.errors import InvalidInputError
+from anabranch.runtime import SYSTEM, Runtime
+from anabranch.schemas import to_fields
+from anabranch.storage.open import open_storage
+from anabranch.storage.protocol import Storage
+from anabranch.table import Table
+
+
+class Lake:
+    """A warehouse. Get one from `anabranch.connect`."""
+
+    def __init__(self, storage: Storage, *, spark: Any = None, runtime: Runtime = SYSTEM) -> None:
+        self._catalog = FilesystemCatalog(storage, runtime=runtime)
+        self._spark = spark
+
+    def __repr__(self) -> str:
+        return f"<Lake {self.url}>"
+
+    @property
+    def url(self) -> str:
+        """Where the warehouse is."""
+        return self._catalog.storage.url
+
+    @property
+    def spark(self) -> Any:
+        """The SparkSession given to `connect`, or None."""
+        return self._spark
+
+    def databases(self) -> list[str]:
+        """Names of all databases, sorted."""
+        return self._catalog.databases()
+
+    def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
+        """Raises `AlreadyExistsError`, `InvalidNameError`."""
+        self._catalog.create_database(name, if_not_exists=if_not_exists)
+
+    def drop_database(self, name: str, *, cascade: bool = False) -> None:
+        """Remove a database; one with tables only if `cascade`."""
+        self._catalog.drop_database(name, cascade=cascade)
+
+    def tables(self, database: str) -> list[str]:
+        """Names of all tables of a database, sorted. Raises `NotFoundError`."""
+        return self._catalog.tables(database)
+
+    def create_table(
+        self,
+        name: str,
+        schema: Any,
+        *,
+        partition_by: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+        comment: str | None = None,
+        if_not_exists: bool = False,
+    ) -> Table:
+        """Create a table, and its database if needed.
+
+        Args:
+            name: ``database.table``.
+            schema: a `pyarrow.Schema`, a Spark StructType, fields, or DDL text such as
+                ``id BIGINT NOT NULL, v STRING``.
+            partition_by: names of the partition columns.
+            options: table options; see the options page.
+            comment: text for people.
+            if_not_exists: return the existing table, whatever its schema.
+
+        Raises:
+            AlreadyExistsError, SchemaError, OptionError, InvalidNameError, UnsupportedFeatureError: and
+            nothing was written.
+        """
+        context = self._catalog.create_table(
+            Identifier.parse(name),
+            to_fields(schema),
+            partition_by=partition_by,
+            options=options,
+            comment=comment,
+            if_not_exists=if_not_exists,
+        )
+        return Table(context)
+
+    def table(self, name: str) -> Table:
+        """The table of that name, or the branch that ``db.t$branch_<name>`` says. Raises `NotFoundError`."""
+        identifier = Identifier.parse(name)
+        if identifier.system is not None:
+            raise InvalidInputError(
+                f"'{name}' names a system table",
+                hint=f"use lake.table('{identifier.full_name}').system('{identifier.system}').",
+            )
+        return Table(self._catalog.open(identifier))
+
+    def drop_table(self, name: str, *, if_exists: bool = False) -> None:
+        """Remove a table with all its data. Raises `NotFoundError`."""
+        self._catalog.drop_table(Identifier.parse(name), if_exists=if_exists)
+
+    def rename_table(self, name: str, new_name: str) -> None:
+        """Rename a table, at once; refused on object stores."""
+        self._catalog.rename_table(Identifier.parse(name), Identifier.parse(new_name))
+
+
+def connect(warehouse: str, *, spark: Any = None, options: Mapping[str, str] | None = None) -> Lake:
+    """Open a warehouse; it need not exist yet.
+
+    Args:
+        warehouse: a path, or a URL of a local folder (``file:``), S3 (``s3:``), Google (``gs:``), Azure
+            (``az:``) or of memory (``memory:``).
+        spark: a SparkSession to run on; without one the embedded engine is used.
+        options: credentials and endpoint of the store; see the storage page.
+    """
+    return Lake(open_storage(warehouse, options), spark=spark)

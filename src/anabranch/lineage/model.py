@@ -1,0 +1,158 @@
+"""What a commit says of its origin: which job made it, by which run, from which inputs.
+
+A snapshot that a job writes carries one entry in its properties, so lineage is exactly as durable as
+the data. Everything that is shown or asked later is derived from these entries.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from anabranch.errors import CorruptTableError
+from anabranch.streaming.offsets import Position
+
+LINEAGE_PROPERTY = "anabranch.lineage"
+"""Key in the properties of a snapshot."""
+
+LINEAGE_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TableInput:
+    """Snapshots of a branch of a table that went into the commit."""
+
+    name: str
+    table_uuid: str
+    branch_uuid: str
+    start: Position
+    end: Position
+
+    @property
+    def after(self) -> int:
+        """Rows of snapshots newer than this one went in; 0 if the commit saw the table from its beginning."""
+        return self.start.delivered_through
+
+    @property
+    def through(self) -> int:
+        """The newest snapshot of which rows went in."""
+        return self.end.snapshot
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "kind": "table",
+            "name": self.name,
+            "table": self.table_uuid,
+            "branch": self.branch_uuid,
+            "from": self.start.to_dict(),
+            "to": self.end.to_dict(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SourceInput:
+    """Something that is no table of ours, with its offsets as the engine wrote them."""
+
+    kind: str
+    """``kafka``, ``files`` or ``unknown``."""
+    source: str
+    """What is known of it; for a stream, its place among the sources of the query."""
+    start: Any
+    """Exclusive, JSON; None at the beginning."""
+    end: Any
+    """Inclusive, JSON."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": self.kind, "source": self.source, "from": self.start, "to": self.end}
+
+
+Input = TableInput | SourceInput
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Who computed the rows. What is not known is None."""
+
+    name: str
+    version: str | None = None
+    application: str | None = None
+    query: str | None = None
+    """Id of a streaming query, the same over all its runs."""
+    batch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LineageEntry:
+    """The origin of one commit."""
+
+    job: str
+    run: str | None
+    """Id of this run of the job."""
+    code: str | None
+    """Version of the job's code, for example a git commit."""
+    engine: Engine
+    inputs: tuple[Input, ...] = ()
+    problems: tuple[str, ...] = ()
+    """What could not be found out, and why."""
+
+    def to_json(self) -> str:
+        """The value of the property."""
+        engine = self.engine
+        return json.dumps(
+            {
+                "version": LINEAGE_VERSION,
+                "job": self.job,
+                "run": self.run,
+                "code": self.code,
+                "engine": {
+                    "name": engine.name,
+                    "version": engine.version,
+                    "application": engine.application,
+                    "query": engine.query,
+                    "batch": engine.batch,
+                },
+                "inputs": [i.to_dict() for i in self.inputs],
+                "problems": list(self.problems),
+            },
+            separators=(",", ":"),
+            ensure_ascii=False,
+        )
+
+    @classmethod
+    def from_json(cls, text: str, *, where: str) -> Self:
+        """Raises `CorruptTableError` naming `where`, usually the snapshot, if `text` is no entry."""
+        try:
+            value = json.loads(text)
+            if value["version"] != LINEAGE_VERSION:
+                raise CorruptTableError(
+                    f"has lineage of version {value['version']!r}, this release reads {LINEAGE_VERSION}",
+                    path=where,
+                    hint="a newer Anabranch wrote it: use that release.",
+                )
+            return cls(
+                job=str(value["job"]),
+                run=value.get("run"),
+                code=value.get("code"),
+                engine=Engine(**value["engine"]),
+                inputs=tuple(_input(i) for i in value["inputs"]),
+                problems=tuple(value.get("problems", ())),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptTableError("has lineage that cannot be read", path=where) from error
+
+
+def lineage_of(properties: Mapping[str, str] | None, *, where: str) -> LineageEntry | None:
+    """The entry among the properties of a snapshot, or None. Raises `CorruptTableError`."""
+    text = (properties or {}).get(LINEAGE_PROPERTY)
+    return None if text is None else LineageEntry.from_json(text, where=where)
+
+
+def _input(value: dict[str, Any]) -> Input:
+    if value["kind"] != "table":
+        return SourceInput(value["kind"], value["source"], value["from"], value["to"])
+    start, end = Position.from_dict(value["from"]), Position.from_dict(value["to"])
+    if start is None or end is None:
+        raise ValueError(value)
+    return TableInput(value["name"], value["table"], value["branch"], start, end)

@@ -1,0 +1,94 @@
+"""Inputs of a micro-batch, from the offset log of the query's checkpoint.
+
+Spark writes ``offsets/<batch>`` before it runs the batch: that file, not a progress listener, is the truth
+about what the batch reads. A file is a version line, a line of JSON metadata, and one line a source: the
+offset as JSON, or ``-``. Version 1 lists the sources by position, version 2 writes ``<id>:<offset>``.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.errors import InvalidInputError
+from anabranch.lineage.model import Input, SourceInput, TableInput
+from anabranch.streaming.offsets import Offset, is_offset
+
+_NO_OFFSET = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOffsets:
+    """One file of the offset log."""
+
+    metadata: dict[str, Any]
+    ends: dict[str, Any]
+    """By source (its position in the query, or its id): the end offset as JSON, None if it has none."""
+
+    @property
+    def watermark_millis(self) -> int | None:
+        """Event-time watermark the batch runs under, epoch milliseconds; None if no column defines one."""
+        value = self.metadata.get("batchWatermarkMs")
+        return value if isinstance(value, int) and value > 0 else None
+
+
+def parse_batch_offsets(text: str) -> BatchOffsets:
+    """Read one file of the offset log. Raises `InvalidInputError` if it is none."""
+    lines = text.split("\n")
+    version = lines[0].strip() if lines else ""
+    try:
+        metadata = json.loads(lines[1]) if len(lines) > 1 and lines[1].strip() else {}
+        if version == "v1":
+            sources = [(str(place), line) for place, line in enumerate(lines[2:])]
+        elif version == "v2":
+            parts = [line.partition(":") for line in lines[2:]]
+            sources = [(source, offset) for source, _, offset in parts]
+        else:
+            raise InvalidInputError(f"the offset log has version {version!r}; v1 and v2 are known")
+        ends = {source: None if line == _NO_OFFSET else json.loads(line) for source, line in sources}
+    except ValueError as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise InvalidInputError(f"the offset log cannot be read: {error}") from error
+    return BatchOffsets(metadata if isinstance(metadata, dict) else {}, ends)
+
+
+def inputs_between(previous: BatchOffsets | None, batch: BatchOffsets) -> tuple[Input, ...]:
+    """What the batch read; `previous` is the batch before, None for the first one of the query."""
+    before = {} if previous is None else previous.ends
+    inputs = [
+        _input(source, before.get(source), end)
+        for source, end in batch.ends.items()
+        if end is not None and end != before.get(source)
+    ]
+    return tuple(inputs)
+
+
+def _input(source: str, start: Any, end: Any) -> Input:
+    if is_offset(end):
+        return _table_input(Offset.from_dict(end), None if start is None else Offset.from_dict(start))
+    return SourceInput(_kind(end), f"source {source}", start, end)
+
+
+def _table_input(end: Offset, start: Offset | None) -> TableInput:
+    begin = start.position if start is not None else (end.origin or end.position)
+    return TableInput(end.name, end.table_uuid, end.branch_uuid, begin, end.position)
+
+
+def _kind(end: Any) -> str:
+    """What the shape of an offset tells of its source."""
+    if isinstance(end, dict) and end.keys() == {"logOffset"}:
+        return "files"
+    if isinstance(end, dict) and end and all(_is_topic(topic) for topic in end.values()):
+        return "kafka"
+    return "unknown"
+
+
+def _is_topic(value: Any) -> bool:
+    """Whether a value is a map from partition number to offset."""
+    return (
+        isinstance(value, dict)
+        and bool(value)
+        and all(partition.isdigit() and isinstance(offset, int) for partition, offset in value.items())
+    )

@@ -1,0 +1,235 @@
+"""Every option once: its key, type, default and meaning. The reference page is generated from here.
+
+Options of a table live in its schema as text; the same names work per read and per write. Keys that
+begin with ``anabranch.`` belong to us, so an unknown one is an error; other unknown keys are kept,
+because other engines may own them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from anabranch.errors import OptionError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Option(Generic[T]):
+    """One option: how its text is read and what holds when it is absent."""
+
+    key: str
+    parse: Callable[[str], T]
+    default: T
+    meaning: str
+    kind: str
+
+    def of(self, options: Mapping[str, str]) -> T:
+        """The option's value in `options`. Raises `OptionError` naming the key."""
+        text = options.get(self.key)
+        if text is None:
+            return self.default
+        try:
+            return self.parse(str(text))
+        except ValueError as error:
+            raise OptionError(
+                f"option '{self.key}' is '{text}', which is no {self.kind}",
+                hint=f"{self.meaning} Default: {self.default}.",
+            ) from error
+
+
+_SIZE = re.compile(r"\s*(\d+)\s*([a-zA-Z]*)\s*")
+_SIZE_UNITS = {
+    "": 1, "b": 1, "bytes": 1,
+    "k": 1 << 10, "kb": 1 << 10, "kibibytes": 1 << 10,
+    "m": 1 << 20, "mb": 1 << 20, "mebibytes": 1 << 20,
+    "g": 1 << 30, "gb": 1 << 30, "gibibytes": 1 << 30,
+    "t": 1 << 40, "tb": 1 << 40, "tebibytes": 1 << 40,
+}  # fmt: skip
+_DURATION_UNITS = {
+    "ms": 1, "milli": 1, "millis": 1, "millisecond": 1, "milliseconds": 1,
+    "s": 1_000, "sec": 1_000, "secs": 1_000, "second": 1_000, "seconds": 1_000,
+    "": 1, "m": 60_000, "min": 60_000, "mins": 60_000, "minute": 60_000, "minutes": 60_000,
+    "h": 3_600_000, "hour": 3_600_000, "hours": 3_600_000,
+    "d": 86_400_000, "day": 86_400_000, "days": 86_400_000,
+}  # fmt: skip
+
+
+def _scaled(text: str, units: Mapping[str, int]) -> int:
+    match = _SIZE.fullmatch(text)
+    if match is None or match[2].lower() not in units:
+        raise ValueError(text)
+    return int(match[1]) * units[match[2].lower()]
+
+
+def parse_size(text: str) -> int:
+    """Bytes from text such as ``256 MB`` or ``8mb``; units are powers of 1024. Raises `ValueError`."""
+    return _scaled(text, _SIZE_UNITS)
+
+
+def parse_duration(text: str) -> int:
+    """Milliseconds from text such as ``1 h``, ``30 s`` or ``500 ms``. Raises `ValueError`."""
+    return _scaled(text, _DURATION_UNITS)
+
+
+def parse_bool(text: str) -> bool:
+    """``true`` or ``false`` in any case. Raises `ValueError`."""
+    match text.strip().lower():
+        case "true":
+            return True
+        case "false":
+            return False
+        case _:
+            raise ValueError(text)
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError(text)
+    return value
+
+
+def _text(key: str, default: str | None, meaning: str) -> Option[str | None]:
+    return Option(key, str, default, meaning, "text")
+
+
+def _required_text(key: str, default: str, meaning: str) -> Option[str]:
+    return Option(key, str, default, meaning, "text")
+
+
+def _integer(key: str, default: int, meaning: str) -> Option[int]:
+    return Option(key, int, default, meaning, "whole number")
+
+
+def _count(key: str, default: int, meaning: str) -> Option[int]:
+    return Option(key, _positive, default, meaning, "whole number above 0")
+
+
+def _limit(key: str, meaning: str) -> Option[int | None]:
+    return Option(key, _positive, None, meaning, "whole number above 0")
+
+
+def _flag(key: str, default: bool, meaning: str) -> Option[bool]:
+    return Option(key, parse_bool, default, meaning, "true or false")
+
+
+def _size(key: str, default: str, meaning: str) -> Option[int]:
+    return Option(key, parse_size, parse_size(default), meaning, "size such as '128 MB'")
+
+
+def _duration(key: str, default: str, meaning: str) -> Option[int]:
+    return Option(key, parse_duration, parse_duration(default), meaning, "duration such as '30 s'")
+
+
+def _optional_duration(key: str, meaning: str) -> Option[int | None]:
+    return Option(key, parse_duration, None, meaning, "duration such as '30 s'")
+
+
+def _choice(key: str, default: str, choices: tuple[str, ...], meaning: str) -> Option[str]:
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError(text)
+        return text
+
+    return Option(key, parse, default, meaning, "one of " + ", ".join(choices))
+
+
+# Layout of the table
+BUCKET = _integer("bucket", -1, "-1 for a scalable table; N for a queue of N buckets.")
+BUCKET_KEY = _text("bucket-key", None, "Comma-separated columns that decide the bucket of a row.")
+FILE_FORMAT = _choice("file.format", "parquet", ("parquet", "orc", "avro"), "Format of data files.")
+FILE_COMPRESSION = _required_text("file.compression", "zstd", "Compression of data files.")
+ZSTD_LEVEL = _integer("file.compression.zstd-level", 1, "Level of zstd for data files.")
+TARGET_FILE_SIZE = _size("target-file-size", "256 MB", "A data file is closed at about this many bytes.")
+PARTITION_DEFAULT_NAME = _required_text(
+    "partition.default-name", "__DEFAULT_PARTITION__", "Folder name of null and blank partition values."
+)
+PARTITION_LEGACY_NAME = _flag(
+    "partition.legacy-name", True, "Whether folder names spell dates as day numbers, as Paimon does."
+)
+STATS_MODE = _required_text(
+    "metadata.stats-mode", "truncate(16)", "Column statistics: none, counts, truncate(n) or full."
+)
+
+# Manifests and commits
+MANIFEST_COMPRESSION = _choice(
+    "manifest.compression", "zstd", ("zstd", "null", "deflate", "snappy"), "Compression of manifests."
+)
+MANIFEST_TARGET_SIZE = _size("manifest.target-file-size", "8 MB", "Manifests are merged up to this size.")
+MANIFEST_MERGE_MIN_COUNT = _count(
+    "manifest.merge-min-count", 30, "Small manifests are merged when there are this many."
+)
+MANIFEST_FULL_COMPACTION_SIZE = _size(
+    "manifest.full-compaction-threshold-size",
+    "16 MB",
+    "Deleted entries are dropped from manifests once this many bytes have piled up.",
+)
+COMMIT_MAX_RETRIES = _integer(
+    "commit.max-retries", 10, "Commit rounds without progress by any writer before giving up."
+)
+COMMIT_TIMEOUT = _optional_duration("commit.timeout", "How long a commit may keep trying.")
+COMMIT_MIN_RETRY_WAIT = _duration("commit.min-retry-wait", "10 ms", "First wait between commit rounds.")
+COMMIT_MAX_RETRY_WAIT = _duration("commit.max-retry-wait", "10 s", "Longest wait between commit rounds.")
+DYNAMIC_PARTITION_OVERWRITE = _flag(
+    "dynamic-partition-overwrite",
+    True,
+    "Overwriting a partitioned table replaces only the partitions present in the new data.",
+)
+LEDGER_TIME_RETAINED = _duration(
+    "sink.ledger.time-retained", "30 d", "How long the exactly-once ledger remembers expired commits."
+)
+
+# Reading
+BRANCH = _text("branch", None, "Branch to read or write; main when absent.")
+SPLIT_TARGET_SIZE = _size("source.split.target-size", "128 MB", "Files are packed into splits of this size.")
+SPLIT_OPEN_FILE_COST = _size(
+    "source.split.open-file-cost", "4 MB", "Least weight of a file when packing splits."
+)
+SCAN_MODE = _choice(
+    "scan.mode",
+    "default",
+    ("default", "latest-full", "latest", "from-snapshot"),
+    "Where a read starts: all rows and then changes, changes only, or a given snapshot.",
+)
+SCAN_SNAPSHOT_ID = _limit("scan.snapshot-id", "Snapshot to read, or to start a stream from.")
+SCAN_TAG_NAME = _text("scan.tag-name", None, "Tag to read.")
+SCAN_TIMESTAMP_MILLIS: Option[int | None] = Option(
+    "scan.timestamp-millis", int, None, "Read the table as of this moment (epoch milliseconds).", "number"
+)
+SCAN_ON_OVERWRITE = _choice(
+    "scan.on-overwrite",
+    "fail",
+    ("fail", "skip", "added"),
+    "What a stream does at an overwrite: stop, pass over it, or deliver the rows it added.",
+)
+MAX_FILES_PER_TRIGGER = _limit("read.stream.maxFilesPerTrigger", "Most data files in one micro-batch.")
+MAX_BYTES_PER_TRIGGER: Option[int | None] = Option(
+    "read.stream.maxBytesPerTrigger", parse_size, None, "Most bytes in one micro-batch.", "size"
+)
+MAX_ROWS_PER_TRIGGER = _limit("read.stream.maxRowsPerTrigger", "Most rows in one micro-batch.")
+
+# Ours alone
+TABLE_UUID = _text("anabranch.table-uuid", None, "Identity of the table, written when it is created.")
+JOB = _text("anabranch.job", None, "Name of the job that writes, for exactly-once commits and lineage.")
+
+ALL: tuple[Option[Any], ...] = tuple(value for value in list(globals().values()) if isinstance(value, Option))
+_BY_KEY = {option.key: option for option in ALL}
+
+
+def check_options(options: Mapping[str, str]) -> None:
+    """Refuse unknown ``anabranch.*`` keys and values that do not parse. Raises `OptionError`."""
+    for key in options:
+        option = _BY_KEY.get(key)
+        if option is not None:
+            option.of(options)
+        elif key.startswith("anabranch."):
+            near = difflib.get_close_matches(key, _BY_KEY, n=1)
+            raise OptionError(
+                f"unknown option '{key}'",
+                hint=f"did you mean '{near[0]}'?" if near else "options of that prefix are Anabranch's own.",
+            )

@@ -1,0 +1,102 @@
+"""A read as a value: what to read, not yet read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from anabranch.arrow.reader import SplitReader
+from anabranch.expr.bind import BoundPredicate
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.plan import Plan
+from anabranch.kernel.scan import ScanRequest
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+
+@dataclass(frozen=True)
+class Scan:
+    """Rows of one snapshot. Nothing is read before a plan or rows are asked for."""
+
+    context: TableContext
+    snapshot: Snapshot | None
+    schema: TableSchema
+    predicate: BoundPredicate | None = None
+    columns: tuple[str, ...] | None = None
+    """Columns to return, in this order; None for all."""
+    limit: int | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def plan(self) -> Plan:
+        """The files to read. Raises `CorruptTableError`, `UnsupportedFeatureError`."""
+        return self._plan
+
+    @cached_property
+    def _plan(self) -> Plan:
+        return ScanRequest(
+            self.context, self.snapshot, self.schema, self.predicate, self.limit, self.options
+        ).plan()
+
+    @property
+    def reader(self) -> SplitReader:
+        """What reads a split of the plan, here or in another process."""
+        return SplitReader.of(self.context, self.schema, self.columns, self.predicate)
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as one table, in the table's Arrow types."""
+        return self.reader.read_table(self.plan().splits, limit=self.limit)
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """All rows in batches, read as they are consumed, in memory bounded by the batch size."""
+        return self.reader.read_batches(self.plan().splits, limit=self.limit)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All rows as a pandas frame."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """All rows as a Polars frame."""
+        import polars as pl
+
+        frame = pl.from_arrow(self.to_arrow())
+        assert isinstance(frame, pl.DataFrame)
+        return frame
+
+    def explain(self) -> str:
+        """How the plan came about: files before and after each pruning step, as text."""
+        return explain(self.plan(), self)
+
+
+def explain(plan: Plan, scan: Scan) -> str:
+    """Text for people: what is read, and what each step left out."""
+    snapshot = "no snapshot" if plan.snapshot is None else f"snapshot {plan.snapshot.id}"
+    lines = [f"scan of {scan.context.title} at {snapshot}"]
+    if scan.predicate is not None:
+        lines.append(f"  filter   {scan.predicate}")
+    lines.append(f"  columns  {', '.join(scan.columns or [f.name for f in scan.schema.fields])}")
+    lines.append(f"  {'step':<12}{'manifests':>12}{'files':>12}")
+    for step in plan.report.steps:
+        files = "" if step.files is None else f"{step.files:,}"
+        lines.append(f"  {step.name:<12}{step.manifests:>12,}{files:>12}")
+    report = plan.report
+    lines.append(f"  reads {plan.files.height:,} files in {report.splits:,} splits: "
+                 f"{report.rows:,} rows, {report.bytes:,} bytes")  # fmt: skip
+    return "\n".join(lines)
+
+
+def check_columns(columns: Sequence[str] | None, schema: TableSchema) -> tuple[str, ...] | None:
+    """The columns by their exact names. Raises `SchemaError` for unknown ones."""
+    if columns is None:
+        return None
+    return tuple(schema.field(name).name for name in columns)
+
+
+__all__ = ["Scan", "check_columns", "explain"]

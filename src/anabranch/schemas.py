@@ -1,0 +1,37 @@
+"""The forms in which users hand in a schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from anabranch.errors import SchemaError
+from anabranch.spec.arrow_types import fields_from_arrow
+from anabranch.spec.ddl import parse_columns
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.types import Field
+
+
+def to_fields(schema: Any) -> tuple[Field, ...]:
+    """Fields of a `pyarrow.Schema`, a `TableSchema`, fields, a Spark StructType or DDL text.
+
+    Raises `SchemaError` for anything else.
+    """
+    match schema:
+        case str():
+            return parse_columns(schema)
+        case pa.Schema():
+            return fields_from_arrow(schema)
+        case TableSchema():
+            return schema.fields
+        case [*fields] if all(isinstance(f, Field) for f in fields):
+            return tuple(fields)
+    if type(schema).__module__.startswith("pyspark."):
+        from anabranch.spark.types import fields_from_spark
+
+        return fields_from_spark(schema)
+    raise SchemaError(
+        f"cannot read a schema from {type(schema).__name__}",
+        hint="pass a pyarrow.Schema, a Spark StructType, or text such as 'id BIGINT NOT NULL, v STRING'.",
+    )

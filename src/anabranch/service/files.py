@@ -1,0 +1,66 @@
+"""Rows from files that users hand in: Parquet, CSV or JSON, by name or from standard input."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet
+
+from anabranch.errors import InvalidInputError, NotFoundError, SchemaError
+
+FORMATS = ("parquet", "csv", "json")
+
+
+def read_rows(source: str, file_format: str | None, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Batches of a file, or of standard input for ``-``, text read in the types of `schema`.
+
+    Raises:
+        InvalidInputError: the format is unknown and the name does not tell it.
+        NotFoundError: there is no such file.
+        SchemaError: the content cannot be read in that format or those types.
+    """
+    chosen = file_format or Path(source).suffix.lstrip(".").lower()
+    if chosen in ("jsonl", "ndjson"):
+        chosen = "json"
+    if chosen not in FORMATS:
+        raise InvalidInputError(
+            f"cannot tell the format of '{source}'",
+            hint=f"give --format, one of {', '.join(FORMATS)}.",
+        )
+    if source == "-":
+        yield from _read(pa.BufferReader(sys.stdin.buffer.read()), chosen, schema, "standard input")
+        return
+    path = Path(source)
+    if not path.is_file():
+        raise NotFoundError(f"file '{source}' does not exist")
+    with path.open("rb") as stream:
+        yield from _read(stream, chosen, schema, source)
+
+
+def _read(
+    stream: IO[bytes] | pa.BufferReader, file_format: str, schema: pa.Schema, name: str
+) -> Iterator[pa.RecordBatch]:
+    try:
+        match file_format:
+            case "parquet":
+                yield from pa.parquet.ParquetFile(stream).iter_batches()
+            case "csv":
+                types = {f.name: f.type for f in schema if not pa.types.is_nested(f.type)}
+                convert = pa.csv.ConvertOptions(column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False)
+                yield from pa.csv.open_csv(stream, convert_options=convert)
+            case _:
+                parse = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer")
+                yield from pa.json.read_json(stream, parse_options=parse).to_batches()
+    except pa.ArrowInvalid as error:
+        if file_format == "json" and "Empty" in str(error):
+            return
+        raise SchemaError(
+            f"'{name}' cannot be read as {file_format} with the table's columns: {error}",
+            hint="compare it with `anabranch schema`; CSV needs a header line, JSON one object a line.",
+        ) from error

@@ -1,0 +1,213 @@
+"""Looking at tables and changing them: what the command line's verbs do, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from anabranch.lake import Lake, connect
+from anabranch.options import TABLE_UUID
+from anabranch.spec.snapshot import Snapshot
+from anabranch.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnInfo:
+    """One column as people see it."""
+
+    id: int
+    name: str
+    type: str
+    nullable: bool
+    partition: bool
+    comment: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotInfo:
+    """One snapshot as people see it; times in epoch milliseconds."""
+
+    id: int
+    kind: str
+    time_millis: int
+    schema_id: int
+    rows: int | None
+    rows_added: int | None
+    user: str
+    identifier: int
+    watermark: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TableInfo:
+    """What a table is and holds."""
+
+    name: str
+    location: str
+    uuid: str
+    schema_id: int
+    columns: tuple[ColumnInfo, ...]
+    partition_keys: tuple[str, ...]
+    options: Mapping[str, str]
+    comment: str | None
+    snapshot: SnapshotInfo | None
+    files: int
+    bytes: int
+    tags: tuple[str, ...]
+    branches: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """One live data file."""
+
+    path: str
+    partition: str
+    bucket: int
+    format: str
+    rows: int
+    bytes: int
+    schema_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlanInfo:
+    """What a read would do."""
+
+    text: str
+    steps: tuple[Mapping[str, object], ...]
+    files: int
+    splits: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Which view of a table a verb works on."""
+
+    table: str
+    branch: str | None = None
+    at: str | None = None
+    options: Mapping[str, str] | None = None
+
+
+def open_lake(warehouse: str) -> Lake:
+    """The warehouse at a path or URL."""
+    return connect(warehouse)
+
+
+def open_table(lake: Lake, view: View) -> Table:
+    """The view of a table. Raises `NotFoundError`, `InvalidNameError`."""
+    table = lake.table(view.table)
+    if view.branch is not None:
+        table = table.branch(view.branch)
+    if view.options:
+        table = table.with_options(view.options)
+    return table if view.at is None else table.at(view.at)
+
+
+def create_table(
+    lake: Lake,
+    name: str,
+    columns: str,
+    *,
+    partition_by: Sequence[str] = (),
+    options: Mapping[str, str] | None = None,
+    comment: str | None = None,
+    if_not_exists: bool = False,
+) -> TableInfo:
+    """Create a table from DDL text and describe it."""
+    table = lake.create_table(
+        name,
+        columns,
+        partition_by=partition_by,
+        options=options,
+        comment=comment,
+        if_not_exists=if_not_exists,
+    )
+    return describe(table)
+
+
+def describe(table: Table) -> TableInfo:
+    """All there is to know of a table in one value. Reads its manifests."""
+    schema = table.schema
+    plan = table.scan().plan()
+    snapshot = table.snapshot
+    return TableInfo(
+        name=table.name,
+        location=table.context.storage.url,
+        uuid=table.table_uuid,
+        schema_id=schema.id,
+        columns=columns_of(table),
+        partition_keys=tuple(schema.partition_keys),
+        options={key: value for key, value in sorted(schema.options.items()) if key != TABLE_UUID.key},
+        comment=schema.comment,
+        snapshot=None if snapshot is None else snapshot_info(snapshot),
+        files=plan.files.height,
+        bytes=plan.report.bytes,
+        tags=tuple(table.tags()),
+        branches=tuple(table.branches()),
+    )
+
+
+def columns_of(table: Table) -> tuple[ColumnInfo, ...]:
+    """The columns of the view's schema, in order."""
+    schema = table.schema
+    return tuple(
+        ColumnInfo(
+            f.id, f.name, f.type.spelling, f.type.nullable, f.name in schema.partition_keys, f.description
+        )
+        for f in schema.fields
+    )
+
+
+def snapshot_info(snapshot: Snapshot) -> SnapshotInfo:
+    return SnapshotInfo(
+        snapshot.id,
+        str(snapshot.commit_kind),
+        snapshot.time_millis,
+        snapshot.schema_id,
+        snapshot.total_record_count,
+        snapshot.delta_record_count,
+        snapshot.commit_user,
+        snapshot.commit_identifier,
+        snapshot.watermark,
+    )
+
+
+def snapshots(table: Table, *, limit: int | None = None) -> list[SnapshotInfo]:
+    """Retained snapshots, newest first."""
+    found = []
+    for snapshot in table.snapshots():
+        if limit is not None and len(found) >= limit:
+            break
+        found.append(snapshot_info(snapshot))
+    return found
+
+
+def files(table: Table, filter: str | None = None) -> list[FileInfo]:
+    """Live data files of the view, those a filter leaves over."""
+    plan = table.scan(filter).plan()
+    infos = []
+    for split in plan.splits:
+        for file in split.files:
+            folder = file.path.rpartition("/bucket-")[0]
+            infos.append(
+                FileInfo(file.path, folder, split.bucket, file.format, file.row_count, file.size, file.schema_id)
+            )
+    return infos
+
+
+def explain(table: Table, filter: str | None = None, columns: Sequence[str] | None = None) -> PlanInfo:
+    """How a read would find its files."""
+    scan = table.scan(filter, columns)
+    report = scan.plan().report
+    return PlanInfo(
+        text=scan.explain(),
+        steps=tuple({"step": s.name, "manifests": s.manifests, "files": s.files} for s in report.steps),
+        files=scan.plan().files.height,
+        splits=report.splits,
+        rows=report.rows,
+        bytes=report.bytes,
+    )

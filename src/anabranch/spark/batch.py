@@ -1,0 +1,127 @@
+"""Batch reads and writes of a table through the data source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from anabranch.errors import (
+    CommitConflictError,
+    CommitRetriesExhaustedError,
+    InvalidInputError,
+    SealedBranchError,
+)
+from anabranch.kernel.actions.append import Append
+from anabranch.kernel.base import Action
+from anabranch.kernel.commit_message import CommitMessage
+from anabranch.kernel.split import Split
+from anabranch.scan import Scan
+from anabranch.spark.arrow_values import to_schema
+from anabranch.spark.options import OVERWRITE_PARTITION
+from anabranch.spark.row_writer import RowWriter, partition_spec
+from anabranch.spark.types import arrow_schema
+from anabranch.spec.types import Field
+from anabranch.table import Table
+
+NOT_PUBLISHED = (CommitConflictError, CommitRetriesExhaustedError, SealedBranchError, InvalidInputError)
+"""After these errors nothing of a commit can ever become visible, so its files may go."""
+
+
+class SplitPartition(InputPartition):
+    """One split, for one task."""
+
+    def __init__(self, split: Split) -> None:
+        super().__init__(split)
+
+
+class BatchReader(DataSourceReader):
+    """Reads the splits of one plan. Travels to the tasks without the plan itself."""
+
+    def __init__(self, scan: Scan, fields: Sequence[Field]) -> None:
+        self._scan = scan
+        self._reader = scan.reader
+        self._schema = arrow_schema(fields)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [SplitPartition(split) for split in self._scan.plan().splits]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, SplitPartition):
+            return  # Spark makes one of its own where there is nothing to read
+        for batch in self._reader.read(partition.value):
+            yield to_schema(batch, self._schema)
+
+
+@dataclass(frozen=True)
+class WrittenFiles(WriterCommitMessage):
+    """What one task wrote."""
+
+    messages: tuple[CommitMessage, ...]
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Appends rows, or overwrites with them; one commit when all tasks are done."""
+
+    def __init__(
+        self, table: Table, rows: RowWriter, *, overwrite: bool, partition: Mapping[str, str] | None
+    ) -> None:
+        self._table = table
+        self._rows = rows
+        self._overwrite = overwrite
+        self._partition = partition
+
+    @classmethod
+    def of(
+        cls, table: Table, schema: StructType, options: Mapping[str, str], *, overwrite: bool
+    ) -> BatchWriter:
+        """Raises `SchemaError` if rows of `schema` do not fit the table, before anything is written."""
+        text = OVERWRITE_PARTITION.of(options)
+        if text is not None and not overwrite:
+            raise InvalidInputError(
+                f"{OVERWRITE_PARTITION.key} is '{text}', but the rows are appended",
+                hint="use .mode('overwrite'), or leave the option out.",
+            )
+        partition = None if text is None else partition_spec(text)
+        return cls(table, RowWriter.of(table, schema), overwrite=overwrite, partition=partition)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:
+        return WrittenFiles(tuple(self._rows.write(iterator)))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        # Tasks stand in the order of the rows, which queue tables keep.
+        files = files_of(messages)
+        try:
+            self._table.commit(self._action(files))
+        except NOT_PUBLISHED:
+            self._rows.abort(files)
+            raise
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        if may_remove(messages):
+            self._rows.abort(files_of(messages))
+
+    def _action(self, files: Sequence[CommitMessage]) -> Action:
+        return self._table.overwriting(files, self._partition) if self._overwrite else Append(files)
+
+
+def files_of(messages: Sequence[WriterCommitMessage | None]) -> list[CommitMessage]:
+    """All files that the tasks reported, in the order of the tasks."""
+    return [file for written in messages if isinstance(written, WrittenFiles) for file in written.messages]
+
+
+def may_remove(messages: Sequence[WriterCommitMessage | None]) -> bool:
+    """Whether the files of an aborted write certainly belong to no snapshot.
+
+    Spark also aborts after a commit that failed, and a commit whose answer was lost may have happened. Only
+    if a task did not report was there no commit at all; `commit` removes files itself where it knows.
+    """
+    return any(message is None for message in messages)

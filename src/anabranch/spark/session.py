@@ -1,0 +1,109 @@
+"""A SparkSession that knows the tables of a warehouse."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anabranch.errors import NotFoundError
+from anabranch.spark.source import source_with
+from anabranch.spark.tables import absolute
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_DEFAULTS = {
+    "spark.pyspark.python": sys.executable,
+    "spark.pyspark.driver.python": sys.executable,
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+
+
+def session(
+    warehouse: str,
+    *,
+    catalog: str = "lake",
+    master: str | None = None,
+    remote: str | None = None,
+    app_name: str | None = None,
+    options: Mapping[str, str] | None = None,
+    **conf: str,
+) -> SparkSession:
+    """Start a SparkSession, or take the running one, and open the warehouse in it.
+
+    Spark's Python processes run the interpreter that calls this, unless ``PYSPARK_PYTHON`` says otherwise:
+    by itself Spark starts whatever ``python3`` it finds, which need not have Anabranch. The time zone of
+    the session stays as it is: TIMESTAMP WITH LOCAL TIME ZONE columns are instants in any zone.
+
+    Args:
+        warehouse: path or URL of the warehouse.
+        catalog: name under which SQL will know the tables. SQL does not know them yet: in this version they
+            are reached through ``format("anabranch")``.
+        master: Spark master, for example ``local[4]``; Spark's own default if None.
+        remote: address of a Spark Connect server, or ``local[*]`` to start one; excludes `master`.
+        app_name: name of the application.
+        options: credentials and endpoint of the store.
+        conf: further Spark settings, for example ``**{"spark.sql.shuffle.partitions": "8"}``.
+
+    Raises:
+        NotFoundError: there is no Java to run Spark on.
+    """
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    if remote is not None:
+        builder = builder.remote(remote)
+    if master is not None:
+        builder = builder.master(master)
+    if app_name is not None:
+        builder = builder.appName(app_name)
+    if remote is None or remote.startswith("local"):
+        _check_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    for key, value in {**(_DEFAULTS if remote is None else {}), **conf}.items():
+        builder = builder.config(key, value)
+    return attach(builder.getOrCreate(), warehouse, catalog=catalog, options=options)
+
+
+def attach(
+    spark: SparkSession,
+    warehouse: str,
+    *,
+    catalog: str = "lake",
+    options: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Open the warehouse in a session that exists, classic or of Spark Connect, and return the session.
+
+    Afterwards ``format("anabranch")`` reads and writes its tables, and the option ``warehouse`` may be left
+    out. Spark's Python processes must have Anabranch installed. Sessions made from this one later do not
+    know the warehouse until they are attached as well.
+
+    Args:
+        spark: the session.
+        warehouse: path or URL of the warehouse.
+        catalog: see `session`.
+        options: credentials and endpoint of the store.
+    """
+    spark.dataSource.register(source_with({**(options or {}), "warehouse": absolute(warehouse)}))
+    return spark
+
+
+def _check_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    if home is not None:
+        program = Path(home) / "bin" / ("java.exe" if os.name == "nt" else "java")
+        if not program.is_file():
+            raise NotFoundError(
+                f"Spark needs Java: JAVA_HOME is '{home}', but there is no {program}",
+                hint="point JAVA_HOME at a Java 17 or newer, or unset it if 'java' is on the PATH.",
+            )
+    elif shutil.which("java") is None:
+        raise NotFoundError(
+            "Spark needs Java: JAVA_HOME is not set, and no 'java' is on the PATH",
+            hint="install Java 17 or newer (Debian: apt install openjdk-17-jre-headless; macOS: brew install "
+            "openjdk@17; conda: conda install openjdk=17), or work without Spark: anabranch.connect(warehouse).",
+        )

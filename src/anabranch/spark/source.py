@@ -1,0 +1,117 @@
+"""The data source ``anabranch``: tables in Spark without a jar, classic or through Spark Connect.
+
+Spark makes an object of it for every read or write, asks it for the columns, and sends it by pickle to
+wherever the work is planned and done.
+
+Filters of a query are *not* pushed down. Spark (tried: 4.1.4, 4.2.1 and 4.3.0) keeps what a reader planned
+for one query and uses it for every later query of the same DataFrame: after ``df.filter("a = 3")`` a plain
+``df.count()`` counts what was planned for the filter. So our reader offers no ``pushFilters``; what to
+leave out is said when the table is opened, with ``scan.filter`` and ``scan.columns``, and holds for the whole
+DataFrame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+)
+from pyspark.sql.types import StructType
+
+from anabranch.errors import SchemaError
+from anabranch.spark.batch import BatchReader, BatchWriter
+from anabranch.spark.options import SCAN_COLUMNS, SCAN_FILTER, spelled
+from anabranch.spark.stream_reader import stream_reader
+from anabranch.spark.stream_writer import StreamWriter
+from anabranch.spark.tables import Newest, names_moment, open_table, view_of
+from anabranch.spark.types import spark_schema
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.types import Field
+
+
+class AnabranchSource(DataSource):
+    """Batch and streaming, reading and writing, of one table."""
+
+    defaults: ClassVar[Mapping[str, str]] = {}
+    """Options of the session; those of a read or write lie over them."""
+
+    newest: Newest | None = None
+    """Set once the columns were asked for: the DataFrame goes on to mean what was the newest then."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "anabranch"
+
+    def schema(self) -> StructType:
+        options = self._spelled()
+        view = view_of(options)
+        if not names_moment(options):
+            self.newest = Newest(None if view.snapshot is None else view.snapshot.id, view.schema.id)
+        return spark_schema(_chosen(view.schema, options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = self._spelled()
+        view = view_of(options, self.newest)
+        fields = _requested(view.schema, schema, options)
+        return BatchReader(view.scan([f.name for f in fields], SCAN_FILTER.of(options)), fields)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        options = self._spelled()
+        return BatchWriter.of(open_table(options), schema, options, overwrite=overwrite)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        options = self._spelled()
+        table = open_table(options)
+        return stream_reader(table, _requested(table.schema, schema, options), options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        options = self._spelled()
+        return StreamWriter.of(open_table(options), schema, options, overwrite=overwrite)
+
+    def _spelled(self) -> dict[str, str]:
+        return {**self.defaults, **spelled(self.options)}
+
+
+def source_with(defaults: Mapping[str, str]) -> type[AnabranchSource]:
+    """The data source with options of a session, to be registered there."""
+    # Made at run time, so pickle takes the class by value and the options travel with it.
+    return type("AnabranchSource", (AnabranchSource,), {"defaults": spelled(defaults)})
+
+
+def _chosen(schema: TableSchema, options: Mapping[str, str]) -> tuple[Field, ...]:
+    names = SCAN_COLUMNS.of(options)
+    return schema.fields if names is None else tuple(schema.field(name) for name in names)
+
+
+def _requested(schema: TableSchema, asked: StructType, options: Mapping[str, str]) -> tuple[Field, ...]:
+    """The columns of a read, which must be those that Spark was told of.
+
+    They differ if the user gave a schema, or if the table's was changed after it was opened.
+    """
+    if SCAN_COLUMNS.of(options) is None and _types(schema.fields) != _types_of(asked):
+        # Columns added since then do not disturb a stream that is under way.
+        known = {f.name for f in schema.fields}
+        fields = tuple(schema.field(name) for name in asked.names if name in known)
+    else:
+        fields = _chosen(schema, options)
+    if _types(fields) == _types_of(asked):
+        return fields
+    raise SchemaError(
+        f"the table's columns are {spark_schema(fields or schema.fields).simpleString()}, "
+        f"but {asked.simpleString()} was asked for",
+        hint="leave out .schema(...), the table knows its columns; if the table was changed meanwhile, load it again.",
+    )
+
+
+def _types(fields: Sequence[Field]) -> list[tuple[str, str]]:
+    return _types_of(spark_schema(fields))
+
+
+def _types_of(schema: StructType) -> list[tuple[str, str]]:
+    return [(f.name, f.dataType.simpleString()) for f in schema]

@@ -1,0 +1,175 @@
+"""Streaming writes to a table through the data source, each batch exactly once.
+
+A batch is committed under (commit user, batch id); a batch that Spark repeats after a crash is recognised by
+them and not committed again (`anabranch.kernel.ledger`). The commit user is fixed when the query first
+starts and kept in its checkpoint (`anabranch.streaming.sink_identity`).
+
+Spark makes a writer anew for every step of every batch: on the driver to plan a batch, by pickle in its tasks,
+and again on the driver to commit it. After a driver dies its JVM may go on for seconds and commit, while the
+restarted query repeats the same batch: both look for the batch in the history they build on, and only one can
+put the next snapshot, so whoever comes second finds the first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from anabranch.errors import CommitConflictError, CorruptTableError
+from anabranch.kernel.actions.append import Append
+from anabranch.kernel.actions.overwrite import Overwrite
+from anabranch.kernel.commit_message import CommitMessage
+from anabranch.kernel.identity import CommitIdentity
+from anabranch.kernel.transaction import Committed
+from anabranch.lineage.model import LINEAGE_PROPERTY, lineage_of
+from anabranch.options import JOB
+from anabranch.spark.batch import NOT_PUBLISHED, WrittenFiles, files_of, may_remove
+from anabranch.spark.checkpoint import Checkpoint
+from anabranch.spark.options import QUERY_NAME
+from anabranch.spark.row_writer import RowWriter
+from anabranch.spark.stream_lineage import BatchRun, batch_origin
+from anabranch.spec.snapshot import Snapshot
+from anabranch.streaming.sink_identity import SinkIdentity, SinkRecord, reference
+from anabranch.table import Table
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class WrittenBatch(WrittenFiles):
+    """What one task of a batch wrote, and what it knows of the run it belongs to."""
+
+    run: BatchRun
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Appends the rows of each batch; in output mode ``complete`` replaces the table's by them."""
+
+    def __init__(
+        self,
+        table: Table,
+        rows: RowWriter,
+        checkpoint: Checkpoint,
+        identity: SinkIdentity,
+        options: Mapping[str, str],
+        *,
+        overwrite: bool,
+    ) -> None:
+        self._table = table
+        self._rows = rows
+        self._checkpoint = checkpoint
+        self._identity = identity
+        self._options = dict(options)
+        self._overwrite = overwrite
+
+    @classmethod
+    def of(
+        cls, table: Table, schema: StructType, options: Mapping[str, str], *, overwrite: bool
+    ) -> StreamWriter:
+        """Checks that rows fit the table, and fixes the identity of a query that starts for the first time.
+
+        Raises:
+            SchemaError: rows of `schema` do not fit the table.
+            OptionError, UnsupportedFeatureError: the checkpoint cannot be used.
+        """
+        checkpoint = Checkpoint.of(options)
+        rows = RowWriter.of(table, schema)
+        record = SinkRecord(checkpoint.storage, table.branch_uuid)
+        identity = record.identity(
+            lambda: SinkIdentity.of_job(_job(options, checkpoint), table.branch_uuid, table.snapshot)
+        )
+        wanted = JOB.of(options)
+        if wanted is not None and wanted != identity.job:
+            _LOG.warning(
+                "job name '%s' is ignored: the query began as '%s' and stays it", wanted, identity.job
+            )
+        return cls(table, rows, checkpoint, identity, options, overwrite=overwrite)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenBatch:
+        return WrittenBatch(tuple(self._rows.write(iterator)), _this_run())
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        files = files_of(messages)
+        run = next((m.run for m in messages if isinstance(m, WrittenBatch)), BatchRun())
+        record = SinkRecord(self._checkpoint.storage, self._table.branch_uuid)
+        entry, watermark = batch_origin(self._checkpoint, self._identity.job, batchId, run, self._options)
+        try:
+            # Committed also without rows: that is what makes every batch findable.
+            committed = self._table.commit(
+                Overwrite(files) if self._overwrite else Append(files),
+                identity=CommitIdentity(self._identity.user, batchId),
+                properties={LINEAGE_PROPERTY: entry.to_json()},
+                watermark=watermark,
+                floor=record.floor_before(batchId, self._identity),
+            )
+        except NOT_PUBLISHED:
+            self._rows.abort(files)
+            raise
+        if committed.repeated:
+            self._settle_repeated(committed, files, batchId)
+        if committed.snapshot is not None:
+            record.committed(batchId, reference(self._table.branch_uuid, committed.snapshot))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        if may_remove(messages):
+            self._rows.abort(files_of(messages))
+
+    def _settle_repeated(self, committed: Committed, files: Sequence[CommitMessage], batch: int) -> None:
+        """The batch was there before this call: check by whom, and remove the rows written a second time."""
+        snapshot = committed.snapshot
+        if snapshot is None:
+            return  # it has expired, so nothing tells whether these files are its own: they stay
+        self._check_own(snapshot, batch)
+        table = self._table
+        own = {f.path.rpartition("/")[2] for s in table.plan_delta(snapshot).splits for f in s.files}
+        if not any(file.file_name in own for message in files for file in message.new_files):
+            self._rows.abort(files)
+        _LOG.info(
+            "batch %d of '%s' was committed before, as snapshot %d", batch, self._identity.job, snapshot.id
+        )
+
+    def _check_own(self, snapshot: Snapshot, batch: int) -> None:
+        """Raises `CommitConflictError` if the commit found is another query's of the same job name."""
+        try:
+            entry = lineage_of(snapshot.properties, where=f"snapshot {snapshot.id}")
+        except CorruptTableError:
+            return
+        if entry is None or entry.engine.query in (None, self._checkpoint.query_id):
+            return
+        raise CommitConflictError(
+            f"batch {batch} was not written: snapshot {snapshot.id} of '{self._table.name}' was committed under the "
+            f"same job name '{self._identity.job}' by another query ({entry.engine.query}, batch {entry.engine.batch})",
+            hint=f"two queries that write to one table need two names: set the option '{JOB.key}' and a new "
+            "checkpoint location for one of them.",
+        )
+
+
+def _job(options: Mapping[str, str], checkpoint: Checkpoint) -> str:
+    job = JOB.of(options)
+    if job is not None:
+        return job
+    name = options.get(QUERY_NAME)
+    if name:
+        _LOG.warning(
+            "the job has no name: it is called '%s' after its query; set '%s' to choose one", name, JOB.key
+        )
+        return name
+    derived = f"query-{checkpoint.query_id}"
+    _LOG.warning(
+        "neither job nor query has a name: it is called '%s'; set '%s' to choose one", derived, JOB.key
+    )
+    return derived
+
+
+def _this_run() -> BatchRun:
+    """What Spark tells a task about the batch it belongs to."""
+    task = TaskContext.get()
+    if task is None:
+        return BatchRun()
+    return BatchRun(task.getLocalProperty("spark.app.id"), task.getLocalProperty("spark.jobGroup.id"))

@@ -1,0 +1,187 @@
+"""From the options of a read or a write to the table they mean."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from anabranch.catalog.filesystem import FilesystemCatalog
+from anabranch.catalog.identifier import Identifier
+from anabranch.errors import InvalidInputError, NotFoundError, OptionError
+from anabranch.expr.bind import bind
+from anabranch.expr.parse import parse
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.refs import get_tag, open_branch
+from anabranch.options import (
+    BRANCH,
+    SCAN_MODE,
+    SCAN_SNAPSHOT_ID,
+    SCAN_TAG_NAME,
+    SCAN_TIMESTAMP_MILLIS,
+    Option,
+)
+from anabranch.scan import Scan, check_columns
+from anabranch.spark.options import PATH, SCAN_TIMESTAMP, SCAN_VERSION, WAREHOUSE, table_options
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.snapshot import Snapshot
+from anabranch.storage.memory import MemoryStorage
+from anabranch.storage.open import open_storage
+from anabranch.storage.protocol import Storage
+from anabranch.table import Table
+
+_MOMENTS: tuple[Option[Any], ...] = (
+    SCAN_SNAPSHOT_ID,
+    SCAN_TAG_NAME,
+    SCAN_TIMESTAMP_MILLIS,
+    SCAN_TIMESTAMP,
+    SCAN_VERSION,
+)
+_IN_WAREHOUSE = re.compile(r"(?P<warehouse>.+)/(?P<database>[^/]+)\.db/(?P<table>[^/]+)")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+def open_table(options: Mapping[str, str]) -> Table:
+    """The table that `path` names, at its newest state, on the branch that `branch` names.
+
+    `path` is ``db.t`` (also ``db.t$branch_fix``) in the `warehouse`, or the table's own path or URL.
+
+    Raises:
+        OptionError: `path` is missing, or a name is given without a warehouse.
+        NotFoundError: there is no such table or branch.
+    """
+    path = PATH.of(options)
+    if not path:
+        raise OptionError(
+            "no table is named", hint="name it in load(), save() or start(): load('db.t'), or give its path."
+        )
+    context = _by_path(path, options) if "/" in path else _by_name(path, options)
+    branch = BRANCH.of(options)
+    if branch is not None and context.branch not in (None, branch):
+        raise OptionError(f"'{path}' names branch '{context.branch}', but option 'branch' is '{branch}'")
+    if branch not in (None, "main", context.branch):
+        context = open_branch(context, branch)
+    return Table(context, options=table_options(options))
+
+
+@dataclass(frozen=True)
+class View:
+    """What a batch read sees: the rows of one snapshot under the columns of one schema."""
+
+    table: Table
+    snapshot: Snapshot | None
+    """None for a table that was never written."""
+    schema: TableSchema
+
+    def scan(self, columns: Sequence[str], filter: str | None) -> Scan:
+        """A read of these columns. Raises `PredicateError`, `SchemaError`, `UnsupportedFeatureError`."""
+        predicate = None if filter is None else bind(parse(filter), self.schema.fields)
+        names = check_columns(columns, self.schema)
+        return replace(
+            self.table.scan(), snapshot=self.snapshot, schema=self.schema, predicate=predicate, columns=names
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """What was the newest when a table was opened: later actions of a DataFrame see the same rows."""
+
+    snapshot_id: int | None
+    schema_id: int
+
+
+def names_moment(options: Mapping[str, str]) -> bool:
+    """Whether the options say which moment to read."""
+    return any(option.key in options for option in _MOMENTS)
+
+
+def view_of(options: Mapping[str, str], newest: Newest | None = None) -> View:
+    """What the options of a batch read mean.
+
+    A moment is seen with the columns it had. With ``scan.mode=from-snapshot`` it has today's columns, because
+    a stream that begins there goes on to today's rows.
+
+    Args:
+        options: of the read.
+        newest: what an earlier call found to be the newest, to see the same again.
+
+    Raises:
+        OptionError: they name more than one moment, or no table.
+        NotFoundError: there is no such table or moment.
+    """
+    table = open_table(options)
+    context = table.context
+    if not names_moment(options):
+        if newest is None:
+            return View(table, table.snapshot, table.schema)
+        found = None if newest.snapshot_id is None else context.snapshots.get(newest.snapshot_id)
+        return View(table, found, context.schemas.get(newest.schema_id))
+    snapshot = _named_moment(table, options)
+    schema = (
+        table.schema if SCAN_MODE.of(options) == "from-snapshot" else context.schemas.get(snapshot.schema_id)
+    )
+    return View(table, snapshot, schema)
+
+
+def _named_moment(table: Table, options: Mapping[str, str]) -> Snapshot:
+    given = [option for option in _MOMENTS if option.key in options]
+    if len(given) > 1:
+        raise OptionError(
+            f"{' and '.join(option.key for option in given)} each name a moment",
+            hint="give one of them only.",
+        )
+    option, value = given[0], given[0].of(options)
+    assert value is not None, "the option is given"
+    if option is SCAN_TAG_NAME:
+        return get_tag(table.context, str(value)).snapshot
+    at = table.at(timestamp=value) if option in (SCAN_TIMESTAMP, SCAN_TIMESTAMP_MILLIS) else table.at(value)
+    assert at.snapshot is not None, "it is pinned"
+    return at.snapshot
+
+
+def absolute(path: str) -> str:
+    """A local path made absolute, because other processes have another working folder; URLs as they are."""
+    return path if _URL.match(path) else os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111 - text
+
+
+def _storage(place: str, options: Mapping[str, str]) -> Storage:
+    storage = open_storage(absolute(place), options)
+    if isinstance(storage, MemoryStorage):
+        raise OptionError(
+            f"{place} is memory of one process, and Spark works in several",
+            hint="use a folder, or an object store.",
+        )
+    return storage
+
+
+def _by_name(name: str, options: Mapping[str, str]) -> TableContext:
+    warehouse = WAREHOUSE.of(options)
+    if warehouse is None:
+        raise OptionError(
+            f"the table '{name}' is named without a warehouse",
+            hint="add .option('warehouse', path), or open the session with anabranch.spark.session(path).",
+        )
+    identifier = Identifier.parse(name)
+    if identifier.system is not None:
+        raise InvalidInputError(
+            f"'{name}' names a system table, which this source does not read",
+            hint=f"use lake.table('{identifier.full_name}').system('{identifier.system}').",
+        )
+    return FilesystemCatalog(_storage(warehouse, options)).open(identifier)
+
+
+def _by_path(path: str, options: Mapping[str, str]) -> TableContext:
+    location = absolute(path).rstrip("/")
+    place = _IN_WAREHOUSE.fullmatch(location)
+    if place is not None:
+        catalog = FilesystemCatalog(_storage(place["warehouse"], options))
+        return catalog.open(Identifier(place["database"], place["table"]))
+    context = TableContext(_storage(location, options), location.rpartition("/")[2])
+    if not context.schemas.ids():
+        raise NotFoundError(
+            f"there is no table at {location}: it has no schema folder",
+            hint="a table of the warehouse is named by db.t, or by the path <warehouse>/<db>.db/<t>.",
+        )
+    return context

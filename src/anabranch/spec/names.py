@@ -1,0 +1,107 @@
+"""Which names databases, tables, columns, branches and tags may have.
+
+Names become folders and files, so whatever could lead elsewhere, hide or clash is refused before anything
+is written. Names that others gave are not judged here.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import NoReturn
+
+from anabranch.errors import InvalidNameError
+
+RESERVED_TAG_PREFIX = "anabranch-"
+"""Tags beginning so pin what the table itself needs; users neither make nor delete them."""
+
+_MOST_CHARACTERS = 128
+_MOST_BYTES = 255
+_RESERVED_DATABASE = "sys"
+_DATABASE_SUFFIX = ".db"
+_RESERVED_COLUMN_PREFIX = "_KEY_"
+_RESERVED_COLUMNS = frozenset({"_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "_ROW_ID", "rowkind"})
+_BRANCH_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_VERSION_NAME = re.compile(r"(?:snapshot\.|savepoint\.|watermark-)[0-9]+")
+# Control characters, half surrogate pairs, line ends, and the signs that turn the direction of text.
+_INVISIBLE_CATEGORIES = frozenset({"Cc", "Cs", "Zl", "Zp"})
+_DIRECTION_SIGNS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def check_database_name(name: str) -> None:
+    """Raise `InvalidNameError` unless a database may be called so."""
+    _check("database", name)
+    if name.lower() == _RESERVED_DATABASE:
+        _refuse("database", name, "is reserved for system tables")
+    if name.lower().endswith(_DATABASE_SUFFIX):
+        _refuse("database", name, f"ends with '{_DATABASE_SUFFIX}', which its folder gets anyway")
+    if "$" in name or "." in name:
+        _refuse("database", name, "has a sign that separates names ('.' or '$')")
+
+
+def check_table_name(name: str) -> None:
+    """Raise `InvalidNameError` unless a table may be called so."""
+    _check("table", name)
+    if "$" in name:
+        _refuse("table", name, "has a '$', which separates a table from its branches and system tables")
+
+
+def check_column_name(name: str, *, nested: bool = False) -> None:
+    """Raise `InvalidNameError` unless a column, or with `nested` a field inside one, may be called so."""
+    _check("column", name)
+    if not nested and (name in _RESERVED_COLUMNS or name.startswith(_RESERVED_COLUMN_PREFIX)):
+        _refuse("column", name, "is reserved for system columns")
+
+
+def check_branch_name(name: str) -> None:
+    """Raise `InvalidNameError` unless a branch besides main may be called so."""
+    _check("branch", name)
+    if not _BRANCH_NAME.fullmatch(name):
+        _refuse("branch", name, "has other signs than letters, digits, '_', '-' and '.'")
+    if name.lower() == "main":
+        _refuse("branch", name, "is the name of the branch every table has")
+    if name.isdigit():
+        _refuse("branch", name, "consists of digits alone, like a snapshot's number")
+
+
+def check_tag_name(name: str, *, reserved: bool = False) -> None:
+    """Raise `InvalidNameError` unless a new tag may be called so.
+
+    `reserved` allows, and asks for, the prefix that only the table itself uses.
+    """
+    _check("tag", name)
+    if reserved != name.startswith(RESERVED_TAG_PREFIX):
+        _refuse(
+            "tag",
+            name,
+            f"{'lacks' if reserved else 'has'} the prefix '{RESERVED_TAG_PREFIX}' of internal tags",
+        )
+    if name.isdecimal() or _VERSION_NAME.fullmatch(name):
+        _refuse("tag", name, "reads like the number of a snapshot, savepoint or watermark")
+
+
+def _check(kind: str, name: str) -> None:
+    """What holds for names of every kind."""
+    if not isinstance(name, str):
+        raise InvalidNameError(f"the name of a {kind} is text, found {type(name).__name__}")
+    if not name.strip():
+        _refuse(kind, name, "is empty or blank")
+    if any(unicodedata.category(c) in _INVISIBLE_CATEGORIES or c in _DIRECTION_SIGNS for c in name):
+        _refuse(kind, name, "has a control or invisible character")
+    if "/" in name or "\\" in name:
+        _refuse(kind, name, "has a path separator")
+    if name.startswith("."):
+        _refuse(kind, name, "begins with a dot")
+    if ".." in name:
+        _refuse(kind, name, "has two dots in a row")
+    if kind != "column" and name != name.strip():
+        _refuse(kind, name, "begins or ends with a blank")
+    if len(name) > _MOST_CHARACTERS or len(name.encode("utf-8")) > _MOST_BYTES:
+        _refuse(kind, name, f"is longer than {_MOST_CHARACTERS} characters or {_MOST_BYTES} bytes")
+
+
+def _refuse(kind: str, name: str, reason: str) -> NoReturn:
+    shown = name if len(name) <= 60 else f"{name[:60]}…"
+    raise InvalidNameError(
+        f"{shown!r} cannot name a {kind}: it {reason}", hint=f"choose another name for the {kind}."
+    )

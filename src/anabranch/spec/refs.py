@@ -1,0 +1,127 @@
+"""Names and positions that hold on to snapshots: tags and consumers."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from anabranch.spec.json_object import JsonObject, describe
+from anabranch.spec.snapshot import Snapshot
+
+_CREATE_TIME = "tagCreateTime"
+_TIME_RETAINED = "tagTimeRetained"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_LONGEST_RETENTION = 2**53
+"""Milliseconds; what is longer is taken for this, which is 285,000 years."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A name for a snapshot, which it keeps from expiring; it holds the snapshot's content itself.
+
+    The two times stand together in files of other engines; a tag without them never expires by age.
+    """
+
+    name: str
+    snapshot: Snapshot
+    create_time: int | None = None
+    """Local wall-clock time of the creator, in milliseconds, encoded as if it were UTC."""
+    time_retained: int | None = None
+    """How long the tag is kept after its creation, in milliseconds."""
+
+    def is_expired(self, local_now: int) -> bool:
+        """Whether it has been kept long enough at `local_now`, a time like `create_time`."""
+        if self.create_time is None or self.time_retained is None:
+            return False
+        return local_now > self.create_time + self.time_retained
+
+    def to_json(self) -> bytes:
+        """The content of the tag's file."""
+        values = self.snapshot.to_dict()
+        if self.create_time is not None:
+            values[_CREATE_TIME] = _to_parts(self.create_time)
+        if self.time_retained is not None:
+            values[_TIME_RETAINED] = self.time_retained / 1000
+        return json.dumps(values, ensure_ascii=False, indent=2).encode("utf-8")
+
+    @classmethod
+    def from_json(cls, data: bytes, *, name: str, path: str) -> Tag:
+        """A tag from its file; what it says below a millisecond is dropped.
+
+        Raises:
+            CorruptTableError: the file does not say what it must.
+            UnsupportedFeatureError: it was written by a later version of the format.
+        """
+        content = JsonObject.parse(data, path=path)
+        snapshot = Snapshot.from_object(content)
+        own = (_CREATE_TIME, _TIME_RETAINED)
+        extra = {key: value for key, value in snapshot.extra.items() if key not in own}
+        return cls(name, replace(snapshot, extra=extra), _create_time(content), _time_retained(content))
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """The position of a named reader, which keeps from expiring what it has not read."""
+
+    next_snapshot: int
+    """Id of the snapshot it reads next; it may not exist yet."""
+
+    def to_json(self) -> bytes:
+        """The content of the consumer's file."""
+        return json.dumps({"nextSnapshot": self.next_snapshot}).encode("ascii")
+
+    @classmethod
+    def from_json(cls, data: bytes, *, path: str) -> Consumer:
+        """A consumer from its file.
+
+        Raises:
+            CorruptTableError: the file is empty or cut off, perhaps because it is being written just now,
+                or does not say what it must.
+        """
+        return cls(JsonObject.parse(data, path=path).integer("nextSnapshot", minimum=0))
+
+
+def _to_parts(millis: int) -> list[int]:
+    t = _EPOCH + timedelta(milliseconds=millis)
+    return [t.year, t.month, t.day, t.hour, t.minute, t.second, t.microsecond * 1000]
+
+
+def _create_time(content: JsonObject) -> int | None:
+    """Year, month, day, hour, minute and perhaps second and nanosecond."""
+    parts = content.values.get(_CREATE_TIME)
+    if parts is None:
+        return None
+    if (
+        not isinstance(parts, list)
+        or not 5 <= len(parts) <= 7
+        or not all(type(part) is int for part in parts)
+    ):
+        content.fail(
+            f"'{_CREATE_TIME}' is {_shown(parts)}, expected 5 to 7 whole numbers, year to nanosecond"
+        )
+    year, month, day, hour, minute, second, nanosecond = (*parts, 0, 0)[:7]
+    try:
+        t = datetime(year, month, day, hour, minute, second, nanosecond // 1000, tzinfo=UTC)
+    except (ValueError, OverflowError):
+        content.fail(f"'{_CREATE_TIME}' is {_shown(parts)}, which is no time between the years 1 and 9999")
+    return (t - _EPOCH) // _MILLISECOND
+
+
+def _time_retained(content: JsonObject) -> int | None:
+    """Seconds with a fraction."""
+    seconds = content.values.get(_TIME_RETAINED)
+    if seconds is None:
+        return None
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds < 0:
+        content.fail(f"'{_TIME_RETAINED}' is {describe(seconds)}, expected seconds above 0")
+    if seconds > _LONGEST_RETENTION // 1000 or math.isinf(seconds):
+        return _LONGEST_RETENTION
+    return round(seconds * 1000)
+
+
+def _shown(value: Any) -> str:
+    return describe(value) if not isinstance(value, list) or len(str(value)) > 80 else str(value)

@@ -1,0 +1,75 @@
+"""From a URL to a store."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import unquote
+
+from anabranch.errors import OptionError
+from anabranch.runtime import SYSTEM, Runtime
+from anabranch.storage.local import LocalStorage
+from anabranch.storage.memory import MemoryStorage
+from anabranch.storage.protocol import Storage
+
+OBJECT_STORE_SCHEMES: Final = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss")
+
+
+def open_storage(
+    url: str | os.PathLike[str], options: Mapping[str, str] | None = None, *, runtime: Runtime = SYSTEM
+) -> Storage:
+    """The store at a URL or at a path of this machine. Nothing is asked of it yet, and nothing created.
+
+    Args:
+        url: a path (``~`` is the home folder), ``file:///folder`` (percent-encoded), ``memory://name``,
+            ``s3://bucket/folder``, ``gs://bucket/folder``, ``az://container/folder`` or
+            ``abfss://container@account.dfs.core.windows.net/folder`` (these are taken as spelled).
+        options: settings of object stores such as ``s3.endpoint``; keys that are not the store's are
+            not looked at.
+        runtime: time, chance and waiting.
+
+    Raises:
+        OptionError: the scheme is unknown, or an option is.
+        InvalidNameError: the folder is no acceptable name.
+    """
+    place = os.fspath(url)
+    match = _SCHEME.match(place)
+    if match is None:
+        if not place:
+            raise OptionError("the place of the store is empty", hint="Give a path or a URL.")
+        return LocalStorage(os.path.expanduser(place), runtime=runtime)  # noqa: PTH111 - no Path here
+    scheme, rest = match[1].lower(), place[match.end() :]
+    if scheme == "file":
+        return LocalStorage(_local_path(place, rest), runtime=runtime)
+    if scheme == "memory":
+        name, _, folder = rest.removeprefix("//").rstrip("/").partition("/")
+        if not name:
+            raise OptionError(f"{place} names no store", hint="Write it like memory://name.")
+        return MemoryStorage(name, runtime=runtime).scoped(folder)
+    if scheme in OBJECT_STORE_SCHEMES:
+        from anabranch.storage.objects import ObjectStorage  # takes long to load
+
+        return ObjectStorage.open(place, options, runtime=runtime)
+    known = ", ".join(("file", "memory", *OBJECT_STORE_SCHEMES))
+    raise OptionError(f"{place} is in no known kind of store", hint=f"Known schemes are {known}.")
+
+
+# file:/folder is what Hadoop writes; of all other schemes a URL has two slashes.
+_SCHEME: Final = re.compile(r"(file(?=:)|[a-z][a-z0-9+.-]*(?=://)):", re.IGNORECASE)
+
+
+def _local_path(url: str, rest: str) -> str:
+    if rest.startswith("//"):
+        host, slash, path = rest[2:].partition("/")
+        if host not in {"", "localhost"}:
+            raise OptionError(
+                f"{url} names the host {host!r}",
+                hint="Files are local: write file:///folder with three slashes.",
+            )
+        rest = slash + path
+    decoded = unquote(rest, errors="surrogateescape")
+    if not decoded.startswith("/") or "\0" in decoded:
+        raise OptionError(f"{url} names no folder", hint="Write it like file:///folder.")
+    return decoded

@@ -1,0 +1,146 @@
+"""Offsets: where a stream stands in the history of one branch of a table.
+
+A snapshot id alone is no place in history, because ids are used again after a rollback. An offset
+therefore names the table, the branch, and the snapshot by id *and* stamp; whoever resolves it compares
+them (`anabranch.streaming.feed`). As JSON it is versioned, because checkpoints outlive releases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from anabranch.errors import InvalidInputError
+
+OFFSET_VERSION = 1
+_SOURCE = "anabranch"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """What of a branch's history has been delivered.
+
+    Everything up to and including `snapshot` if `files` is None. Otherwise everything before it and the
+    first `files` data files of the snapshot: of those it added, or, if `full`, of all that were live in
+    it (a stream that begins with the whole table).
+    """
+
+    snapshot: int
+    """0 stands for the moment before the first snapshot."""
+    stamp: str | None
+    """Stamp of the snapshot; None if there was none to look at."""
+    files: int | None = None
+    full: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Keys in a fixed order, because Spark compares offsets as text."""
+        return {"snapshot": self.snapshot, "stamp": self.stamp, "files": self.files, "full": self.full}
+
+    @classmethod
+    def from_dict(cls, value: Any) -> Self | None:
+        """The position, or None if `value` is none."""
+        match value:
+            case {
+                "snapshot": int(snapshot),
+                "stamp": str() | None as stamp,
+                "files": int() | None as files,
+                "full": bool(full),
+            } if snapshot >= 0 and (files is None or files >= 0):
+                return cls(snapshot, stamp, files, full)
+            case _:
+                return None
+
+    @property
+    def delivered_through(self) -> int:
+        """The last snapshot all of whose rows have been delivered."""
+        if self.files is None:
+            return self.snapshot
+        return 0 if self.full else self.snapshot - 1
+
+
+BEGINNING = Position(0, None)
+"""Before the first snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """A position in the history of one branch of one table."""
+
+    table_uuid: str
+    branch_uuid: str
+    name: str
+    """``database.table`` when the offset was made: for people and lineage, never compared."""
+    position: Position
+    origin: Position | None = None
+    """Where the stream began; None in the offset of the beginning itself.
+
+    Spark does not store the offset a query begins with. When it repeats the first batch after a crash it
+    asks for that offset anew, and by then the table has moved on. The end of the batch remembers it.
+    """
+
+    def to_dict(self) -> dict[str, Any]:
+        """The offset as JSON values. Keys in a fixed order, because Spark compares offsets as text."""
+        return {
+            "source": _SOURCE,
+            "version": OFFSET_VERSION,
+            "table": self.table_uuid,
+            "branch": self.branch_uuid,
+            "name": self.name,
+            **self.position.to_dict(),
+            "origin": None if self.origin is None else self.origin.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, value: Any) -> Self:
+        """Raises `InvalidInputError` saying what is wrong with `value`."""
+        if not is_offset(value):
+            raise InvalidInputError(
+                f"{_excerpt(value)} is no offset of an Anabranch table",
+                hint="the checkpoint belongs to a query with another source; use a new checkpoint location.",
+            )
+        if value.get("version") != OFFSET_VERSION:
+            raise InvalidInputError(
+                f"the offset has version {value.get('version')!r}, this release reads version {OFFSET_VERSION}",
+                hint="a newer Anabranch wrote the checkpoint: run the query with that release.",
+            )
+        position = Position.from_dict(value)
+        origin = value.get("origin")
+        began = None if origin is None else Position.from_dict(origin)
+        match value:
+            case {"table": str(table), "branch": str(branch), "name": str(name)} if position is not None and (
+                origin is None
+            ) == (began is None):
+                return cls(table, branch, name, position, began)
+            case _:
+                raise InvalidInputError(
+                    f"the offset {_excerpt(value)} is damaged",
+                    hint="restore the checkpoint, or use a new checkpoint location.",
+                )
+
+
+def is_offset(value: Any) -> bool:
+    """Whether a JSON value is an offset of ours, of whatever version."""
+    return isinstance(value, Mapping) and value.get("source") == _SOURCE and "version" in value
+
+
+def check_same_history(offset: Offset, *, table_uuid: str, branch_uuid: str, name: str) -> None:
+    """Raises `InvalidInputError` if the offset was made on another table or branch."""
+    if offset.table_uuid != table_uuid:
+        raise InvalidInputError(
+            f"the offset belongs to table '{offset.name}' ({offset.table_uuid}), "
+            f"but the stream reads '{name}' ({table_uuid})",
+            hint="the table was dropped and created again, or the checkpoint is another query's: "
+            "use a new checkpoint location.",
+        )
+    if offset.branch_uuid != branch_uuid:
+        raise InvalidInputError(
+            f"the offset belongs to branch {offset.branch_uuid} of '{offset.name}', "
+            f"but the stream reads branch {branch_uuid} of '{name}'",
+            hint="read the branch the query began with, or use a new checkpoint location.",
+        )
+
+
+def _excerpt(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 120 else text[:117] + "..."

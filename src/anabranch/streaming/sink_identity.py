@@ -1,0 +1,133 @@
+"""Who a streaming query is to the table it writes: fixed once, kept in the query's checkpoint.
+
+In ``<checkpoint>/anabranch/``, one pair of files for each branch of a table the query writes to:
+
+* ``sink-<branch uuid>.json``, write-once: the commit user, and the *floor*, a snapshot older than everything
+  the query will ever commit. Whether a batch was committed before is looked up in snapshots above the floor.
+  So a query that starts anew under an old job name, with batch 0 again, is not mistaken for the old one.
+* ``sink-<branch uuid>.progress.json``: the last two batches with the snapshots they became. They raise the
+  floor for later batches, which keeps the look-up short and independent of what has expired below. If the
+  file is lost, only that advantage is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError
+from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.snapshot_ref import SnapshotRef
+from anabranch.storage.protocol import Storage
+
+_VERSION = 1
+_FOLDER = "anabranch"
+_KEPT_BATCHES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class SinkIdentity:
+    """The commit user of a query at one branch, and where its history begins."""
+
+    job: str
+    user: str
+    floor: SnapshotRef
+
+    @classmethod
+    def of_job(cls, job: str, branch_uuid: str, head: Snapshot | None) -> Self:
+        """The identity of a query that starts now, when `head` is the newest snapshot."""
+        return cls(job, f"{job}@{branch_uuid}", reference(branch_uuid, head))
+
+    def to_json(self) -> bytes:
+        content = {"version": _VERSION, "job": self.job, "user": self.user, "floor": self.floor.to_dict()}
+        return json.dumps(content).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes, *, path: str) -> Self:
+        """Raises `CorruptTableError` naming `path`."""
+        try:
+            content: Any = json.loads(data)
+        except ValueError as error:
+            raise CorruptTableError("is no JSON", path=path) from error
+        match content:
+            case {"version": 1, "job": str(job), "user": str(user), "floor": floor}:
+                return cls(job, user, SnapshotRef.from_dict(floor, where=path))
+            case _:
+                raise CorruptTableError(
+                    f"is no identity of a sink of version {_VERSION}",
+                    path=path,
+                    hint="restore the checkpoint; without this file rows could be written twice.",
+                )
+
+
+@dataclass(frozen=True)
+class SinkRecord:
+    """The two files of one branch in a query's checkpoint."""
+
+    checkpoint: Storage
+    """Rooted at the checkpoint's folder."""
+    branch_uuid: str
+
+    def identity(self, create: Callable[[], SinkIdentity]) -> SinkIdentity:
+        """The stored identity; where there is none, the one that `create` makes is stored first.
+
+        Raises `CorruptTableError`, `StorageError`.
+        """
+        found = self._stored_identity()
+        if found is not None:
+            return found
+        made = create()
+        if self.checkpoint.put_if_absent(self._identity_path, made.to_json()):
+            return made
+        stored = self._stored_identity()
+        assert stored is not None, "it was there a moment ago, and nobody removes it"
+        return stored
+
+    def floor_before(self, batch: int, identity: SinkIdentity) -> SnapshotRef:
+        """A snapshot known to be older than any commit of that batch, as new as is known."""
+        return next((ref for done, ref in self._progress() if done < batch), identity.floor)
+
+    def committed(self, batch: int, snapshot: SnapshotRef) -> None:
+        """Record that a batch became a snapshot. A record that cannot be written is no failure."""
+        known = [(done, ref) for done, ref in self._progress() if done < batch]
+        batches = [(batch, snapshot), *known][:_KEPT_BATCHES]
+        content = [{"batch": done, "snapshot": ref.to_dict()} for done, ref in batches]
+        try:
+            self.checkpoint.put(self._progress_path, json.dumps(content).encode(), durable=False)
+        except AnabranchError:
+            return
+
+    def _stored_identity(self) -> SinkIdentity | None:
+        try:
+            data = self.checkpoint.get(self._identity_path)
+        except NotFoundError:
+            return None
+        return SinkIdentity.from_json(data, path=self._identity_path)
+
+    def _progress(self) -> list[tuple[int, SnapshotRef]]:
+        """Newest batch first; empty if nothing is recorded or it cannot be read."""
+        try:
+            content: Any = json.loads(self.checkpoint.get(self._progress_path))
+            return [
+                (int(entry["batch"]), SnapshotRef.from_dict(entry["snapshot"], where=self._progress_path))
+                for entry in content
+            ]
+        except (AnabranchError, ValueError, KeyError, TypeError):
+            return []
+
+    @property
+    def _identity_path(self) -> str:
+        return f"{_FOLDER}/sink-{self.branch_uuid}.json"
+
+    @property
+    def _progress_path(self) -> str:
+        return f"{_FOLDER}/sink-{self.branch_uuid}.progress.json"
+
+
+def reference(branch_uuid: str, snapshot: Snapshot | None) -> SnapshotRef:
+    """A reference to the snapshot; None is the moment before the first one."""
+    if snapshot is None:
+        return SnapshotRef(branch_uuid, 0, "")
+    return SnapshotRef(branch_uuid, snapshot.id, snapshot.stamp)

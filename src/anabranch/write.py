@@ -1,0 +1,43 @@
+"""Writing data files for a later commit, here or in another process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from anabranch.arrow.writer import WriteContext, abort, write
+from anabranch.kernel.commit_message import CommitMessage
+from anabranch.kernel.context import TableContext
+from anabranch.spec.arrow_types import to_arrow_schema
+from anabranch.spec.schema import TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Writes rows of one table in one schema. Picklable where the table's storage is."""
+
+    context: WriteContext
+
+    @classmethod
+    def of(cls, context: TableContext, schema: TableSchema, options: Mapping[str, str]) -> Writer:
+        """A writer of the table's rows in that schema."""
+        return cls(WriteContext(context.storage, schema, dict(options), runtime=context.runtime))
+
+    @property
+    def table_schema(self) -> TableSchema:
+        return self.context.schema
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow types that rows must have."""
+        return to_arrow_schema(self.context.schema.fields)
+
+    def write(self, batches: Iterable[pa.RecordBatch | pa.Table]) -> list[CommitMessage]:
+        """Write rows to new files, durable on return. If anything fails no file is left behind."""
+        return write(batches, self.context)
+
+    def abort(self, messages: Iterable[CommitMessage]) -> None:
+        """Remove the files of messages that were not, and never will be, committed."""
+        abort(messages, self.context)

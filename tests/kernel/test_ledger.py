@@ -1,0 +1,118 @@
+"""Exactly-once after snapshots have expired: the snapshots, then the ledger, never a guess."""
+
+import pytest
+
+import anabranch
+from anabranch.kernel.actions.append import Append
+from anabranch.kernel.identity import CommitIdentity
+from anabranch.kernel.ledger import hand_over
+from anabranch.spec.snapshot_ref import SnapshotRef
+from tests.support.tables import ids_of, make_table, rows
+
+
+def _commit(table, user, batch, start, floor=None):
+    messages = table.writer().write(rows(start, 1).to_batches())
+    return table.commit(Append(messages), identity=CommitIdentity(user, batch), floor=floor)
+
+
+def _expire(table, up_to, *, ledger):
+    """Remove snapshots 1 to `up_to` as an expiry does: the ledger first, then the snapshot files."""
+    gone = [s for s in table.snapshots() if s.id <= up_to]
+    if ledger:
+        hand_over(table.context, gone)
+    for snapshot in gone:
+        table.context.storage.delete(table.context.layout.snapshot_path(snapshot.id))
+
+
+@pytest.fixture
+def table(tmp_path):
+    return make_table(tmp_path)
+
+
+def _floor(table):
+    head = table.snapshot
+    return SnapshotRef(table.branch_uuid, head.id if head else 0, head.stamp if head else "")
+
+
+def test_the_query_snapshot_alone_is_enough(table):
+    floor = _floor(table)
+    _commit(table, "job", 0, 0, floor)
+    _commit(table, "job", 1, 1, floor)
+    _expire(table, 1, ledger=True)
+    assert _commit(table, "job", 1, 1, floor).repeated
+    assert not _commit(table, "job", 2, 2, floor).repeated
+    assert ids_of(table) == [0, 1, 2]
+
+
+def test_the_ledger_remembers_what_has_expired(table):
+    floor = _floor(table)
+    _commit(table, "job", 0, 0, floor)
+    _commit(table, "job", 1, 1, floor)
+    for i in range(3):
+        table.append(rows(10 + i, 1))
+    _expire(table, 4, ledger=True)
+    found = _commit(table, "job", 1, 1, floor)
+    assert found.repeated
+    assert found.snapshot is None
+    assert not _commit(table, "job", 2, 2, floor).repeated
+    assert ids_of(table) == [0, 1, 2, 10, 11, 12]
+
+
+def test_a_ledger_in_several_pages_is_read_as_one(table):
+    floor = _floor(table)
+    for batch in range(4):
+        _commit(table, "job", batch, batch, floor)
+    table.append(rows(10, 1))
+    _expire(table, 2, ledger=True)
+    _expire(table, 4, ledger=True)
+    assert _commit(table, "job", 3, 3, floor).repeated
+    assert not _commit(table, "job", 4, 4, floor).repeated
+
+
+def test_a_user_that_never_committed_is_new_when_the_ledger_covers_the_gap(table):
+    floor = _floor(table)
+    for i in range(3):
+        table.append(rows(i, 1))
+    _expire(table, 2, ledger=True)
+    assert not _commit(table, "job", 0, 7, floor).repeated
+
+
+def test_where_nobody_can_answer_the_commit_is_refused(table):
+    floor = _floor(table)
+    _commit(table, "job", 0, 0, floor)
+    for i in range(3):
+        table.append(rows(10 + i, 1))
+    _expire(table, 3, ledger=False)
+    with pytest.raises(anabranch.CommitOutcomeUnknownError, match="snapshots 1 to 3 have expired"):
+        _commit(table, "job", 0, 0, floor)
+    with pytest.raises(anabranch.CommitOutcomeUnknownError):
+        _commit(table, "job", 1, 1, floor)
+    assert ids_of(table) == [0, 10, 11, 12]
+
+
+def test_a_half_covered_gap_is_not_covered(table):
+    floor = _floor(table)
+    for i in range(5):
+        table.append(rows(i, 1))
+    _expire(table, 2, ledger=True)
+    _expire(table, 4, ledger=False)
+    with pytest.raises(anabranch.CommitOutcomeUnknownError, match="snapshots 3 to 4"):
+        _commit(table, "job", 0, 9, floor)
+
+
+def test_a_rewritten_history_is_noticed(table):
+    table.append(rows(0, 1))
+    floor = SnapshotRef(table.branch_uuid, 1, "0" * 32)
+    table.append(rows(1, 1))
+    with pytest.raises(anabranch.CommitOutcomeUnknownError, match="HISTORY_REWRITTEN"):
+        _commit(table, "job", 0, 9, floor)
+
+
+def test_a_damaged_ledger_page_is_named(table):
+    floor = _floor(table)
+    for i in range(3):
+        table.append(rows(i, 1))
+    _expire(table, 2, ledger=True)
+    table.context.storage.put("ledger/expired-1-2", b"{")
+    with pytest.raises(anabranch.CorruptTableError, match="ledger/expired-1-2"):
+        _commit(table, "job", 0, 9, floor)

@@ -1,0 +1,20 @@
+"""Small tables to test with."""
+
+import pyarrow as pa
+
+import anabranch
+
+SCHEMA = "id BIGINT NOT NULL, v STRING"
+
+
+def rows(start, count):
+    ids = list(range(start, start + count))
+    return pa.table({"id": pa.array(ids, pa.int64()), "v": [f"v{i}" for i in ids]})
+
+
+def make_table(url, name="db.t", schema=SCHEMA, **how):
+    return anabranch.connect(str(url)).create_table(name, schema, **how)
+
+
+def ids_of(table, **scan):
+    return sorted(table.scan(columns=["id"], **scan).to_arrow()["id"].to_pylist())
