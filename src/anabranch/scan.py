@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from anabranch.arrow.reader import SplitReader
 from anabranch.expr.bind import BoundPredicate
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.plan import Plan
 from anabranch.kernel.scan import ScanRequest
+from anabranch.read import Reader
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
 
@@ -46,9 +46,9 @@ class Scan:
         ).plan()
 
     @property
-    def reader(self) -> SplitReader:
+    def reader(self) -> Reader:
         """What reads a split of the plan, here or in another process."""
-        return SplitReader.of(self.context, self.schema, self.columns, self.predicate)
+        return Reader(self.context, self.schema.fields, self.columns, self.predicate)
 
     def to_arrow(self) -> pa.Table:
         """All rows as one table, in the table's Arrow types."""

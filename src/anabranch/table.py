@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from anabranch.alter import Alter
-from anabranch.arrow.convert import to_batches
+from anabranch.arrow.convert import convert
 from anabranch.errors import CommitConflictError, CommitRetriesExhaustedError, InvalidInputError
 from anabranch.expr.bind import BoundPredicate, bind
 from anabranch.expr.nodes import Predicate
@@ -261,7 +261,7 @@ class Table:
 
     def _write(self, data: Any, action: Any) -> Snapshot:
         writer = self.writer()
-        messages = writer.write(to_batches(data, writer.table_schema))
+        messages = writer.write(convert(data, writer.table_schema.fields))
         try:
             committed = self.commit(action(messages))
         except (CommitConflictError, CommitRetriesExhaustedError, InvalidInputError):

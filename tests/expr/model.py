@@ -38,68 +38,171 @@ NAN, INF = math.nan, math.inf
 DAY = 86_400 * 10**9
 NEW_YEAR = 20454 * DAY  # 2026-01-01
 
-INT_FIELDS = {"tiny": (TinyIntType(), 7), "small": (SmallIntType(), 15), "int": (IntType(), 31), "big": (BigIntType(), 63)}
-TEXTS = ["", "a", "ab", "abc", "ab%", "a_c", "b", "Ab", "ä", "\uffff", "\U0001f600", "a\nb", "a\\b", "ab ", "\0"]
+INT_FIELDS = {
+    "tiny": (TinyIntType(), 7),
+    "small": (SmallIntType(), 15),
+    "int": (IntType(), 31),
+    "big": (BigIntType(), 63),
+}
+TEXTS = [
+    "",
+    "a",
+    "ab",
+    "abc",
+    "ab%",
+    "a_c",
+    "b",
+    "Ab",
+    "ä",
+    "\uffff",
+    "\U0001f600",
+    "a\nb",
+    "a\\b",
+    "ab ",
+    "\0",
+]
 
 # name -> type, values that rows hold (physical), values that literals take
-CASES: dict[str, tuple] = {
-    name: (
-        data_type,
-        [-(2**bits), -1, 0, 1, 2, 5, 2**bits - 1],
-        [-(2**70), -(2**bits) - 1, -(2**bits), -1, 0, 1, 5, 2**bits - 1, 2**bits, 2**70, "1", "4.5"]
-        + [Decimal("4.5"), Decimal("-0.5"), Decimal("5.00"), Decimal("1E+3"), 0.5, 1.0, -INF, INF, NAN],
-    )
-    for name, (data_type, bits) in INT_FIELDS.items()
-} | {
-    "double": (
-        DoubleType(),
-        [-INF, -1e300, -0.0, 0.0, 0.1, 1.0, 5.5, 1e300, INF, NAN],
-        [0, 1, 10**400, Decimal("0.1"), Decimal("5.5"), 0.1, -0.0, 5.5, -INF, INF, NAN, "5.5", "NaN", 2**53 + 1],
-    ),
-    "float": (
-        FloatType(),
-        [-INF, -0.0, 0.0, float(pa.scalar(0.1, pa.float32()).as_py()), 1.0, 5.5, 2.0**127, INF, NAN],
-        [0, 1, Decimal("0.1"), 0.1, 0.10000000149011612, 5.5, 1e39, -1e39, 1e-60, INF, NAN, "5.5", 2**24 + 1],
-    ),
-    "dec": (
-        DecimalType(5, 2),
-        [Decimal(d) for d in ("-999.99", "-0.10", "0.00", "0.10", "1.50", "2.00", "999.99")],
-        [0, 2, 999, 1000, -1000, 10**40, Decimal("1.5"), Decimal("1.505"), Decimal("999.991"), Decimal("-999.995")]
-        + [0.1, 1.5, 1e300, -INF, NAN, "0.1", Decimal("-1000.001")],
-    ),
-    "wide": (
-        DecimalType(38, 10),
-        [Decimal(d).quantize(Decimal("1E-10")) for d in ("-1", "0", "0.1", "2")]
-        + [Decimal(f"{'9' * 28}.{'9' * 10}"), Decimal(f"-{'9' * 28}.{'9' * 10}")],
-        [0, 2, 10**28, 10**28 - 1, -(10**28), Decimal("0.1"), 0.1, Decimal("0.00000000001"), "2"],
-    ),
-    "text": (VarCharType(), TEXTS, TEXTS),
-    "char": (CharType(4), TEXTS, TEXTS),
-    "bytes": (VarBinaryType(), [b"", b"\x00", b"a", b"\x7f", b"\xff"], [b"", b"a", b"\x80", b"\xff\xff"]),
-    "flag": (BooleanType(), [False, True], [False, True, "true", "FALSE"]),
-    "day": (
-        DateType(),
-        [-1, 0, 20453, 20454, 20455, 2932896],
-        [date(2026, 1, 1), "2026-01-01", Timestamp(NEW_YEAR), Timestamp(NEW_YEAR + 1), date.max, date.min],
-    ),
-    "time": (TimeType(3), [0, 1, 3_600_000, 86_399_999], [time(0), time(1), time(1, 0, 0, 500), "01:00:00.001", "01:00"]),
-} | {
-    name: (
-        data_type,
-        [0, -step, step, NEW_YEAR, NEW_YEAR + step, NEW_YEAR + DAY],
-        [Timestamp(NEW_YEAR, zoned=z) for z in {False, zoned}]
-        + [Timestamp(NEW_YEAR + step // 2), Timestamp(NEW_YEAR - 1), date(2026, 1, 1), date.max, date.min]
-        + ["2026-01-01", "2026-01-01T00:00:01", "1969-12-31 23:59:59.999999999"]
-        + (["2026-01-01 01:00:00+01:00"] if zoned else []),
-    )
-    for name, data_type, step, zoned in [
-        ("ts0", TimestampType(0), 10**9, False),
-        ("ts3", TimestampType(3), 10**6, False),
-        ("ts6", TimestampType(6), 10**3, False),
-        ("ts9", TimestampType(9), 1, False),
-        ("ltz", LocalZonedTimestampType(6), 10**3, True),
-    ]
-}
+CASES: dict[str, tuple] = (
+    {
+        name: (
+            data_type,
+            [-(2**bits), -1, 0, 1, 2, 5, 2**bits - 1],
+            [
+                -(2**70),
+                -(2**bits) - 1,
+                -(2**bits),
+                -1,
+                0,
+                1,
+                5,
+                2**bits - 1,
+                2**bits,
+                2**70,
+                "1",
+                "4.5",
+                Decimal("4.5"),
+                Decimal("-0.5"),
+                Decimal("5.00"),
+                Decimal("1E+3"),
+                0.5,
+                1.0,
+                -INF,
+                INF,
+                NAN,
+            ],
+        )
+        for name, (data_type, bits) in INT_FIELDS.items()
+    }
+    | {
+        "double": (
+            DoubleType(),
+            [-INF, -1e300, -0.0, 0.0, 0.1, 1.0, 5.5, 1e300, INF, NAN],
+            [
+                0,
+                1,
+                10**400,
+                Decimal("0.1"),
+                Decimal("5.5"),
+                0.1,
+                -0.0,
+                5.5,
+                -INF,
+                INF,
+                NAN,
+                "5.5",
+                "NaN",
+                2**53 + 1,
+            ],
+        ),
+        "float": (
+            FloatType(),
+            [-INF, -0.0, 0.0, float(pa.scalar(0.1, pa.float32()).as_py()), 1.0, 5.5, 2.0**127, INF, NAN],
+            [
+                0,
+                1,
+                Decimal("0.1"),
+                0.1,
+                0.10000000149011612,
+                5.5,
+                1e39,
+                -1e39,
+                1e-60,
+                INF,
+                NAN,
+                "5.5",
+                2**24 + 1,
+            ],
+        ),
+        "dec": (
+            DecimalType(5, 2),
+            [Decimal(d) for d in ("-999.99", "-0.10", "0.00", "0.10", "1.50", "2.00", "999.99")],
+            [
+                0,
+                2,
+                999,
+                1000,
+                -1000,
+                10**40,
+                Decimal("1.5"),
+                Decimal("1.505"),
+                Decimal("999.991"),
+                Decimal("-999.995"),
+                0.1,
+                1.5,
+                1e300,
+                -INF,
+                NAN,
+                "0.1",
+                Decimal("-1000.001"),
+            ],
+        ),
+        "wide": (
+            DecimalType(38, 10),
+            [Decimal(d).quantize(Decimal("1E-10")) for d in ("-1", "0", "0.1", "2")]
+            + [Decimal(f"{'9' * 28}.{'9' * 10}"), Decimal(f"-{'9' * 28}.{'9' * 10}")],
+            [0, 2, 10**28, 10**28 - 1, -(10**28), Decimal("0.1"), 0.1, Decimal("0.00000000001"), "2"],
+        ),
+        "text": (VarCharType(), TEXTS, TEXTS),
+        "char": (CharType(4), TEXTS, TEXTS),
+        "bytes": (VarBinaryType(), [b"", b"\x00", b"a", b"\x7f", b"\xff"], [b"", b"a", b"\x80", b"\xff\xff"]),
+        "flag": (BooleanType(), [False, True], [False, True, "true", "FALSE"]),
+        "day": (
+            DateType(),
+            [-1, 0, 20453, 20454, 20455, 2932896],
+            [
+                date(2026, 1, 1),
+                "2026-01-01",
+                Timestamp(NEW_YEAR),
+                Timestamp(NEW_YEAR + 1),
+                date.max,
+                date.min,
+            ],
+        ),
+        "time": (
+            TimeType(3),
+            [0, 1, 3_600_000, 86_399_999],
+            [time(0), time(1), time(1, 0, 0, 500), "01:00:00.001", "01:00"],
+        ),
+    }
+    | {
+        name: (
+            data_type,
+            [0, -step, step, NEW_YEAR, NEW_YEAR + step, NEW_YEAR + DAY],
+            [Timestamp(NEW_YEAR, zoned=z) for z in {False, zoned}]
+            + [Timestamp(NEW_YEAR + step // 2), Timestamp(NEW_YEAR - 1), date(2026, 1, 1), date.max, date.min]
+            + ["2026-01-01", "2026-01-01T00:00:01", "1969-12-31 23:59:59.999999999"]
+            + (["2026-01-01 01:00:00+01:00"] if zoned else []),
+        )
+        for name, data_type, step, zoned in [
+            ("ts0", TimestampType(0), 10**9, False),
+            ("ts3", TimestampType(3), 10**6, False),
+            ("ts6", TimestampType(6), 10**3, False),
+            ("ts9", TimestampType(9), 1, False),
+            ("ltz", LocalZonedTimestampType(6), 10**3, True),
+        ]
+    }
+)
 
 FIELDS = tuple(Field(i, name, data_type) for i, (name, (data_type, _, _)) in enumerate(CASES.items()))
 NESTED = Field(100, "row", RowType((Field(101, "x", IntType()), Field(102, "y", VarCharType()))))
@@ -142,17 +245,21 @@ def _tests(draw, names):
             return nodes.IsNull(column)
         case 1:
             return nodes.In(column, tuple(map(Literal, draw(st.lists(literals, min_size=1, max_size=4)))))
-        case 2 if (pairs := [(a, b) for a, b in COMPARABLE if a in names and b in names]):
+        case 2 if pairs := [(a, b) for a, b in COMPARABLE if a in names and b in names]:
             left, right = draw(st.sampled_from(pairs))
             return nodes.Comparison(draw(st.sampled_from(Operator)), Column((left,)), Column((right,)))
         case 3:
-            return nodes.Comparison(draw(st.sampled_from(Operator)), Column(("row", "x")), Literal(draw(st.integers(-2, 6))))
+            return nodes.Comparison(
+                draw(st.sampled_from(Operator)), Column(("row", "x")), Literal(draw(st.integers(-2, 6)))
+            )
         case _:
             return nodes.Comparison(draw(st.sampled_from(Operator)), column, Literal(draw(literals)))
 
 
 patterns = st.tuples(
-    st.lists(st.sampled_from(["a", "b", "_", "%", "ab", "!_", "!%", "!!", "\n", "ä", "\\"]), max_size=5).map("".join),
+    st.lists(st.sampled_from(["a", "b", "_", "%", "ab", "!_", "!%", "!!", "\n", "ä", "\\"]), max_size=5).map(
+        "".join
+    ),
     st.just("!"),
 )
 
@@ -161,9 +268,11 @@ def predicates(names=tuple(CASES)):
     """Random predicates over some of the columns."""
     return st.recursive(
         _tests(list(names)) | st.sampled_from([nodes.TRUE, nodes.FALSE]),
-        lambda inner: st.builds(nodes.Not, inner)
-        | st.builds(lambda a, b: a & b, inner, inner)
-        | st.builds(lambda a, b: a | b, inner, inner),
+        lambda inner: (
+            st.builds(nodes.Not, inner)
+            | st.builds(lambda a, b: a & b, inner, inner)
+            | st.builds(lambda a, b: a | b, inner, inner)
+        ),
         max_leaves=6,
     )
 

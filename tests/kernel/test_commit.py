@@ -10,7 +10,7 @@ import anabranch
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.identity import CommitIdentity
 from anabranch.spec.snapshot import CommitKind
-from tests.support.tables import ids_of, make_table, rows
+from tests.support.tables import ids_of, make_table, rows, written
 
 
 def test_append_makes_one_snapshot_with_its_counts(tmp_path):
@@ -18,7 +18,12 @@ def test_append_makes_one_snapshot_with_its_counts(tmp_path):
     assert table.snapshot is None
     first = table.append(rows(0, 10))
     second = table.append(rows(10, 5))
-    assert (first.id, first.commit_kind, first.delta_record_count, first.total_record_count) == (1, "APPEND", 10, 10)
+    assert (first.id, first.commit_kind, first.delta_record_count, first.total_record_count) == (
+        1,
+        "APPEND",
+        10,
+        10,
+    )
     assert (second.id, second.delta_record_count, second.total_record_count) == (2, 5, 15)
     assert ids_of(table) == list(range(15))
     assert [s.id for s in table.snapshots()] == [2, 1]
@@ -100,7 +105,7 @@ def test_overwrite_of_the_whole_partitioned_table_when_asked_for(by_day):
 
 
 def _streamed(table, user, identifier, start, count=1, **how):
-    messages = table.writer().write(rows(start, count).to_batches())
+    messages = written(table, start, count)
     return table.commit(Append(messages), identity=CommitIdentity(user, identifier), **how)
 
 
@@ -127,7 +132,7 @@ def test_users_do_not_share_their_numbers(tmp_path):
 
 def test_a_repeated_commit_leaves_the_committed_files_alone(tmp_path):
     table = make_table(tmp_path)
-    messages = table.writer().write(rows(0, 3).to_batches())
+    messages = written(table, 0, 3)
     identity = CommitIdentity("job", 7)
     table.commit(Append(messages), identity=identity)
     assert table.commit(Append(messages), identity=identity).repeated
@@ -188,7 +193,7 @@ def test_threads_append_to_one_table_in_memory():
 
 def test_append_is_replayed_over_append_and_overwrite(tmp_path):
     table = make_table(tmp_path)
-    messages = table.writer().write(rows(0, 1).to_batches())
+    messages = written(table, 0, 1)
     table.append(rows(10, 1))
     table.overwrite(rows(20, 1))
     table.commit(Append(messages))
@@ -197,7 +202,7 @@ def test_append_is_replayed_over_append_and_overwrite(tmp_path):
 
 def test_append_is_replayed_over_a_schema_change(tmp_path):
     table = make_table(tmp_path)
-    messages = table.writer().write(rows(0, 1).to_batches())
+    messages = written(table, 0, 1)
     table.alter().rename_column("v", "w").add_column("n", "INT").apply()
     snapshot = table.commit(Append(messages)).snapshot
     assert snapshot.schema_id == 1
@@ -206,7 +211,7 @@ def test_append_is_replayed_over_a_schema_change(tmp_path):
 
 def test_a_changed_number_of_buckets_is_a_conflict(tmp_path):
     table = make_table(tmp_path, options={"bucket": "2", "bucket-key": "id"})
-    messages = table.writer().write(rows(0, 4).to_batches())
+    messages = written(table, 0, 4)
     table.alter().set_option("bucket", "4").apply()
     with pytest.raises(anabranch.CommitConflictError) as caught:
         table.commit(Append(messages))
@@ -217,7 +222,7 @@ def test_a_changed_number_of_buckets_is_a_conflict(tmp_path):
 def test_overwrite_replaces_what_came_meanwhile(tmp_path):
     table = make_table(tmp_path)
     table.append(rows(0, 1))
-    messages = table.writer().write(rows(5, 1).to_batches())
+    messages = written(table, 5, 1)
     table.append(rows(1, 1))
     table.commit(table.overwriting(messages))
     assert ids_of(table) == [5]
@@ -226,7 +231,7 @@ def test_overwrite_replaces_what_came_meanwhile(tmp_path):
 def test_a_table_created_again_is_a_conflict(tmp_path):
     lake = anabranch.connect(str(tmp_path))
     table = make_table(tmp_path)
-    messages = table.writer().write(rows(0, 1).to_batches())
+    messages = written(table, 0, 1)
     assert table.table_uuid
     lake.drop_table("db.t")
     other = make_table(tmp_path)
@@ -240,7 +245,7 @@ def test_a_table_created_again_is_a_conflict(tmp_path):
 
 def test_a_file_cannot_be_added_twice(tmp_path):
     table = make_table(tmp_path)
-    messages = table.writer().write(rows(0, 1).to_batches())
+    messages = written(table, 0, 1)
     table.commit(Append(messages))
     table.append(rows(1, 1))
     with pytest.raises(anabranch.CommitConflictError, match="FILE_ADDED_TWICE"):

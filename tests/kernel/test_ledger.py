@@ -7,11 +7,11 @@ from anabranch.kernel.actions.append import Append
 from anabranch.kernel.identity import CommitIdentity
 from anabranch.kernel.ledger import hand_over
 from anabranch.spec.snapshot_ref import SnapshotRef
-from tests.support.tables import ids_of, make_table, rows
+from tests.support.tables import ids_of, make_table, rows, written
 
 
 def _commit(table, user, batch, start, floor=None):
-    messages = table.writer().write(rows(start, 1).to_batches())
+    messages = written(table, start, 1)
     return table.commit(Append(messages), identity=CommitIdentity(user, batch), floor=floor)
 
 

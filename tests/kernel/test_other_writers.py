@@ -15,7 +15,9 @@ def _cases():
     for path in sorted(ROOT.glob("*/*/expected/case.json")):
         case = json.loads(path.read_text())
         for state in case["states"]:
-            yield pytest.param(path.parent.parent, case, state, id=f"{case['writer']}-{case['case']}-{state['name']}")
+            yield pytest.param(
+                path.parent.parent, case, state, id=f"{case['writer']}-{case['case']}-{state['name']}"
+            )
 
 
 def _open(folder, case, select):
@@ -30,7 +32,7 @@ def _open(folder, case, select):
     return table
 
 
-@pytest.mark.parametrize(("folder", "case", "state"), _cases())
+@pytest.mark.parametrize(("folder", "case", "state"), [*_cases()])
 def test_every_state_reads_as_expected(folder, case, state):
     table = _open(folder, case, state["select"])
     expected = json.loads((folder / "expected" / state["file"]).read_text())
@@ -48,10 +50,12 @@ def _gone():
     for path in sorted(ROOT.glob("*/*/expected/case.json")):
         case = json.loads(path.read_text())
         for select in case["gone"]:
-            yield pytest.param(path.parent.parent, case, select, id=f"{case['writer']}-{case['case']}-{select}")
+            yield pytest.param(
+                path.parent.parent, case, select, id=f"{case['writer']}-{case['case']}-{select}"
+            )
 
 
-@pytest.mark.parametrize(("folder", "case", "select"), _gone())
+@pytest.mark.parametrize(("folder", "case", "select"), [*_gone()])
 def test_what_was_dropped_or_expired_is_not_found(folder, case, select):
     with pytest.raises(anabranch.NotFoundError):
         _open(folder, case, select).scan().to_arrow()

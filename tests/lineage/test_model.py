@@ -16,7 +16,9 @@ from anabranch.lineage.model import (
 from anabranch.streaming.offsets import BEGINNING, Position
 
 text = st.text(max_size=20)
-positions = st.builds(Position, st.integers(0, 1000), st.none() | text, st.none() | st.integers(0, 9), st.booleans())
+positions = st.builds(
+    Position, st.integers(0, 1000), st.none() | text, st.none() | st.integers(0, 9), st.booleans()
+)
 json_values = st.recursive(
     st.none() | st.integers() | text, lambda inner: st.dictionaries(text, inner, max_size=3), max_leaves=6
 )

@@ -49,7 +49,9 @@ def test_what_is_no_offset_log_is_refused(text):
 
 def test_inputs_are_the_range_between_two_batches():
     first = parse_batch_offsets(log(ours(5, Position(2, "s2")), '{"topic":{"0":3,"1":4}}', '{"logOffset":7}'))
-    second = parse_batch_offsets(log(ours(9, Position(2, "s2")), '{"topic":{"0":3,"1":9}}', '{"logOffset":7}'))
+    second = parse_batch_offsets(
+        log(ours(9, Position(2, "s2")), '{"topic":{"0":3,"1":9}}', '{"logOffset":7}')
+    )
     assert inputs_between(first, second) == (
         TableInput("db.t", "t-1", "b-1", Position(5, "s5"), Position(9, "s9")),
         SourceInput("kafka", "source 1", {"topic": {"0": 3, "1": 4}}, {"topic": {"0": 3, "1": 9}}),

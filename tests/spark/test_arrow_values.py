@@ -83,7 +83,9 @@ def _plain(array):
 
 @given(st.lists(nested_values, max_size=6), st.integers(0, 3))
 def test_nested_values_survive_also_in_slices(values, skip):
-    numbers = pa.struct([pa.field("ts", pa.int64()), pa.field("l", pa.list_(pa.map_(pa.string(), pa.int64())))])
+    numbers = pa.struct(
+        [pa.field("ts", pa.int64()), pa.field("l", pa.list_(pa.map_(pa.string(), pa.int64())))]
+    )
     source = pa.array(
         [None if v is None else {**v, "l": None if v["l"] is None else [None if m is None else list(m.items()) for m in v["l"]]} for v in values],
         numbers,

@@ -69,9 +69,7 @@ def test_arrow_types_are_exactly_those_that_spark_expects():
         (st.ArrayType(st.LongType(), False), t.ArrayType(t.BigIntType(nullable=False))),
         (
             st.MapType(st.StringType(), st.ArrayType(st.ByteType()), False),
-            t.MapType(
-                t.VarCharType(nullable=False), t.ArrayType(t.TinyIntType(), nullable=False)
-            ),
+            t.MapType(t.VarCharType(nullable=False), t.ArrayType(t.TinyIntType(), nullable=False)),
         ),
     ],
 )

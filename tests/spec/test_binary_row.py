@@ -399,6 +399,18 @@ def test_columns_of_fitting_types_are_taken():
     assert len(encode_rows([pa.array([], pa.string())], [STRING])) == 0
 
 
+def test_what_lies_under_a_null_does_not_matter():
+    is_first, offsets = pa.py_buffer(b"\x01"), pa.py_buffer(struct.pack("<3i", 0, 3, 23))
+    texts = pa.Array.from_buffers(pa.string(), 2, [is_first, offsets, pa.py_buffer(b"abc" + b"x" * 20)])
+    numbers = pa.Array.from_buffers(pa.int64(), 2, [is_first, pa.py_buffer(struct.pack("<2q", 1, 99))])
+    types: list[DataType] = [STRING, BigIntType()]
+    assert encode_rows([texts, numbers], types).row(1) == encode_row(types, [None, None])
+    rows = pa.Array.from_buffers(
+        pa.binary(), 2, [is_first, offsets, pa.py_buffer(b"abc" + row("01" + "00" * 7))]
+    )
+    assert decode_column(rows, 0, BigIntType(), 1, strict=False).to_pylist() == [None, None]
+
+
 def test_floats_keep_their_bits():
     values = [0.0, -0.0, math.inf, -math.inf, math.nan, 5e-324]
     rows = pa.array([with_arity(1, encode_row([DoubleType()], [v])) for v in values])

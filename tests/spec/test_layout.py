@@ -6,6 +6,7 @@ import math
 import struct
 from datetime import date, timedelta
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,10 @@ from hypothesis import strategies as st
 
 from anabranch.errors import CorruptTableError, UnsupportedFeatureError
 from anabranch.spec import layout, partition_path
+from anabranch.spec.avro import read_frame
+from anabranch.spec.binary_row import decode_row
 from anabranch.spec.layout import Layout
+from anabranch.spec.schema import TableSchema
 from anabranch.spec.types import (
     ArrayType,
     BigIntType,
@@ -164,6 +168,19 @@ def test_partition_folders_of_several_keys():
     fields = [Field(0, "a/b", VarCharType()), Field(1, "n", BigIntType())]
     assert layout.partition_path(fields, ["x", None], default_name="nil") == "a%2Fb=x/n=nil"
     assert layout.partition_path([], []) == ""
+
+
+def test_folders_that_pypaimon_wrote():
+    (table,) = (Path(__file__).parents[1] / "data/paimon/python-2.1/b_partition_names/warehouse").glob("*/*")
+    schema = TableSchema.from_json((table / "schema/schema-0").read_bytes(), path="schema-0")
+    types = [field.type for field in schema.partition_fields]
+    for manifest in table.glob("manifest/manifest-[!l]*"):
+        for entry in read_frame(manifest.read_bytes(), path=manifest.name).iter_rows(named=True):
+            values = decode_row(types, entry["_PARTITION"])
+            partition = layout.partition_path(schema.partition_fields, values, legacy_names=False)
+            assert (
+                table / Layout().data_path(partition, entry["_BUCKET"], entry["_FILE._FILE_NAME"])
+            ).is_file()
 
 
 def test_years_beyond_four_digits():

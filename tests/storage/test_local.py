@@ -17,7 +17,11 @@ from anabranch.storage import files, open_storage
 from anabranch.storage.local import LocalStorage
 
 STRACE = shutil.which("strace")
-needs_strace = pytest.mark.skipif(STRACE is None, reason="needs strace")
+CAN_TRACE = (
+    STRACE
+    and subprocess.run([STRACE, "-o", "/dev/null", "true"], check=False, capture_output=True).returncode == 0
+)
+needs_strace = pytest.mark.skipif(not CAN_TRACE, reason="needs strace, and the right to trace")
 
 
 @pytest.fixture

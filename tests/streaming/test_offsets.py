@@ -68,7 +68,7 @@ def test_damaged_offsets_are_refused(change):
 def test_another_table_or_branch_is_refused_but_not_another_name():
     offset = Offset("table-1", "branch-1", "db.old", BEGINNING)
     check_same_history(offset, table_uuid="table-1", branch_uuid="branch-1", name="db.new")
-    with pytest.raises(InvalidInputError, match="belongs to table 'db.old'"):
+    with pytest.raises(InvalidInputError, match=r"belongs to table 'db.old'"):
         check_same_history(offset, table_uuid="table-2", branch_uuid="branch-1", name="db.t")
     with pytest.raises(InvalidInputError, match="belongs to branch branch-1"):
         check_same_history(offset, table_uuid="table-1", branch_uuid="branch-2", name="db.t")

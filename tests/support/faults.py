@@ -45,7 +45,9 @@ class Fault:
 
     def __post_init__(self):
         assert self.when in {"before", "after"}
-        assert self.call in {"write", "put_object"} or callable(getattr(FaultyStorage, self.call, None)), self.call
+        assert self.call in {"write", "put_object"} or callable(getattr(FaultyStorage, self.call, None)), (
+            self.call
+        )
 
 
 def fail(call, *, retryable=True, **at):
@@ -160,7 +162,9 @@ class FaultyStorage:
         def store():
             if any(fault.call == "put_object" for fault in self._record.faults):
                 for path, data in objects.items():
-                    self._do("put_object", path, lambda path=path, data=data: self.inner.put_many({path: data}))
+                    self._do(
+                        "put_object", path, lambda path=path, data=data: self.inner.put_many({path: data})
+                    )
             else:
                 self.inner.put_many(objects)
 

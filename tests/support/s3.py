@@ -14,7 +14,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -74,7 +73,9 @@ class S3Server:
             self.process.wait()
             self.process = None
         for port in [*self.ports.values(), *(port + _GRPC_OFFSET for port in self.ports.values())]:
-            for socket_file in pathlib.Path(tempfile.gettempdir()).glob(f"seaweedfs-*-{port}.sock"):
+            for socket_file in pathlib.Path("/tmp").glob(
+                f"seaweedfs-*-{port}.sock"
+            ):  # wherever TMPDIR points
                 socket_file.unlink(missing_ok=True)
 
     def _launch(self):

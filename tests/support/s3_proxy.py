@@ -1,4 +1,4 @@
-"""A proxy in front of an S3 server that loses answers, refuses, or forgets conditions, as told.
+"""A proxy in front of an S3 server that loses requests and answers, refuses, or lies, as told.
 
 Requests are passed on byte for byte, their Host header too, so that signatures stay valid.
 """
@@ -22,7 +22,7 @@ class Misdeed:
     lose_answer: bool = False  # the server acts on the request, the client never hears of it
     lose_request: bool = False  # the connection breaks before the server sees it
     answer: int | None = None  # the proxy answers with this status itself
-    drop_header: str | None = None
+    instead: Callable[[str, bytes], object] | None = None  # given path and content; the client hears "done"
     before: Callable[[], object] | None = None  # runs first, for whatever comes in between
 
 
@@ -57,10 +57,12 @@ def proxy_before(endpoint):
         protocol_version = "HTTP/1.1"
 
         def handle_any(self):
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            length = int(self.headers.get("Content-Length", 0))
+            body = self.rfile.read(length)
+            if len(body) < length:  # the client has given up
+                return self.break_off()
             path = urllib.parse.unquote(self.path.partition("?")[0])
             misdeed = proxy.next_misdeed(self.command, path)
-            dropped = None
             if misdeed is not None:
                 if misdeed.before is not None:
                     misdeed.before()
@@ -68,21 +70,22 @@ def proxy_before(endpoint):
                     return self.break_off()
                 if misdeed.answer is not None:
                     return self.reply(misdeed.answer, [], b"")
-                dropped = misdeed.drop_header
-            answer = self.forward(body, dropped)
+                if misdeed.instead is not None:
+                    misdeed.instead(path, body)
+                    return self.reply(200, [("ETag", '"whatever"')], b"")
+            answer = self.forward(body)
             if misdeed is not None and misdeed.lose_answer:
                 return self.break_off()
             return self.reply(*answer)
 
         do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any
 
-        def forward(self, body, dropped):
+        def forward(self, body):
             connection = http.client.HTTPConnection(upstream.hostname, upstream.port, timeout=30)
             try:
                 connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
                 for name, value in self.headers.items():
-                    if dropped is None or name.lower() != dropped:
-                        connection.putheader(name, value)
+                    connection.putheader(name, value)
                 connection.endheaders(body)
                 response = connection.getresponse()
                 return response.status, response.getheaders(), response.read()

@@ -18,3 +18,10 @@ def make_table(url, name="db.t", schema=SCHEMA, **how):
 
 def ids_of(table, **scan):
     return sorted(table.scan(columns=["id"], **scan).to_arrow()["id"].to_pylist())
+
+
+def written(table, start, count):
+    """Commit messages of rows that are written but not committed."""
+    writer = table.writer()
+    batches = [b.cast(writer.schema) for b in rows(start, count).to_batches()]
+    return writer.write(batches)

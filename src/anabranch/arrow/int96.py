@@ -43,7 +43,9 @@ def stored_schema(schema: pa.Schema) -> pa.Schema:
 def to_stored(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The table in the types of its `stored_schema`; untouched where it has no nanoseconds."""
     columns = [
-        column if field.type == column.type else pa.chunked_array([_stored(c) for c in column.chunks], field.type)
+        column
+        if field.type == column.type
+        else pa.chunked_array([_stored(c) for c in column.chunks], field.type)
         for field, column in zip(schema, table.columns, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=schema)
@@ -64,7 +66,9 @@ def _stored(array: pa.Array) -> pa.Array:
     if pa.types.is_map(target):
         keys, items = nested.map_entries(array)
         return nested.with_entries(array, _stored(keys), _stored(items), target)
-    return nested.with_children(array, [_stored(array.field(i)) for i in range(array.type.num_fields)], target)
+    return nested.with_children(
+        array, [_stored(array.field(i)) for i in range(array.type.num_fields)], target
+    )
 
 
 def _int96(array: pa.Array) -> pa.Array:

@@ -39,6 +39,21 @@ def with_children(array: pa.Array, children: Sequence[pa.Array], data_type: pa.D
     return pa.StructArray.from_arrays(children, fields=list(data_type), mask=_mask(array))
 
 
+def to_map(array: pa.Array, keys: pa.Array, items: pa.Array) -> pa.Array:
+    """The list array as a map array: keys and values of all rows, one after the other."""
+    return pa.MapArray.from_arrays(_offsets(array), keys, items, mask=_mask(array))
+
+
+def without_hidden(array: pa.Array) -> pa.Array:
+    """The list or map array with nothing below its nulls."""
+    if array.null_count == 0:
+        return array
+    lengths = np.diff(array.offsets.to_numpy())
+    if not lengths[array.is_null().to_numpy(zero_copy_only=False)].any():
+        return array
+    return array.take(pa.array(np.arange(len(array))))
+
+
 def _bounds(array: pa.Array) -> tuple[int, int]:
     if len(array) == 0:
         return 0, 0

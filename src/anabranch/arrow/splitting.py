@@ -85,7 +85,9 @@ class Splitter:
     def _keys(
         self, table: pa.Table, codes: npt.NDArray[np.int64] | None, first_rows: npt.NDArray[np.int64]
     ) -> list[BucketKey]:
-        rows = table.select([f.name for f in (*self._fields, *self._bucket_fields)]).take(pa.array(first_rows))
+        rows = table.select([f.name for f in (*self._fields, *self._bucket_fields)]).take(
+            pa.array(first_rows)
+        )
         columns = [physical_values(rows.column(f.name), f.type) for f in self._fields]
         values: list[tuple[Any, ...]] = [*zip(*columns, strict=True)] if columns else [()] * len(first_rows)
         buckets = self._buckets(rows)

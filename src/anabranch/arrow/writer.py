@@ -82,7 +82,9 @@ def abort(messages: Iterable[CommitMessage], context: WriteContext) -> None:
 
 def file_paths(message: CommitMessage, context: WriteContext) -> list[str]:
     """Where the new files of a message are, relative to the table's root."""
-    folder = Splitter(context.schema, context.all_options).folder(BucketKey(message.partition, message.bucket))
+    folder = Splitter(context.schema, context.all_options).folder(
+        BucketKey(message.partition, message.bucket)
+    )
     return [f"{folder}/{file.file_name}" for file in message.new_files]
 
 
@@ -160,7 +162,10 @@ class TableWriter:
             bucket.waiting.add(part)
             for group in bucket.waiting.take_full():
                 bucket.writer.append(group)
-        if sum(bucket.waiting.bytes_in_memory for bucket in self._buckets.values()) > self._context.buffer_size:
+        if (
+            sum(bucket.waiting.bytes_in_memory for bucket in self._buckets.values())
+            > self._context.buffer_size
+        ):
             # All of them, because rows of different buckets share memory.
             for bucket in self._buckets.values():
                 bucket.waiting.put_aside(self._spill)

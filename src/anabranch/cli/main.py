@@ -25,19 +25,24 @@ for group in (tables, data, system):
     group.register(app)
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"anabranch {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def _common(
     warehouse: Annotated[
         str, typer.Option("--warehouse", "-w", envvar="ANABRANCH_WAREHOUSE", help="Path or URL of the warehouse.")
     ] = "warehouse",
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
-    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
 ) -> None:
     state.warehouse = warehouse
     state.debug = debug
-    if version:
-        typer.echo(f"anabranch {__version__}")
-        raise typer.Exit
 
 
 def main() -> None:

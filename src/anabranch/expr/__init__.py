@@ -9,7 +9,7 @@ from anabranch.expr.bound import BoundPredicate, columns
 from anabranch.expr.evaluate import filter_mask, to_arrow
 from anabranch.expr.nodes import FALSE, TRUE, Predicate, all_of, any_of, col
 from anabranch.expr.parse import parse
-from anabranch.expr.prune import ColumnStats, key_values, may_match, split_conjuncts
+from anabranch.expr.prune import ColumnStats, for_footers, key_values, may_match, split_conjuncts
 
 __all__ = [
     "FALSE",
@@ -23,6 +23,7 @@ __all__ = [
     "col",
     "columns",
     "filter_mask",
+    "for_footers",
     "key_values",
     "may_match",
     "parse",

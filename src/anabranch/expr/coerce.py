@@ -207,7 +207,7 @@ def _among_integers(value: Value, bits: int) -> Place | None:
     number = _number(value)
     if number is None or isinstance(number, float):
         return None if number is None else _endless(number)
-    if number >= 2 ** (bits - 1):
+    if number > 2 ** (bits - 1) - 1:
         return Beyond.ABOVE
     if number < -(2 ** (bits - 1)):
         return Beyond.BELOW
@@ -218,16 +218,15 @@ def _among_decimals(value: Value, data_type: DecimalType) -> Place | None:
     number = _number(Decimal(repr(value)) if isinstance(value, float) and math.isfinite(value) else value)
     if number is None or isinstance(number, float):
         return None if number is None else _endless(number)
-    unscaled = number * 10**data_type.scale
-    if unscaled >= 10**data_type.precision:
+    unscaled, largest = number * 10**data_type.scale, 10**data_type.precision - 1
+    if unscaled > largest:
         return Beyond.ABOVE
-    if unscaled <= -(10**data_type.precision):
-        return Beyond.BELOW
-    floor = math.floor(unscaled)
-    if floor == -(10**data_type.precision):
+    if unscaled < -largest:
         return Beyond.BELOW
     # scaleb rounds to the precision of its context; 38 digits are the most there are.
-    return Spot(Decimal(floor).scaleb(-data_type.scale, Context(prec=38)), unscaled.denominator == 1)
+    return Spot(
+        Decimal(math.floor(unscaled)).scaleb(-data_type.scale, Context(prec=38)), unscaled.denominator == 1
+    )
 
 
 def _among_floats(value: Value, *, single: bool) -> Place | None:

@@ -6,6 +6,7 @@ to NaN and above all other numbers.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -32,6 +33,9 @@ from anabranch.expr.nodes import Operator
 
 def to_arrow(predicate: BoundPredicate, rename: Mapping[int, str] | None = None) -> pc.Expression:
     """The predicate as an Arrow expression, for datasets, Parquet readers and `pyarrow.Table.filter`.
+
+    It is exact for rows. A reader that skips row groups by the statistics in Parquet footers must be given the
+    expression of `for_footers(predicate)` and filter what it returns once more.
 
     Args:
         predicate: what rows must satisfy. Its values have the Arrow types of its columns, and so must the rows.
@@ -75,9 +79,9 @@ def _truth(
         case Constant(value=value):
             return constant(value)
         case AllOf(children=children):
-            return _balanced(pc.and_kleene, [_truth(c, data_of, constant) for c in children])
+            return _all_of([_truth(c, data_of, constant) for c in children])
         case AnyOf(children=children):
-            return _balanced(pc.or_kleene, [_truth(c, data_of, constant) for c in children])
+            return _any_of([_truth(c, data_of, constant) for c in children])
         case CompareColumns(left=left, right=right, op=op, domain=domain):
             converted = [_converted(data_of(column), column, domain) for column in (left, right)]
             return _columns(op, converted[0], converted[1], domain)
@@ -88,7 +92,8 @@ def _truth(
         case Compare(column=column, op=op, value=value):
             data = data_of(column)
             result = _COMPARE[op](data, column.scalar(value))
-            return _or_nan(result, data, column) if op in _TRUE_FOR_NAN else result
+            nan_too = column.is_floating and op in {Operator.GT, Operator.GE}
+            return pc.or_kleene(result, pc.is_nan(data)) if nan_too else result
         case OneOf(column=column):
             return _membership(predicate, data_of(column))
         case PrefixTest(column=column, prefix=prefix, negated=negated):
@@ -106,18 +111,10 @@ _COMPARE: dict[Operator, Callable[[_Data, _Data], _Data]] = {
     Operator.GT: pc.greater,
     Operator.GE: pc.greater_equal,
 }
-_TRUE_FOR_NAN = frozenset({Operator.NE, Operator.GT, Operator.GE})
-"""Comparisons with a number that NaN satisfies."""
 
 
 def _unless(negated: bool, result: _Data) -> _Data:
     return pc.invert(result) if negated else result
-
-
-def _or_nan(result: _Data, data: _Data, column: BoundColumn) -> _Data:
-    # Also where IEEE agrees (<>): Arrow writes Parquet statistics that pass over NaN, believes them when it reads, and
-    # would skip row groups by them. What they say nothing of, it must look at.
-    return pc.or_kleene(result, pc.is_nan(data)) if column.is_floating else result
 
 
 def _membership(test: OneOf, data: _Data) -> _Data:
@@ -129,7 +126,7 @@ def _membership(test: OneOf, data: _Data) -> _Data:
     if not test.negated:
         return found
     # Null is in no set, and not outside of one either.
-    return pc.and_kleene(_or_nan(pc.invert(found), data, test.column), pc.is_valid(data))
+    return pc.and_kleene(pc.invert(found), pc.is_valid(data))
 
 
 def _converted(data: _Data, column: BoundColumn, domain: pa.DataType) -> _Data:
@@ -156,9 +153,24 @@ def _columns(op: Operator, left: _Data, right: _Data, domain: pa.DataType) -> _D
             return pc.or_kleene(result, pc.and_kleene(right_nan, pc.is_valid(left)))
 
 
-def _balanced(join: Callable[[_Data, _Data], _Data], parts: Sequence[_Data]) -> _Data:
-    """All parts joined in a tree of little depth: Arrow recurses into expressions."""
-    if len(parts) == 1:
-        return parts[0]
-    middle = len(parts) // 2
-    return join(_balanced(join, parts[:middle]), _balanced(join, parts[middle:]))
+_CHAIN = 32
+"""Tests in a row, all joined by AND or all by OR, that Arrow is given at most."""
+
+
+def _all_of(parts: Sequence[_Data]) -> _Data:
+    return _joined(parts, pc.and_kleene, _any_of)
+
+
+def _any_of(parts: Sequence[_Data]) -> _Data:
+    return _joined(parts, pc.or_kleene, _all_of)
+
+
+def _joined(
+    parts: Sequence[_Data], join: Callable[[_Data, _Data], _Data], dual: Callable[[Sequence[_Data]], _Data]
+) -> _Data:
+    if len(parts) <= _CHAIN:
+        return functools.reduce(join, parts)
+    # Arrow lines up nested ANDs, or ORs, in one chain and recurses along it: thousands take long, then overflow the
+    # stack. De Morgan's other form of the same thing keeps chains apart.
+    chains = [parts[i : i + _CHAIN] for i in range(0, len(parts), _CHAIN)]
+    return pc.invert(dual([pc.invert(_joined(chain, join, dual)) for chain in chains]))

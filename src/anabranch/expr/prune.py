@@ -37,7 +37,7 @@ from anabranch.expr.bound import (
 from anabranch.expr.nodes import Operator
 from anabranch.spec.buffers import ArrowArray
 
-__all__ = ["ColumnStats", "columns", "key_values", "may_match", "split_conjuncts"]
+__all__ = ["ColumnStats", "columns", "for_footers", "key_values", "may_match", "split_conjuncts"]
 
 MAX_KEYS = 1_000
 """Combinations of key values above which `key_values` gives up."""
@@ -74,6 +74,15 @@ def may_match(predicate: BoundPredicate, stats: ColumnStats) -> npt.NDArray[np.b
     False is a promise that it holds none; what is unknown never leads to it.
     """
     return _Pruner(stats).keep(predicate)
+
+
+def for_footers(predicate: BoundPredicate) -> BoundPredicate:
+    """A weaker predicate to skip row groups by, which does not trust what Parquet footers say of NaN.
+
+    Bounds in footers may pass over NaN: some writers, Arrow's among them, leave it out. Rows that a row group is
+    not skipped for still have to be filtered by the predicate itself.
+    """
+    return replace_tests(predicate, _without_nan)
 
 
 def split_conjuncts(
@@ -114,6 +123,20 @@ def key_values(
     if math.prod(map(len, choices)) > limit:
         return None
     return list(itertools.product(*choices))
+
+
+def _without_nan(test: BoundPredicate) -> BoundPredicate:
+    """The test if NaN cannot satisfy it, else one that bounds cannot fail."""
+    columns = columns_of(test)
+    if not any(column.is_floating for column in columns):
+        return test
+    match test:
+        case NullTest() | NaNTest(negated=True) | OneOf(negated=False):
+            return test
+        case Compare(op=Operator.EQ | Operator.LT | Operator.LE):
+            return test
+        case _:
+            return conjunction(NullTest(column, negated=True) for column in columns)
 
 
 _Mask = npt.NDArray[np.bool_]
@@ -204,7 +227,8 @@ def _unbounded(low: ArrowArray, high: ArrowArray, column: BoundColumn) -> _Mask:
     """Files of which a bound is missing, or NaN, which bounds nothing."""
     nan_too = column.is_floating
     missing = pc.or_(pc.is_null(low, nan_is_null=nan_too), pc.is_null(high, nan_is_null=nan_too))
-    return missing.to_numpy(zero_copy_only=False)
+    mask: _Mask = np.array(missing, dtype=np.bool_)
+    return mask
 
 
 def _within(test: BoundPredicate, low: ArrowArray, high: ArrowArray) -> ArrowArray | None:
@@ -271,13 +295,13 @@ def _count_below(values: ArrowArray, bounds: ArrowArray, *, equal: bool) -> npt.
     Ranks serve every type that has an order; Arrow has a search in sorted arrays only since lately.
     """
     tie: Literal["min", "max"] = "max" if equal else "min"
-    together = pc.rank(pa.concat_arrays([bounds, values]), tiebreaker=tie).to_numpy()[: len(bounds)]
-    alone = pc.rank(bounds, tiebreaker=tie).to_numpy()
-    return together.astype(np.int64) - alone.astype(np.int64)
+    together = np.array(pc.rank(pa.concat_arrays([bounds, values]), tiebreaker=tie), dtype=np.int64)
+    alone = np.array(pc.rank(bounds, tiebreaker=tie), dtype=np.int64)
+    return together[: len(bounds)] - alone
 
 
 def _values(predicate: BoundPredicate, field_id: int) -> set[Physical | None] | None:
-    """Values, None standing for null, that the field has where the predicate is TRUE; None if there is no telling."""
+    """The only values, None standing for null, that the field has where the predicate is TRUE; None if unknown."""
     match predicate:
         case Constant(value=False):
             return set()

@@ -42,15 +42,13 @@ def bucket_count_conflict(base: Base, messages: Sequence[CommitMessage]) -> Conf
 def table_replaced_conflict(base: Base) -> Conflict | None:
     """A conflict if the table under this name is not the one that the rows were written for.
 
-    The newest snapshot tells by the branch it was made on; a table without snapshots by its first schema.
+    The newest snapshot tells by the branch it was made on; where it does not say, the table's first schema.
     """
     context = base.context
-    if base.snapshot is None:
-        same = context.read_table_uuid() == context.table_uuid
-    else:
-        made_on = base.snapshot.properties.get(BRANCH_PROPERTY)
-        same = made_on in (None, context.branch_uuid, context.table_uuid)
-    if same:
+    made_on = None if base.snapshot is None else base.snapshot.properties.get(BRANCH_PROPERTY)
+    if made_on in (context.branch_uuid, context.table_uuid):
+        return None
+    if made_on is None and context.read_table_uuid() == context.table_uuid:
         return None
     return Conflict(
         "TABLE_REPLACED",

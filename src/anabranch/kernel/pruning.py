@@ -19,6 +19,7 @@ from anabranch.spec.binary_row_columns import decode_column
 from anabranch.spec.bucket import assign_buckets
 from anabranch.spec.data_file import ManifestFileMeta
 from anabranch.spec.schema import TableSchema
+from anabranch.spec.types import Field
 
 Mask = np.ndarray
 
@@ -27,7 +28,7 @@ def partition_values(partitions: pl.Series, schema: TableSchema) -> pa.Table:
     """Partition rows as a table of their values, one column a partition field."""
     rows = partitions.to_arrow()
     fields = schema.partition_fields
-    arrays = [decode_column(rows, i, f.type, len(fields)) for i, f in enumerate(fields)]
+    arrays = [decode_column(rows, i, f.type, len(fields), strict=True, where="a partition") for i, f in enumerate(fields)]
     return pa.Table.from_arrays(arrays, names=[f.name for f in fields])
 
 
@@ -55,10 +56,13 @@ def partitions_match(frame: pl.DataFrame, predicate: BoundPredicate, schema: Tab
     return frame if len(kept) == len(unique) else frame.filter(pl.col("partition").is_in(kept.implode()))
 
 
-def buckets_match(frame: pl.DataFrame, predicate: BoundPredicate, schema: TableSchema) -> pl.DataFrame:
+def buckets_match(
+    frame: pl.DataFrame, predicate: BoundPredicate, schema: TableSchema, schemas: SchemaLog
+) -> pl.DataFrame:
     """The entries whose bucket can hold one of the bucket keys that the predicate asks for.
 
-    The number of buckets may have changed over time, so each entry is judged by its own.
+    The number of buckets may have changed over time, so each entry is judged by its own. So may the types
+    of the keys, if another engine widened them: rows of such files were hashed in the old type, so all stay.
     """
     keys = [schema.field(name) for name in schema.bucket_keys]
     if not keys:
@@ -69,12 +73,22 @@ def buckets_match(frame: pl.DataFrame, predicate: BoundPredicate, schema: TableS
     columns = [
         pa.array([row[i] for row in wanted], to_arrow_type(key.type)) for i, key in enumerate(keys)
     ]
-    keep = pl.col("total_buckets") <= 0
+    rehashed = [i for i in frame["schema_id"].unique() if not _has_keys(schemas.get(i), keys)]
+    keep = (pl.col("total_buckets") <= 0) | pl.col("schema_id").is_in(rehashed)
     for total in frame["total_buckets"].unique().to_list():
         if total > 0:
             buckets = assign_buckets(columns, [key.type for key in keys], total).tolist()
             keep |= (pl.col("total_buckets") == total) & pl.col("bucket").is_in(sorted(set(buckets)))
     return frame.filter(keep)
+
+
+def _has_keys(schema: TableSchema, keys: Sequence[Field]) -> bool:
+    """Whether an older schema has these fields in types that hash alike."""
+    for key in keys:
+        old = schema.field_by_id(key.id)
+        if old is None or to_arrow_type(old.type) != to_arrow_type(key.type):
+            return False
+    return True
 
 
 def files_may_match(
@@ -124,7 +138,7 @@ def _layouts(frame: pl.DataFrame) -> list[tuple[int, list[str] | None, np.ndarra
     if frame["schema_id"].n_unique() == 1 and dense.null_count() == len(dense):
         return [(int(frame["schema_id"][0]), None, None)]
     keys = frame.select("schema_id", cols=dense.list.join("\0"), count=dense.list.len()).with_row_index("row")
-    groups = []
+    groups: list[tuple[int, list[str] | None, np.ndarray | None]] = []
     for group in keys.partition_by("schema_id", "cols", "count", maintain_order=True):
         rows = group["row"].to_numpy()
         columns = dense[int(rows[0])]

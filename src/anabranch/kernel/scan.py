@@ -75,8 +75,8 @@ class ScanRequest:
         if on_partitions is not None and frame.height:
             frame = partitions_match(frame, on_partitions, self.schema)
             steps.append(PlanStep("partitions", len(metas), frame.height))
-        if predicate is not None and frame.height and self.schema.bucket_keys:
-            frame = buckets_match(frame, predicate, self.schema)
+        if predicate is not None and frame.height and self.schema.bucket_follows_from_keys:
+            frame = buckets_match(frame, predicate, self.schema, self.context.schemas)
             steps.append(PlanStep("buckets", len(metas), frame.height))
         kept = EntryFrame(frame)
         frame = (kept.adds() if delta else kept.live()).df

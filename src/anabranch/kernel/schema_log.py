@@ -15,6 +15,7 @@ class SchemaLog:
         self._storage = storage
         self._layout = layout
         self._known: dict[int, TableSchema] = {}
+        self._newest: int | None = None
 
     def get(self, schema_id: int) -> TableSchema:
         """The schema of that id. Raises `CorruptTableError` if a snapshot or file names one that is not there."""
@@ -50,17 +51,16 @@ class SchemaLog:
         infos = self._storage.list(self._layout.schema_folder)
         return sorted(i for info in infos if (i := schema_id_of(info.path)) is not None)
 
-    def latest(self, known: TableSchema | None = None) -> TableSchema | None:
-        """The schema with the highest id, or None where there is no table.
-
-        `known` is where to begin looking: a schema of this branch that was seen before.
-        """
-        if known is None:
+    def latest(self) -> TableSchema | None:
+        """The schema with the highest id, or None where there is no table."""
+        if self._newest is None:
             ids = self.ids()
-            return self.get(ids[-1]) if ids else None
-        while self._storage.exists(self._layout.schema_path(known.id + 1)):
-            known = self.get(known.id + 1)
-        return known
+            if not ids:
+                return None
+            self._newest = ids[-1]
+        while self._storage.exists(self._layout.schema_path(self._newest + 1)):
+            self._newest += 1
+        return self.get(self._newest)
 
     def add(self, schema: TableSchema) -> bool:
         """Store a new version; False if another writer took its id."""

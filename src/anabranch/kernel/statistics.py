@@ -83,7 +83,14 @@ class Statistics:
         rows, schema = self.partitions
         for i, partition_field in enumerate(schema.partition_fields):
             if partition_field.id == field_id:
-                return decode_column(rows.to_arrow(), i, partition_field.type, len(schema.partition_keys))
+                return decode_column(
+                    rows.to_arrow(),
+                    i,
+                    partition_field.type,
+                    len(schema.partition_keys),
+                    strict=True,
+                    where="a partition",
+                )
         return None
 
     @cached_property

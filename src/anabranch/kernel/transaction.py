@@ -36,7 +36,6 @@ from anabranch.options import (
     COMMIT_MIN_RETRY_WAIT,
     COMMIT_TIMEOUT,
 )
-from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.snapshot_ref import SnapshotRef
 from anabranch.spec.support import check_writable
@@ -120,12 +119,10 @@ def commit(context: TableContext, request: CommitRequest, *, known_head: Snapsho
 def _commit(
     context: TableContext, request: CommitRequest, attempts: Attempts, head: Snapshot | None
 ) -> Committed:
-    schema: TableSchema | None = None
     patience: _Patience | None = None
     while True:
         head = context.snapshots.head(head)
-        base = _base(context, head, schema)
-        schema = base.schema
+        base = _base(context, head)
         made = find_commit(context, request.identity, head, request.floor)
         if made is not None:
             return Committed(_snapshot_of(context, made), repeated=True)
@@ -137,13 +134,13 @@ def _commit(
             return Committed(snapshot, repeated=False)
         newest = context.snapshots.head(head)
         progress = newest is not None and (head is None or newest.id > head.id)
-        patience = patience or _Patience(context, schema.options)
+        patience = patience or _Patience(context, base.schema.options)
         patience.wait(progress=progress, reason=f"another writer took snapshot {snapshot.id}")
         head = newest
 
 
-def _base(context: TableContext, head: Snapshot | None, known: TableSchema | None) -> Base:
-    schema = context.schemas.latest(known)
+def _base(context: TableContext, head: Snapshot | None) -> Base:
+    schema = context.schemas.latest()
     if schema is None:
         raise NotFoundError(
             f"table '{context.title}' does not exist: there is no schema in {context.storage.url}",
@@ -156,7 +153,7 @@ def _base(context: TableContext, head: Snapshot | None, known: TableSchema | Non
 
 
 def _change_on(base: Base, action: Action) -> Change:
-    outcome: Change | Conflict | None = table_replaced_conflict(base) or action.on(base)
+    outcome: Change | Conflict = table_replaced_conflict(base) or action.on(base)
     if isinstance(outcome, Change):
         outcome = file_conflict(base, outcome) or outcome
     if isinstance(outcome, Conflict):
@@ -175,14 +172,23 @@ def _publish(context: TableContext, snapshot: Snapshot, head: Snapshot | None, a
         attempts.in_doubt = error.outcome_unknown
         if not error.outcome_unknown:
             raise
-        raise CommitOutcomeUnknownError(
-            f"the store did not say whether snapshot {snapshot.id} of '{context.title}' was committed: {error.message}",
-            hint=f"look for commit user {snapshot.commit_user} among the table's snapshots before writing again.",
-        ) from error
+        raise _unknown_outcome(context, snapshot, error) from error
     if won and head is not None:
-        won = took_hold(context, snapshot, head)
+        try:
+            won = took_hold(context, snapshot, head)
+        except StorageError as error:
+            raise _unknown_outcome(context, snapshot, error) from error
     attempts.in_doubt = False
     return won
+
+
+def _unknown_outcome(
+    context: TableContext, snapshot: Snapshot, error: StorageError
+) -> CommitOutcomeUnknownError:
+    return CommitOutcomeUnknownError(
+        f"the store did not say whether snapshot {snapshot.id} of '{context.title}' was committed: {error.message}",
+        hint=f"look for commit user {snapshot.commit_user} among the table's snapshots before writing again.",
+    )
 
 
 def _snapshot_of(context: TableContext, made: Snapshot | LedgerEntry) -> Snapshot | None:

@@ -178,7 +178,7 @@ def snapshot_info(snapshot: Snapshot) -> SnapshotInfo:
 
 def snapshots(table: Table, *, limit: int | None = None) -> list[SnapshotInfo]:
     """Retained snapshots, newest first."""
-    found = []
+    found: list[SnapshotInfo] = []
     for snapshot in table.snapshots():
         if limit is not None and len(found) >= limit:
             break

@@ -59,7 +59,7 @@ def _rescaled(values: Any, source: str, target: str) -> Any:
 
 
 def _is_list(data_type: pa.DataType) -> bool:
-    return pa.types.is_list(data_type) or pa.types.is_large_list(data_type)
+    return bool(pa.types.is_list(data_type) or pa.types.is_large_list(data_type))
 
 
 def _struct(array: Any, target: Any) -> Any:

@@ -23,42 +23,28 @@ from anabranch.errors import (
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.base import Action
 from anabranch.kernel.commit_message import CommitMessage
-from anabranch.kernel.split import Split
-from anabranch.scan import Scan
-from anabranch.spark.arrow_values import to_schema
 from anabranch.spark.options import OVERWRITE_PARTITION
+from anabranch.spark.row_reader import RowReader, partitions_of
 from anabranch.spark.row_writer import RowWriter, partition_spec
-from anabranch.spark.types import arrow_schema
-from anabranch.spec.types import Field
+from anabranch.spark.tables import View
 from anabranch.table import Table
 
 NOT_PUBLISHED = (CommitConflictError, CommitRetriesExhaustedError, SealedBranchError, InvalidInputError)
 """After these errors nothing of a commit can ever become visible, so its files may go."""
 
 
-class SplitPartition(InputPartition):
-    """One split, for one task."""
-
-    def __init__(self, split: Split) -> None:
-        super().__init__(split)
-
-
 class BatchReader(DataSourceReader):
-    """Reads the splits of one plan. Travels to the tasks without the plan itself."""
+    """Reads a view of a table. Travels to the tasks without the plan."""
 
-    def __init__(self, scan: Scan, fields: Sequence[Field]) -> None:
-        self._scan = scan
-        self._reader = scan.reader
-        self._schema = arrow_schema(fields)
+    def __init__(self, view: View, target: pa.Schema, filter: str | None) -> None:
+        self._view = view
+        self._rows = RowReader(view.table.context, view.schema, target, view.predicate(filter))
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [SplitPartition(split) for split in self._scan.plan().splits]
+        return partitions_of(self._view.plan(self._rows.predicate).splits)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, SplitPartition):
-            return  # Spark makes one of its own where there is nothing to read
-        for batch in self._reader.read(partition.value):
-            yield to_schema(batch, self._schema)
+        return self._rows.read(partition)
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,11 @@ from pyspark.sql.types import StructType
 from anabranch.arrow.writer import WriteContext, abort, write
 from anabranch.errors import InvalidInputError, SchemaError
 from anabranch.kernel.commit_message import CommitMessage
-from anabranch.spark.arrow_values import to_schema
+from anabranch.spark.arrow_values import to_type
 from anabranch.spark.types import type_from_spark
 from anabranch.spec import types as t
-from anabranch.spec.arrow_types import to_arrow_field
+from anabranch.spec.arrow_types import to_arrow_schema
+from anabranch.spec.schema import TableSchema
 from anabranch.table import Table
 
 
@@ -23,8 +24,8 @@ class RowWriter:
     """Writes Arrow batches as Spark hands them over. Picklable."""
 
     context: WriteContext
-    schema: pa.Schema
-    """The columns that come, in their order, in the table's Arrow types."""
+    places: tuple[int | None, ...]
+    """For each column of the table its place among the columns that come; None if it does not come."""
 
     @classmethod
     def of(cls, table: Table, schema: StructType) -> RowWriter:
@@ -33,29 +34,30 @@ class RowWriter:
         Raises `SchemaError` if they do not fit the table.
         """
         latest = table.schema
-        fields = latest.fields
-        by_name = {f.name: f for f in fields}
-        folded = {f.name.lower(): f for f in fields}
-        targets = []
-        for column in schema:
-            target = by_name.get(column.name) or folded.get(column.name.lower())
-            if target is None:
-                raise SchemaError(
-                    f"column '{column.name}' is not in '{table.name}'",
-                    hint=f"its columns are: {', '.join(by_name)}. Drop the column, or add it to the table first.",
-                )
+        places: dict[str, int] = {}
+        for place, column in enumerate(schema):
+            target = _target(column.name, latest, table)
             given = type_from_spark(column.dataType, where=column.name)
             if not _fits(given, target.type):
                 raise SchemaError(
                     f"column '{column.name}' is {given}, but '{table.name}' has {target.type}",
                     hint=f"cast it in the query: CAST({column.name} AS {target.type.spelling}).",
                 )
-            targets.append(target)
-        _check_once(targets, table)
-        _check_missing(targets, fields, table)
+            if target.name in places:
+                raise SchemaError(
+                    f"two columns of the rows are both '{target.name}' of '{table.name}'",
+                    hint="names must differ in more than upper and lower case: rename one of them.",
+                )
+            places[target.name] = place
+        missing = [f.name for f in latest.fields if f.name not in places and not f.type.nullable]
+        if missing:
+            raise SchemaError(
+                f"the rows lack column '{missing[0]}' of '{table.name}', which is NOT NULL",
+                hint="add it to the query; nullable columns may be left out and become null.",
+            )
         # One task, one core: Spark runs as many tasks side by side as there are cores.
         context = WriteContext(table.context.storage, latest, table.options, threads=1)
-        return cls(context, pa.schema([to_arrow_field(f) for f in targets]))
+        return cls(context, tuple(places.get(f.name) for f in latest.fields))
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> list[CommitMessage]:
         """Write all rows; what was written is removed if that fails."""
@@ -64,6 +66,24 @@ class RowWriter:
     def abort(self, messages: Sequence[CommitMessage]) -> None:
         """Remove the files of these messages."""
         abort(messages, self.context)
+
+    def _row_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows in the columns and Arrow types of the table. Raises `SchemaError`."""
+        schema = to_arrow_schema(self.context.schema.fields)
+        columns = []
+        for place, field in zip(self.places, schema, strict=True):
+            column = (
+                pa.nulls(batch.num_rows, field.type)
+                if place is None
+                else to_type(batch.column(place), field.type)
+            )
+            if not field.nullable and column.null_count:
+                raise SchemaError(
+                    f"column '{field.name}' is NOT NULL, but {column.null_count} of the rows have null there",
+                    hint="filter those rows out, or give the column a value with coalesce().",
+                )
+            columns.append(column)
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def partition_spec(text: str) -> dict[str, str]:
@@ -112,22 +132,14 @@ def _fits(given: t.DataType, target: t.DataType) -> bool:
     )
 
 
-def _check_once(targets: Sequence[t.Field], table: Table) -> None:
-    seen: set[str] = set()
-    for target in targets:
-        if target.name in seen:
-            raise SchemaError(
-                f"two columns of the rows are both '{target.name}' of '{table.name}'",
-                hint="names differ in more than upper and lower case: rename one of them.",
-            )
-        seen.add(target.name)
-
-
-def _check_missing(targets: Sequence[t.Field], fields: Sequence[t.Field], table: Table) -> None:
-    given = {f.name for f in targets}
-    missing = [f.name for f in fields if f.name not in given and not f.type.nullable and f.default is None]
-    if missing:
+def _target(name: str, schema: TableSchema, table: Table) -> t.Field:
+    """The table's column of that name, else its only one when case is ignored."""
+    exact = [f for f in schema.fields if f.name == name]
+    found = exact or [f for f in schema.fields if f.name.lower() == name.lower()]
+    if len(found) != 1:
         raise SchemaError(
-            f"the rows lack column '{missing[0]}' of '{table.name}', which is NOT NULL",
-            hint="add it to the query; nullable columns may be left out and become null.",
+            f"column '{name}' is not in '{table.name}'",
+            hint=f"its columns are: {', '.join(f.name for f in schema.fields)}. Drop the column from the query, "
+            "or add it to the table first.",
         )
+    return found[0]

@@ -73,14 +73,14 @@ def attach(
     spark: SparkSession,
     warehouse: str,
     *,
-    catalog: str = "lake",
+    catalog: str = "lake",  # noqa: ARG001 - its name is part of the surface; SQL will use it
     options: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """Open the warehouse in a session that exists, classic or of Spark Connect, and return the session.
 
     Afterwards ``format("anabranch")`` reads and writes its tables, and the option ``warehouse`` may be left
     out. Spark's Python processes must have Anabranch installed. Sessions made from this one later do not
-    know the warehouse until they are attached as well.
+    know the warehouse until they are attached as well. Attaching again replaces the warehouse.
 
     Args:
         spark: the session.
@@ -88,7 +88,17 @@ def attach(
         catalog: see `session`.
         options: credentials and endpoint of the store.
     """
-    spark.dataSource.register(source_with({**(options or {}), "warehouse": absolute(warehouse)}))
+    from pyspark.errors import AnalysisException
+
+    source = source_with({**(options or {}), "warehouse": absolute(warehouse)})
+    try:
+        spark.dataSource.register(source)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+        # Spark looks for the name in the active session instead of this one. Making a frame activates this.
+        spark.createDataFrame([], "a INT")
+        spark.dataSource.register(source)
     return spark
 
 

@@ -12,9 +12,10 @@ DataFrame.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
+import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
@@ -30,7 +31,7 @@ from anabranch.spark.options import SCAN_COLUMNS, SCAN_FILTER, spelled
 from anabranch.spark.stream_reader import stream_reader
 from anabranch.spark.stream_writer import StreamWriter
 from anabranch.spark.tables import Newest, names_moment, open_table, view_of
-from anabranch.spark.types import spark_schema
+from anabranch.spark.types import arrow_schema, fields_from_spark, spark_schema
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.types import Field
 
@@ -58,8 +59,7 @@ class AnabranchSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = self._spelled()
         view = view_of(options, self.newest)
-        fields = _requested(view.schema, schema, options)
-        return BatchReader(view.scan([f.name for f in fields], SCAN_FILTER.of(options)), fields)
+        return BatchReader(view, _target(view.schema, schema, options), SCAN_FILTER.of(options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         options = self._spelled()
@@ -68,7 +68,8 @@ class AnabranchSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         options = self._spelled()
         table = open_table(options)
-        return stream_reader(table, _requested(table.schema, schema, options), options)
+        latest = table.schema
+        return stream_reader(table.context, latest, _target(latest, schema, options), options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         options = self._spelled()
@@ -89,29 +90,37 @@ def _chosen(schema: TableSchema, options: Mapping[str, str]) -> tuple[Field, ...
     return schema.fields if names is None else tuple(schema.field(name) for name in names)
 
 
-def _requested(schema: TableSchema, asked: StructType, options: Mapping[str, str]) -> tuple[Field, ...]:
-    """The columns of a read, which must be those that Spark was told of.
+def _target(schema: TableSchema, asked: StructType, options: Mapping[str, str]) -> pa.Schema:
+    """The Arrow schema of a read, of the columns that Spark was told of.
 
-    They differ if the user gave a schema, or if the table's was changed after it was opened.
+    They are not the table's if the user gave a schema, or if the table's was changed after it was opened; columns
+    added since then do not matter to a stream that is under way. Raises `SchemaError` if they do not go with
+    the table's.
     """
-    if SCAN_COLUMNS.of(options) is None and _types(schema.fields) != _types_of(asked):
-        # Columns added since then do not disturb a stream that is under way.
-        known = {f.name for f in schema.fields}
-        fields = tuple(schema.field(name) for name in asked.names if name in known)
-    else:
-        fields = _chosen(schema, options)
-    if _types(fields) == _types_of(asked):
-        return fields
-    raise SchemaError(
-        f"the table's columns are {spark_schema(fields or schema.fields).simpleString()}, "
-        f"but {asked.simpleString()} was asked for",
-        hint="leave out .schema(...), the table knows its columns; if the table was changed meanwhile, load it again.",
-    )
+    known = {f.name: f for f in schema.fields}
+    there = spark_schema([known[name] for name in asked.names if name in known])
+    if _shape(asked) not in (_shape(there), _shape(there, nullable=True)):
+        chosen = spark_schema(_chosen(schema, options))
+        raise SchemaError(
+            f"the table's columns are {chosen.simpleString()}, but {asked.simpleString()} was asked for",
+            hint="leave out .schema(...), the table knows its columns; if they were changed meanwhile, load it again.",
+        )
+    return arrow_schema(fields_from_spark(asked))
 
 
-def _types(fields: Sequence[Field]) -> list[tuple[str, str]]:
-    return _types_of(spark_schema(fields))
+def _shape(schema: StructType, *, nullable: bool | None = None) -> Any:
+    """Names, types and nullability, all of it set to `nullable` if that is given."""
+
+    def plain(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return [plain(v) for v in value] if isinstance(value, list) else value
+        return {
+            key: nullable if nullable is not None and key in _NULLABILITY else plain(inner)
+            for key, inner in value.items()
+            if key != "metadata"
+        }
+
+    return plain(schema.jsonValue())
 
 
-def _types_of(schema: StructType) -> list[tuple[str, str]]:
-    return [(f.name, f.dataType.simpleString()) for f in schema]
+_NULLABILITY = ("nullable", "containsNull", "valueContainsNull")

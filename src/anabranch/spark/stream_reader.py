@@ -17,22 +17,20 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from anabranch.expr.bind import bind
 from anabranch.expr.parse import parse
+from anabranch.kernel.context import TableContext
 from anabranch.options import (
     MAX_BYTES_PER_TRIGGER,
     MAX_FILES_PER_TRIGGER,
     MAX_ROWS_PER_TRIGGER,
     SCAN_ON_OVERWRITE,
 )
-from anabranch.scan import Scan
-from anabranch.spark.arrow_values import to_schema
-from anabranch.spark.batch import SplitPartition
 from anabranch.spark.options import SCAN_FILTER
-from anabranch.spark.types import arrow_schema
-from anabranch.spec.types import Field
+from anabranch.spark.row_reader import RowReader, partitions_of
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.support import check_readable
 from anabranch.streaming.feed import UNLIMITED, Feed, Limits
 from anabranch.streaming.offsets import Offset, Position, check_same_history
 from anabranch.streaming.scan_modes import first_position
-from anabranch.table import Table
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -52,11 +50,10 @@ else:
 class StreamReader(DataSourceStreamReader):
     """Follows one branch of a table, with what every supported version of Spark asks for."""
 
-    def __init__(self, scan: Scan, fields: Sequence[Field], options: Mapping[str, str]) -> None:
+    def __init__(self, rows: RowReader, options: Mapping[str, str]) -> None:
         self._options = dict(options)
-        self._feed = Feed(scan.context, scan.schema, SCAN_ON_OVERWRITE.of(options), scan.predicate)
-        self._reader = scan.reader
-        self._schema = arrow_schema(fields)
+        self._feed = Feed(rows.context, rows.schema, SCAN_ON_OVERWRITE.of(options), rows.predicate)
+        self._rows = rows
         self._reached: Offset | None = None
         """The newest offset that Spark has shown to know."""
 
@@ -75,12 +72,10 @@ class StreamReader(DataSourceStreamReader):
         begin = first.position
         if first.origin is None and last.origin is not None:
             begin = last.origin  # see Offset.origin: the start was asked for anew, the end knows better
-        return [SplitPartition(split) for split in self._feed.splits(begin, last.position)]
+        return partitions_of(self._feed.splits(begin, last.position))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, SplitPartition)
-        for batch in self._reader.read(partition.value):
-            yield to_schema(batch, self._schema)
+        return self._rows.read(partition)
 
     def _next(self, start: Offset, limits: Limits, until: int | None = None) -> dict[str, Any]:
         position = self._feed.advance(start.position, limits, until=until)
@@ -134,19 +129,19 @@ if HAS_READ_LIMITS:
             return None if head is None else self._offset(Position(head.id, head.stamp)).to_dict()
 
 
-def stream_reader(table: Table, fields: Sequence[Field], options: Mapping[str, str]) -> StreamReader:
-    """A reader of these columns, as able as the running version of Spark allows.
+def stream_reader(
+    context: TableContext, schema: TableSchema, target: pa.Schema, options: Mapping[str, str]
+) -> StreamReader:
+    """A reader of the columns of `target`, as able as the running version of Spark allows.
 
     Raises `PredicateError`, `OptionError`, `UnsupportedFeatureError`.
     """
-    schema = table.schema
+    check_readable(schema, path=context.layout.schema_path(schema.id))
+    limits_of(options)
     text = SCAN_FILTER.of(options)
     predicate = None if text is None else bind(parse(text), schema.fields)
-    scan = Scan(table.context, None, schema, predicate, tuple(f.name for f in fields), None, table.options)
-    limits_of(options)
-    return (
-        LimitedStreamReader(scan, fields, options) if HAS_READ_LIMITS else StreamReader(scan, fields, options)
-    )
+    rows = RowReader(context, schema, target, predicate)
+    return LimitedStreamReader(rows, options) if HAS_READ_LIMITS else StreamReader(rows, options)
 
 
 def limits_of(options: Mapping[str, str]) -> Limits:

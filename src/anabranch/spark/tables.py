@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from anabranch.catalog.filesystem import FilesystemCatalog
 from anabranch.catalog.identifier import Identifier
 from anabranch.errors import InvalidInputError, NotFoundError, OptionError
-from anabranch.expr.bind import bind
+from anabranch.expr.bind import BoundPredicate, bind
 from anabranch.expr.parse import parse
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.guards import check_snapshot_readable
+from anabranch.kernel.plan import Plan
 from anabranch.kernel.refs import get_tag, open_branch
+from anabranch.kernel.scan import ScanRequest
 from anabranch.options import (
     BRANCH,
     SCAN_MODE,
@@ -23,10 +26,10 @@ from anabranch.options import (
     SCAN_TIMESTAMP_MILLIS,
     Option,
 )
-from anabranch.scan import Scan, check_columns
 from anabranch.spark.options import PATH, SCAN_TIMESTAMP, SCAN_VERSION, WAREHOUSE, table_options
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.support import check_readable
 from anabranch.storage.memory import MemoryStorage
 from anabranch.storage.open import open_storage
 from anabranch.storage.protocol import Storage
@@ -75,13 +78,17 @@ class View:
     """None for a table that was never written."""
     schema: TableSchema
 
-    def scan(self, columns: Sequence[str], filter: str | None) -> Scan:
-        """A read of these columns. Raises `PredicateError`, `SchemaError`, `UnsupportedFeatureError`."""
-        predicate = None if filter is None else bind(parse(filter), self.schema.fields)
-        names = check_columns(columns, self.schema)
-        return replace(
-            self.table.scan(), snapshot=self.snapshot, schema=self.schema, predicate=predicate, columns=names
-        )
+    def predicate(self, filter: str | None) -> BoundPredicate | None:
+        """A filter in SQL, bound to the columns of the view. Raises `PredicateError`."""
+        return None if filter is None else bind(parse(filter), self.schema.fields)
+
+    def plan(self, predicate: BoundPredicate | None) -> Plan:
+        """The files to read. Raises `CorruptTableError`, `UnsupportedFeatureError`."""
+        context = self.table.context
+        check_readable(self.schema, path=context.layout.schema_path(self.schema.id))
+        if self.snapshot is not None:
+            check_snapshot_readable(context, self.snapshot)
+        return ScanRequest(context, self.snapshot, self.schema, predicate, None, self.table.options).plan()
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,8 +41,10 @@ Columns: TypeAlias = "Mapping[str, tuple[str, pl.DataType]]"
 _BATCH_BYTES = 4 << 20
 """Decompressed rows given to Polars at once: large enough to forget the cost of a call, small for the cache."""
 
-_CHUNK_BYTES = 1 << 20
+_CHUNK_BYTES = 512 << 10
 """Bytes of files that one thread takes at a time."""
+
+_MAX_THREADS = 8
 
 _SYNC = bytes(16)
 _END_MARKS = (END_MARK, END_MARK.decode())
@@ -85,7 +87,7 @@ def read_columns(files: Sequence[tuple[str, bytes]], columns: Columns) -> tuple[
     if len(chunks) <= 1:
         parts = [_read_chunk(chunk, columns) for chunk in chunks]
     else:
-        workers = min(len(chunks), os.cpu_count() or 1)
+        workers = min(len(chunks), os.cpu_count() or 1, _MAX_THREADS)
         with ThreadPoolExecutor(workers, thread_name_prefix="anabranch-avro") as pool:
             parts = list(pool.map(lambda chunk: _read_chunk(chunk, columns), chunks))
     frames = [frame for frame, _ in parts if frame.height]

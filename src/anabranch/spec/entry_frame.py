@@ -55,6 +55,8 @@ IDENTITY = ("partition", "bucket", "level", "file_name")
 """What makes two entries speak of the same file. A DELETE repeats the bytes of its ADD, so bytes decide."""
 
 _ADD, _DELETE = int(FileKind.ADD), int(FileKind.DELETE)
+_KINDS: dict[int, FileKind] = {int(kind): kind for kind in FileKind}
+_SOURCES: dict[int | None, FileSource | None] = {None: None, **{int(source): source for source in FileSource}}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,32 +120,23 @@ class EntryFrame:
         repeated = self.df.get_column("file_name").is_duplicated()
         if not repeated.any():
             return self
-        # Within one identity ADD and DELETE alternate. So what is left of it is its first event, if that
-        # is a DELETE, and its last, if that is an ADD.
-        identity = pl.struct(IDENTITY)
         events = (
-            self.df.lazy()
-            .select("kind", *IDENTITY)
+            self.df.select("kind", *IDENTITY)
             .with_row_index("row")
             .filter(repeated)
-            .select(
-                "row",
-                "kind",
-                "file_name",
-                left=pl.when(pl.col("kind") == _ADD)
-                .then(identity.is_last_distinct())
-                .otherwise(identity.is_first_distinct()),
-                again=pl.col("kind") == pl.col("kind").shift(1).over(IDENTITY),
-            )
-            .collect()
+            .with_columns(again=pl.col("kind").eq_missing(pl.col("kind").shift(1).over(IDENTITY)))
         )
         if strict:
             _check_alternation(events.filter("again"))
-        gone = events.filter(~pl.col("left")).get_column("row")
-        if gone.is_empty():
-            return self
-        keep = pl.repeat(True, len(self), eager=True).scatter(gone, False)
-        return self.filter(keep)
+        # Now ADD and DELETE of a file alternate. What is left of them is the first, if it is a DELETE, and
+        # the last, if it is an ADD.
+        identity = pl.struct(IDENTITY)
+        left = events.filter(~pl.col("again")).filter(
+            pl.when(pl.col("kind") == _ADD)
+            .then(identity.is_last_distinct())
+            .otherwise(identity.is_first_distinct())
+        )
+        return self.filter((~repeated).scatter(left.get_column("row"), True))
 
     def live(self, *, strict: bool = True) -> EntryFrame:
         """The ADDs of the files that are live after all entries of a whole snapshot, in commit order.
@@ -208,39 +201,39 @@ def _to_row(entry: ManifestEntry) -> tuple[Any, ...]:
 
 
 def _to_values(df: pl.DataFrame) -> Iterator[ManifestEntry]:
-    for row in df.iter_rows():
-        value = dict(zip(COLUMNS, row, strict=True))
-        yield ManifestEntry(
-            kind=FileKind(value["kind"]),
-            partition=value["partition"],
-            bucket=value["bucket"],
-            total_buckets=value["total_buckets"],
-            file=DataFileMeta(
-                file_name=value["file_name"],
-                file_size=value["file_size"],
-                row_count=value["row_count"],
-                min_key=value["min_key"],
-                max_key=value["max_key"],
-                key_stats=SimpleStats(value["key_min"], value["key_max"], tuple(value["key_null_counts"])),
-                value_stats=SimpleStats(
-                    value["value_min"], value["value_max"], tuple(value["value_null_counts"])
-                ),
-                min_sequence_number=value["min_sequence_number"],
-                max_sequence_number=value["max_sequence_number"],
-                schema_id=value["schema_id"],
-                level=value["level"],
-                extra_files=tuple(value["extra_files"]),
-                creation_time=value["creation_time"],
-                delete_row_count=value["delete_row_count"],
-                embedded_index=value["embedded_index"],
-                file_source=None if value["file_source"] is None else FileSource(value["file_source"]),
-                value_stats_cols=_optional_tuple(value["value_stats_cols"]),
-                external_path=value["external_path"],
-                first_row_id=value["first_row_id"],
-                write_cols=_optional_tuple(value["write_cols"]),
-            ),
-        )
+    def column(name: str) -> list[Any]:
+        return df.get_column(name).to_list()
 
+    def texts(name: str) -> Iterator[tuple[str, ...] | None]:
+        return (None if value is None else tuple(value) for value in column(name))
 
-def _optional_tuple(values: list[str] | None) -> tuple[str, ...] | None:
-    return None if values is None else tuple(values)
+    def stats(name: str) -> Iterator[SimpleStats]:
+        counts = map(tuple, column(f"{name}_null_counts"))
+        return map(SimpleStats, column(f"{name}_min"), column(f"{name}_max"), counts)
+
+    # In the order of the members of DataFileMeta: by keyword it takes twice as long.
+    files = map(
+        DataFileMeta,
+        column("file_name"),
+        column("file_size"),
+        column("row_count"),
+        stats("value"),
+        column("min_sequence_number"),
+        column("max_sequence_number"),
+        column("schema_id"),
+        column("level"),
+        map(tuple, column("extra_files")),
+        column("creation_time"),
+        column("delete_row_count"),
+        column("embedded_index"),
+        map(_SOURCES.__getitem__, column("file_source")),
+        texts("value_stats_cols"),
+        column("external_path"),
+        column("first_row_id"),
+        texts("write_cols"),
+        column("min_key"),
+        column("max_key"),
+        stats("key"),
+    )
+    kinds = map(_KINDS.__getitem__, column("kind"))
+    return map(ManifestEntry, kinds, column("partition"), column("bucket"), column("total_buckets"), files)

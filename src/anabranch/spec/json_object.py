@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from anabranch.errors import CorruptTableError
+from anabranch.errors import CorruptTableError, InvalidInputError
 
 MIN_LONG = -(2**63)
 MAX_LONG = 2**63 - 1
@@ -124,6 +124,16 @@ class JsonObject:
 
     def _missing(self, key: str, expected: str) -> NoReturn:
         self.fail(f"'{key}' is missing, expected {expected}")
+
+
+def to_bytes(values: Mapping[str, Any]) -> bytes:
+    """The object as the content of a file. Raises `InvalidInputError` for text that no file can hold."""
+    try:
+        return json.dumps(values, ensure_ascii=False, indent=2, allow_nan=False).encode("utf-8")
+    except ValueError as error:
+        raise InvalidInputError(
+            f"a text or number cannot be stored: {error}", hint="use valid Unicode text and finite numbers."
+        ) from error
 
 
 def describe(value: Any) -> str:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from anabranch.spec.json_object import JsonObject, describe
+from anabranch.spec.json_object import JsonObject, describe, to_bytes
 from anabranch.spec.snapshot import Snapshot
 
 _CREATE_TIME = "tagCreateTime"
 _TIME_RETAINED = "tagTimeRetained"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
-_LONGEST_RETENTION = 2**53
-"""Milliseconds; what is longer is taken for this, which is 285,000 years."""
+_LONGEST_RETENTION = 2**50
+"""Milliseconds; what is longer is taken for this, which is 35,000 years and exact in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class Tag:
             values[_CREATE_TIME] = _to_parts(self.create_time)
         if self.time_retained is not None:
             values[_TIME_RETAINED] = self.time_retained / 1000
-        return json.dumps(values, ensure_ascii=False, indent=2).encode("utf-8")
+        return to_bytes(values)
 
     @classmethod
     def from_json(cls, data: bytes, *, name: str, path: str) -> Tag:
@@ -72,7 +71,7 @@ class Consumer:
 
     def to_json(self) -> bytes:
         """The content of the consumer's file."""
-        return json.dumps({"nextSnapshot": self.next_snapshot}).encode("ascii")
+        return to_bytes({"nextSnapshot": self.next_snapshot})
 
     @classmethod
     def from_json(cls, data: bytes, *, path: str) -> Consumer:

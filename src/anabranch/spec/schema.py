@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,15 +10,16 @@ from typing import Any
 from anabranch.errors import OptionError, SchemaError, UnsupportedFeatureError
 from anabranch.options import BUCKET, BUCKET_KEY, FILE_FORMAT, check_options
 from anabranch.spec.field_ids import assign_field_ids
-from anabranch.spec.json_object import JsonObject
+from anabranch.spec.json_object import JsonObject, to_bytes
 from anabranch.spec.schema_rules import (
     check_buckets,
     check_fields,
+    check_option_texts,
     check_partition_keys,
     refuse_primary_keys,
     split_names,
 )
-from anabranch.spec.support import check_readable, check_writable
+from anabranch.spec.support import check_readable, check_writable, has_known_bucket_function
 from anabranch.spec.type_grammar import MAX_FIELD_ID, field_to_json, inner_types, parse_fields
 from anabranch.spec.types import DataType, Field, RowType, is_atomic, walk_fields
 
@@ -78,6 +78,7 @@ class TableSchema:
             UnsupportedFeatureError: the table would need something this version does not implement.
         """
         given = dict(options or {})
+        check_option_texts(given)
         columns = check_fields(tuple(fields))
         refuse_primary_keys(primary_keys, given)
         check_partition_keys(columns, tuple(partition_keys))
@@ -150,7 +151,7 @@ class TableSchema:
             # Engines of the 0.9 line would read null as the text 'null'.
             values["comment"] = self.comment
         values["timeMillis"] = self.time_millis
-        return json.dumps(values, ensure_ascii=False, indent=2).encode("utf-8")
+        return to_bytes(values)
 
     def field(self, name: str) -> Field:
         """The column of that name. Raises `SchemaError` naming the columns there are."""
@@ -158,10 +159,11 @@ class TableSchema:
             if f.name == name:
                 return f
         names = [f.name for f in self.fields]
-        near = difflib.get_close_matches(name, names, n=1)
+        by_lower_case = {known.lower(): known for known in names}
+        near = difflib.get_close_matches(name.lower(), by_lower_case, n=1)
         raise SchemaError(
             f"there is no column '{name}'; columns are {', '.join(names[:20])}{', …' if len(names) > 20 else ''}",
-            hint=f"did you mean '{near[0]}'?" if near else None,
+            hint=f"did you mean '{by_lower_case[near[0]]}'?" if near else None,
         )
 
     def field_by_id(self, field_id: int) -> Field | None:
@@ -187,6 +189,11 @@ class TableSchema:
     def bucket_keys(self) -> tuple[str, ...]:
         """Names of the columns that decide the bucket of a row; empty if nothing does."""
         return split_names(BUCKET_KEY.of(self.options))
+
+    @property
+    def bucket_follows_from_keys(self) -> bool:
+        """Whether the bucket of a row can be computed from its bucket keys, so that others can be skipped."""
+        return bool(self.bucket_keys) and has_known_bucket_function(self.options)
 
 
 def _with_former_defaults(options: dict[str, str], version: int) -> dict[str, str]:

@@ -86,6 +86,18 @@ def check_partition_keys(fields: tuple[Field, ...], keys: tuple[str, ...]) -> No
         raise SchemaError("every column is a partition key", hint="leave at least one column for the data.")
 
 
+def check_option_texts(options: Mapping[str, str]) -> None:
+    """Check that keys and values are text, as schema files need them. Raises `OptionError`."""
+    for key, value in options.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise OptionError(
+                f"option {key!r} is {value!r}, expected text",
+                hint=f"write it as text, for example '{value}'.",
+            )
+        if not key.strip():
+            raise OptionError("an option has an empty name", hint="give every option a name.")
+
+
 def check_buckets(
     fields: tuple[Field, ...], partition_keys: tuple[str, ...], options: Mapping[str, str]
 ) -> None:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from anabranch.errors import UnsupportedFeatureError
-from anabranch.spec.json_object import MAX_LONG, MIN_LONG, JsonObject, describe
+from anabranch.spec.json_object import MAX_LONG, MIN_LONG, JsonObject, describe, to_bytes
 from anabranch.spec.layout import check_file_name
 
 BATCH_COMMIT_IDENTIFIER = MAX_LONG
@@ -85,7 +85,7 @@ class Snapshot:
 
     def to_json(self) -> bytes:
         """The content of the snapshot's file."""
-        return json.dumps(self.to_dict(), ensure_ascii=False, indent=2).encode("utf-8")
+        return to_bytes(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object of the snapshot's file, readable by old and new engines."""

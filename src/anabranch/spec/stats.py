@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.errors import OptionError, SchemaError
+from anabranch.options import STATS_MODE
 from anabranch.spec.binary_row import encode_row, is_text, with_arity
 from anabranch.spec.buffers import ArrowColumn
 from anabranch.spec.data_file import SimpleStats
@@ -35,9 +36,6 @@ from anabranch.spec.values import fit_column, physical_value
 
 if TYPE_CHECKING:
     from anabranch.spec.schema import TableSchema
-
-DEFAULT_MODE_KEY = "metadata.stats-mode"
-"""The option that holds for every column without a ``fields.<name>.stats-mode`` of its own."""
 
 
 class StatsKind(StrEnum):
@@ -81,9 +79,12 @@ def parse_stats_mode(text: str) -> StatsMode:
 
 
 def stats_modes(schema: TableSchema) -> list[StatsMode]:
-    """The mode of every column, in schema order. Raises `OptionError`."""
-    text = schema.options.get(DEFAULT_MODE_KEY)
-    default = DEFAULT_STATS_MODE if text is None else parse_stats_mode(text)
+    """The mode of every column, in schema order: ``fields.<name>.stats-mode``, or else the table's.
+
+    Raises:
+        OptionError: one of them is no mode.
+    """
+    default = parse_stats_mode(STATS_MODE.of(schema.options))
     own = (schema.options.get(f"fields.{field.name}.stats-mode") for field in schema.fields)
     return [default if text is None else parse_stats_mode(text) for text in own]
 

@@ -18,6 +18,7 @@ from anabranch.spec.types import Field, walk_fields
 if TYPE_CHECKING:
     from anabranch.spec.schema import TableSchema
 
+_BUCKET_FUNCTION = "bucket-function.type"
 FILE_FORMATS = ("parquet", "orc", "avro")
 
 
@@ -57,6 +58,11 @@ def check_writable(schema: TableSchema, *, path: str | None) -> None:
             path=path,
             hint="write with an engine that knows defaults, or remove them from the columns.",
         )
+
+
+def has_known_bucket_function(options: Mapping[str, str]) -> bool:
+    """Whether the rows of a queue table were given to buckets by the hash that this version knows."""
+    return options.get(_BUCKET_FUNCTION, "default").strip().lower() == "default"
 
 
 def check_expirable(schema: TableSchema, *, path: str | None) -> None:
@@ -147,7 +153,7 @@ _READ_RULES = (
 )
 _WRITE_RULES = (
     _Rule("row-tracking.enabled", "row-tracking", _is_on),
-    _Rule("bucket-function.type", "bucket-function", _is_not("default")),
+    _Rule(_BUCKET_FUNCTION, "bucket-function", _is_not("default")),
     _Rule("data-file.prefix", "data-file-prefix", _is_not("", "data-")),
     _Rule("index-file-in-data-file-dir", "index-file-directory", _is_on),
     _Rule("file.format.per.level", "file-format-per-level", _is_given),

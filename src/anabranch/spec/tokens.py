@@ -16,7 +16,7 @@ _PATTERN = re.compile(
   | (?P<number>[0-9]+)
   | `(?P<quoted>(?:[^`]|``)*)`
   | '(?P<text>(?:[^']|'')*)'
-  | (?P<sign>[<>(),:])
+  | (?P<sign>[^`'])
     """,
     re.VERBOSE,
 )
@@ -122,20 +122,16 @@ class Tokens:
         while position < len(self.text):
             match = _PATTERN.match(self.text, position)
             if match is None:
-                self._refuse(position)
+                quote = Token(TokenKind.SIGN, self.text[position], position)
+                self.fail(f"the quote {quote.shown} is never closed", at=quote)
             group = str(match.lastgroup)
             if group != "space":
-                quote = {"quoted": "`", "text": "'"}.get(group)
-                value = match[group] if quote is None else match[group].replace(quote * 2, quote)
+                mark = {"quoted": "`", "text": "'"}.get(group)
+                value = match[group] if mark is None else match[group].replace(mark * 2, mark)
                 tokens.append(Token(TokenKind[group.upper()], value, position))
             position = match.end()
         tokens.append(Token(TokenKind.END, "", len(self.text)))
         return tokens
-
-    def _refuse(self, position: int) -> NoReturn:
-        sign = self.text[position]
-        what = "the quote is never closed" if sign in "`'" else f"{sign!r} has no meaning here"
-        self.fail(what, at=Token(TokenKind.SIGN, sign, position))
 
 
 def _is(token: Token, word: str | None) -> bool:

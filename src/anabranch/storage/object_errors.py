@@ -49,14 +49,14 @@ def translate_object(error: Exception, deed: Deed, path: str) -> AnabranchError:
         return NotFoundError(f"{path} does not exist") if deed == "read" else StorageError(message)
     if isinstance(error, ValueError):
         return InvalidNameError(message)
-    if is_refusal(error):
-        return StorageError(message, hint="Check the credentials and what they are allowed to do.")
     if _ASKED_FOR_CREDENTIALS.search(text):
         return StorageError(
             message,
-            hint="No credentials were found. Give them as options (s3.access-key and s3.secret-key) or in the "
-            "environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY).",
+            hint="No credentials were found. Give them as options, like s3.access-key and s3.secret-key, or in "
+            "the environment, like AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
         )
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+        return StorageError(message, hint="Check the credentials and what they are allowed to do.")
     passing = _CLIENT_ERROR.search(text) is None
     return StorageError(message, retryable=passing, outcome_unknown=passing and deed not in {"read", "list"})
 

@@ -165,7 +165,7 @@ def make_clients(kind: StoreKind, bucket: str, options: Mapping[str, str]) -> Cl
         "timeout": chosen.duration("timeout"),
     }
     retries = {"max_retries": chosen.count("retries"), "retry_timeout": chosen.duration("retry-timeout")}
-    make = {S3.title: _s3, GCS.title: _gcs, AZURE.title: _azure}[kind.title]
+    make = _s3 if kind is S3 else _gcs if kind is GCS else _azure
     try:
         return Clients(
             *(

@@ -45,9 +45,9 @@ class ObjectStorage:
 
     Args:
         clients: how to reach the bucket.
-        url: where the folder is; without a scheme the store cannot be pickled.
+        url: where the folder is.
         folder: the folder within the bucket, "" for all of it.
-        options: what re-opens the store in another process; never shown.
+        options: what re-opens the store in another process, never shown; without it, none can.
         runtime: how to wait between tries.
     """
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ import numpy as np
 from anabranch.errors import AnabranchError, NotFoundError, OptionError
 from anabranch.expr.bind import BoundPredicate
 from anabranch.kernel.context import PARENT_PROPERTY, TableContext
+from anabranch.kernel.guards import check_snapshot_readable
 from anabranch.kernel.plan import Plan, split_starts
 from anabranch.kernel.scan import ScanRequest
 from anabranch.kernel.split import Split, SplitFile
@@ -102,7 +104,7 @@ class Feed:
             target=SPLIT_TARGET_SIZE.of(self.schema.options),
             open_cost=SPLIT_OPEN_FILE_COST.of(self.schema.options),
         ).tolist()
-        return [_split(files[a:b]) for a, b in zip(starts, [*starts[1:], len(files)], strict=True)]
+        return [_split(files[first:end]) for first, end in pairwise([*starts, len(files)])]
 
     def _wanted(self, start: Position, end: Position) -> Iterator[_File]:
         """Files between two positions that may hold rows of the predicate."""
@@ -138,6 +140,7 @@ class Feed:
     def _portion(self, snapshot: Snapshot) -> _Portion:
         if snapshot.commit_kind in (CommitKind.COMPACT, CommitKind.ANALYZE):
             return _Portion(snapshot, silent=True)
+        check_snapshot_readable(self.context, snapshot)
         lists = self.context.manifests.read_list(snapshot.delta_manifest_list)
         # What was done counts, not what it was called: some writers put removals into an APPEND.
         if not any(meta.num_deleted_files for meta in lists):

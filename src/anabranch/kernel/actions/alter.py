@@ -23,9 +23,8 @@ def alter(context: TableContext, changes: Sequence[SchemaChange]) -> TableSchema
         SchemaError: a change does not fit the newest schema.
         NotFoundError: there is no table.
     """
-    latest: TableSchema | None = None
     for _ in range(_MOST_COLLISIONS):
-        latest = context.schemas.latest(latest)
+        latest = context.schemas.latest()
         if latest is None:
             raise NotFoundError(f"table '{context.title}' does not exist")
         check_writable(latest, path=context.layout.schema_path(latest.id))

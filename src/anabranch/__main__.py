@@ -1,0 +1,5 @@
+"""``python -m anabranch`` is the command line."""
+
+from anabranch.cli.main import main
+
+main()

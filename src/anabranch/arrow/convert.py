@@ -1,0 +1,346 @@
+"""Fitting rows of any kind to the columns of a table, exactly or not at all.
+
+Columns go by their names, in any order. A value may be put into a type that expresses it exactly, and into no
+other: nothing is rounded, cut or parsed, and nothing is left out silently.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.arrow import nested
+from anabranch.arrow.sources import batches_of
+from anabranch.errors import SchemaError
+from anabranch.spec.arrow_types import to_arrow_schema, to_arrow_type
+from anabranch.spec.types import (
+    MAX_LENGTH,
+    ArrayType,
+    BigIntType,
+    BinaryType,
+    BooleanType,
+    CharType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    Field,
+    FloatType,
+    IntType,
+    LocalZonedTimestampType,
+    MapType,
+    MultisetType,
+    RowType,
+    SmallIntType,
+    TimestampType,
+    TimeType,
+    TinyIntType,
+    VarBinaryType,
+    VarCharType,
+)
+
+_MAX_BATCH_BYTES = 1 << 30
+"""Text and bytes of one batch must fit offsets of 32 bits."""
+
+
+def convert(data: Any, fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
+    """Rows as batches in exactly the Arrow types of a table's columns.
+
+    What has these types already is passed on without a copy. NaN, both zeros and the order of rows are kept.
+
+    Args:
+        data: `pyarrow.Table`, batch, reader, or an iterable of these; pandas or Polars data frame, or anything
+            that exports Arrow's stream; a sequence of dictionaries. In pandas, NaN in a column means null.
+        fields: the columns of the table. Nullable ones may be missing in the data.
+
+    Raises:
+        SchemaError: a column is unknown, missing or of a type that does not fit, or a value does not fit its
+            column; names the column.
+    """
+    schema = to_arrow_schema(fields)
+    for batch in batches_of(data, fields):
+        for part in _bounded(batch):
+            yield _fitted(part, fields, schema)
+
+
+def _bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    if batch.nbytes <= _MAX_BATCH_BYTES or batch.num_rows < 2:
+        yield batch
+        return
+    middle = batch.num_rows // 2
+    yield from _bounded(batch.slice(0, middle))
+    yield from _bounded(batch.slice(middle))
+
+
+def _fitted(batch: pa.RecordBatch, fields: Sequence[Field], schema: pa.Schema) -> pa.RecordBatch:
+    positions = _match(batch.schema.names, fields, parent="")
+    columns = [
+        fit(pa.nulls(batch.num_rows) if position is None else batch.column(position), field.type, field.name)
+        for field, position in zip(fields, positions, strict=True)
+    ]
+    if not columns:
+        return batch
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _match(names: Sequence[str], fields: Sequence[Field], parent: str) -> list[int | None]:
+    """Where each field is among the names given, None where it may be missing. `parent` ends with a dot."""
+    found = {name: position for position, name in enumerate(names)}
+    if len(found) < len(names):
+        twice = sorted({name for name in names if list(names).count(name) > 1})
+        raise SchemaError(f"the data has more than one column named {_listed(twice, parent)}")
+    known = [field.name for field in fields]
+    unknown = [name for name in names if name not in set(known)]
+    if unknown:
+        raise SchemaError(
+            f"the table has no column {_listed(unknown, parent)}", hint=_suggestion(unknown, known, parent)
+        )
+    missing = [field.name for field in fields if not field.type.nullable and field.name not in found]
+    if missing:
+        raise SchemaError(
+            f"the data has no column {_listed(missing, parent)}, which is NOT NULL",
+            hint="Add the column to the data; names are matched with their case.",
+        )
+    return [found.get(name) for name in known]
+
+
+def _suggestion(unknown: Sequence[str], known: Sequence[str], parent: str) -> str:
+    by_lower = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(unknown[0].lower(), by_lower, n=1)
+    if near:
+        return f"Did you mean '{parent}{by_lower[near[0]]}'? Names are matched with their case."
+    return "Add the column to the table, or leave it out of the data."
+
+
+def _listed(names: Sequence[str], parent: str) -> str:
+    return ", ".join(f"'{parent}{name}'" for name in names)
+
+
+def fit(array: pa.Array, data_type: DataType, path: str, *, absent: int = 0) -> pa.Array:
+    """An array in exactly the Arrow type of a column.
+
+    Args:
+        array: the values, of whatever Arrow type.
+        data_type: the type of the column.
+        path: the column's name, with the names around it if it is nested, for messages.
+        absent: how many of the values are null only because the row around them is.
+
+    Raises:
+        SchemaError: the type or a value does not fit.
+    """
+    array = _plain(array)
+    target = to_arrow_type(data_type)
+    if pa.types.is_null(array.type):
+        array = pa.nulls(len(array), target)
+    elif not array.type.equals(target) or not _is_unrestricted(data_type):
+        array = _fit_inside(array, data_type, path)
+    nulls = array.null_count - absent
+    if nulls and not data_type.nullable:
+        raise SchemaError(
+            f"column '{path}' is NOT NULL, but {nulls} of {len(array) - absent} values are null",
+            hint="Fill or drop these rows first.",
+        )
+    return array
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """The values themselves, without the wrapping that some types of Arrow are."""
+    kinds = pa.types
+    while True:
+        if isinstance(array.type, pa.BaseExtensionType):
+            array = array.storage
+        elif kinds.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        elif kinds.is_run_end_encoded(array.type):
+            array = pc.run_end_decode(array)
+        else:
+            return array
+
+
+def _is_unrestricted(data_type: DataType) -> bool:
+    """Whether every array of the right Arrow type will do."""
+    match data_type:
+        case CharType(length=length) | VarCharType(length=length):
+            return length == MAX_LENGTH
+        case BinaryType(length=length) | VarBinaryType(length=length):
+            return length == MAX_LENGTH
+        case ArrayType(element=element):
+            return element.nullable and _is_unrestricted(element)
+        case RowType(fields=fields):
+            return all(field.type.nullable and _is_unrestricted(field.type) for field in fields)
+        case MapType() | MultisetType():
+            return False
+        case _:
+            return True
+
+
+def _fit_inside(array: pa.Array, data_type: DataType, path: str) -> pa.Array:
+    match data_type:
+        case RowType():
+            return _fit_rows(array, data_type, path)
+        case ArrayType():
+            return _fit_lists(array, data_type, path)
+        case MapType(key=key, value=value):
+            return _fit_maps(array, key, value, data_type, path)
+        case MultisetType(element=element):
+            return _fit_maps(array, element, IntType(nullable=False), data_type, path)
+        case _:
+            fitted = _cast(array, data_type, path)
+            _check_length(fitted, data_type, path)
+            return fitted
+
+
+# Nested types. Values below a null are nobody's: they are neither checked nor kept.
+
+
+def _fit_rows(array: pa.Array, data_type: RowType, path: str) -> pa.Array:
+    if not pa.types.is_struct(array.type):
+        raise _refusal(array.type, data_type, path)
+    names = [array.type.field(i).name for i in range(array.type.num_fields)]
+    positions = _match(names, data_type.fields, parent=f"{path}.")
+    members = array.flatten()  # null where the row is
+    children = [
+        fit(
+            pa.nulls(len(array)) if position is None else members[position],
+            field.type,
+            f"{path}.{field.name}",
+            absent=array.null_count,
+        )
+        for field, position in zip(data_type.fields, positions, strict=True)
+    ]
+    return nested.with_children(array, children, to_arrow_type(data_type))
+
+
+def _fit_lists(array: pa.Array, data_type: ArrayType, path: str) -> pa.Array:
+    kinds = pa.types
+    found = array.type
+    if kinds.is_large_list(found) or kinds.is_fixed_size_list(found) or _is_list_view(found):
+        array = _safely(lambda: array.cast(pa.list_(found.value_field)), path)
+    elif not kinds.is_list(found):
+        raise _refusal(found, data_type, path)
+    array = nested.without_hidden(array)
+    values = fit(nested.list_values(array), data_type.element, f"{path}.element")
+    return nested.with_values(array, values, to_arrow_type(data_type))
+
+
+def _fit_maps(array: pa.Array, key: DataType, value: DataType, data_type: DataType, path: str) -> pa.Array:
+    found = array.type
+    if not pa.types.is_map(found):
+        array = _as_map(array, data_type, path)
+    array = nested.without_hidden(array)
+    keys, items = nested.map_entries(array)
+    keys = fit(keys, key.with_nullable(False), f"{path}.key")
+    return nested.with_entries(array, keys, fit(items, value, f"{path}.value"), to_arrow_type(data_type))
+
+
+def _as_map(array: pa.Array, data_type: DataType, path: str) -> pa.Array:
+    """A list of structs of key and value, which is how libraries without maps have them."""
+    found = array.type
+    is_list = pa.types.is_list(found) or pa.types.is_large_list(found)
+    if not is_list or not pa.types.is_struct(found.value_type):
+        raise _refusal(found, data_type, path)
+    if [found.value_type.field(i).name for i in range(found.value_type.num_fields)] != ["key", "value"]:
+        raise _refusal(found, data_type, path)
+    lists = _safely(lambda: array.cast(pa.list_(found.value_field)), path)
+    entries = nested.list_values(nested.without_hidden(lists))
+    return nested.to_map(lists, entries.field(0), entries.field(1))
+
+
+def _is_list_view(found: pa.DataType) -> bool:
+    return pa.types.is_list_view(found) or pa.types.is_large_list_view(found)
+
+
+# Atomic types
+
+
+def _cast(array: pa.Array, data_type: DataType, path: str) -> pa.Array:
+    found = array.type
+    target = to_arrow_type(data_type)
+    if found == target:
+        return array
+    if not _accepts(data_type, found):
+        raise _refusal(found, data_type, path)
+    if isinstance(data_type, DecimalType) and pa.types.is_integer(found):
+        digits = 20 if found == pa.uint64() else 19
+        return _safely(lambda: array.cast(pa.decimal128(digits, 0)).cast(target), path)
+    return _safely(lambda: array.cast(target), path)
+
+
+def _accepts(data_type: DataType, found: pa.DataType) -> bool:
+    """Whether values of an Arrow type may be values of a column; each is checked besides."""
+    kinds = pa.types
+    match data_type:
+        case BooleanType():
+            return kinds.is_boolean(found)
+        case TinyIntType() | SmallIntType() | IntType() | BigIntType():
+            return kinds.is_integer(found)
+        case FloatType():
+            return kinds.is_float16(found) or kinds.is_integer(found)
+        case DoubleType():
+            return kinds.is_floating(found) or kinds.is_integer(found)
+        case DecimalType():
+            return kinds.is_decimal(found) or kinds.is_integer(found)
+        case CharType() | VarCharType():
+            return kinds.is_string(found) or kinds.is_large_string(found) or kinds.is_string_view(found)
+        case BinaryType() | VarBinaryType():
+            return (
+                kinds.is_binary(found)
+                or kinds.is_large_binary(found)
+                or kinds.is_fixed_size_binary(found)
+                or kinds.is_binary_view(found)
+            )
+        case DateType():
+            return kinds.is_date(found)
+        case TimeType():
+            return kinds.is_time(found)
+        case TimestampType():
+            return kinds.is_timestamp(found) and found.tz is None
+        case LocalZonedTimestampType():
+            return kinds.is_timestamp(found) and found.tz is not None
+        case _:
+            raise AssertionError(data_type)
+
+
+def _refusal(found: pa.DataType, data_type: DataType, path: str) -> SchemaError:
+    hint = f"Convert the column to {to_arrow_type(data_type)} first."
+    if pa.types.is_timestamp(found) and isinstance(data_type, LocalZonedTimestampType):
+        hint = "Say in which zone the times are: pyarrow.compute.assume_timezone(column, 'Europe/Berlin')."
+    elif pa.types.is_timestamp(found) and isinstance(data_type, TimestampType):
+        hint = (
+            "Say whose clock shall be kept: pyarrow.compute.local_timestamp(column) drops the column's zone."
+        )
+    elif pa.types.is_floating(found) and isinstance(data_type, FloatType | DecimalType):
+        hint = "Round the column yourself, so that it is known where digits were lost."
+    return SchemaError(f"column '{path}' is {data_type}, but the data has {found}", hint=hint)
+
+
+def _safely(cast: Callable[[], pa.Array], path: str) -> pa.Array:
+    try:
+        return cast()
+    except pa.ArrowInvalid as error:
+        raise SchemaError(
+            f"column '{path}' holds a value that does not fit: {error}",
+            hint="Values must fit exactly; convert the column first.",
+        ) from error
+
+
+def _check_length(array: pa.Array, data_type: DataType, path: str) -> None:
+    match data_type:
+        case CharType(length=length) | VarCharType(length=length) if length < MAX_LENGTH:
+            lengths, unit = pc.utf8_length(array), "characters"
+        case BinaryType(length=length) | VarBinaryType(length=length) if length < MAX_LENGTH:
+            lengths, unit = pc.binary_length(array), "bytes"
+        case _:
+            return
+    longest = pc.max(lengths).as_py()
+    if longest is not None and longest > length:
+        count = pc.sum(pc.greater(lengths, length)).as_py()
+        raise SchemaError(
+            f"column '{path}' is {data_type}, but {count} of {len(array)} values are longer, "
+            f"the longest has {longest} {unit}",
+            hint="Widen the column, or shorten the values first.",
+        )

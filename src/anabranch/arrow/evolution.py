@@ -1,0 +1,243 @@
+"""Columns of a data file as columns of the table: by name in the file's own schema, by id between schemas.
+
+A data file never changes, its table does. The schema a file was written with says what each name in the file
+means; ids connect it to the schema that is read. What the file lacks is null, what the table dropped is passed
+over, and a column of the same name but another id is another column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.arrow import nested
+from anabranch.arrow.stored_values import restored
+from anabranch.errors import CorruptTableError, UnsupportedFeatureError
+from anabranch.spec.arrow_types import to_arrow_field, to_arrow_type
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.types import (
+    ArrayType,
+    BigIntType,
+    BinaryType,
+    CharType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    Field,
+    FloatType,
+    IntType,
+    LocalZonedTimestampType,
+    MapType,
+    MultisetType,
+    RowType,
+    SmallIntType,
+    TimestampType,
+    TimeType,
+    TinyIntType,
+    VarBinaryType,
+    VarCharType,
+)
+
+Convert = Callable[[pa.Array], pa.Array]
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    target: Field
+    source: Field | None
+    """The column in the file's schema; None if the file was written before the column was added."""
+    convert: Convert = field(default=lambda array: array)
+
+
+class ColumnMapping:
+    """How files of one schema give some columns of the table.
+
+    Args:
+        schema: what the files were written with.
+        fields: the columns to give.
+
+    Raises:
+        UnsupportedFeatureError: a column's type was changed in a way that is not implemented.
+    """
+
+    def __init__(self, schema: TableSchema, fields: Sequence[Field]) -> None:
+        sources = {f.id: f for f in schema.fields}
+        self._columns = [_column(f, sources.get(f.id), schema) for f in fields]
+        self._schema = pa.schema([to_arrow_field(f) for f in fields])
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    @property
+    def sources(self) -> list[Field]:
+        """The columns that are needed, as the file's schema has them."""
+        return [c.source for c in self._columns if c.source is not None]
+
+    def apply(self, rows: pa.Table, path: str) -> pa.Table:
+        """Rows of a file as rows of the table.
+
+        Args:
+            rows: columns of the file, at least those of `sources` that are in it.
+            path: the file, for messages.
+
+        Raises:
+            CorruptTableError: the file holds something else than its schema says.
+        """
+        count = rows.num_rows
+        present = {name: position for position, name in enumerate(rows.schema.names)}
+        columns = []
+        for column, wanted in zip(self._columns, self._schema, strict=True):
+            position = None if column.source is None else present.get(column.source.name)
+            if column.source is None or position is None:
+                values = pa.chunked_array([pa.nulls(count, wanted.type)])
+            else:
+                values = _converted(rows.column(position), column, wanted.type, path)
+            if values.null_count and not wanted.nullable:
+                raise CorruptTableError(
+                    f"column '{wanted.name}' is NOT NULL, but null in {values.null_count} of {count} rows",
+                    path=path,
+                )
+            columns.append(values)
+        if not columns:
+            return pa.table({"": pa.nulls(count)}).select([])
+        return pa.Table.from_arrays(columns, schema=self._schema)
+
+
+def _converted(values: pa.ChunkedArray, column: _Column, target: pa.DataType, path: str) -> pa.ChunkedArray:
+    assert column.source is not None
+    try:
+        chunks = [column.convert(restored(chunk, column.source.type)) for chunk in values.chunks]
+        return pa.chunked_array(chunks, target)
+    except (pa.ArrowException, TypeError) as error:
+        raise CorruptTableError(
+            f"column '{column.source.name}' holds {values.type}, which is not {column.source.type}: {error}",
+            path=path,
+        ) from error
+
+
+def _column(target: Field, source: Field | None, schema: TableSchema) -> _Column:
+    if source is None:
+        return _Column(target, None)
+    try:
+        return _Column(target, source, converter(source.type, target.type))
+    except _NotOffered as refusal:
+        raise UnsupportedFeatureError(
+            f"column '{target.name}' was {source.type} in schema {schema.id} and is {target.type} now; "
+            f"reading {refusal.source} as {refusal.target} is not offered",
+            feature="type-change",
+            hint="Read the table as of a snapshot from before the change, or compact it with the engine that made it.",
+        ) from refusal
+
+
+class _NotOffered(Exception):  # noqa: N818
+    """Values of one type are not read as another one."""
+
+    def __init__(self, source: DataType, target: DataType) -> None:
+        super().__init__(source, target)
+        self.source = source
+        self.target = target
+
+
+def converter(source: DataType, target: DataType) -> Convert:
+    """From arrays of the Arrow type of `source` to arrays of that of `target`. Raises `_NotOffered`."""
+    if source.with_nullable(True) == target.with_nullable(True):
+        return _same
+    match source, target:
+        case RowType(), RowType():
+            return _row_converter(source, target)
+        case (ArrayType(element=old), ArrayType(element=new)):
+            return _list_converter(converter(old, new), to_arrow_type(target))
+        case (MapType(), MapType()) if source.key.with_nullable(True) == target.key.with_nullable(True):
+            return _map_converter(converter(source.value, target.value), to_arrow_type(target))
+        case _:
+            return _atomic_converter(source, target)
+
+
+def _same(array: pa.Array) -> pa.Array:
+    return array
+
+
+def _row_converter(source: RowType, target: RowType) -> Convert:
+    positions = {f.id: position for position, f in enumerate(source.fields)}
+    arrow_type = to_arrow_type(target)
+    steps: list[tuple[int | None, Convert, pa.DataType]] = []
+    for member, arrow_field in zip(target.fields, arrow_type, strict=True):
+        position = positions.get(member.id)
+        convert = _same if position is None else converter(source.fields[position].type, member.type)
+        steps.append((position, convert, arrow_field.type))
+
+    def convert_rows(array: pa.Array) -> pa.Array:
+        children = [
+            pa.nulls(len(array), child_type) if position is None else convert(array.field(position))
+            for position, convert, child_type in steps
+        ]
+        return nested.with_children(array, children, arrow_type)
+
+    return convert_rows
+
+
+def _list_converter(convert: Convert, arrow_type: pa.DataType) -> Convert:
+    return lambda array: nested.with_values(array, convert(nested.list_values(array)), arrow_type)
+
+
+def _map_converter(convert: Convert, arrow_type: pa.DataType) -> Convert:
+    def convert_maps(array: pa.Array) -> pa.Array:
+        keys, items = nested.map_entries(array)
+        return nested.with_entries(array, keys, convert(items), arrow_type)
+
+    return convert_maps
+
+
+_INTEGERS: dict[type[DataType], int] = {TinyIntType: 3, SmallIntType: 5, IntType: 10, BigIntType: 19}
+"""Integer types, narrow to wide, and the decimal digits of their values."""
+
+
+def _atomic_converter(source: DataType, target: DataType) -> Convert:
+    """The changes that lose nothing, and text cut to a shorter length, which is how Paimon reads it."""
+    arrow_type = to_arrow_type(target)
+    digits = _INTEGERS.get(type(source))
+    match source, target:
+        case _, TinyIntType() | SmallIntType() | IntType() | BigIntType() if (
+            digits is not None and digits <= _INTEGERS[type(target)]
+        ):
+            return lambda array: array.cast(arrow_type)
+        case (_, FloatType() | DoubleType()) if digits is not None:
+            # Large numbers are rounded, as Java does.
+            return lambda array: array.cast(arrow_type, safe=False)
+        case (_, DecimalType()) if digits is not None and target.precision - target.scale >= digits:
+            return lambda array: array.cast(pa.decimal128(digits, 0)).cast(arrow_type)
+        case (FloatType(), DoubleType()):
+            return lambda array: array.cast(arrow_type)
+        case (DecimalType(), DecimalType()) if (
+            target.scale >= source.scale
+            and target.precision - target.scale >= source.precision - source.scale
+        ):
+            return lambda array: array.cast(arrow_type)
+        case (CharType() | VarCharType(), CharType() | VarCharType()):
+            return _text_converter(source.length, target)
+        case (BinaryType() | VarBinaryType(), VarBinaryType()) if target.length >= source.length:
+            return _same
+        case (TimestampType(), TimestampType()) | (LocalZonedTimestampType(), LocalZonedTimestampType()) if (
+            target.precision >= source.precision
+        ):
+            return lambda array: array.cast(arrow_type)
+        case (TimeType(), TimeType()):
+            return _same
+        case _:
+            raise _NotOffered(source, target)
+
+
+def _text_converter(source_length: int, target: CharType | VarCharType) -> Convert:
+    def convert_text(array: pa.Array) -> pa.Array:
+        values: Any = array
+        if target.length < source_length:
+            values = pc.utf8_slice_codeunits(values, 0, target.length)
+        if isinstance(target, CharType):
+            values = pc.utf8_rpad(values, target.length)
+        return values
+
+    return convert_text

@@ -1,0 +1,144 @@
+"""Opening data files for reading."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pyarrow as pa
+
+from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError, StorageError
+from anabranch.kernel.split import SplitFile
+from anabranch.storage.protocol import Storage
+
+Range = tuple[int, int]
+"""First byte and number of bytes."""
+
+_FOOTER_SIZE: Final = 64 << 10
+"""Bytes at the end of a file that are fetched at once: most footers are smaller."""
+
+_SMALL_GAP: Final = 256 << 10
+"""Bytes that are fetched for nothing rather than sending one more request."""
+
+
+def native_path(storage: Storage, path: str) -> str | None:
+    """Where the object is on this machine, if the store is of files here; readers then need no Python."""
+    locate = getattr(storage, "native_path", None)
+    found = locate(path) if callable(locate) else None
+    return found if isinstance(found, str) else None
+
+
+def open_file(storage: Storage, file: SplitFile, wanted: Iterable[Range] | None = None) -> pa.NativeFile:
+    """The bytes of a data file, for one reader.
+
+    Args:
+        storage: where it is.
+        file: the file.
+        wanted: what will be read, which is fetched at once from a distant store; None for the footer.
+
+    Raises:
+        NotFoundError: there is no such file.
+        StorageError: it cannot be read.
+    """
+    path = native_path(storage, file.path)
+    if path is not None:
+        return pa.OSFile(path)
+    if wanted is None:
+        start = max(0, file.size - _FOOTER_SIZE)
+        wanted = [(start, file.size - start)]
+    return pa.PythonFile(_FetchedFile(storage, file, wanted), mode="r")
+
+
+def open_whole(storage: Storage, file: SplitFile) -> pa.NativeFile:
+    """As `open_file`, for formats that read here and there: a distant file is fetched as a whole."""
+    path = native_path(storage, file.path)
+    return pa.OSFile(path) if path is not None else pa.BufferReader(storage.get(file.path))
+
+
+@contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Errors of opening and decoding a data file, translated to ours."""
+    try:
+        yield
+    except (NotFoundError, FileNotFoundError) as error:
+        raise NotFoundError(
+            f"the data file {path} does not exist",
+            hint="Its snapshot was expired or the file removed since the read was planned; plan the read again.",
+        ) from error
+    except AnabranchError:
+        raise
+    except OSError as error:
+        if error.errno is not None:
+            raise StorageError(f"cannot read the data file {path}: {error}", retryable=True) from error
+        raise _damaged(path, error) from error
+    except pa.ArrowException as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: str, error: Exception) -> CorruptTableError:
+    return CorruptTableError(
+        f"the data file cannot be decoded: {error}",
+        path=path,
+        hint="The file is damaged. If an older snapshot or tag does not use it, read that.",
+    )
+
+
+class _FetchedFile(io.RawIOBase):
+    """A file of a distant store: some ranges fetched beforehand, others when they are asked for."""
+
+    def __init__(self, storage: Storage, file: SplitFile, wanted: Iterable[Range]) -> None:
+        super().__init__()
+        self._storage = storage
+        self._path = file.path
+        self._size = file.size
+        self._position = 0
+        self._parts = [(start, self._fetch(start, size)) for start, size in _joined(wanted)]
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = base + offset
+        return self._position
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        rest = max(0, self._size - self._position)
+        size = rest if size is None or size < 0 else min(size, rest)
+        data = self._look_up(self._position, size)
+        self._position += len(data)
+        return data
+
+    def readinto(self, buffer: Any, /) -> int:
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def _look_up(self, start: int, size: int) -> bytes:
+        for begin, data in self._parts:
+            if begin <= start and start + size <= begin + len(data):
+                return data[start - begin : start - begin + size]
+        return self._fetch(start, size)
+
+    def _fetch(self, start: int, size: int) -> bytes:
+        return self._storage.get_range(self._path, start, size)
+
+
+def _joined(ranges: Iterable[Range]) -> list[Range]:
+    """The ranges in order, those with little between them made one."""
+    joined: list[Range] = []
+    for start, size in sorted(ranges):
+        if joined and start - sum(joined[-1]) <= _SMALL_GAP:
+            first, before = joined[-1]
+            joined[-1] = (first, max(before, start + size - first))
+        else:
+            joined.append((start, size))
+    return joined

@@ -1,0 +1,195 @@
+"""Python values as Arrow arrays, as exactly as their types allow.
+
+PyArrow guesses a type from the values and then fits them to it: of a date and a time it makes two dates, of
+clocks of different zones one. So it is told which values a column may have, and others are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.errors import SchemaError
+from anabranch.spec.arrow_types import to_arrow_type
+from anabranch.spec.types import (
+    ArrayType,
+    BigIntType,
+    BinaryType,
+    BooleanType,
+    CharType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    Field,
+    FloatType,
+    IntType,
+    LocalZonedTimestampType,
+    MapType,
+    MultisetType,
+    RowType,
+    SmallIntType,
+    TimestampType,
+    TimeType,
+    TinyIntType,
+    VarBinaryType,
+    VarCharType,
+)
+
+_WHOLE: Final = (int, np.integer)
+_NUMBER: Final = (*_WHOLE, float, np.floating)
+_ACCEPTED: Final[dict[type[DataType], tuple[type, ...]]] = {
+    BooleanType: (bool, np.bool_),
+    TinyIntType: _WHOLE,
+    SmallIntType: _WHOLE,
+    IntType: _WHOLE,
+    BigIntType: _WHOLE,
+    FloatType: _NUMBER,
+    DoubleType: _NUMBER,
+    DecimalType: (Decimal, *_WHOLE),
+    CharType: (str,),
+    VarCharType: (str,),
+    BinaryType: (bytes, bytearray, memoryview),
+    VarBinaryType: (bytes, bytearray, memoryview),
+    DateType: (date,),
+    TimeType: (time,),
+    TimestampType: (datetime, np.datetime64),
+    LocalZonedTimestampType: (datetime,),
+}
+
+
+def rows_to_batch(rows: Sequence[Mapping[str, Any]], fields: Sequence[Field]) -> pa.RecordBatch:
+    """Dictionaries as a batch of the columns they have; a key that some of them lack is null there.
+
+    Keys that are no columns become columns of nulls, for the caller to complain of. Raises `SchemaError`.
+    """
+    for row in rows:
+        if not isinstance(row, Mapping):
+            raise SchemaError(f"expected a dictionary for each row, found {type(row).__qualname__}")
+    keys = dict.fromkeys(key for row in rows for key in row)
+    by_name = {field.name: field for field in fields}
+    columns = [
+        to_array([row.get(key) for row in rows], by_name[key].type, key)
+        if key in by_name
+        else pa.nulls(len(rows))
+        for key in keys
+    ]
+    return pa.RecordBatch.from_arrays(columns, [str(key) for key in keys])
+
+
+def to_array(values: Sequence[Any], data_type: DataType, path: str) -> pa.Array:
+    """Python values of a column as an array, of its Arrow type or one that still has more digits.
+
+    Raises:
+        SchemaError: a value is of another type than the column's; names the column.
+    """
+    match data_type:
+        case RowType(fields=fields):
+            return _rows(values, fields, path)
+        case ArrayType(element=element):
+            lists = _collected(values, path, (list, tuple, np.ndarray))
+            elements = to_array(
+                [item for found in lists if found is not None for item in found], element, f"{path}.element"
+            )
+            return pa.ListArray.from_arrays(_offsets(lists), elements, mask=_mask(lists))
+        case MapType(key=key, value=value):
+            return _maps(values, key, value, path)
+        case MultisetType(element=element):
+            return _maps(values, element, IntType(nullable=False), path)
+        case _:
+            return _atoms(values, data_type, path)
+
+
+def _atoms(values: Sequence[Any], data_type: DataType, path: str) -> pa.Array:
+    accepted = _ACCEPTED[type(data_type)]
+    for value in values:
+        if value is not None and not _is_accepted(value, accepted, data_type):
+            raise _refusal(value, data_type, path)
+    target = to_arrow_type(data_type)
+    if pa.types.is_timestamp(target):
+        # Of Python's times nothing is lost in microseconds; others of NumPy and pandas have more digits.
+        fine = any(isinstance(v, np.datetime64) or getattr(v, "nanosecond", 0) for v in values)
+        target = pa.timestamp("ns" if fine else "us", target.tz)
+    elif isinstance(data_type, TimeType):
+        target = pa.time64("us")
+    try:
+        return pa.array(values, target)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise SchemaError(f"column '{path}' is {data_type}, and a value does not fit: {error}") from error
+
+
+def _is_accepted(value: Any, accepted: tuple[type, ...], data_type: DataType) -> bool:
+    if not isinstance(value, accepted):
+        return False
+    match data_type:
+        case BooleanType():
+            return True
+        case DateType():
+            return not isinstance(value, datetime)
+        case TimestampType():
+            return isinstance(value, np.datetime64) or value.tzinfo is None
+        case LocalZonedTimestampType() | TimeType():
+            return (value.tzinfo is not None) == isinstance(data_type, LocalZonedTimestampType)
+        case _:
+            return not isinstance(value, bool)
+
+
+def _refusal(value: Any, data_type: DataType, path: str) -> SchemaError:
+    hint = None
+    if isinstance(value, datetime) and isinstance(data_type, LocalZonedTimestampType):
+        hint = "Say in which zone the time is: value.replace(tzinfo=zoneinfo.ZoneInfo('Europe/Berlin'))."
+    elif isinstance(value, datetime) and isinstance(data_type, TimestampType):
+        hint = "Drop the zone on purpose: value.astimezone(zone).replace(tzinfo=None)."
+    return SchemaError(f"column '{path}' is {data_type}, but a value is {value!r}", hint=hint)
+
+
+def _rows(values: Sequence[Any], fields: Sequence[Field], path: str) -> pa.Array:
+    rows = _collected(values, path, (Mapping,))
+    present = [row if row is not None else {} for row in rows]
+    by_name = {field.name: field for field in fields}
+    keys = dict.fromkeys(key for row in present for key in row) or by_name
+    children = [
+        to_array([row.get(key) for row in present], by_name[key].type, f"{path}.{key}")
+        if key in by_name
+        else pa.nulls(len(present))
+        for key in keys
+    ]
+    return pa.StructArray.from_arrays(children, [str(key) for key in keys], mask=_mask(rows))
+
+
+def _maps(values: Sequence[Any], key: DataType, value: DataType, path: str) -> pa.Array:
+    maps = [
+        list(found.items()) if isinstance(found, Mapping) else found
+        for found in _collected(values, path, (Mapping, list, tuple))
+    ]
+    pairs = [pair for found in maps if found is not None for pair in found]
+    for pair in pairs:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise SchemaError(f"column '{path}' is a map, expected pairs of key and value, found {pair!r}")
+    keys = to_array([k for k, _ in pairs], key, f"{path}.key")
+    if keys.null_count:
+        raise SchemaError(f"column '{path}' is a map, and a key is null")
+    items = to_array([v for _, v in pairs], value, f"{path}.value")
+    return pa.MapArray.from_arrays(_offsets(maps), keys, items, mask=_mask(maps))
+
+
+def _collected(values: Sequence[Any], path: str, kinds: tuple[type, ...]) -> list[Any]:
+    for value in values:
+        if value is not None and not isinstance(value, kinds):
+            expected = " or ".join(kind.__name__ for kind in kinds)
+            raise SchemaError(f"column '{path}' expects {expected}, found {value!r}")
+    return list(values)
+
+
+def _offsets(collections: Sequence[Any]) -> pa.Array:
+    lengths = [0, *(0 if found is None else len(found) for found in collections)]
+    return pa.array(np.cumsum(lengths).astype(np.int32))
+
+
+def _mask(values: Sequence[Any]) -> pa.Array | None:
+    return pa.array([value is None for value in values], pa.bool_())

@@ -1,0 +1,241 @@
+"""Reading planned files as rows of the table.
+
+Files are read piece by piece (row groups, stripes), several at a time and some ahead of the caller, and given
+back in order.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final, TypeVar
+
+import pyarrow as pa
+
+from anabranch.arrow.avro_file import AvroData
+from anabranch.arrow.data_files import DataFile, Piece
+from anabranch.arrow.file_plan import FilePlan
+from anabranch.arrow.files import native_path, translated
+from anabranch.arrow.orc_file import OrcData
+from anabranch.arrow.parquet_file import ParquetData
+from anabranch.arrow.pipeline import MAX_THREADS, available_cores
+from anabranch.errors import SchemaError, UnsupportedFeatureError
+from anabranch.expr.bound import BoundPredicate
+from anabranch.kernel.split import Split, SplitFile
+from anabranch.spec.arrow_types import to_arrow_schema
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.types import Field
+from anabranch.storage.protocol import Storage
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_STREAM_ABOVE: Final = 96 << 20
+"""Bytes of a piece above which a stream decodes it bit by bit, instead of whole and ahead."""
+_STREAM_ROWS: Final = 1 << 16
+_FORMATS: Final[dict[str, Callable[[Storage, SplitFile], DataFile]]] = {
+    "parquet": ParquetData,
+    "orc": OrcData,
+    "avro": AvroData,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReadContext:
+    """What a reader must know of its table."""
+
+    storage: Storage
+    """Rooted at the table's folder."""
+    fields: tuple[Field, ...]
+    """The columns of the table as it is read, whatever the files were written with."""
+    schema_of: Callable[[int], TableSchema]
+    """The schema of an id. May be called by several threads at a time."""
+    threads: int | None = None
+    """Pieces decoded at the same time; None for what suits the machine and the store."""
+
+
+def read_schema(context: ReadContext, columns: Sequence[str] | None = None) -> pa.Schema:
+    """The schema of what is read. Raises `SchemaError` for an unknown column."""
+    return to_arrow_schema(_chosen(context.fields, columns))
+
+
+def read_batches(
+    splits: Iterable[Split],
+    context: ReadContext,
+    *,
+    columns: Sequence[str] | None = None,
+    predicate: BoundPredicate | None = None,
+    limit: int | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of splits in order, in batches of at most one row group, with bounded memory.
+
+    Args:
+        splits: what to read, in order.
+        context: the table.
+        columns: names of the columns to give, in that order; None for all.
+        predicate: keep exactly the rows for which it is TRUE; bound to the fields of the context.
+        limit: stop after that many rows.
+
+    Raises:
+        SchemaError: there is no such column.
+        NotFoundError: a file is gone, because its snapshot expired.
+        CorruptTableError: a file cannot be decoded, or is not what the table's metadata says.
+        UnsupportedFeatureError: a file of another format, or a type change that is not implemented.
+    """
+    scan = _Scan(context, _chosen(context.fields, columns), predicate, limit, is_stream=True)
+    return (batch for table in scan.tables(splits) for batch in table.to_batches())
+
+
+def read_table(
+    splits: Iterable[Split],
+    context: ReadContext,
+    *,
+    columns: Sequence[str] | None = None,
+    predicate: BoundPredicate | None = None,
+    limit: int | None = None,
+) -> pa.Table:
+    """All rows of splits, in order, in memory. Arguments and errors are those of `read_batches`."""
+    output = _chosen(context.fields, columns)
+    tables = list(_Scan(context, output, predicate, limit, is_stream=False).tables(splits))
+    if not output:
+        return pa.table({"": pa.nulls(sum(table.num_rows for table in tables))}).select([])
+    return pa.concat_tables([to_arrow_schema(output).empty_table(), *tables])
+
+
+def _chosen(fields: Sequence[Field], columns: Sequence[str] | None) -> tuple[Field, ...]:
+    if columns is None:
+        return tuple(fields)
+    known = {f.name: f for f in fields}
+    for name in columns:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            raise SchemaError(
+                f"there is no column '{name}'",
+                hint=f"did you mean '{near[0]}'?" if near else f"the columns are {', '.join(known)}.",
+            )
+    if len(set(columns)) < len(columns):
+        raise SchemaError(f"a column is asked for twice: {', '.join(columns)}")
+    return tuple(known[name] for name in columns)
+
+
+@dataclass(slots=True)
+class _Task:
+    """A piece to be read."""
+
+    plan: FilePlan
+    file: DataFile
+    piece: Piece
+    bit_by_bit: bool
+
+    def run(self) -> Iterable[pa.Table]:
+        """Rows, or the promise to read them when they are wanted."""
+        if self.bit_by_bit:
+            return self._streamed()
+        with translated(self.file.path):
+            return (self.plan.read(self.piece, self.file.path),)
+
+    def _streamed(self) -> Iterator[pa.Table]:
+        with translated(self.file.path):
+            yield from self.plan.stream(self.piece, self.file.path, _STREAM_ROWS)
+
+
+class _Scan:
+    """One read."""
+
+    def __init__(
+        self,
+        context: ReadContext,
+        output: tuple[Field, ...],
+        predicate: BoundPredicate | None,
+        limit: int | None,
+        *,
+        is_stream: bool,
+    ) -> None:
+        self._context = context
+        self._output = output
+        self._predicate = predicate
+        self._limit = limit
+        self._is_stream = is_stream
+        self._plans: dict[int, FilePlan] = {}
+
+    def tables(self, splits: Iterable[Split]) -> Iterator[pa.Table]:
+        """Rows in order, no more than the limit; no table is empty."""
+        left = self._limit
+        if left is not None and left <= 0:
+            return
+        with closing(self._rows(splits)) as tables:
+            for table in tables:
+                if left is not None and table.num_rows >= left:
+                    yield table.slice(0, left)
+                    return
+                if table.num_rows:
+                    yield table
+                    left = None if left is None else left - table.num_rows
+
+    def _rows(self, splits: Iterable[Split]) -> Generator[pa.Table]:
+        files = chain.from_iterable(split.files for split in splits)
+        first = next(files, None)
+        if first is None:
+            return
+        threads = self._context.threads or _default_threads(self._context.storage, first)
+        pool = ThreadPoolExecutor(threads, "anabranch-read")
+        try:
+            opened = _ahead(pool, self._open, chain([first], files), threads)
+            for tables in _ahead(pool, _Task.run, self._tasks(opened), threads + 1):
+                yield from tables
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _tasks(self, opened: Iterable[tuple[FilePlan, DataFile, Sequence[Piece]]]) -> Iterator[_Task]:
+        promised = 0
+        for plan, file, pieces in opened:
+            for piece in pieces:
+                yield _Task(plan, file, piece, self._is_bit_by_bit(plan, piece))
+                promised += piece.rows or 0
+                if self._limit is not None and self._predicate is None and promised >= self._limit:
+                    return
+
+    def _is_bit_by_bit(self, plan: FilePlan, piece: Piece) -> bool:
+        if self._limit is not None and self._predicate is None:
+            return True  # not more of the last piece than needed
+        return self._is_stream and plan.size(piece) > _STREAM_ABOVE
+
+    def _open(self, file: SplitFile) -> tuple[FilePlan, DataFile, Sequence[Piece]]:
+        opener = _FORMATS.get(file.format)
+        if opener is None:
+            raise UnsupportedFeatureError(
+                f"the data file is of format '{file.format}'",
+                feature="file-format",
+                path=file.path,
+                hint=f"Formats that are read: {', '.join(_FORMATS)}.",
+            )
+        plan = self._plans.get(file.schema_id)
+        if plan is None:
+            schema = self._context.schema_of(file.schema_id)
+            plan = FilePlan(schema, self._context.fields, self._output, self._predicate)
+            self._plans[file.schema_id] = plan
+        with translated(file.path):
+            data = opener(self._context.storage, file)
+            return plan, data, plan.pieces(data)
+
+
+def _default_threads(storage: Storage, file: SplitFile) -> int:
+    cores = min(available_cores(), MAX_THREADS)
+    # Threads that wait for a distant store do not need a core each.
+    return cores if native_path(storage, file.path) else max(cores, MAX_THREADS)
+
+
+def _ahead(pool: ThreadPoolExecutor, work: Callable[[T], R], items: Iterable[T], most: int) -> Iterator[R]:
+    """Results in the order of the items; up to `most` of them are worked on before they are asked for."""
+    waiting: deque[Future[R]] = deque()
+    for item in items:
+        waiting.append(pool.submit(work, item))
+        if len(waiting) > most:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()

@@ -1,0 +1,90 @@
+"""Whatever people have rows in, as Arrow batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Any, Final
+
+import pyarrow as pa
+
+from anabranch.arrow.python_values import rows_to_batch, to_array
+from anabranch.errors import SchemaError
+from anabranch.spec.types import Field
+
+_ROWS_AT_ONCE: Final = 1 << 16
+
+
+def batches_of(data: Any, fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
+    """The rows in batches of whatever Arrow types suit them; `fields` helps where Python leaves a choice.
+
+    Raises:
+        SchemaError: there are no rows to be had from this, or a value fits no column.
+    """
+    if isinstance(data, pa.Table):
+        yield from data.to_batches()
+    elif isinstance(data, pa.RecordBatch):
+        yield data
+    elif isinstance(data, pa.RecordBatchReader):
+        yield from data
+    elif _is_pandas(data):
+        yield from _pandas_table(data, fields).to_batches()
+    elif hasattr(data, "__arrow_c_stream__"):
+        yield from pa.RecordBatchReader.from_stream(data)
+    elif hasattr(data, "__arrow_c_array__"):
+        yield pa.record_batch(data)
+    elif isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping):
+        yield from _items(iter(data), fields)
+    else:
+        raise _unknown(data)
+
+
+def _items(items: Iterator[Any], fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
+    for first in items:
+        if isinstance(first, Mapping):
+            rows = chain([first], items)
+            while some := list(islice(rows, _ROWS_AT_ONCE)):
+                yield rows_to_batch(some, fields)
+        elif isinstance(first, pa.Table | pa.RecordBatch) or hasattr(first, "__arrow_c_stream__"):
+            yield from batches_of(first, fields)
+        else:
+            raise _unknown(first)
+
+
+def _unknown(data: Any) -> SchemaError:
+    kind = f"{type(data).__module__}.{type(data).__qualname__}"
+    return SchemaError(
+        f"cannot take rows from {kind}",
+        hint="Give a pyarrow Table, batch or reader, an iterable of these, a pandas or Polars DataFrame, or a "
+        "list of dictionaries; .collect() a Polars LazyFrame.",
+    )
+
+
+def _is_pandas(data: Any) -> bool:
+    kind = type(data)
+    return kind.__name__ == "DataFrame" and kind.__module__.partition(".")[0] == "pandas"
+
+
+def _pandas_table(frame: Any, fields: Sequence[Field]) -> pa.Table:
+    """Columns, and those levels of the index that have a name; row labels without one are no data."""
+    levels = [(n, frame.index.get_level_values(i)) for i, n in enumerate(frame.index.names) if n is not None]
+    columns = [(name, frame.iloc[:, position]) for position, name in enumerate(frame.columns)]
+    by_name = {field.name: field for field in fields}
+    arrays: dict[str, pa.Array] = {}
+    for name, values in (*levels, *columns):
+        if not isinstance(name, str) or name in arrays:
+            raise SchemaError(f"the columns of the data need distinct names of text, found {name!r}")
+        arrays[name] = _pandas_column(values, by_name.get(name))
+    return pa.table(arrays)
+
+
+def _pandas_column(values: Any, field: Field | None) -> pa.Array | pa.ChunkedArray:
+    if field is None:
+        return pa.nulls(len(values))  # for the caller to complain of
+    if values.dtype == object:
+        present = [None if gone else value for value, gone in zip(values, values.isna(), strict=True)]
+        return to_array(present, field.type, field.name)
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowException, TypeError, OverflowError) as error:
+        raise SchemaError(f"column '{field.name}' cannot be turned into Arrow: {error}") from error

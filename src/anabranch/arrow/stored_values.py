@@ -1,0 +1,115 @@
+"""Columns as file formats give them, in the Arrow types of the file's schema.
+
+Formats and their writers differ: ORC knows one timestamp, Avro has no short integers, INT96 no zone, some
+writers store text without saying so. What a column is, is what the schema of the file says.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.arrow import nested
+from anabranch.spec.arrow_types import to_arrow_type
+from anabranch.spec.buffers import array_of, fixed_width, validity
+from anabranch.spec.types import (
+    ArrayType,
+    DataType,
+    Field,
+    IntType,
+    MapType,
+    MultisetType,
+    RowType,
+)
+from anabranch.spec.values import NANOS_PER_UNIT
+
+_COUNT: Final = IntType(nullable=False)
+"""What a multiset holds of each element."""
+
+
+def restored(array: pa.Array, data_type: DataType) -> pa.Array:
+    """The array in exactly the Arrow type of `data_type`, the column's type in the file's schema.
+
+    Members of rows are found by name; those the file lacks are null.
+
+    Raises:
+        TypeError: the array is of a kind that does not hold such values.
+        pa.ArrowException: a value does not fit.
+    """
+    target = to_arrow_type(data_type)
+    if array.type.equals(target):
+        return array
+    match data_type:
+        case RowType(fields=fields) if pa.types.is_struct(array.type):
+            return nested.with_children(array, [_member(array, f) for f in fields], target)
+        case ArrayType(element=element) if _is_list(array.type):
+            array = (
+                array.cast(pa.list_(array.type.value_type)) if pa.types.is_large_list(array.type) else array
+            )
+            return nested.with_values(array, restored(nested.list_values(array), element), target)
+        case MapType(key=key, value=value) if pa.types.is_map(array.type):
+            return _restored_map(array, key, value, target)
+        case MultisetType(element=element) if pa.types.is_map(array.type):
+            return _restored_map(array, element, _COUNT, target)
+        case _:
+            return _restored_atomic(array, target)
+
+
+def _member(rows: pa.Array, member: Field) -> pa.Array:
+    position = rows.type.get_field_index(member.name)
+    if position < 0:
+        return pa.nulls(len(rows), to_arrow_type(member.type))
+    return restored(rows.field(position), member.type)
+
+
+def _restored_map(array: pa.Array, key: DataType, value: DataType, target: pa.DataType) -> pa.Array:
+    keys, items = nested.map_entries(array)
+    return nested.with_entries(array, restored(keys, key), restored(items, value), target)
+
+
+def _restored_atomic(array: pa.Array, target: pa.DataType) -> pa.Array:
+    kinds = pa.types
+    found = array.type
+    if kinds.is_timestamp(found) and kinds.is_timestamp(target):
+        return _restored_timestamps(array, target)
+    alike = (
+        (kinds.is_integer(found) and kinds.is_integer(target))
+        or (found == pa.int32() and (kinds.is_date(target) or kinds.is_time(target)))
+        or (kinds.is_time(found) and kinds.is_time(target))
+        or (kinds.is_decimal(found) and kinds.is_decimal(target))
+        or (_is_bytes(found) and _is_bytes(target))
+        or kinds.is_null(found)
+    )
+    if not alike:
+        raise TypeError(f"no {target} values")
+    return array.cast(target)
+
+
+def _restored_timestamps(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Another unit, towards the past where digits are lost; the zone only says how to show them."""
+    found, wanted = NANOS_PER_UNIT[array.type.unit], NANOS_PER_UNIT[target.unit]
+    if found > wanted:
+        return array.cast(pa.timestamp(target.unit, array.type.tz)).view(target)
+    units = fixed_width(array, np.int64)
+    if found < wanted:
+        units = units // (wanted // found)
+    return array_of(target, units, validity(array))
+
+
+def _is_list(found: pa.DataType) -> bool:
+    return pa.types.is_list(found) or pa.types.is_large_list(found)
+
+
+def _is_bytes(found: pa.DataType) -> bool:
+    kinds = pa.types
+    if kinds.is_dictionary(found):
+        return _is_bytes(found.value_type)
+    return (
+        kinds.is_string(found)
+        or kinds.is_large_string(found)
+        or kinds.is_binary(found)
+        or kinds.is_large_binary(found)
+        or kinds.is_fixed_size_binary(found)
+    )

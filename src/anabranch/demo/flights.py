@@ -1,0 +1,280 @@
+"""The demo, step by step: feed, stream, kill, restart, check."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table as TextTable
+
+from anabranch.demo import source
+from anabranch.errors import AnabranchError
+from anabranch.lake import Lake, connect
+from anabranch.table import Table
+
+TIMEOUT_SECONDS = 600
+KILL_AT = 0.4
+"""Part of the flights after which the job is killed."""
+SECONDS_BETWEEN_DAYS = 0.06
+
+FLIGHTS = """flight_id BIGINT NOT NULL, month INT NOT NULL, day INT, carrier STRING, flight INT, tailnum STRING,
+    origin STRING, dest STRING, sched_dep_time INT, dep_delay DOUBLE, arr_delay DOUBLE, distance INT,
+    time_hour TIMESTAMP_LTZ(6)"""
+WEATHER = """origin STRING, time_hour TIMESTAMP_LTZ(6), temp DOUBLE, wind_speed DOUBLE, visib DOUBLE,
+    precip DOUBLE"""
+PLANES = "tailnum STRING, year INT, manufacturer STRING, model STRING, seats INT"
+DELAYS = """flight_id BIGINT NOT NULL, month INT NOT NULL, origin STRING, dest STRING, carrier STRING,
+    dep_delay DOUBLE, arr_delay DOUBLE, distance INT, temp DOUBLE, wind_speed DOUBLE, visib DOUBLE,
+    plane_year INT, manufacturer STRING, seats INT"""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One thing that is checked against the source."""
+
+    what: str
+    expected: float
+    found: float
+
+    @property
+    def holds(self) -> bool:
+        return abs(self.expected - self.found) <= 1e-9 * max(1.0, abs(self.expected))
+
+
+@dataclass(frozen=True, slots=True)
+class DemoResult:
+    """What the demo found."""
+
+    facts: tuple[Fact, ...]
+    snapshots: dict[str, int]
+    seconds: float
+    warehouse: str
+
+    @property
+    def correct(self) -> bool:
+        return all(fact.holds for fact in self.facts)
+
+
+def run_demo(*, days: int = 365, folder: str | None = None, quiet: bool = False) -> DemoResult:
+    """Run the whole story in `folder` (a fresh temporary one if None) and check every row of it.
+
+    Raises:
+        AnabranchError: the job failed or did not finish in time; the message tells where its log is.
+    """
+    console = Console(stderr=quiet, quiet=quiet)
+    root = Path(folder) if folder else Path(tempfile.mkdtemp(prefix="anabranch-demo-"))
+    started = time.monotonic()
+    console.print(f"[bold]Anabranch demo[/bold]: flights out of New York in 2013, in {root}")
+    demo = _Demo(root, days, console)
+    demo.prepare()
+    demo.stream()
+    result = demo.check(time.monotonic() - started)
+    _show(result, demo, console)
+    return result
+
+
+class _Demo:
+    """The places and sizes of one run."""
+
+    def __init__(self, root: Path, days: int, console: Console) -> None:
+        self.root = root
+        self.warehouse = str(root / "warehouse")
+        self.landing = root / "landing"
+        self.log = root / "pipeline.log"
+        self.stop_file = root / "stop"
+        self.console = console
+        self.days = source.days_of(source.flights())[:days]
+        self.flights = pa.concat_tables([rows for _, rows in self.days])
+        self.lake: Lake = connect(self.warehouse)
+
+    def table(self, name: str) -> Table:
+        return self.lake.table(f"demo.{name}")
+
+    def prepare(self) -> None:
+        """Create the tables; weather and planes are there from the start."""
+        self.landing.mkdir(parents=True)
+        self.lake.create_table("demo.flights", FLIGHTS, partition_by=["month"])
+        self.lake.create_table("demo.delays", DELAYS, partition_by=["month"])
+        for name, ddl, rows in (("weather", WEATHER, source.weather()), ("planes", PLANES, source.planes())):
+            snapshot = self.lake.create_table(f"demo.{name}", ddl).append(rows)
+            self.console.print(f"  demo.{name}: {snapshot.total_record_count:,} rows")
+
+    def stream(self) -> None:
+        """Feed the landing folder and keep the job running until everything has arrived, with one kill."""
+        total = self.flights.num_rows
+        feeder = threading.Thread(target=self._feed, daemon=True)
+        columns = (
+            TextColumn("  {task.description:<28}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=self.console) as progress:
+            bars = {
+                "days": progress.add_task("days arrived as files", total=len(self.days)),
+                "flights": progress.add_task("rows in demo.flights", total=total),
+                "delays": progress.add_task("rows in demo.delays", total=total),
+            }
+
+            def update() -> tuple[int, int]:
+                arrived = sum(1 for _ in self.landing.glob("*.parquet"))
+                progress.update(bars["days"], completed=arrived)
+                counts = [self._count(name) for name in ("flights", "delays")]
+                for name, count in zip(("flights", "delays"), counts, strict=True):
+                    progress.update(bars[name], completed=count)
+                return counts[0], counts[1]
+
+            job = self._start()
+            feeder.start()
+            try:
+                self._wait(job, lambda: update()[0] >= KILL_AT * total)
+                os.killpg(job.pid, signal.SIGKILL)
+                job.wait()
+                self.console.print(
+                    f"  [red]killed[/red] the job (SIGKILL) with {self._count('flights'):,} flights committed; "
+                    "starting it again"
+                )
+                job = self._start()
+                self._wait(job, lambda: update() == (total, total))
+                self.stop_file.touch()
+                job.wait(60)
+            finally:
+                if job.poll() is None:
+                    os.killpg(job.pid, signal.SIGKILL)
+                    job.wait()
+
+    def _feed(self) -> None:
+        for name, rows in self.days:
+            source.drop(self.landing, name, rows)
+            time.sleep(SECONDS_BETWEEN_DAYS)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        arguments = [self.warehouse, str(self.landing), str(self.root / "checkpoints"), str(self.stop_file)]
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "anabranch.demo.pipeline", *arguments],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def _wait(self, job: subprocess.Popen[bytes], done: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while not done():
+            if job.poll() is not None or time.monotonic() > deadline:
+                reason = f"ended with {job.returncode}" if job.poll() is not None else "took too long"
+                tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
+                raise AnabranchError(
+                    f"the demo's streaming job {reason}:\n{tail}", hint=f"its whole log is {self.log}."
+                )
+            time.sleep(0.2)
+
+    def _count(self, name: str) -> int:
+        snapshot = self.table(name).snapshot
+        return 0 if snapshot is None else snapshot.total_record_count or 0
+
+    def check(self, seconds: float) -> DemoResult:
+        """Compare both tables with the source, row by row where a row has an identity."""
+        flights = self.table("flights").scan().to_arrow()
+        delays = self.table("delays").scan(columns=["flight_id", "distance", "arr_delay"]).to_arrow()
+        windy = _windy(self.table("delays"))
+        facts = (
+            Fact("flights: rows", self.flights.num_rows, flights.num_rows),
+            Fact("flights: different rows", self.flights.num_rows, len(pc.unique(flights["flight_id"]))),
+            Fact(
+                "flights: rows that equal the source",
+                self.flights.num_rows,
+                _equal_rows(self.flights, flights),
+            ),
+            Fact("delays: rows", self.flights.num_rows, delays.num_rows),
+            Fact("delays: different rows", self.flights.num_rows, len(pc.unique(delays["flight_id"]))),
+            Fact("delays: miles flown", _sum(self.flights["distance"]), _sum(delays["distance"])),
+            Fact(
+                "delays: minutes late on arrival", _sum(self.flights["arr_delay"]), _sum(delays["arr_delay"])
+            ),
+            Fact("delays in strong wind: rows", _windy_in_source(self.flights), int(windy["flights"].sum())),
+        )
+        snapshots = {name: sum(1 for _ in self.table(name).snapshots()) for name in ("flights", "delays")}
+        return DemoResult(facts, snapshots, seconds, self.warehouse)
+
+
+WINDY = "wind_speed >= 25"
+
+
+def _windy(table: Table) -> pl.DataFrame:
+    """An aggregate over a filtered read: how late flights leave in strong wind, by airport."""
+    rows = table.scan(WINDY, columns=["origin", "dep_delay"]).to_polars()
+    by_airport = rows.group_by("origin").agg(
+        pl.len().alias("flights"), pl.col("dep_delay").mean().round(1).alias("minutes late")
+    )
+    return by_airport.sort("origin")
+
+
+def _windy_in_source(flights: pa.Table) -> int:
+    weather = source.weather().select(["origin", "time_hour", "wind_speed"])
+    joined = flights.select(["origin", "time_hour"]).join(weather, ["origin", "time_hour"])
+    return int(_sum(pc.greater_equal(joined["wind_speed"], 25.0)))
+
+
+def _equal_rows(expected: pa.Table, found: pa.Table) -> int:
+    """Rows that are the same in both, nulls equal to nulls."""
+    names = expected.schema.names
+    left = pl.from_arrow(expected.sort_by("flight_id"))
+    right = pl.from_arrow(found.select(names).sort_by("flight_id"))
+    assert isinstance(left, pl.DataFrame)
+    assert isinstance(right, pl.DataFrame)
+    if left.height != right.height:
+        return left.join(right, on=names, how="semi", nulls_equal=True).height
+    same = pl.Series([True]).new_from_index(0, left.height)
+    for name in names:
+        same &= left[name].eq_missing(right[name].cast(left[name].dtype))
+    return int(same.sum())
+
+
+def _sum(column: pa.ChunkedArray) -> float:
+    return float(pc.sum(column).as_py() or 0)
+
+
+def _show(result: DemoResult, demo: _Demo, console: Console) -> None:
+    facts = TextTable(title="checked against the source", title_justify="left", box=None)
+    for heading in ("fact", "expected", "found", ""):
+        facts.add_column(heading, justify="left" if heading in ("fact", "") else "right")
+    for fact in result.facts:
+        mark = "[green]equal[/green]" if fact.holds else "[red]WRONG[/red]"
+        facts.add_row(fact.what, f"{fact.expected:,.0f}", f"{fact.found:,.0f}", mark)
+    console.print()
+    console.print(facts)
+    console.print()
+    wind = TextTable(title=f"SELECT origin ... WHERE {WINDY}", title_justify="left", box=None)
+    windy = _windy(demo.table("delays"))
+    for name in windy.columns:
+        wind.add_column(name)
+    for row in windy.iter_rows():
+        wind.add_row(*map(str, row))
+    console.print(wind)
+    console.print()
+    for name, count in result.snapshots.items():
+        newest = demo.table(name).snapshot
+        assert newest is not None
+        console.print(f"demo.{name}: {count} snapshots, the newest by {newest.commit_user.split('@')[0]}")
+    verdict = "[green]every row is there exactly once[/green]" if result.correct else "[red]rows differ[/red]"
+    console.print(f"\n{verdict}, in {result.seconds:.0f} s. Look further:")
+    for command in (
+        "describe demo.flights",
+        "snapshots demo.delays",
+        f'explain demo.delays --filter "{WINDY}"',
+    ):
+        console.print(f"  anabranch -w {result.warehouse} {command}", soft_wrap=True)

@@ -1,0 +1,372 @@
+"""Changes of a schema, as values, and what they make of it; columns and places are named as in `field_tree`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from anabranch.errors import OptionError, SchemaError
+from anabranch.options import BUCKET, BUCKET_KEY, PARTITION_DEFAULT_NAME, PARTITION_LEGACY_NAME, TABLE_UUID
+from anabranch.options import check_options as check_values
+from anabranch.spec.field_ids import UNASSIGNED_ID, assign_field_ids
+from anabranch.spec.field_tree import (
+    After,
+    Before,
+    Fields,
+    First,
+    Last,
+    Path,
+    Position,
+    edit_siblings,
+    edit_type,
+    find,
+    inserted,
+    refuse_taken,
+    shown,
+    steps_of,
+)
+from anabranch.spec.names import check_column_name
+from anabranch.spec.schema import NEWEST_VERSION, TableSchema
+from anabranch.spec.schema_rules import (
+    check_buckets,
+    check_inner_fields,
+    check_option_texts,
+    check_partition_keys,
+    refuse_primary_keys,
+)
+from anabranch.spec.support import check_writable
+from anabranch.spec.type_grammar import check_depth
+from anabranch.spec.types import DataType, Field, VarCharType
+from anabranch.spec.widening import widen
+
+__all__ = [
+    "AddColumn",
+    "After",
+    "Before",
+    "DropColumn",
+    "DropNotNull",
+    "First",
+    "Last",
+    "MoveColumn",
+    "RemoveOption",
+    "RenameColumn",
+    "SchemaChange",
+    "SetColumnComment",
+    "SetComment",
+    "SetOption",
+    "WidenColumn",
+    "apply_changes",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumn:
+    """A new nullable column; rows written before read null."""
+
+    name: Path
+    type: DataType
+    comment: str | None = None
+    position: Position = field(default_factory=Last)
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumn:
+    """Remove a column; its id, and so its values, never come back."""
+
+    name: Path
+
+
+@dataclass(frozen=True, slots=True)
+class RenameColumn:
+    """Give a column another name; its id and values stay."""
+
+    name: Path
+    new_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class WidenColumn:
+    """Give a column a type that holds every value of the old one; its nullability stays."""
+
+    name: Path
+    type: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class DropNotNull:
+    """Allow nulls in a column."""
+
+    name: Path
+
+
+@dataclass(frozen=True, slots=True)
+class MoveColumn:
+    """Give a column another place among its siblings."""
+
+    name: Path
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class SetColumnComment:
+    """Describe a column; None removes the description."""
+
+    name: Path
+    comment: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetComment:
+    """Describe the table; None removes the description."""
+
+    comment: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetOption:
+    """Give a table option a value."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveOption:
+    """Return a table option to its default; nothing happens if it is not set."""
+
+    key: str
+
+
+SchemaChange: TypeAlias = (
+    AddColumn
+    | DropColumn
+    | RenameColumn
+    | WidenColumn
+    | DropNotNull
+    | MoveColumn
+    | SetColumnComment
+    | SetComment
+    | SetOption
+    | RemoveOption
+)
+
+
+def apply_changes(
+    schema: TableSchema, changes: Sequence[SchemaChange], *, time_millis: int, has_snapshots: bool
+) -> TableSchema:
+    """The next version of a schema: all changes in their order, or none.
+
+    Args:
+        schema: the newest schema of the table.
+        changes: at least one; each sees what those before it did.
+        time_millis: now, in milliseconds since the epoch.
+        has_snapshots: whether anything was ever committed; some options are fixed from then on.
+
+    Raises:
+        SchemaError: a change does not fit the columns.
+        OptionError: an option cannot have that value, or cannot change any more.
+        InvalidNameError: a new name is not acceptable.
+        UnsupportedFeatureError: an option would need what this version does not implement.
+    """
+    if not changes:
+        raise SchemaError("there is nothing to change", hint="give at least one change.")
+    changed = schema
+    for change in changes:
+        changed = _apply(changed, change)
+    for f in changed.fields:
+        check_depth(f.type)
+    check_partition_keys(changed.fields, changed.partition_keys)
+    _check_options(schema, changed, has_snapshots=has_snapshots)
+    check_writable(changed, path=None)
+    return replace(changed, id=schema.id + 1, time_millis=time_millis, version=NEWEST_VERSION)
+
+
+def _apply(schema: TableSchema, change: SchemaChange) -> TableSchema:
+    match change:
+        case AddColumn():
+            return _add(schema, change)
+        case DropColumn():
+            return _drop(schema, change)
+        case RenameColumn():
+            return _rename(schema, change)
+        case WidenColumn():
+            return _widen(schema, change)
+        case DropNotNull():
+            return _allow_nulls(schema, change)
+        case MoveColumn():
+            return _move(schema, change)
+        case SetColumnComment():
+            return _describe(schema, change)
+        case SetComment():
+            return replace(schema, comment=change.comment)
+        case SetOption():
+            return replace(schema, options={**schema.options, change.key: change.value})
+        case RemoveOption():
+            return replace(schema, options={k: v for k, v in schema.options.items() if k != change.key})
+
+
+def _add(schema: TableSchema, change: AddColumn) -> TableSchema:
+    path = steps_of(change.name)
+    check_column_name(path[-1], nested=len(path) > 1)
+    check_depth(change.type)
+    check_inner_fields(change.type, shown(path))
+    if not change.type.nullable:
+        raise SchemaError(
+            f"{shown(path)} would be NOT NULL, but rows written before have no value for it",
+            hint="add it without NOT NULL.",
+        )
+    new = Field(UNASSIGNED_ID, path[-1], change.type, change.comment)
+    (new,), highest = assign_field_ids([new], schema.highest_field_id)
+
+    def edit(siblings: Fields) -> Fields:
+        refuse_taken(siblings, path)
+        return inserted(siblings, new, change.position)
+
+    fields = edit_siblings(schema.fields, path, edit)
+    return replace(schema, fields=fields, highest_field_id=highest)
+
+
+def _drop(schema: TableSchema, change: DropColumn) -> TableSchema:
+    path = steps_of(change.name)
+    _refuse_partition_key(schema, path, "dropped")
+    if len(path) == 1 and path[0] in schema.bucket_keys:
+        raise SchemaError(
+            f"{shown(path)} cannot be dropped: it decides the bucket of a row",
+            hint="copy the rows into a table with another bucket-key.",
+        )
+
+    def edit(siblings: Fields) -> Fields:
+        dropped = find(siblings, path)
+        if len(siblings) == 1:
+            raise SchemaError(
+                f"{shown(path)} is the last one and cannot be dropped", hint="add another before."
+            )
+        return tuple(f for f in siblings if f is not dropped)
+
+    return replace(schema, fields=edit_siblings(schema.fields, path, edit))
+
+
+def _rename(schema: TableSchema, change: RenameColumn) -> TableSchema:
+    path = steps_of(change.name)
+    new = change.new_name
+    _refuse_partition_key(schema, path, "renamed")
+    check_column_name(new, nested=len(path) > 1)
+
+    def edit(siblings: Fields) -> Fields:
+        renamed = find(siblings, path)
+        if new != renamed.name:
+            refuse_taken(siblings, (*path[:-1], new))
+        return tuple(replace(f, name=new) if f is renamed else f for f in siblings)
+
+    fields = edit_siblings(schema.fields, path, edit)
+    options = schema.options if len(path) > 1 else _options_renamed(schema, path[0], new)
+    return replace(schema, fields=fields, options=options)
+
+
+def _options_renamed(schema: TableSchema, old: str, new: str) -> dict[str, str]:
+    """The options, those about the column `old` made to be about `new`."""
+    prefix = f"fields.{old}."
+    options = {
+        f"fields.{new}.{key.removeprefix(prefix)}" if key.startswith(prefix) else key: value
+        for key, value in schema.options.items()
+    }
+    if old in schema.bucket_keys:
+        if "," in new:
+            raise SchemaError(
+                f"'{new}' cannot name a bucket key: the option bucket-key is separated by commas"
+            )
+        options[BUCKET_KEY.key] = ",".join(new if key == old else key for key in schema.bucket_keys)
+    return options
+
+
+def _widen(schema: TableSchema, change: WidenColumn) -> TableSchema:
+    path = steps_of(change.name)
+    _refuse_partition_key(schema, path, "given another type")
+
+    def edit(old: DataType) -> DataType:
+        new = widen(old, change.type, shown(path))
+        # The bucket of a row is a hash of the bytes its type has; only the length of text is not in them.
+        if path[0] in schema.bucket_keys and new != old and not isinstance(new, VarCharType):
+            raise SchemaError(
+                f"{shown(path)} cannot become {new.spelling}: it decides the bucket of a row, and equal "
+                "values would land in other buckets than before",
+                hint="copy the rows into a new table.",
+            )
+        return new
+
+    return replace(schema, fields=edit_type(schema.fields, path, edit))
+
+
+def _allow_nulls(schema: TableSchema, change: DropNotNull) -> TableSchema:
+    path = steps_of(change.name)
+    return replace(schema, fields=edit_type(schema.fields, path, lambda old: old.with_nullable(True)))
+
+
+def _move(schema: TableSchema, change: MoveColumn) -> TableSchema:
+    path = steps_of(change.name)
+
+    def edit(siblings: Fields) -> Fields:
+        moved = find(siblings, path)
+        return inserted(tuple(f for f in siblings if f is not moved), moved, change.position)
+
+    return replace(schema, fields=edit_siblings(schema.fields, path, edit))
+
+
+def _describe(schema: TableSchema, change: SetColumnComment) -> TableSchema:
+    path = steps_of(change.name)
+
+    def edit(siblings: Fields) -> Fields:
+        described = find(siblings, path)
+        return tuple(replace(f, description=change.comment) if f is described else f for f in siblings)
+
+    return replace(schema, fields=edit_siblings(schema.fields, path, edit))
+
+
+def _refuse_partition_key(schema: TableSchema, path: tuple[str, ...], what: str) -> None:
+    if len(path) == 1 and path[0] in schema.partition_keys:
+        raise SchemaError(
+            f"{shown(path)} is a partition key and cannot be {what}",
+            hint="copy the rows into a table that is partitioned differently.",
+        )
+
+
+# Options
+
+_FIXED_BY_SNAPSHOTS = frozenset({
+    BUCKET_KEY.key, "bucket-function.type", "data-file.path-directory", "type", "row-tracking.enabled",
+    "data-evolution.enabled",
+    # The folders of files are derived from these two; another value would look for the files elsewhere.
+    PARTITION_DEFAULT_NAME.key, PARTITION_LEGACY_NAME.key,
+})  # fmt: skip
+
+
+def _check_options(old: TableSchema, new: TableSchema, *, has_snapshots: bool) -> None:
+    changed = {key for key in {*old.options, *new.options} if old.options.get(key) != new.options.get(key)}
+    # What other engines set stays as it is; only new values are judged.
+    given = {key: new.options[key] for key in changed if key in new.options}
+    check_option_texts(given)
+    check_values(given)
+    refuse_primary_keys((), new.options)
+    check_buckets(new.fields, new.partition_keys, new.options)
+    if TABLE_UUID.key in changed:
+        raise OptionError(f"option '{TABLE_UUID.key}' is the identity of the table and never changes")
+    if not has_snapshots:
+        return
+    if (old.bucket == -1) != (new.bucket == -1):
+        raise OptionError(
+            f"option '{BUCKET.key}' is {old.bucket} and cannot become {new.bucket}: the table has snapshots",
+            hint="a scalable table stays one, and so does a queue; copy the rows into a new table.",
+        )
+    if _ids(old, old.bucket_keys) == _ids(new, new.bucket_keys):
+        changed.discard(BUCKET_KEY.key)  # renamed columns are the same columns
+    fixed = sorted(changed & _FIXED_BY_SNAPSHOTS)
+    if fixed:
+        raise OptionError(
+            f"option '{fixed[0]}' cannot change: the table has snapshots",
+            hint="copy the rows into a new table with the other value.",
+        )
+
+
+def _ids(schema: TableSchema, names: Sequence[str]) -> list[int]:
+    return [schema.field(name).id for name in names]

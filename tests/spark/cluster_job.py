@@ -1,0 +1,26 @@
+"""A batch write, a batch read and a stream on a cluster of several processes: `test_elsewhere` runs it.
+
+python -m tests.spark.cluster_job MASTER WAREHOUSE CHECKPOINT
+"""
+
+import sys
+
+import anabranch.spark
+from tests.spark.conftest import CONF
+
+
+def main(master, warehouse, checkpoint):
+    conf = {**CONF, "spark.executor.memory": "512m", "spark.cores.max": "2", "spark.executor.cores": "1"}
+    spark = anabranch.spark.session(warehouse, master=master, **conf)
+    spark.sparkContext.setLogLevel("ERROR")
+    frame = spark.range(0, 1000, 1, 4).selectExpr("id", "concat('v', id) as v")
+    frame.write.format("anabranch").mode("append").save("db.src")
+    assert spark.read.format("anabranch").load("db.src").filter("id >= 500").count() == 500
+    source = spark.readStream.format("anabranch").load("db.src")
+    sink = source.writeStream.format("anabranch").option("checkpointLocation", checkpoint).queryName("copy")
+    sink.trigger(availableNow=True).start("db.dst").awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,68 @@
+"""One small Spark for all tests that need a JVM; starting one takes seconds."""
+
+import logging
+
+import pytest
+
+import anabranch
+import anabranch.spark
+
+CONF = {
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.streaming.schemaInference": "true",
+    "spark.sql.session.timeZone": "America/New_York",  # not UTC, so that a slip with zones is seen
+}
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("spark")
+    conf = {**CONF, "spark.sql.warehouse.dir": str(folder / "spark-warehouse")}
+    session = anabranch.spark.session(
+        str(folder / "warehouse"), master="local[2]", app_name="anabranch-tests", **conf
+    )
+    session.sparkContext.setLogLevel("OFF")
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def warehouse(tmp_path):
+    return str(tmp_path / "warehouse")
+
+
+@pytest.fixture
+def lake(warehouse):
+    return anabranch.connect(warehouse)
+
+
+@pytest.fixture
+def reading(spark, warehouse):
+    """Begin a batch read of a table of this test."""
+
+    def read(name="db.t", **options):
+        return spark.read.format("anabranch").options(warehouse=warehouse, **_dotted(options)).load(name)
+
+    return read
+
+
+@pytest.fixture
+def writing(warehouse):
+    """Write a frame to a table of this test."""
+
+    def write(frame, name="db.t", mode="append", **options):
+        writer = frame.write.format("anabranch").mode(mode).options(warehouse=warehouse, **_dotted(options))
+        writer.save(name)
+
+    return write
+
+
+def _dotted(options):
+    """`scan__snapshot_id=3` for the option `scan.snapshot-id`."""
+    return {key.replace("__", ".").replace("_", "-"): str(value) for key, value in options.items()}

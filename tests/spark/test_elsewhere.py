@@ -1,0 +1,116 @@
+"""The data source where Spark is not one classic process: Spark Connect, and a cluster of processes."""
+
+import importlib.util
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from anabranch.lineage.model import lineage_of
+from tests.support.tables import ids_of, make_table, rows
+
+pytestmark = pytest.mark.spark
+ROOT = Path(__file__).parents[2]
+
+
+def run(module, *arguments, log, **environment):
+    """Run a job in a process group of its own; its output if it fails."""
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", module, *map(str, arguments)],
+            cwd=ROOT, env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
+            stdout=out, stderr=out, start_new_session=True,
+        )  # fmt: skip
+        try:
+            code = process.wait(timeout=200)
+        finally:
+            stop(process)
+    assert code == 0, log.read_text()[-6000:]
+    return log.read_text()
+
+
+def stop(process):
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    finally:
+        process.wait()
+
+
+@pytest.fixture
+def warehouse(tmp_path):
+    return str(tmp_path / "warehouse")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("grpc") is None, reason="Spark Connect is not installed")
+def test_spark_connect(warehouse, tmp_path):
+    make_table(warehouse, "db.src").append(rows(0, 10))
+    batch, dst = make_table(warehouse, "db.batch"), make_table(warehouse, "db.dst")
+    # SPARK_TESTING makes the server take a free port.
+    output = run(
+        "tests.spark.connect_job", warehouse, tmp_path / "checkpoint", log=tmp_path / "log", SPARK_TESTING="1"
+    )
+    assert ids_of(batch) == [0, 1, 2, 3]
+    assert ids_of(dst) == list(range(10))
+    entry = lineage_of(dst.snapshot.properties, where="1")
+    assert entry.engine.query == re.search(r"query (\S+)", output)[1]
+    assert entry.inputs[0].through == 1
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """A standalone master and one worker; yields the master's address."""
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1",
+                   "SPARK_WORKER_DIR": str(tmp_path / "work"), "SPARK_DAEMON_MEMORY": "256m"}  # fmt: skip
+    processes = []
+
+    def daemon(name, *arguments):
+        log = tmp_path / f"{name}.log"
+        command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name.lower()}.{name}"]
+        with log.open("w") as out:
+            process = subprocess.Popen(
+                [*command, *arguments], cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL,
+                stdout=out, stderr=out, start_new_session=True,
+            )  # fmt: skip
+        processes.append(process)
+        return log
+
+    def found(pattern, log):
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            match = re.search(pattern, log.read_text())
+            if match:
+                return match[0]
+            time.sleep(0.1)
+        raise AssertionError(log.read_text())
+
+    try:
+        master = found(
+            r"spark://127\.0\.0\.1:\d+",
+            daemon("Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"),
+        )
+        log = daemon(
+            "Worker", "--host", "127.0.0.1", "--webui-port", "0", "--cores", "2", "--memory", "1500m", master
+        )
+        found("Successfully registered with master", log)
+        yield master
+    finally:
+        for process in processes:
+            stop(process)
+
+
+@pytest.mark.long
+def test_a_cluster_of_processes(cluster, warehouse, tmp_path):
+    src, dst = make_table(warehouse, "db.src"), make_table(warehouse, "db.dst")
+    run("tests.spark.cluster_job", cluster, warehouse, tmp_path / "checkpoint", log=tmp_path / "log")
+    assert ids_of(src) == list(range(1000))
+    assert ids_of(dst) == list(range(1000))

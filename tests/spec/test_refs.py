@@ -1,0 +1,124 @@
+"""Tags and consumers as files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.errors import CorruptTableError, UnsupportedFeatureError
+from anabranch.spec.refs import Consumer, Tag
+from anabranch.spec.snapshot import Snapshot
+
+from .schema_values import attempt, fixture_files, mutated_documents
+from .test_snapshot import FIRST, SNAPSHOTS
+
+PATH = "tag/tag-good"
+EVENING = 1795229808511
+"""2026-11-21 02:56:48.511 in milliseconds."""
+
+
+def read(data):
+    return Tag.from_json(
+        data if isinstance(data, bytes) else json.dumps(data).encode(), name="good", path=PATH
+    )
+
+
+def document(**changes):
+    return {**json.loads(FIRST.to_json()), **changes}
+
+
+def test_tags_of_other_writers_are_read():
+    tags = {}
+    for file in fixture_files("tag-"):
+        tag = Tag.from_json(file.read_bytes(), name=file.name[4:], path=str(file))
+        assert tag.snapshot == replace(Snapshot.from_json(file.read_bytes(), path=str(file)), extra={})
+        tags[tag.name, file.parts[-6]] = tag
+    kept = [tag for (name, _), tag in tags.items() if name == "kept"]
+    assert kept
+    for tag in kept:
+        assert tag.time_retained == 3_153_600_000_000
+        assert EVENING <= tag.create_time < EVENING + 10_000
+    assert tags["v1", "e_tags_branches"].create_time is None
+
+
+def test_a_tag_is_its_snapshot_and_two_times():
+    tag = Tag("good", FIRST, EVENING, 86_400_500)
+    assert json.loads(tag.to_json()) == document(
+        tagCreateTime=[2026, 11, 21, 2, 56, 48, 511_000_000], tagTimeRetained=86400.5
+    )
+    assert json.loads(Tag("good", FIRST).to_json()) == document()
+
+
+@pytest.mark.parametrize(
+    ("parts", "millis"),
+    [
+        ([2026, 11, 21, 2, 56, 48, 511_792_866], EVENING),
+        ([2026, 11, 21, 2, 56, 48], EVENING - 511),
+        ([2026, 11, 21, 2, 56], EVENING - 48_511),
+        ([1969, 12, 31, 23, 59, 59, 999_999_999], -1),
+        (None, None),
+    ],
+)
+def test_create_times_may_lack_trailing_zeros(parts, millis):
+    assert read(document(tagCreateTime=parts)).create_time == millis
+
+
+@pytest.mark.parametrize(
+    ("seconds", "millis"), [(86400.5, 86_400_500), (3600, 3_600_000), (0, 0), (1e300, 2**50), (2**63, 2**50)]
+)
+def test_retention_is_in_seconds(seconds, millis):
+    assert read(document(tagTimeRetained=seconds)).time_retained == millis
+
+
+def test_retention_beyond_all_numbers_is_for_ever():
+    data = json.dumps(document(tagTimeRetained=17)).replace("17}", "1e999}").encode()
+    assert read(data).time_retained == 2**50
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"tagCreateTime": value} for value in (
+        [2026, 11, 21, 2], [2026, 13, 1, 0, 0], [0, 1, 1, 0, 0], [10**30, 1, 1, 0, 0], [2026, 1, 1, 0, 0, 0, 0, 0],
+        [2026, 1, 1, 0, 0.5], [2026, True, 1, 0, 0], "2026-01-01", {}, [2026, 1, 1, 0, 0, 0, -1], [[]] * 7)]
+    + [{"tagTimeRetained": value} for value in (-1, "PT1H", True, [])],
+)  # fmt: skip
+def test_times_that_cannot_be_are_corrupt(changes):
+    with pytest.raises(CorruptTableError, match=next(iter(changes))) as caught:
+        read(document(**changes))
+    assert caught.value.path == PATH
+
+
+def test_a_tag_expires_after_its_time():
+    tag = Tag("good", FIRST, EVENING, 1000)
+    assert not tag.is_expired(EVENING + 1000)
+    assert tag.is_expired(EVENING + 1001)
+    assert not Tag("good", FIRST, EVENING).is_expired(2**60)
+    assert not Tag("good", FIRST, None, 1000).is_expired(2**60)
+
+
+@given(SNAPSHOTS, st.none() | st.integers(-(10**13), 10**14), st.none() | st.integers(0, 2**50))
+def test_tags_survive_their_file(snapshot, create_time, time_retained):
+    tag = Tag("good", snapshot, create_time, time_retained)
+    assert read(tag.to_json()) == tag
+
+
+@given(mutated_documents([document(tagCreateTime=[2026, 11, 21, 2, 56, 48, 511], tagTimeRetained=1.5)]))
+def test_a_damaged_tag_is_read_or_refused(data):
+    _, error = attempt(lambda: read(data))
+    assert error is None or isinstance(error, CorruptTableError | UnsupportedFeatureError)
+    assert error is None or error.path == PATH
+
+
+def test_consumers():
+    assert Consumer(7).to_json() == b'{\n  "nextSnapshot": 7\n}'
+    assert Consumer.from_json(b'{"nextSnapshot" : 7}', path="consumer/consumer-a") == Consumer(7)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"{}", b'{"nextSnapshot": "7"}', b'{"nextSnapshot": -1}', b"7"])
+def test_a_consumer_cut_off_is_corrupt(data):
+    with pytest.raises(CorruptTableError, match="consumer/consumer-a"):
+        Consumer.from_json(data, path="consumer/consumer-a")
