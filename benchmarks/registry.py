@@ -127,7 +127,7 @@ def ratio_to(measures: Mapping[str, Measure], ours: str, names: Sequence[str], l
     """Our time over the best of the named ones."""
     best = min(names, key=lambda name: measures[name].seconds)
     label = f"at most {limit} x {best if len(names) == 1 else 'the best peer'}"
-    return Verdict(label, measures[ours].seconds / measures[best].seconds, limit)
+    return Verdict(label, measures[ours].seconds / measures[best].seconds, limit, f"x {best}")
 
 
 def within(measures: Mapping[str, Measure], ours: str, seconds: float) -> Verdict:

@@ -4,7 +4,7 @@ import math
 from datetime import date, time
 from decimal import Decimal
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -275,6 +275,43 @@ def predicates(names=tuple(CASES)):
         ),
         max_leaves=6,
     )
+
+
+def every_test(names, usable=None):
+    """Each test of each kind over the columns, with each literal."""
+    for name in names:
+        column = Column((name,))
+        literals = [Literal(v) for v in CASES[name][2] if usable is None or usable(name, v)]
+        yield from (nodes.Comparison(op, column, v) for op, v in product(Operator, literals))
+        yield from (nodes.Not(nodes.Comparison(op, column, literals[-1])) for op in Operator)
+        yield nodes.IsNull(column)
+        same_kind = tuple(v for v in literals if type(v.value) is type(CASES[name][1][-1]))
+        if same_kind:
+            yield nodes.In(column, (*same_kind, Literal(None)))
+            yield nodes.Not(nodes.In(column, same_kind[:3]))
+            yield nodes.Not(nodes.In(column, same_kind[-3:]))
+            yield nodes.Not(nodes.In(column, (*same_kind[:3], Literal(None))))
+    for left, right in COMPARABLE:
+        if left in names and right in names:
+            yield from (nodes.Comparison(op, Column((left,)), Column((right,))) for op in Operator)
+    text = Column(("text",))
+    for pattern in ("a%", "%b", "_", "a_c", "a\\_c", "%\\%", "_%_", "%", "", "a\\\\b", "a%b", "ab "):
+        yield from (nodes.Like(text, pattern), nodes.Not(nodes.Like(text, pattern)))
+    yield nodes.Like(text, "a!_c", "!")
+    yield from (nodes.StartsWith(text, prefix) for prefix in TEXTS)
+
+
+def every_row():
+    """Rows in which each column has each of its values, next to others, and one of nulls."""
+    count = max(len(values) for _, values, _ in CASES.values())
+    rows = [
+        {name: values[(i * step + j) % len(values)] for j, (name, (_, values, _)) in enumerate(CASES.items())}
+        for step, i in product((1, 3), range(count))
+    ]
+    some_null = [
+        {n: v if (i + j) % 3 else None for j, (n, v) in enumerate(row.items())} for i, row in enumerate(rows)
+    ]
+    return [row | {"row": None} for row in (*rows, *some_null, dict.fromkeys(CASES))]
 
 
 def truth(predicate, row):

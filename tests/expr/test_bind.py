@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from anabranch.errors import PredicateError
 from anabranch.expr import bind, col, filter_mask, parse, rebind
 from anabranch.expr.bound import ALWAYS
+from anabranch.expr.coerce import converts_exactly
 from anabranch.spec.arrow_types import to_arrow_schema
 from anabranch.spec.types import (
     ArrayType,
@@ -154,6 +155,8 @@ FIELDS = tuple(Field(i, name, data_type) for i, (name, data_type) in enumerate(T
         ("t9 = '2026-01-31 10:00:00.123456789'", "t9 = TIMESTAMP_NTZ '2026-01-31 10:00:00.123456789'"),
         ("t9 < '3000-01-01'", "t9 IS NOT NULL"),
         ("t9 < '1000-01-01'", "FALSE"),
+        ("t9 < '2262-04-11 23:47:16.854775808'", "t9 IS NOT NULL"),
+        ("t9 >= '2262-04-11 23:47:16.854775807'", "t9 >= TIMESTAMP_NTZ '2262-04-11 23:47:16.854775807'"),
         ("z = '2026-01-31 10:00:00'", "z = TIMESTAMP_LTZ '2026-01-31 10:00:00Z'"),
         ("z = '2026-01-31 10:00:00 Europe/Berlin'", "z = TIMESTAMP_LTZ '2026-01-31 09:00:00Z'"),
         ("z > timestamp '2026-01-31 10:00:00-01:00'", "z > TIMESTAMP_LTZ '2026-01-31 11:00:00Z'"),
@@ -172,6 +175,8 @@ FIELDS = tuple(Field(i, name, data_type) for i, (name, data_type) in enumerate(T
         # Simplification.
         ("i = 1 or i = 2 or s = 'x' or i in (3, 1)", "i IN (1, 2, 3) OR s = 'x'"),
         ("i = 1 and i = 1 and true", "i = 1"),
+        ("not (i = 1 or b = 2) and s = 'x'", "i <> 1 AND b <> 2 AND s = 'x'"),
+        ("not (i > 1 and b > 2) or s = 'x'", "i <= 1 OR b <= 2 OR s = 'x'"),
         ("i = 1 or true", "TRUE"),
         ("i = 1 and not true", "FALSE"),
     ],
@@ -276,6 +281,48 @@ LITERALS = {
     "bytes": [b"", b"a", b"abcdef"],
     "time": ["1970-01-01", "1970-01-01 00:00:00.001", "1970-01-01 00:00:00.0015", "1969-12-31"],
 }
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "exact"),
+    [
+        (IntType(), IntType(nullable=False), True),
+        (SmallIntType(), IntType(), True),
+        (BigIntType(), IntType(), False),
+        (BigIntType(), DecimalType(21, 2), True),
+        (BigIntType(), DecimalType(20, 2), False),
+        (IntType(), DecimalType(10, 0), True),
+        (IntType(), DecimalType(9, 0), False),
+        (SmallIntType(), FloatType(), True),
+        (IntType(), FloatType(), False),
+        (IntType(), DoubleType(), True),
+        (BigIntType(), DoubleType(), False),
+        (FloatType(), DoubleType(), True),
+        (DoubleType(), FloatType(), False),
+        (FloatType(), DecimalType(38, 10), False),
+        (DecimalType(5, 2), DecimalType(6, 3), True),
+        (DecimalType(5, 2), DecimalType(6, 1), False),
+        (DecimalType(5, 2), DecimalType(5, 3), False),
+        (DecimalType(5, 2), DoubleType(), False),
+        (VarCharType(5), VarCharType(), True),
+        (VarCharType(5), VarCharType(4), False),
+        (CharType(5), VarCharType(5), True),
+        (CharType(5), VarCharType(4), False),
+        (VarCharType(5), CharType(5), False),
+        (BinaryType(5), VarBinaryType(5), True),
+        (VarBinaryType(5), VarBinaryType(4), False),
+        (TimestampType(3), TimestampType(6), True),
+        (TimestampType(6), TimestampType(3), False),
+        (TimestampType(3), LocalZonedTimestampType(3), False),
+        (LocalZonedTimestampType(0), LocalZonedTimestampType(9), True),
+        (TimestampType(3), DateType(), False),
+        (DateType(), TimestampType(3), False),
+        (IntType(), VarCharType(), False),
+        (BooleanType(), IntType(), False),
+    ],
+)
+def test_which_type_changes_keep_values(old, new, exact):
+    assert converts_exactly(old, new) is exact
 
 
 def literals_for(data_type):

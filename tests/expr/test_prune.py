@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +40,7 @@ from anabranch.spec.types import (
 )
 from anabranch.spec.values import from_physical
 
-from .model import FIELDS, SCHEMA, predicates, rows, table_of, truth
+from .model import CASES, FIELDS, SCHEMA, every_test, predicates, rows, table_of, truth
 
 NAN = math.nan
 
@@ -124,6 +125,25 @@ def test_a_file_with_a_match_is_kept(many, files_and_stats):
         assert kept.dtype == np.bool_
         for file, keep in zip(files, kept, strict=True):
             assert keep or not any(truth(predicate, row) is True for row in file), str(predicate)
+
+
+def test_every_test_keeps_every_pair_of_values_with_a_match():
+    everything = list(every_test(list(CASES)))
+    for field in FIELDS:
+        one_column = [p for p in everything if columns(bind(p, SCHEMA)) == {field.id}]
+        values = [*CASES[field.name][1], None]
+        files = list(product(values, values))
+        known = []
+        for mode in MODES:
+            low, high, nulls = zip(*(stats_of_column(list(f), field, mode) for f in files), strict=True)
+            bounds = (from_physical(side, field.type) for side in (low, high))
+            known.append(Stats([2] * len(files), {field.id: (*bounds, list(nulls))}))
+        for predicate in one_column:
+            matches = [truth(predicate, {field.name: v}) is True for v in values]
+            holds = np.array([a or b for a, b in product(matches, matches)])
+            for stats in known:
+                kept = may_match(bind(predicate, SCHEMA), stats)
+                assert not (holds & ~kept).any(), f"{predicate} loses {files[int(np.argmax(holds & ~kept))]}"
 
 
 @pytest.mark.long

@@ -37,11 +37,11 @@ class Job:
             str(batch),
             str(self.folder / f"killed-{self.kills}"),
         ]
-        log = (self.folder / f"run-{self.kills}.log").open("w")
-        return subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.copy_job", *arguments],
-            cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-        )  # fmt: skip
+        with (self.folder / f"run-{self.kills}.log").open("w") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "tests.spark.copy_job", *arguments],
+                cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
 
     def run(self, point="never", batch=-1):
         """Run to the end or to its death; the exit code."""

@@ -96,7 +96,7 @@ class AvroRows:
         if block.rows * self.file.schema.min_size > len(block.payload):
             raise self._damaged(f"{block.rows} rows in {len(block.payload)} bytes")
         try:
-            records = [
+            records: list[Any] = [
                 fastavro.schemaless_reader(source, self.file.schema.nested, None) for _ in range(block.rows)
             ]
         except Exception as error:  # whatever damaged bytes make of the decoder
@@ -247,7 +247,7 @@ def _decimals(values: list[Any], stored: pa.DataType) -> pa.Array:
     if any(not -limit < number < limit for number in unscaled):
         raise ValueError(f"a number of more than {stored.precision} digits")
     data = b"".join(number.to_bytes(16, "little", signed=True) for number in unscaled)
-    return pa.DecimalArray.from_buffers(stored, len(values), [_validity(values), pa.py_buffer(data)])
+    return pa.Array.from_buffers(stored, len(values), [_validity(values), pa.py_buffer(data)])
 
 
 def _validity(values: list[Any]) -> pa.Buffer | None:

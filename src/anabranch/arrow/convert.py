@@ -251,7 +251,7 @@ def _as_map(array: pa.Array, data_type: DataType, path: str) -> pa.Array:
 
 
 def _is_list_view(found: pa.DataType) -> bool:
-    return pa.types.is_list_view(found) or pa.types.is_large_list_view(found)
+    return bool(pa.types.is_list_view(found) or pa.types.is_large_list_view(found))
 
 
 # Atomic types
@@ -262,7 +262,7 @@ def _cast(array: pa.Array, data_type: DataType, path: str) -> pa.Array:
     target = to_arrow_type(data_type)
     if found == target:
         return array
-    if not _accepts(data_type, found):
+    if not _ACCEPTED[type(data_type)](found):
         raise _refusal(found, data_type, path)
     if isinstance(data_type, DecimalType) and pa.types.is_integer(found):
         digits = 20 if found == pa.uint64() else 19
@@ -270,39 +270,34 @@ def _cast(array: pa.Array, data_type: DataType, path: str) -> pa.Array:
     return _safely(lambda: array.cast(target), path)
 
 
-def _accepts(data_type: DataType, found: pa.DataType) -> bool:
-    """Whether values of an Arrow type may be values of a column; each is checked besides."""
-    kinds = pa.types
-    match data_type:
-        case BooleanType():
-            return kinds.is_boolean(found)
-        case TinyIntType() | SmallIntType() | IntType() | BigIntType():
-            return kinds.is_integer(found)
-        case FloatType():
-            return kinds.is_float16(found) or kinds.is_integer(found)
-        case DoubleType():
-            return kinds.is_floating(found) or kinds.is_integer(found)
-        case DecimalType():
-            return kinds.is_decimal(found) or kinds.is_integer(found)
-        case CharType() | VarCharType():
-            return kinds.is_string(found) or kinds.is_large_string(found) or kinds.is_string_view(found)
-        case BinaryType() | VarBinaryType():
-            return (
-                kinds.is_binary(found)
-                or kinds.is_large_binary(found)
-                or kinds.is_fixed_size_binary(found)
-                or kinds.is_binary_view(found)
-            )
-        case DateType():
-            return kinds.is_date(found)
-        case TimeType():
-            return kinds.is_time(found)
-        case TimestampType():
-            return kinds.is_timestamp(found) and found.tz is None
-        case LocalZonedTimestampType():
-            return kinds.is_timestamp(found) and found.tz is not None
-        case _:
-            raise AssertionError(data_type)
+def _is_text(found: pa.DataType) -> bool:
+    return found in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def _is_bytes(found: pa.DataType) -> bool:
+    plain = found in (pa.binary(), pa.large_binary(), pa.binary_view())
+    return plain or bool(pa.types.is_fixed_size_binary(found))
+
+
+_ACCEPTED: dict[type[DataType], Callable[[pa.DataType], bool]] = {
+    BooleanType: pa.types.is_boolean,
+    TinyIntType: pa.types.is_integer,
+    SmallIntType: pa.types.is_integer,
+    IntType: pa.types.is_integer,
+    BigIntType: pa.types.is_integer,
+    FloatType: lambda found: found == pa.float16() or pa.types.is_integer(found),
+    DoubleType: lambda found: pa.types.is_floating(found) or pa.types.is_integer(found),
+    DecimalType: lambda found: pa.types.is_decimal(found) or pa.types.is_integer(found),
+    CharType: _is_text,
+    VarCharType: _is_text,
+    BinaryType: _is_bytes,
+    VarBinaryType: _is_bytes,
+    DateType: pa.types.is_date,
+    TimeType: pa.types.is_time,
+    TimestampType: lambda found: pa.types.is_timestamp(found) and found.tz is None,
+    LocalZonedTimestampType: lambda found: pa.types.is_timestamp(found) and found.tz is not None,
+}
+"""Arrow types whose values may be values of a column; each value is checked besides."""
 
 
 def _refusal(found: pa.DataType, data_type: DataType, path: str) -> SchemaError:

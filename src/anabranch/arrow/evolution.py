@@ -32,7 +32,6 @@ from anabranch.spec.types import (
     IntType,
     LocalZonedTimestampType,
     MapType,
-    MultisetType,
     RowType,
     SmallIntType,
     TimestampType,
@@ -86,6 +85,7 @@ class ColumnMapping:
 
         Raises:
             CorruptTableError: the file holds something else than its schema says.
+            UnsupportedFeatureError: a timestamp is outside of the years that Arrow expresses in nanoseconds.
         """
         count = rows.num_rows
         present = {name: position for position, name in enumerate(rows.schema.names)}
@@ -112,6 +112,13 @@ def _converted(values: pa.ChunkedArray, column: _Column, target: pa.DataType, pa
     try:
         chunks = [column.convert(restored(chunk, column.source.type)) for chunk in values.chunks]
         return pa.chunked_array(chunks, target)
+    except OverflowError as error:
+        raise UnsupportedFeatureError(
+            f"column '{column.source.name}' is {column.source.type} and holds {error}",
+            feature="timestamp-range",
+            path=path,
+            hint="Read the other columns here, and this one with Spark.",
+        ) from error
     except (pa.ArrowException, TypeError) as error:
         raise CorruptTableError(
             f"column '{column.source.name}' holds {values.type}, which is not {column.source.type}: {error}",
@@ -221,9 +228,9 @@ def _atomic_converter(source: DataType, target: DataType) -> Convert:
             return _text_converter(source.length, target)
         case (BinaryType() | VarBinaryType(), VarBinaryType()) if target.length >= source.length:
             return _same
-        case (TimestampType(), TimestampType()) | (LocalZonedTimestampType(), LocalZonedTimestampType()) if (
-            target.precision >= source.precision
-        ):
+        case (TimestampType(), TimestampType()) if target.precision >= source.precision:
+            return lambda array: array.cast(arrow_type)
+        case (LocalZonedTimestampType(), LocalZonedTimestampType()) if target.precision >= source.precision:
             return lambda array: array.cast(arrow_type)
         case (TimeType(), TimeType()):
             return _same

@@ -14,10 +14,12 @@ import pyarrow as pa
 
 from anabranch.arrow import nested
 from anabranch.spec.buffers import array_of, fixed_width, validity
+from anabranch.spec.values import NANOS_PER_UNIT
 
 INT96: Final = pa.binary(12)
 
-_NANOS_PER_DAY: Final = 86_400_000_000_000
+_SECONDS_PER_DAY: Final = 86_400
+_NANOS_PER_DAY: Final = _SECONDS_PER_DAY * 1_000_000_000
 _JULIAN_EPOCH: Final = 2_440_588
 _LAYOUT: Final = np.dtype([("nanos", "<i8"), ("day", "<i4")])
 
@@ -49,6 +51,26 @@ def to_stored(table: pa.Table, schema: pa.Schema) -> pa.Table:
         for field, column in zip(schema, table.columns, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def from_stored(array: pa.Array, unit: str) -> pa.Array:
+    """INT96 values as timestamps without a zone, towards the past where digits are lost.
+
+    The time of day may be negative, as some writers have it before 1970.
+
+    Raises:
+        OverflowError: a value is out of the range of 64 bits of that unit.
+    """
+    stored = fixed_width(array, f"V{INT96.byte_width}").view(_LAYOUT)
+    present = validity(array)
+    per_unit = NANOS_PER_UNIT[unit]
+    days = stored["day"].astype(np.int64) - _JULIAN_EPOCH
+    seconds, nanos = np.divmod(stored["nanos"], NANOS_PER_UNIT["s"])
+    seconds += days * _SECONDS_PER_DAY
+    units = seconds * (NANOS_PER_UNIT["s"] // per_unit) + nanos // per_unit
+    if (units // (NANOS_PER_UNIT["s"] // per_unit) != seconds)[present].any():
+        raise OverflowError(f"a timestamp that 64 bits of {unit} cannot express")
+    return array_of(pa.timestamp(unit), units, present)
 
 
 def _stored_field(field: pa.Field) -> pa.Field:

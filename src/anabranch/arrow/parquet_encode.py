@@ -51,6 +51,7 @@ def encode(table: pa.Table, compression: Compression) -> pa.Buffer:
 
     Args:
         table: at least one row, its fields nullable or not as the file shall say.
+        compression: of the pages.
     """
     schema = int96.stored_schema(table.schema)
     table = int96.to_stored(table, schema)
@@ -111,4 +112,5 @@ def _repeats(sample: pa.Array) -> bool:
     """Whether a dictionary pays: building one of values that hardly repeat costs more than all the rest."""
     if pa.types.is_boolean(sample.type) or len(sample) == 0:
         return False
-    return pc.count_distinct(sample, mode="all").as_py() <= _WORTH_A_DICTIONARY * len(sample)
+    distinct: int = pc.count_distinct(sample, mode="all").as_py()
+    return distinct <= _WORTH_A_DICTIONARY * len(sample)

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from anabranch.arrow.data_files import check_rows
 from anabranch.arrow.files import Range, open_file
-from anabranch.errors import UnsupportedFeatureError
+from anabranch.arrow.parquet_footer import MAGIC, with_int96_as_bytes
 from anabranch.kernel.split import SplitFile
 from anabranch.spec.types import Field
 from anabranch.storage.protocol import Storage
@@ -27,9 +27,9 @@ class ParquetData:
         self.path = file.path
         self._storage = storage
         self._file = file
-        with open_file(storage, file) as source, pq.ParquetFile(source) as footer:
-            self.metadata = footer.metadata
-            self.schema = footer.schema_arrow
+        with open_file(storage, file) as source:
+            self.metadata = _metadata(source)
+        self.schema = self.metadata.schema.to_arrow_schema()
         check_rows(self.metadata.num_rows, file)
 
     def pieces(self) -> Sequence[RowGroup]:
@@ -47,7 +47,7 @@ class ParquetData:
     def stores(self, name: str, data_type: pa.DataType) -> bool:
         """Whether there is a column of that name and exactly that type."""
         position = self.schema.get_field_index(name)
-        return position >= 0 and self.schema.field(position).type == data_type
+        return position >= 0 and bool(self.schema.field(position).type == data_type)
 
     @cached_property
     def leaves(self) -> dict[str, list[int]]:
@@ -64,31 +64,14 @@ class ParquetData:
             found[name].append(position)
         return found
 
-    @cached_property
-    def doubtful(self) -> frozenset[str]:
-        """Columns with INT96 timestamps that 64 bits of nanoseconds may not express.
-
-        Read as nanoseconds, they wrap around silently; a writer on Arrow cannot have had such values.
-        """
-        if str(self.metadata.created_by).startswith("parquet-cpp-arrow"):
-            return frozenset()
-        schema = self.metadata.schema
-        return frozenset(
-            name
-            for name, leaves in self.leaves.items()
-            if any(schema.column(i).physical_type == "INT96" for i in leaves)
-        )
-
     @contextmanager
-    def reader(self, group: int, names: Sequence[str], *, int96_unit: str = "ns") -> Iterator[pq.ParquetFile]:
+    def reader(self, group: int, names: Sequence[str]) -> Iterator[pq.ParquetFile]:
         """Reads columns of a row group. Each thread has its own, so that they share nothing."""
         row_group = self.metadata.row_group(group)
         wanted = [_range(row_group.column(i)) for name in names for i in self.leaves[name]]
         with (
             open_file(self._storage, self._file, wanted) as source,
-            pq.ParquetFile(
-                source, metadata=self.metadata, coerce_int96_timestamp_unit=int96_unit, pre_buffer=False
-            ) as content,
+            pq.ParquetFile(source, metadata=self.metadata, pre_buffer=False) as content,
         ):
             yield content
 
@@ -114,18 +97,10 @@ class RowGroup:
     def read(self, columns: Sequence[Field]) -> pa.Table:
         names = self._names(columns)
         with self.file.reader(self.index, names) as content:
-            rows = content.read_row_group(self.index, names)
-        doubtful = self._doubtful(names)
-        if doubtful:
-            with self.file.reader(self.index, doubtful, int96_unit="us") as content:
-                self._check(content.read_row_group(self.index, doubtful), rows.schema)
-        return rows
+            return content.read_row_group(self.index, names)
 
     def stream(self, columns: Sequence[Field], batch_rows: int) -> Iterator[pa.Table]:
         names = self._names(columns)
-        if self._doubtful(names):
-            yield self.read(columns)
-            return
         with self.file.reader(self.index, names) as content:
             for batch in content.iter_batches(batch_rows, [self.index], names):
                 yield pa.Table.from_batches([batch])
@@ -133,22 +108,21 @@ class RowGroup:
     def _names(self, columns: Sequence[Field]) -> list[str]:
         return [column.name for column in columns if column.name in self.file.leaves]
 
-    def _doubtful(self, names: Sequence[str]) -> list[str]:
-        return [name for name in names if name in self.file.doubtful]
 
-    def _check(self, coarse: pa.Table, schema: pa.Schema) -> None:
-        """Refuse what microseconds, which express all there is, show to be out of the range of nanoseconds."""
-        for name in coarse.column_names:
-            try:
-                coarse.column(name).cast(schema.field(name).type)
-            except pa.ArrowInvalid as error:
-                raise UnsupportedFeatureError(
-                    f"column '{name}' has timestamps outside of the years 1677 to 2262, which Arrow cannot hold "
-                    f"in nanoseconds",
-                    feature="timestamp-range",
-                    path=self.file.path,
-                    hint="Read the other columns, or read the table with Spark.",
-                ) from error
+def _metadata(source: pa.NativeFile) -> pq.FileMetaData:
+    """The footer, in which INT96 columns are called what they are to us: bytes of a fixed length.
+
+    Arrow would make nanoseconds of them that wrap around silently outside of the years 1677 to 2262.
+    """
+    metadata = pq.read_metadata(source)
+    leaves = (metadata.schema.column(i) for i in range(metadata.num_columns))
+    if all(leaf.physical_type != "INT96" for leaf in leaves):
+        return metadata
+    end = source.size() - 8
+    source.seek(end)
+    size = int.from_bytes(source.read(4), "little")
+    source.seek(end - size)
+    return pq.read_metadata(pa.BufferReader(MAGIC + with_int96_as_bytes(source.read(size))))
 
 
 def _range(chunk: pq.ColumnChunkMetaData) -> Range:

@@ -6,6 +6,7 @@ of them is their column chunks one after the other and one footer in which every
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from anabranch.arrow.thrift import I32, I64, STRUCT, Struct, decode_struct, encode_struct
@@ -13,12 +14,13 @@ from anabranch.arrow.thrift import I32, I64, STRUCT, Struct, decode_struct, enco
 MAGIC: Final = b"PAR1"
 
 # Field ids of parquet.thrift
-_SCHEMA, _NUM_ROWS, _ROW_GROUPS = 2, 3, 4  # FileMetaData
+_SCHEMA, _NUM_ROWS, _ROW_GROUPS, _KEY_VALUES = 2, 3, 4, 5  # FileMetaData
 _TYPE, _TYPE_LENGTH, _CONVERTED_TYPE, _LOGICAL_TYPE = 1, 2, 6, 10  # SchemaElement
 _COLUMNS, _ROW_GROUP_OFFSET, _ORDINAL = 1, 5, 7  # RowGroup
 _FILE_OFFSET, _META_DATA = 2, 3  # ColumnChunk
 _PAGE_OFFSETS: Final = (9, 10, 11)  # ColumnMetaData: data, index and dictionary pages
 _INT96, _FIXED = 3, 7  # Type
+_INT96_SIZE = 12
 
 
 class JoinedFile:
@@ -45,9 +47,8 @@ class JoinedFile:
     def tail(self) -> bytes:
         """What ends the file. Fixed-length columns of no further meaning are named INT96."""
         assert self._footer is not None, "a file without row groups"
-        _name_int96(self._footer)
-        footer = encode_struct(self._footer)
-        return footer + len(footer).to_bytes(4, "little") + MAGIC
+        _retype(self._footer, _is_plain_fixed, _to_int96)
+        return _tail(self._footer)
 
     def _append(self, other: Struct, *, shift: int) -> None:
         assert self._footer is not None
@@ -65,15 +66,42 @@ class JoinedFile:
         self._footer[_NUM_ROWS] = (I64, rows)
 
 
-def _name_int96(footer: Struct) -> None:
-    leaves = [element for element in _items(footer, _SCHEMA) if _TYPE in element]
-    for position, leaf in enumerate(leaves):
-        if leaf[_TYPE][1] != _FIXED or _CONVERTED_TYPE in leaf or _LOGICAL_TYPE in leaf:
-            continue
-        leaf[_TYPE] = (I32, _INT96)
-        del leaf[_TYPE_LENGTH]
-        for group in _items(footer, _ROW_GROUPS):
-            _items(group, _COLUMNS)[position][_META_DATA][1][_TYPE] = (I32, _INT96)
+def with_int96_as_bytes(footer: bytes) -> bytes:
+    """What ends a file, from its footer, with INT96 columns named fixed-length bytes."""
+    fields = decode_struct(footer)
+    # Readers would believe what writers noted of Arrow's types.
+    fields.pop(_KEY_VALUES, None)
+    _retype(fields, lambda leaf: leaf[_TYPE][1] == _INT96, _to_fixed)
+    return _tail(fields)
+
+
+def _tail(footer: Struct) -> bytes:
+    encoded = encode_struct(footer)
+    return encoded + len(encoded).to_bytes(4, "little") + MAGIC
+
+
+def _is_plain_fixed(leaf: Struct) -> bool:
+    return leaf[_TYPE][1] == _FIXED and _CONVERTED_TYPE not in leaf and _LOGICAL_TYPE not in leaf
+
+
+def _to_int96(leaf: Struct) -> Struct:
+    return {field: value for field, value in leaf.items() if field != _TYPE_LENGTH} | {_TYPE: (I32, _INT96)}
+
+
+def _to_fixed(leaf: Struct) -> Struct:
+    rest = {field: value for field, value in leaf.items() if field != _TYPE}
+    return {_TYPE: (I32, _FIXED), _TYPE_LENGTH: (I32, _INT96_SIZE)} | rest
+
+
+def _retype(footer: Struct, which: Callable[[Struct], bool], change: Callable[[Struct], Struct]) -> None:
+    """Change the elements of the schema `which` are columns of a kind, and the chunks of these columns."""
+    schema = _items(footer, _SCHEMA)
+    leaves = [position for position, element in enumerate(schema) if _TYPE in element]
+    for column, position in enumerate(leaves):
+        if which(schema[position]):
+            schema[position] = change(schema[position])
+            for group in _items(footer, _ROW_GROUPS):
+                _items(group, _COLUMNS)[column][_META_DATA][1][_TYPE] = schema[position][_TYPE]
 
 
 def _items(fields: Struct, field_id: int) -> list[Struct]:

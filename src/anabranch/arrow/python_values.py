@@ -126,15 +126,16 @@ def _atoms(values: Sequence[Any], data_type: DataType, path: str) -> pa.Array:
 def _is_accepted(value: Any, accepted: tuple[type, ...], data_type: DataType) -> bool:
     if not isinstance(value, accepted):
         return False
+    zone = getattr(value, "tzinfo", None)
     match data_type:
         case BooleanType():
             return True
         case DateType():
             return not isinstance(value, datetime)
-        case TimestampType():
-            return isinstance(value, np.datetime64) or value.tzinfo is None
-        case LocalZonedTimestampType() | TimeType():
-            return (value.tzinfo is not None) == isinstance(data_type, LocalZonedTimestampType)
+        case TimestampType() | TimeType():
+            return zone is None
+        case LocalZonedTimestampType():
+            return zone is not None
         case _:
             return not isinstance(value, bool)
 

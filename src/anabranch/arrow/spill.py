@@ -36,7 +36,7 @@ class Spill:
         data = sink.getvalue()
         try:
             if self._file is None:
-                self._file = tempfile.TemporaryFile(prefix="anabranch-")
+                self._file = tempfile.TemporaryFile(prefix="anabranch-")  # noqa: SIM115 closed by `close`
             self._file.seek(self._end)
             self._file.write(data)
             self._file.flush()

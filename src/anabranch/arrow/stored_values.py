@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
-from anabranch.arrow import nested
+from anabranch.arrow import int96, nested
 from anabranch.spec.arrow_types import to_arrow_type
 from anabranch.spec.buffers import array_of, fixed_width, validity
 from anabranch.spec.types import (
@@ -37,6 +36,7 @@ def restored(array: pa.Array, data_type: DataType) -> pa.Array:
     Raises:
         TypeError: the array is of a kind that does not hold such values.
         pa.ArrowException: a value does not fit.
+        OverflowError: a timestamp does not fit 64 bits.
     """
     target = to_arrow_type(data_type)
     if array.type.equals(target):
@@ -72,7 +72,9 @@ def _restored_map(array: pa.Array, key: DataType, value: DataType, target: pa.Da
 def _restored_atomic(array: pa.Array, target: pa.DataType) -> pa.Array:
     kinds = pa.types
     found = array.type
-    if kinds.is_timestamp(found) and kinds.is_timestamp(target):
+    if kinds.is_timestamp(target) and found == int96.INT96:
+        return int96.from_stored(array, target.unit).view(target)
+    if kinds.is_timestamp(target) and kinds.is_timestamp(found):
         return _restored_timestamps(array, target)
     alike = (
         (kinds.is_integer(found) and kinds.is_integer(target))
@@ -92,24 +94,18 @@ def _restored_timestamps(array: pa.Array, target: pa.DataType) -> pa.Array:
     found, wanted = NANOS_PER_UNIT[array.type.unit], NANOS_PER_UNIT[target.unit]
     if found > wanted:
         return array.cast(pa.timestamp(target.unit, array.type.tz)).view(target)
-    units = fixed_width(array, np.int64)
+    units = fixed_width(array, "<i8")
     if found < wanted:
         units = units // (wanted // found)
     return array_of(target, units, validity(array))
 
 
 def _is_list(found: pa.DataType) -> bool:
-    return pa.types.is_list(found) or pa.types.is_large_list(found)
+    return bool(pa.types.is_list(found) or pa.types.is_large_list(found))
 
 
 def _is_bytes(found: pa.DataType) -> bool:
-    kinds = pa.types
-    if kinds.is_dictionary(found):
+    if pa.types.is_dictionary(found):
         return _is_bytes(found.value_type)
-    return (
-        kinds.is_string(found)
-        or kinds.is_large_string(found)
-        or kinds.is_binary(found)
-        or kinds.is_large_binary(found)
-        or kinds.is_fixed_size_binary(found)
-    )
+    plain = found in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+    return plain or bool(pa.types.is_fixed_size_binary(found))

@@ -98,9 +98,8 @@ def _read_unsigned(data: bytes, at: int) -> tuple[int, int]:
 
 def _write_struct(out: bytearray, fields: Struct) -> None:
     previous = 0
-    for field_id, (wire, value) in fields.items():
-        if wire <= FALSE:
-            wire = TRUE if value else FALSE
+    for field_id, (found, value) in fields.items():
+        wire = found if found > FALSE else (TRUE if value else FALSE)
         if 0 < field_id - previous <= 15:
             out.append((field_id - previous) << 4 | wire)
         else:

@@ -61,6 +61,7 @@ def write(batches: Iterable[pa.RecordBatch | pa.Table], context: WriteContext) -
 
     Args:
         batches: rows exactly in the Arrow types of the table's schema, as `convert` makes them.
+        context: the table.
 
     Raises:
         SchemaError: the rows are of another schema.
