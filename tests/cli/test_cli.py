@@ -23,7 +23,13 @@ def cli(tmp_path, capsys):
 
 @pytest.fixture
 def orders(cli, tmp_path):
-    cli("create-table", "db.orders", "id BIGINT NOT NULL, city STRING, price DECIMAL(10, 2)", "--partition-by", "city")
+    cli(
+        "create-table",
+        "db.orders",
+        "id BIGINT NOT NULL, city STRING, price DECIMAL(10, 2)",
+        "--partition-by",
+        "city",
+    )
     source = tmp_path / "rows.csv"
     source.write_text("id,city,price\n1,Bonn,1.50\n2,Rome,20.00\n3,Rome,\n")
     cli("append", "db.orders", str(source))
@@ -45,7 +51,9 @@ def test_rows_from_parquet_json_and_standard_input(cli, orders, tmp_path, monkey
     snapshot = json.loads(cli("append", "db.orders", str(tmp_path / "rows.jsonl"), "--json"))
     assert (snapshot["rows"], snapshot["rows_added"]) == (6, 2)
     command = [sys.executable, "-m", "anabranch", "-w", str(tmp_path / "lake"), "append", "db.orders", "-"]
-    done = subprocess.run([*command, "--format", "csv"], input=b"id,city\n7,Kiel\n", capture_output=True, check=False)
+    done = subprocess.run(
+        [*command, "--format", "csv"], input=b"id,city\n7,Kiel\n", capture_output=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     ids = [json.loads(line)["id"] for line in cli("read", "db.orders", "--json").splitlines()]
     assert sorted(ids) == [1, 2, 3, 4, 5, 6, 7]

@@ -430,6 +430,31 @@ def test_footers_are_not_believed_where_nan_matters(sql, kept):
     assert may_match(for_footers(bind(parse("d > 5"), SMALL)), nulls).tolist() == [False]
 
 
+@pytest.mark.parametrize(
+    ("sql", "for_readers"),
+    [
+        ("s like 'ab%'", "s >= 'ab' AND s < 'ac' AND startswith(s, 'ab')"),
+        ("s like 'a%b'", "s >= 'a' AND s < 'b' AND s LIKE 'a%b'"),
+        ("s like '\ud7ff%'", "s >= '\ud7ff' AND s < '\ue000' AND startswith(s, '\ud7ff')"),
+        ("s like 'a\U0010ffff%'", "s >= 'a\U0010ffff' AND s < 'b' AND startswith(s, 'a\U0010ffff')"),
+        ("s like '\U0010ffff%'", "s >= '\U0010ffff' AND startswith(s, '\U0010ffff')"),
+        ("s like '%b'", "s LIKE '%b'"),
+        ("s not like 'ab%'", "NOT startswith(s, 'ab')"),
+        ("i > 5 or i <> 7", "i > 5 OR i <> 7"),
+    ],
+)
+def test_prefixes_are_ranges_for_readers(sql, for_readers):
+    assert str(for_footers(bind(parse(sql), SMALL))) == for_readers
+
+
+@settings(max_examples=50, deadline=None)
+@given(predicates(), st.lists(rows, max_size=8))
+def test_what_readers_get_keeps_every_match(predicate, data):
+    bound = bind(predicate, SCHEMA)
+    wanted, kept = (filter_mask(p, table_of(data)).to_pylist() for p in (bound, for_footers(bound)))
+    assert all(k or not w for k, w in zip(kept, wanted, strict=True))
+
+
 def test_constants_need_no_column():
     assert bind(TRUE, ()) == ALWAYS
     assert bind(~TRUE, ()) == NEVER

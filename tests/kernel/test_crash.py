@@ -24,9 +24,7 @@ def _calls_of_an_append(tmp_path):
     """(name, nth of that name) of every storage call that one append makes."""
     table = make_table(tmp_path / "probe")
     table.append(rows(0, BATCH))
-    storage = FaultyStorage(
-        table.context.storage, [Fault("before", "put_object", _nothing, nth=10**9)]
-    )
+    storage = FaultyStorage(table.context.storage, [Fault("before", "put_object", _nothing, nth=10**9)])
     _through(table, storage).append(rows(BATCH, BATCH))
     seen = Counter()
     for call in storage.calls:

@@ -46,6 +46,9 @@ from anabranch.spec.types import (
 _MAX_BATCH_BYTES = 1 << 30
 """Text and bytes of one batch must fit offsets of 32 bits."""
 
+_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+"""Types that many functions of Arrow do not know yet, and the same with offsets."""
+
 
 def convert(data: Any, fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
     """Rows as batches in exactly the Arrow types of a table's columns.
@@ -154,9 +157,11 @@ def _plain(array: pa.Array) -> pa.Array:
         if isinstance(array.type, pa.BaseExtensionType):
             array = array.storage
         elif kinds.is_dictionary(array.type):
-            array = array.dictionary_decode()
+            array = _plain(array.dictionary).take(array.indices)
         elif kinds.is_run_end_encoded(array.type):
             array = pc.run_end_decode(array)
+        elif array.type in _VIEWS:
+            array = array.cast(_VIEWS[array.type])
         else:
             return array
 
@@ -271,12 +276,11 @@ def _cast(array: pa.Array, data_type: DataType, path: str) -> pa.Array:
 
 
 def _is_text(found: pa.DataType) -> bool:
-    return found in (pa.string(), pa.large_string(), pa.string_view())
+    return found in (pa.string(), pa.large_string())
 
 
 def _is_bytes(found: pa.DataType) -> bool:
-    plain = found in (pa.binary(), pa.large_binary(), pa.binary_view())
-    return plain or bool(pa.types.is_fixed_size_binary(found))
+    return found in (pa.binary(), pa.large_binary()) or bool(pa.types.is_fixed_size_binary(found))
 
 
 _ACCEPTED: dict[type[DataType], Callable[[pa.DataType], bool]] = {

@@ -12,7 +12,7 @@ TableName = Annotated[str, typer.Argument(metavar="DB.TABLE", help="The table, o
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Branch = Annotated[str | None, typer.Option(help="Branch to work on; main if absent.")]
 At = Annotated[str | None, typer.Option(help="Moment to read: a snapshot id, snapshot.N or a tag.")]
-Filter = Annotated[str | None, typer.Option("--filter", "-f", help="SQL text, such as \"price > 10\".")]
+Filter = Annotated[str | None, typer.Option("--filter", "-f", help='SQL text, such as "price > 10".')]
 Columns = Annotated[str | None, typer.Option("--columns", "-c", help="Comma-separated columns to read.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 

@@ -45,7 +45,9 @@ def read(
 def append(
     table: TableName,
     source: Annotated[str, typer.Argument(help="A parquet, csv or json file, or - for standard input.")],
-    format: Annotated[str | None, typer.Option(help="parquet, csv or json, where the name does not tell.")] = None,
+    format: Annotated[
+        str | None, typer.Option(help="parquet, csv or json, where the name does not tell.")
+    ] = None,
     branch: Branch = None,
     json: AsJson = False,
 ) -> None:

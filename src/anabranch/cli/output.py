@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import datetime
+import datetime as dt
 import decimal
 import json
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,9 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: 
     shown = [list(row) for row in rows]
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for i, column in enumerate(columns):
-        numeric = all(isinstance(row[i], int | float | None) and not isinstance(row[i], bool) for row in shown)
+        numeric = all(
+            isinstance(row[i], int | float | None) and not isinstance(row[i], bool) for row in shown
+        )
         table.add_column(column, justify="right" if numeric and shown else "left", overflow="fold")
     for row in shown:
         table.add_row(*(_text(value) for value in row))
@@ -48,7 +50,7 @@ def moment(millis: int | None) -> str:
     """Epoch milliseconds as UTC text; empty for None."""
     if millis is None:
         return ""
-    moment_utc = datetime.datetime.fromtimestamp(millis / 1000, datetime.UTC)
+    moment_utc = dt.datetime.fromtimestamp(millis / 1000, dt.UTC)
     return moment_utc.strftime("%Y-%m-%d %H:%M:%S.") + f"{millis % 1000:03d}Z"
 
 
@@ -82,7 +84,7 @@ def _encode(value: Any) -> Any:
             return str(value)
         case bytes():
             return base64.b64encode(value).decode()
-        case datetime.datetime() | datetime.date() | datetime.time():
+        case dt.datetime() | dt.date() | dt.time():
             return value.isoformat()
         case _:
             return str(value)

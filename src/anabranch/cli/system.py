@@ -25,7 +25,11 @@ def doctor(json: AsJson = False) -> None:
     if json:
         show_json(checks)
     else:
-        marks = {"ok": "[green]ok[/green]     ", "missing": "[yellow]missing[/yellow]", "failed": "[red]failed[/red] "}
+        marks = {
+            "ok": "[green]ok[/green]     ",
+            "missing": "[yellow]missing[/yellow]",
+            "failed": "[red]failed[/red] ",
+        }
         for check in checks:
             console.print(f"{marks[check.status]} {check.name}: {check.found}")
             if check.remedy:

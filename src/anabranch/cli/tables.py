@@ -26,7 +26,8 @@ def databases(json: AsJson = False) -> None:
 
 
 def tables(
-    database: Annotated[str | None, typer.Argument(help="Only of this database.")] = None, json: AsJson = False
+    database: Annotated[str | None, typer.Argument(help="Only of this database.")] = None,
+    json: AsJson = False,
 ) -> None:
     """List tables."""
     from anabranch.service import tables as service
@@ -42,9 +43,13 @@ def tables(
 
 def create_table(
     table: TableName,
-    columns: Annotated[str, typer.Argument(metavar="COLUMNS", help='Such as "id BIGINT NOT NULL, v STRING".')],
+    columns: Annotated[
+        str, typer.Argument(metavar="COLUMNS", help='Such as "id BIGINT NOT NULL, v STRING".')
+    ],
     partition_by: Annotated[str | None, typer.Option(help="Comma-separated partition columns.")] = None,
-    option: Annotated[list[str] | None, typer.Option("--option", "-o", help="key=value; may be repeated.")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option("--option", "-o", help="key=value; may be repeated.")
+    ] = None,
     comment: Annotated[str | None, typer.Option(help="Text for people.")] = None,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Keep an existing table.")] = False,
     json: AsJson = False,
@@ -90,7 +95,9 @@ def drop_table(
     if not dry_run:
         lake.drop_table(table)
     if json:
-        show_json({"table": table, "dropped": not dry_run, "rows": rows, "files": info.files, "bytes": info.bytes})
+        show_json(
+            {"table": table, "dropped": not dry_run, "rows": rows, "files": info.files, "bytes": info.bytes}
+        )
     else:
         typer.echo(f"{'would remove' if dry_run else 'removed'} {what}")
 
@@ -99,7 +106,9 @@ def describe(table: TableName, branch: Branch = None, at: At = None, json: AsJso
     """Show what a table is and holds."""
     from anabranch.service import tables as service
 
-    info = service.describe(service.open_table(service.open_lake(state.warehouse), service.View(table, branch, at)))
+    info = service.describe(
+        service.open_table(service.open_lake(state.warehouse), service.View(table, branch, at))
+    )
     if json:
         show_json(info)
         return
@@ -110,7 +119,10 @@ def describe(table: TableName, branch: Branch = None, at: At = None, json: AsJso
             ("location", info.location),
             ("uuid", info.uuid),
             ("comment", info.comment),
-            ("snapshot", f"{snapshot.id} ({snapshot.kind}, {moment(snapshot.time_millis)})" if snapshot else "none"),
+            (
+                "snapshot",
+                f"{snapshot.id} ({snapshot.kind}, {moment(snapshot.time_millis)})" if snapshot else "none",
+            ),
             ("rows", snapshot.rows if snapshot else 0),
             ("files", info.files),
             ("bytes", info.bytes),

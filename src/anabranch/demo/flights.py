@@ -164,7 +164,7 @@ class _Demo:
     def _start(self) -> subprocess.Popen[bytes]:
         arguments = [self.warehouse, str(self.landing), str(self.root / "checkpoints"), str(self.stop_file)]
         with self.log.open("ab") as log:
-            return subprocess.Popen(
+            return subprocess.Popen(  # noqa: S603 - our own program
                 [sys.executable, "-m", "anabranch.demo.pipeline", *arguments],
                 stdout=log,
                 stderr=log,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import Literal, Protocol
@@ -77,12 +78,13 @@ def may_match(predicate: BoundPredicate, stats: ColumnStats) -> npt.NDArray[np.b
 
 
 def for_footers(predicate: BoundPredicate) -> BoundPredicate:
-    """A weaker predicate to skip row groups by, which does not trust what Parquet footers say of NaN.
+    """A predicate, perhaps weaker, for readers that skip row groups by the bounds in Parquet footers.
 
-    Bounds in footers may pass over NaN: some writers, Arrow's among them, leave it out. Rows that a row group is
-    not skipped for still have to be filtered by the predicate itself.
+    It does not trust these bounds to cover NaN: some writers, Arrow's among them, leave it out. It says of
+    prefixes what readers understand, that they lie in a range. Rows still have to be filtered by the
+    predicate itself.
     """
-    return replace_tests(predicate, _without_nan)
+    return replace_tests(predicate, _for_footers)
 
 
 def split_conjuncts(
@@ -125,18 +127,31 @@ def key_values(
     return list(itertools.product(*choices))
 
 
-def _without_nan(test: BoundPredicate) -> BoundPredicate:
-    """The test if NaN cannot satisfy it, else one that bounds cannot fail."""
-    columns = columns_of(test)
-    if not any(column.is_floating for column in columns):
-        return test
+def _for_footers(test: BoundPredicate) -> BoundPredicate:
     match test:
+        case PrefixTest(column=column, prefix=prefix, negated=False):
+            return conjunction([*_range_of(column, prefix), test])
+        case LikeTest(column=column, pattern=(str() as prefix, *_), negated=False):
+            return conjunction([*_range_of(column, prefix), test])
         case NullTest() | NaNTest(negated=True) | OneOf(negated=False):
             return test
         case Compare(op=Operator.EQ | Operator.LT | Operator.LE):
             return test
-        case _:
-            return conjunction(NullTest(column, negated=True) for column in columns)
+    # What is left may be TRUE for NaN.
+    nan_too = any(column.is_floating for column in columns_of(test))
+    return conjunction(NullTest(column, negated=True) for column in columns_of(test)) if nan_too else test
+
+
+def _range_of(column: BoundColumn, prefix: str) -> list[BoundPredicate]:
+    """Where the texts with a prefix lie."""
+    tests: list[BoundPredicate] = [Compare(column, Operator.GE, prefix)]
+    stem = prefix.rstrip(chr(sys.maxunicode))
+    if stem:
+        last = ord(stem[-1]) + 1
+        # Surrogates are not characters.
+        end = stem[:-1] + chr(0xE000 if last == 0xD800 else last)
+        tests.append(Compare(column, Operator.LT, end))
+    return tests
 
 
 _Mask = npt.NDArray[np.bool_]

@@ -10,8 +10,8 @@ from anabranch.kernel.context import TableContext
 from anabranch.options import MANIFEST_COMPRESSION, MANIFEST_TARGET_SIZE
 from anabranch.spec.binary_row import decode_row
 from anabranch.spec.data_file import FileKind, ManifestEntry, ManifestFileMeta, SimpleStats
-from anabranch.spec.layout import manifest_list_name, manifest_name
 from anabranch.spec.entry_frame import EntryFrame
+from anabranch.spec.layout import manifest_list_name, manifest_name
 from anabranch.spec.manifest import encode_manifest, encode_manifest_list, roll_frame
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.stats import partition_stats

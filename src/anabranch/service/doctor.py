@@ -44,7 +44,9 @@ def examine(warehouse: str) -> list[Check]:
 def _python() -> Iterator[Check]:
     version = platform.python_version()
     fine = sys.version_info >= (3, 11)
-    yield Check("Python", "ok" if fine else "failed", version, None if fine else "install Python 3.11 or newer.")
+    yield Check(
+        "Python", "ok" if fine else "failed", version, None if fine else "install Python 3.11 or newer."
+    )
 
 
 def _libraries() -> Iterator[Check]:
@@ -62,10 +64,14 @@ def _java() -> Iterator[Check]:
     if java is None or not Path(java).exists():
         yield Check("Java", "missing", f"no java {'in JAVA_HOME' if home else 'on the PATH'}", remedy)
         return
-    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=30)
+    answer = subprocess.run(  # noqa: S603 - the java that Spark would start
+        [java, "-version"], capture_output=True, text=True, check=False, timeout=30
+    )
     match = re.search(r'version "(\d+)[^"]*"', answer.stderr + answer.stdout)
     fine = match is not None and int(match[1]) >= OLDEST_JAVA
-    yield Check("Java", "ok" if fine else "failed", match[0] if match else "unknown version", None if fine else remedy)
+    yield Check(
+        "Java", "ok" if fine else "failed", match[0] if match else "unknown version", None if fine else remedy
+    )
 
 
 def _spark() -> Iterator[Check]:
@@ -93,6 +99,8 @@ def _warehouse(warehouse: str) -> Iterator[Check]:
         readable = storage.get(path) == b"probe"
         storage.delete(path)
     except AnabranchError as error:
-        yield Check("warehouse", "failed", error.message, error.hint or "check the address and your permissions.")
+        yield Check(
+            "warehouse", "failed", error.message, error.hint or "check the address and your permissions."
+        )
         return
     yield Check("warehouse", "ok" if readable else "failed", f"{storage.url} can be read and written")

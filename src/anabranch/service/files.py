@@ -52,7 +52,9 @@ def _read(
                 yield from pa.parquet.ParquetFile(stream).iter_batches()
             case "csv":
                 types = {f.name: f.type for f in schema if not pa.types.is_nested(f.type)}
-                convert = pa.csv.ConvertOptions(column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False)
+                convert = pa.csv.ConvertOptions(
+                    column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False
+                )
                 yield from pa.csv.open_csv(stream, convert_options=convert)
             case _:
                 parse = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer")

@@ -194,7 +194,9 @@ def files(table: Table, filter: str | None = None) -> list[FileInfo]:
         for file in split.files:
             folder = file.path.rpartition("/bucket-")[0]
             infos.append(
-                FileInfo(file.path, folder, split.bucket, file.format, file.row_count, file.size, file.schema_id)
+                FileInfo(
+                    file.path, folder, split.bucket, file.format, file.row_count, file.size, file.schema_id
+                )
             )
     return infos
 
