@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import polars as pl
@@ -50,18 +50,12 @@ class Plan:
         """The files in units of work; files of one bucket keep their order."""
         if self.files.height == 0:
             return []
-        columns = ("path", "file_size", "row_count", "schema_id", "format")
-        files = [*map(SplitFile._make, zip(*(self.files[c].to_list() for c in columns), strict=True))]
-        first = self.files[self.starts]
+        first = self.files.select("partition", "bucket")[self.starts]
         ends = [*self.starts[1:].tolist(), self.files.height]
         return [
-            Split(partition, bucket, tuple(files[start:end]))
-            for partition, bucket, start, end in zip(
-                first["partition"].to_list(),
-                first["bucket"].to_list(),
-                self.starts.tolist(),
-                ends,
-                strict=True,
+            Split(partition, bucket, partial(_files, self.files, start, end))
+            for (partition, bucket), start, end in zip(
+                first.iter_rows(), self.starts.tolist(), ends, strict=True
             )
         ]
 
@@ -73,6 +67,11 @@ class Plan:
     @property
     def report(self) -> PlanReport:
         return PlanReport(self.steps, len(self.starts), self.row_count, int(self.files["file_size"].sum()))
+
+
+def _files(files: pl.DataFrame, start: int, end: int) -> tuple[SplitFile, ...]:
+    part = files.select("path", "file_size", "row_count", "schema_id", "format").slice(start, end - start)
+    return tuple(map(SplitFile._make, part.iter_rows()))
 
 
 def split_starts(group: np.ndarray, sizes: np.ndarray, *, target: int, open_cost: int) -> np.ndarray:

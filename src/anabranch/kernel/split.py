@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 
 class SplitFile(NamedTuple):
@@ -19,14 +19,30 @@ class SplitFile(NamedTuple):
     """Extension of the name: ``parquet``, ``orc`` or ``avro``."""
 
 
-@dataclass(frozen=True, slots=True)
 class Split:
-    """Files of one bucket of one partition, to be read in this order. Picklable."""
+    """Files of one bucket of one partition, to be read in this order. An immutable, picklable value.
 
-    partition: bytes
-    """BinaryRow of the partition values with its 4-byte arity."""
-    bucket: int
-    files: tuple[SplitFile, ...]
+    A plan may hold hundreds of thousands of files, so the files of a split are made when they are asked for.
+    """
+
+    __slots__ = ("_files", "bucket", "partition")
+
+    def __init__(
+        self,
+        partition: bytes,
+        bucket: int,
+        files: tuple[SplitFile, ...] | Callable[[], tuple[SplitFile, ...]],
+    ) -> None:
+        self.partition = partition
+        """BinaryRow of the partition values with its 4-byte arity."""
+        self.bucket = bucket
+        self._files = files
+
+    @property
+    def files(self) -> tuple[SplitFile, ...]:
+        if not isinstance(self._files, tuple):
+            self._files = self._files()
+        return self._files
 
     @property
     def row_count(self) -> int:
@@ -36,3 +52,17 @@ class Split:
     def size(self) -> int:
         """Bytes of all files."""
         return sum(f.size for f in self.files)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Split):
+            return NotImplemented
+        return (self.partition, self.bucket, self.files) == (other.partition, other.bucket, other.files)
+
+    def __hash__(self) -> int:
+        return hash((self.partition, self.bucket, self.files))
+
+    def __repr__(self) -> str:
+        return f"Split(bucket={self.bucket}, files={len(self.files)}, rows={self.row_count})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Split, (self.partition, self.bucket, self.files)
