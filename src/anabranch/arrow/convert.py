@@ -221,20 +221,15 @@ def _fit_rows(array: pa.Array, data_type: RowType, path: str) -> pa.Array:
 
 
 def _fit_lists(array: pa.Array, data_type: ArrayType, path: str) -> pa.Array:
-    kinds = pa.types
-    found = array.type
-    if kinds.is_large_list(found) or kinds.is_fixed_size_list(found) or _is_list_view(found):
-        array = _safely(lambda: array.cast(pa.list_(found.value_field)), path)
-    elif not kinds.is_list(found):
-        raise _refusal(found, data_type, path)
-    array = nested.without_hidden(array)
+    if not _is_any_list(array.type):
+        raise _refusal(array.type, data_type, path)
+    array = nested.without_hidden(array) if pa.types.is_list(array.type) else nested.to_list(array)
     values = fit(nested.list_values(array), data_type.element, f"{path}.element")
     return nested.with_values(array, values, to_arrow_type(data_type))
 
 
 def _fit_maps(array: pa.Array, key: DataType, value: DataType, data_type: DataType, path: str) -> pa.Array:
-    found = array.type
-    if not pa.types.is_map(found):
+    if not pa.types.is_map(array.type):
         array = _as_map(array, data_type, path)
     array = nested.without_hidden(array)
     keys, items = nested.map_entries(array)
@@ -244,19 +239,26 @@ def _fit_maps(array: pa.Array, key: DataType, value: DataType, data_type: DataTy
 
 def _as_map(array: pa.Array, data_type: DataType, path: str) -> pa.Array:
     """A list of structs of key and value, which is how libraries without maps have them."""
-    found = array.type
-    is_list = pa.types.is_list(found) or pa.types.is_large_list(found)
-    if not is_list or not pa.types.is_struct(found.value_type):
-        raise _refusal(found, data_type, path)
-    if [found.value_type.field(i).name for i in range(found.value_type.num_fields)] != ["key", "value"]:
-        raise _refusal(found, data_type, path)
-    lists = _safely(lambda: array.cast(pa.list_(found.value_field)), path)
-    entries = nested.list_values(nested.without_hidden(lists))
-    return nested.to_map(lists, entries.field(0), entries.field(1))
+    entry = array.type.value_type if _is_any_list(array.type) else None
+    if entry is None or not pa.types.is_struct(entry) or [field.name for field in entry] != ["key", "value"]:
+        raise _refusal(array.type, data_type, path)
+    lists = nested.to_list(array)
+    entries = nested.list_values(lists)
+    keys, items = entries.flatten()
+    if keys.null_count:
+        raise SchemaError(f"column '{path}' is a map, but {keys.null_count} of its keys are null")
+    return nested.to_map(lists, keys, items)
 
 
-def _is_list_view(found: pa.DataType) -> bool:
-    return bool(pa.types.is_list_view(found) or pa.types.is_large_list_view(found))
+def _is_any_list(found: pa.DataType) -> bool:
+    kinds = pa.types
+    return bool(
+        kinds.is_list(found)
+        or kinds.is_large_list(found)
+        or kinds.is_fixed_size_list(found)
+        or kinds.is_list_view(found)
+        or kinds.is_large_list_view(found)
+    )
 
 
 # Atomic types

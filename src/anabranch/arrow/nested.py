@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 
 def list_values(array: pa.Array) -> pa.Array:
@@ -42,6 +43,15 @@ def with_children(array: pa.Array, children: Sequence[pa.Array], data_type: pa.D
 def to_map(array: pa.Array, keys: pa.Array, items: pa.Array) -> pa.Array:
     """The list array as a map array: keys and values of all rows, one after the other."""
     return pa.MapArray.from_arrays(_offsets(array), keys, items, mask=_mask(array))
+
+
+def to_list(array: pa.Array) -> pa.Array:
+    """Rows of any of Arrow's kinds of lists as a list array, with nothing below its nulls."""
+    # Not by a cast: that of list views leaves out the last offset.
+    lengths = pc.list_value_length(array).fill_null(0).to_numpy()
+    offsets = np.zeros(len(array) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return pa.ListArray.from_arrays(pa.array(offsets), array.flatten(), mask=_mask(array))
 
 
 def without_hidden(array: pa.Array) -> pa.Array:

@@ -104,7 +104,7 @@ def read_table(
     tables = list(_Scan(context, output, predicate, limit, is_stream=False).tables(splits))
     if not output:
         return pa.table({"": pa.nulls(sum(table.num_rows for table in tables))}).select([])
-    return pa.concat_tables([to_arrow_schema(output).empty_table(), *tables])
+    return pa.concat_tables(tables) if tables else to_arrow_schema(output).empty_table()
 
 
 def _chosen(fields: Sequence[Field], columns: Sequence[str] | None) -> tuple[Field, ...]:

@@ -25,25 +25,31 @@ def to_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def to_type(array: Any, target: pa.DataType) -> Any:
-    """The same values in type `target`; timestamps lose digits towards the past."""
-    source = array.type
+def to_type(array: Any, target: pa.DataType, *, exact: bool = False) -> Any:
+    """The same values in type `target`.
+
+    Args:
+        array: the values.
+        target: their new type.
+        exact: refuse timestamps with more digits than `target` has; otherwise they lose them towards the past.
+
+    Raises `pyarrow.ArrowInvalid` if a value does not fit.
+    """
+    source, kinds = array.type, pa.types
     if source.equals(target):
         return array
-    if pa.types.is_timestamp(source) and pa.types.is_timestamp(target):
+    if kinds.is_timestamp(source) and kinds.is_timestamp(target) and not exact:
         return _rescaled(array.view(pa.int64()), source.unit, target.unit).view(target)
-    if pa.types.is_time(source) and pa.types.is_int32(target):
-        return to_type(array, pa.time32("ms")).view(target)
-    if pa.types.is_int32(source) and pa.types.is_time32(target):
+    if kinds.is_time(source) and kinds.is_int32(target):
+        return array.cast(pa.time32("ms")).view(target)
+    if kinds.is_int32(source) and kinds.is_time32(target):
         return array.view(pa.time32("ms")).cast(target)
-    if pa.types.is_time(source) and pa.types.is_time(target):
-        return array.cast(target, safe=False)
-    if pa.types.is_struct(source) and pa.types.is_struct(target):
-        return _struct(array, target)
-    if _is_list(source) and pa.types.is_list(target):
-        return _list(array, target)
-    if pa.types.is_map(source) and pa.types.is_map(target):
-        return _map(array, target)
+    if kinds.is_struct(source) and kinds.is_struct(target):
+        return _struct(array, target, exact=exact)
+    if kinds.is_list(source) and kinds.is_list(target):
+        return _list(array, target, exact=exact)
+    if kinds.is_map(source) and kinds.is_map(target):
+        return _map(array, target, exact=exact)
     return array.cast(target)
 
 
@@ -58,29 +64,26 @@ def _rescaled(values: Any, source: str, target: str) -> Any:
     return pc.subtract(quotient, pc.less(remainder, pa.scalar(0)).cast(pa.int64()))
 
 
-def _is_list(data_type: pa.DataType) -> bool:
-    return bool(pa.types.is_list(data_type) or pa.types.is_large_list(data_type))
-
-
-def _struct(array: Any, target: Any) -> Any:
-    children = [to_type(array.field(i), target.field(i).type) for i in range(target.num_fields)]
+def _struct(array: Any, target: Any, *, exact: bool) -> Any:
+    children = [to_type(array.field(i), target.field(i).type, exact=exact) for i in range(target.num_fields)]
     return pa.StructArray.from_arrays(children, fields=list(target), mask=array.is_null())
 
 
-def _list(array: Any, target: Any) -> Any:
-    if pa.types.is_large_list(array.type):
-        array = array.cast(pa.list_(array.type.value_field))
-    validity, offsets = array.buffers()[:2]
-    child = to_type(array.values, target.value_type)
-    return pa.Array.from_buffers(
-        target, len(array), [validity, offsets], array.null_count, array.offset, children=[child]
-    )
+def _list(array: Any, target: Any, *, exact: bool) -> Any:
+    child = to_type(array.values, target.value_type, exact=exact)
+    return _with_child(array, target, child)
 
 
-def _map(array: Any, target: Any) -> Any:
-    validity, offsets = array.buffers()[:2]
-    keys, items = to_type(array.keys, target.key_type), to_type(array.items, target.item_type)
+def _map(array: Any, target: Any, *, exact: bool) -> Any:
+    keys = to_type(array.keys, target.key_type, exact=exact)
+    items = to_type(array.items, target.item_type, exact=exact)
     entries = pa.StructArray.from_arrays([keys, items], fields=[target.key_field, target.item_field])
+    return _with_child(array, target, entries)
+
+
+def _with_child(array: Any, target: Any, child: Any) -> Any:
+    """A list or map over other entries. A slice keeps its place: its offsets count all entries there are."""
+    buffers = array.buffers()[:2]
     return pa.Array.from_buffers(
-        target, len(array), [validity, offsets], array.null_count, array.offset, children=[entries]
+        target, len(array), buffers, array.null_count, array.offset, children=[child]
     )

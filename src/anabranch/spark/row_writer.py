@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from anabranch.arrow.convert import fit
 from anabranch.arrow.writer import WriteContext, abort, write
 from anabranch.errors import InvalidInputError, SchemaError
 from anabranch.kernel.commit_message import CommitMessage
 from anabranch.spark.arrow_values import to_type
-from anabranch.spark.types import type_from_spark
-from anabranch.spec import types as t
-from anabranch.spec.arrow_types import to_arrow_schema
+from anabranch.spark.types import arrow_type, type_from_spark
+from anabranch.spec.arrow_types import to_arrow_schema, to_arrow_type
 from anabranch.spec.schema import TableSchema
+from anabranch.spec.types import ArrayType, DataType, Field, MapType, MultisetType, RowType, TimeType
 from anabranch.table import Table
 
 
@@ -37,12 +39,7 @@ class RowWriter:
         places: dict[str, int] = {}
         for place, column in enumerate(schema):
             target = _target(column.name, latest, table)
-            given = type_from_spark(column.dataType, where=column.name)
-            if not _fits(given, target.type):
-                raise SchemaError(
-                    f"column '{column.name}' is {given}, but '{table.name}' has {target.type}",
-                    hint=f"cast it in the query: CAST({column.name} AS {target.type.spelling}).",
-                )
+            _check_type(type_from_spark(column.dataType, where=column.name), target, table)
             if target.name in places:
                 raise SchemaError(
                     f"two columns of the rows are both '{target.name}' of '{table.name}'",
@@ -61,29 +58,20 @@ class RowWriter:
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> list[CommitMessage]:
         """Write all rows; what was written is removed if that fails."""
-        return write((self._row_batch(batch) for batch in batches), self.context)
+        return write((self._fitted(batch) for batch in batches), self.context)
 
     def abort(self, messages: Sequence[CommitMessage]) -> None:
         """Remove the files of these messages."""
         abort(messages, self.context)
 
-    def _row_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows in the columns and Arrow types of the table. Raises `SchemaError`."""
-        schema = to_arrow_schema(self.context.schema.fields)
-        columns = []
-        for place, field in zip(self.places, schema, strict=True):
-            column = (
-                pa.nulls(batch.num_rows, field.type)
-                if place is None
-                else to_type(batch.column(place), field.type)
-            )
-            if not field.nullable and column.null_count:
-                raise SchemaError(
-                    f"column '{field.name}' is NOT NULL, but {column.null_count} of the rows have null there",
-                    hint="filter those rows out, or give the column a value with coalesce().",
-                )
-            columns.append(column)
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
+        fields = self.context.schema.fields
+        columns = [
+            _fit(pa.nulls(batch.num_rows) if place is None else batch.column(place), f)
+            for f, place in zip(fields, self.places, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=to_arrow_schema(fields))
 
 
 def partition_spec(text: str) -> dict[str, str]:
@@ -100,40 +88,8 @@ def partition_spec(text: str) -> dict[str, str]:
     return spec
 
 
-_INTEGERS = (t.TinyIntType, t.SmallIntType, t.IntType, t.BigIntType)
-_TEXTS = (t.CharType, t.VarCharType)
-_BYTES = (t.BinaryType, t.VarBinaryType)
-
-
-def _fits(given: t.DataType, target: t.DataType) -> bool:
-    """Whether every value of type `given` can be stored in `target`, or is refused by its value alone."""
-    for family in (_INTEGERS, (t.FloatType, t.DoubleType)):
-        if isinstance(given, family) and isinstance(target, family):
-            return family.index(type(given)) <= family.index(type(target))
-    match given, target:
-        case t.IntType(), t.TimeType():
-            return True
-        case t.DecimalType(), t.DecimalType():
-            digits = target.precision - target.scale >= given.precision - given.scale
-            return digits and target.scale >= given.scale
-        case t.ArrayType(), t.ArrayType():
-            return _fits(given.element, target.element)
-        case t.MapType(), t.MapType():
-            return _fits(given.key, target.key) and _fits(given.value, target.value)
-        case t.MapType(), t.MultisetType():
-            return _fits(given.key, target.element) and isinstance(given.value, t.IntType)
-        case t.RowType(), t.RowType():
-            names = [f.name for f in given.fields] == [f.name for f in target.fields]
-            return names and all(
-                _fits(g.type, w.type) for g, w in zip(given.fields, target.fields, strict=True)
-            )
-    return any(isinstance(given, family) and isinstance(target, family) for family in (_TEXTS, _BYTES)) or (
-        type(given) is type(target)
-    )
-
-
-def _target(name: str, schema: TableSchema, table: Table) -> t.Field:
-    """The table's column of that name, else its only one when case is ignored."""
+def _target(name: str, schema: TableSchema, table: Table) -> Field:
+    """The table's column of that name, else its only one when case is ignored, as Spark does."""
     exact = [f for f in schema.fields if f.name == name]
     found = exact or [f for f in schema.fields if f.name.lower() == name.lower()]
     if len(found) != 1:
@@ -143,3 +99,35 @@ def _target(name: str, schema: TableSchema, table: Table) -> t.Field:
             "or add it to the table first.",
         )
     return found[0]
+
+
+def _check_type(given: DataType, target: Field, table: Table) -> None:
+    """The rules are those of the embedded engine, asked with no rows."""
+    try:
+        _fit(pa.array([], arrow_type(given)), target)
+    except SchemaError as error:
+        raise SchemaError(
+            f"column '{target.name}' is {given.spelling}, but '{table.name}' has {target.type}",
+            hint=f"cast it in the query: CAST({target.name} AS {target.type.spelling}).",
+        ) from error
+
+
+def _fit(array: Any, target: Field) -> Any:
+    if _has_times(target.type) and not pa.types.is_null(array.type):
+        array = to_type(array, to_arrow_type(target.type), exact=True)
+    return fit(array, target.type, target.name)
+
+
+def _has_times(data_type: DataType) -> bool:
+    """Whether there are times of day in it, which Spark has as plain numbers."""
+    match data_type:
+        case TimeType():
+            return True
+        case ArrayType(element=inner) | MultisetType(element=inner):
+            return _has_times(inner)
+        case MapType(key=key, value=value):
+            return _has_times(key) or _has_times(value)
+        case RowType(fields=fields):
+            return any(_has_times(f.type) for f in fields)
+        case _:
+            return False

@@ -13,7 +13,7 @@
 | MULTISET<t>                  | Map<t, Integer>         |
 
 Spark's timestamps have microseconds: digits 7 to 9 of a TIMESTAMP(7..9) are cut off (towards the past) on
-reading and zero on writing. A TIMESTAMP(0..5) is cut off likewise on writing, as a cast in SQL does.
+reading. Writing loses nothing: a value with more digits than its column is refused.
 """
 
 from __future__ import annotations

@@ -1,0 +1,361 @@
+"""What the writer leaves in a table's folder, and what it says of it."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from anabranch.arrow import row_buffer
+from anabranch.arrow.writer import TableWriter, abort, file_paths
+from anabranch.errors import OptionError, SchemaError, StorageError, UnsupportedFeatureError
+from anabranch.runtime import Runtime
+from anabranch.spec.binary_row import decode_row
+from anabranch.spec.bucket import assign_buckets
+from anabranch.spec.data_file import EMPTY_ROW, FileSource
+from anabranch.spec.stats import StatsCollector, stats_modes
+from anabranch.storage.local import LocalStorage
+from anabranch.storage.memory import MemoryStorage
+from tests.arrow.helpers import (
+    context_of,
+    make_schema,
+    read_table,
+    reading,
+    rows_of,
+    splits_of,
+    stored_paths,
+    write,
+)
+from tests.support.faults import FaultyStorage, fail, no_space, run
+
+
+def numbers(schema, count, start=0):
+    ids = np.arange(start, start + count)
+    return rows_of(schema, {"id": ids, "v": [f"value {i}" for i in ids]})
+
+
+SCALABLE = make_schema("id BIGINT NOT NULL, v STRING")
+
+
+def files_of(messages):
+    return [file for message in messages for file in message.new_files]
+
+
+def read(messages, context):
+    return read_table(splits_of(messages, context), reading(context))
+
+
+def test_rows_come_back_in_their_order():
+    context = context_of(SCALABLE)
+    table = numbers(SCALABLE, 1000)
+    messages = write(table.to_batches(max_chunksize=7), context)
+    assert read(messages, context).equals(table)
+    (message,) = messages
+    (file,) = message.new_files
+    assert (message.partition, message.bucket, message.total_buckets) == (EMPTY_ROW, 0, -1)
+    (path,) = file_paths(message, context)
+    assert stored_paths(context.storage) == [path]
+    assert path == f"bucket-0/{file.file_name}"
+    assert context.storage.info(path).size == file.file_size
+
+
+def test_many_small_batches_make_one_row_group():
+    context = context_of(SCALABLE)
+    messages = write(numbers(SCALABLE, 20_000).to_batches(max_chunksize=10), context)
+    (path,) = stored_paths(context.storage)
+    assert pq.ParquetFile(context.storage.open_input(path)).metadata.num_row_groups == 1
+    assert files_of(messages)[0].row_count == 20_000
+
+
+def test_no_rows_make_no_files():
+    context = context_of(SCALABLE)
+    assert write([], context) == []
+    assert write([numbers(SCALABLE, 0)], context) == []
+    assert stored_paths(context.storage) == []
+
+
+def test_what_a_message_says_of_a_file():
+    class Tokyo:
+        def now_millis(self):
+            return 1_700_000_000_123
+
+        def local_offset_millis(self, at_millis):
+            assert at_millis == 1_700_000_000_123
+            return 9 * 3_600_000
+
+    runtime = Runtime(clock=Tokyo())
+    context = context_of(SCALABLE, runtime=runtime, source=FileSource.COMPACT)
+    (file,) = files_of(write([numbers(SCALABLE, 10)], context))
+    assert file.creation_time == 1_700_000_000_123 + 9 * 3_600_000
+    assert file.file_source is FileSource.COMPACT
+    assert (file.min_sequence_number, file.max_sequence_number, file.row_count) == (0, 9, 10)
+    assert (file.schema_id, file.level, file.delete_row_count, file.extra_files) == (0, 0, 0, ())
+    assert (file.min_key, file.max_key, file.value_stats_cols, file.write_cols) == (
+        EMPTY_ROW,
+        EMPTY_ROW,
+        None,
+        None,
+    )
+
+
+def test_statistics_are_those_of_the_rows(monkeypatch):
+    monkeypatch.setattr(row_buffer, "MAX_ROWS", 64)
+    schema = make_schema("id BIGINT NOT NULL, v STRING, d DOUBLE, n DECIMAL(20, 2), l ARRAY<INT>")
+    table = rows_of(
+        schema,
+        {
+            "id": range(1000),
+            "v": [None if i % 3 else f"long enough to be shortened {i}" for i in range(1000)],
+            "d": [float(i - 500) for i in range(1000)],
+            "n": [None] * 1000,
+            "l": [[1]] * 1000,
+        },
+    )
+    (file,) = files_of(write([table], context_of(schema)))
+    collector = StatsCollector(schema.fields, stats_modes(schema))
+    collector.update(table)
+    assert file.value_stats == collector.finish()
+    assert decode_row([f.type for f in schema.fields], file.value_stats.max_values)[0] == 999
+
+
+def test_files_roll_at_the_target_size():
+    schema = make_schema("id BIGINT NOT NULL, v STRING", target__file__size="64 kb")
+    context = context_of(schema)
+    random = np.random.default_rng(1)
+    table = rows_of(schema, {"id": random.integers(0, 2**62, 100_000), "v": ["x"] * 100_000})
+    messages = write(table.to_batches(max_chunksize=1000), context)
+    sizes = [file.file_size for file in files_of(messages)]
+    assert len(sizes) > 5
+    assert all(64 << 10 <= size < 160 << 10 for size in sizes[:-1])
+    assert sum(sizes) < 1.1 * table.nbytes
+    names = [file.file_name.rpartition("-") for file in files_of(messages)]
+    assert len({writer for writer, _, _ in names}) == 1
+    assert [number for _, _, number in names] == [f"{i}.parquet" for i in range(len(names))]
+    assert all(file.min_sequence_number == 0 for file in files_of(messages))
+    assert read(messages, context).equals(table)
+
+
+def test_sequence_numbers_run_on_in_fixed_buckets():
+    schema = make_schema(
+        "id BIGINT NOT NULL, v STRING", bucket="2", bucket__key="id", target__file__size="16 kb"
+    )
+    context = context_of(schema)
+    messages = write([numbers(schema, 20_000)], context)
+    assert {m.bucket for m in messages} == {0, 1}
+    assert all(m.total_buckets == 2 for m in messages)
+    for message in messages:
+        assert len(message.new_files) > 1
+        expected = 0
+        for file in message.new_files:
+            assert (file.min_sequence_number, file.max_sequence_number) == (
+                expected,
+                expected + file.row_count - 1,
+            )
+            expected += file.row_count
+
+
+def test_rows_go_to_their_partition_and_bucket_in_order():
+    schema = make_schema(
+        "id BIGINT NOT NULL, day DATE, k STRING, f DOUBLE, v STRING",
+        partition_keys=("day", "f"),
+        bucket="3",
+        bucket__key="k",
+    )
+    random = np.random.default_rng(2)
+    days = [None, 0, 19_000]
+    floats = [0.0, -0.0, None, float("nan")]
+    count = 5000
+    table = rows_of(
+        schema,
+        {
+            "id": range(count),
+            "day": [days[i] for i in random.integers(0, 3, count)],
+            "k": [f"k{i}" for i in random.integers(0, 50, count)],
+            "f": [floats[i] for i in random.integers(0, 4, count)],
+            "v": [f"v{i}" for i in range(count)],
+        },
+    )
+    context = context_of(schema)
+    messages = write(table.to_batches(max_chunksize=999), context)
+    keys = [(m.partition, m.bucket) for m in messages]
+    assert len(keys) == len(set(keys)) == len(days) * len(floats) * 3
+    buckets = assign_buckets([table.column("k")], [schema.field("k").type], 3)
+    all_days = table.column("day").cast(pa.int32()).to_pylist()
+    all_floats = table.column("f").to_pylist()
+    seen = []
+    for message in messages:
+        found = read([message], context)
+        ids = found.column("id").to_pylist()
+        assert ids == sorted(ids)
+        assert found.drop("f").equals(table.drop("f").take(ids))
+        values = decode_row([f.type for f in schema.partition_fields], message.partition)
+        assert {repr((all_days[i], all_floats[i])) for i in ids} == {repr(values)}
+        assert set(buckets[ids]) == {message.bucket}
+        seen += ids
+    assert sorted(seen) == list(range(count))
+
+
+def test_partitions_that_share_a_folder_stay_apart():
+    schema = make_schema("p STRING, v INT", partition_keys=("p",))
+    context = context_of(schema)
+    values = [None, "", "  ", "__DEFAULT_PARTITION__", "a/b"]
+    table = rows_of(schema, {"p": values * 2, "v": range(10)})
+    messages = write([table], context)
+    assert [decode_row([schema.field("p").type], m.partition)[0] for m in messages] == values
+    folders = [path.rpartition("/")[0] for m in messages for path in file_paths(m, context)]
+    assert folders == ["p=__DEFAULT_PARTITION__/bucket-0"] * 4 + ["p=a%2Fb/bucket-0"]
+    assert len(stored_paths(context.storage)) == 5
+    assert [read([m], context).column("v").to_pylist() for m in messages] == [[i, i + 5] for i in range(5)]
+
+
+def test_memory_is_bounded_by_putting_rows_aside(tmp_path, monkeypatch):
+    schema = make_schema("id BIGINT NOT NULL, p INT", partition_keys=("p",))
+    monkeypatch.setattr(row_buffer, "MAX_ROWS", 500)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    count = 20_000
+    table = rows_of(schema, {"id": range(count), "p": np.arange(count) * 7919 % 100})
+    context = context_of(schema, buffer_size=10_000)
+    with TableWriter(context) as writer:
+        for batch in table.to_batches(max_chunksize=100):
+            writer.write(batch)
+            assert sum(b.waiting.bytes_in_memory for b in writer._buckets.values()) <= 10_000
+        messages = writer.finish()
+    assert len(messages) == 100
+    for message in messages:
+        assert len(message.new_files) == 1
+        found = read([message], context)
+        (partition,) = decode_row([schema.field("p").type], message.partition)
+        assert found.column("id").to_pylist() == [i for i in range(count) if i * 7919 % 100 == partition]
+    assert list(tmp_path.iterdir()) == []
+
+
+FAULTS = [
+    fail("write", nth=2),
+    no_space("write", nth=5),
+    fail("write", nth=1, times=1000, where="*-1.parquet"),
+    fail("open_output", nth=3),
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+@pytest.mark.parametrize("make_storage", [MemoryStorage, None], ids=["memory", "local"])
+def test_a_failed_write_leaves_nothing(fault, make_storage, tmp_path):
+    inner = make_storage() if make_storage else LocalStorage(tmp_path / "t")
+    schema = make_schema(
+        "id BIGINT NOT NULL, p INT, v STRING", partition_keys=("p",), target__file__size="16 kb"
+    )
+    random = np.random.default_rng(3)
+    table = rows_of(
+        schema, {"id": random.integers(0, 2**62, 60_000), "p": np.arange(60_000) % 5, "v": ["v"] * 60_000}
+    )
+    with pytest.raises(StorageError):
+        write(table.to_batches(max_chunksize=5000), context_of(schema, FaultyStorage(inner, [fault])))
+    assert stored_paths(inner) == []
+
+
+def test_rows_that_fail_half_way_leave_nothing():
+    def rows():
+        yield numbers(schema, 50_000)
+        raise KeyError("of the caller")
+
+    schema = make_schema("id BIGINT NOT NULL, v STRING", target__file__size="16 kb")
+    context = context_of(schema)
+    with pytest.raises(KeyError, match="of the caller"):
+        write(rows(), context)
+    assert stored_paths(context.storage) == []
+
+
+def test_a_writer_that_is_left_without_finish_leaves_nothing():
+    context = context_of(make_schema("id BIGINT NOT NULL, v STRING", target__file__size="16 kb"))
+    with TableWriter(context) as writer:
+        writer.write(numbers(context.schema, 50_000))
+    assert stored_paths(context.storage) == []
+
+
+def test_abort_removes_the_files_of_messages():
+    schema = make_schema("id BIGINT NOT NULL, v STRING, p STRING", partition_keys=("p",))
+    context = context_of(schema)
+    table = rows_of(schema, {"id": range(10), "v": ["v"] * 10, "p": ["a:b", None] * 5})
+    kept, dropped = write([table], context), write([table], context)
+    abort(dropped, context)
+    assert stored_paths(context.storage) == sorted(p for m in kept for p in file_paths(m, context))
+    abort(dropped, context)
+    stubborn = FaultyStorage(context.storage, [fail("delete_many", times=9), fail("delete", times=9)])
+    abort(kept, context_of(schema, stubborn))
+    assert len(stored_paths(context.storage)) == 2
+
+
+def test_files_that_cannot_be_removed_do_not_hide_the_error():
+    schema = make_schema("id BIGINT NOT NULL, v STRING", target__file__size="16 kb")
+    storage = FaultyStorage(MemoryStorage(), [no_space("write", nth=7), fail("delete", times=99)])
+    with pytest.raises(StorageError, match="space"):
+        write([numbers(schema, 100_000)], context_of(schema, storage))
+
+
+def test_encoding_never_runs_far_ahead_of_a_slow_store(monkeypatch):
+    """Rows wait in the caller while the store is slow: what is on its way is bounded."""
+    monkeypatch.setattr(row_buffer, "MAX_ROWS", 1000)
+    monkeypatch.setattr("anabranch.arrow.pipeline._MOST_BYTES_PER_THREAD", 20_000)
+    gate = threading.Event()
+    taken = []
+
+    def rows():
+        for i in range(60):
+            taken.append(i)
+            yield rows_of(SCALABLE, {"id": range(1000), "v": [None] * 1000})
+
+    storage = FaultyStorage(MemoryStorage(), [run("before", "write", lambda path: gate.wait(20))])
+    context = context_of(SCALABLE, storage, threads=1)
+    with ThreadPoolExecutor(1) as pool:
+        messages = pool.submit(write, rows(), context)
+        with pytest.raises(TimeoutError):
+            messages.result(timeout=0.3)
+        assert len(taken) < 20
+        gate.set()
+        assert messages.result(timeout=20)[0].new_files[0].row_count == 60_000
+
+
+def test_results_do_not_depend_on_the_number_of_threads(monkeypatch):
+    monkeypatch.setattr(row_buffer, "MAX_ROWS", 700)
+    table = numbers(SCALABLE, 10_000)
+    contents = []
+    for threads in (1, 4):
+        context = context_of(SCALABLE, threads=threads)
+        write([table], context)
+        contents.append([context.storage.get(path) for path in stored_paths(context.storage)])
+    assert contents[0] == contents[1]
+
+
+def test_rows_of_another_schema_are_refused():
+    context = context_of(SCALABLE)
+    with pytest.raises(SchemaError, match="convert"):
+        write([pa.table({"id": [1], "v": ["a"]})], context)
+
+
+def test_formats_and_compressions_that_are_not_written_are_refused():
+    with pytest.raises(UnsupportedFeatureError, match="orc"):
+        write([], context_of(SCALABLE, options={"file.format": "orc"}))
+    with pytest.raises(OptionError, match="zip"):
+        write([], context_of(SCALABLE, options={"file.compression": "zip"}))
+
+
+@pytest.mark.parametrize(
+    ("options", "codec"),
+    [
+        ({}, "ZSTD"),
+        ({"file.compression": "snappy"}, "SNAPPY"),
+        ({"file.compression": "none"}, "UNCOMPRESSED"),
+        ({"file.compression": "gzip"}, "GZIP"),
+        ({"file.compression": "LZ4"}, "LZ4"),
+        ({"parquet.compression": "uncompressed"}, "UNCOMPRESSED"),
+    ],
+)
+def test_compression(options, codec):
+    context = context_of(SCALABLE, options=options)
+    messages = write([numbers(SCALABLE, 100)], context)
+    (path,) = stored_paths(context.storage)
+    metadata = pq.ParquetFile(context.storage.open_input(path)).metadata
+    assert metadata.row_group(0).column(0).compression == codec
+    assert read(messages, context).num_rows == 100
