@@ -306,7 +306,7 @@ def test_encoding_never_runs_far_ahead_of_a_slow_store(monkeypatch):
             taken.append(i)
             yield rows_of(SCALABLE, {"id": range(1000), "v": [None] * 1000})
 
-    storage = FaultyStorage(MemoryStorage(), [run("before", "write", lambda path: gate.wait(20))])
+    storage = FaultyStorage(MemoryStorage(), [run("before", "write", lambda _: gate.wait(20))])
     context = context_of(SCALABLE, storage, threads=1)
     with ThreadPoolExecutor(1) as pool:
         messages = pool.submit(write, rows(), context)

@@ -482,7 +482,7 @@ def survives(data: bytes) -> None:
     try:
         read_frame(data, path="f")
     except (CorruptTableError, UnsupportedFeatureError) as error:
-        assert error.path == "f"  # noqa: PT017 (either outcome is right, another error is not)
+        assert error.path == "f"
 
 
 @given(st.binary(max_size=200))

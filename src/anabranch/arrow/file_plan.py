@@ -12,6 +12,7 @@ from anabranch.arrow.parquet_file import ParquetData
 from anabranch.expr.bind import rebind
 from anabranch.expr.bound import ALWAYS, NEVER, BoundPredicate, columns
 from anabranch.expr.evaluate import filter_mask, to_arrow
+from anabranch.expr.prune import for_footers
 from anabranch.spec.arrow_types import to_arrow_schema, to_arrow_type
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.types import Field
@@ -56,7 +57,7 @@ class FilePlan:
         needed = [f for f in self._fields if f.id in columns(condition)]
         if condition == ALWAYS or not all(file.stores(f.name, to_arrow_type(f.type)) for f in needed):
             return file.pieces()
-        return file.pieces_matching(to_arrow(condition))
+        return file.pieces_matching(to_arrow(for_footers(condition)))
 
     def size(self, piece: Piece) -> int:
         """About how many bytes reading a piece takes."""

@@ -63,7 +63,7 @@ def encode(table: pa.Table, compression: Compression) -> pa.Buffer:
         compression=compression.codec,
         compression_level=compression.level,
         use_dictionary=[leaf.path for leaf in leaves if _repeats(leaf.column)],
-        write_statistics=[leaf.path for leaf in leaves if leaf.column.type != int96.INT96],
+        write_statistics=[leaf.path for leaf in leaves if _is_ordered(leaf, table)],
         version="2.6",
         data_page_version="1.0",
         store_decimal_as_integer=True,
@@ -80,6 +80,17 @@ class _Leaf:
 
     path: str
     column: pa.Array
+
+
+def _is_ordered(leaf: _Leaf, table: pa.Table) -> bool:
+    """Whether readers may rely on a minimum and a maximum.
+
+    Arrow leaves NaN out of them, but to Spark NaN is above all numbers: it would skip rows that match.
+    """
+    if not pa.types.is_floating(leaf.column.type):
+        return bool(leaf.column.type != int96.INT96)
+    is_top_level = leaf.path in table.column_names
+    return is_top_level and not pc.any(pc.is_nan(table.column(leaf.path))).as_py()
 
 
 def _leaves(table: pa.Table) -> Iterator[_Leaf]:

@@ -8,6 +8,7 @@ from functools import cached_property
 import polars as pl
 import pyarrow as pa
 
+from anabranch.expr.coerce import converts_exactly
 from anabranch.spec.arrow_types import to_arrow_type
 from anabranch.spec.binary_row_columns import decode_column
 from anabranch.spec.schema import TableSchema
@@ -51,7 +52,7 @@ class Statistics:
         if exact is not None:
             return pa.compute.if_else(exact.is_null(), self.row_counts, pa.scalar(0, pa.int64()))
         position = self._positions.get(field_id)
-        if position is None:
+        if position is None or not self._keeps_values(position, field_id):
             return None
         counts = self.null_counts.list.get(position, null_on_oob=True)
         known = self.null_counts.list.len() == len(self.fields)
@@ -66,16 +67,14 @@ class Statistics:
         position = self._positions.get(field_id)
         if position is None or not is_atomic(self.fields[position].type):
             return None
-        stored = self.fields[position].type
-        values = decode_column(rows, position, stored, len(self.fields))
-        today = to_arrow_type(self._today[field_id].type)
-        if values.type == today:
-            return values
-        # A widening keeps the order of values, so bounds stay bounds; a change that does not fit tells nothing.
-        try:
-            return values.cast(today)
-        except pa.ArrowInvalid:
+        if not self._keeps_values(position, field_id):
             return None
+        values = decode_column(rows, position, self.fields[position].type, len(self.fields))
+        return values.cast(to_arrow_type(self._today[field_id].type))
+
+    def _keeps_values(self, position: int, field_id: int) -> bool:
+        """Whether the field's type was changed at most so that values, and with them order and nulls, stay."""
+        return converts_exactly(self.fields[position].type, self._today[field_id].type)
 
     def _partition_value(self, field_id: int) -> pa.Array | None:
         if self.partitions is None:

@@ -13,7 +13,7 @@ import polars as pl
 from anabranch.errors import InvalidInputError
 from anabranch.expr.bind import BoundPredicate, bind
 from anabranch.expr.evaluate import filter_mask
-from anabranch.expr.nodes import all_of, col
+from anabranch.expr.nodes import Column, ColumnExpression, all_of
 from anabranch.kernel.actions.append import added_entries
 from anabranch.kernel.base import Base, Change, Conflict
 from anabranch.kernel.commit_message import CommitMessage
@@ -61,7 +61,7 @@ class Overwrite:
                 + (f"'{unknown[0]}' is no partition column" if unknown else "it names no column"),
                 hint=f"partition columns are: {', '.join(schema.partition_keys) or 'none'}.",
             )
-        wanted = [col(f"`{name}`").same_as(value) for name, value in partition.items()]
+        wanted = [ColumnExpression(Column((name,))).same_as(value) for name, value in partition.items()]
         target = bind(all_of(wanted), schema.fields)
         rows = pl.Series(sorted({message.partition for message in messages}), dtype=pl.Binary)
         if len(rows) and not all(filter_mask(target, partition_values(rows, schema)).to_pylist()):
