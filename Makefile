@@ -46,7 +46,7 @@ format: $(STAMP) ## Format the code
 	@$(BIN)/ruff check --fix .
 
 interop: java $(STAMP) ## Other Paimon engines read and extend our tables, each in its own environment
-	@$(BIN)/python interop/peers.py setup
+	@$(BIN)/python interop/peers.py setup interop
 	@$(BIN)/python -m pytest interop --timeout 1800
 
 bench: java $(STAMP) ## Benchmarks beside peers; writes docs/benchmarks.md

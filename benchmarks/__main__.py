@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 import tempfile
 from datetime import UTC, datetime
@@ -44,6 +45,11 @@ def main() -> int:
     except SetupError as error:
         log(f"error: {error}")
         return 1
+    busy, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if busy > cores / 4:
+        log(
+            f"warning: a load of {busy:.1f} on {cores} cores: somebody else is working, the times will be noisy"
+        )
     date = datetime.now(UTC).date().isoformat()
     results = {}
     for topic in topics:

@@ -17,8 +17,8 @@ WINDOW = 50
 @benchmark("commits", "Small commits", *CONTESTANTS)
 def commits(run: Run) -> list[Row]:
     """Appends of 1,000 rows, one after the other, through one table handle; the median commit of the first
-    and of the last fifty. The peers slow down with the length of the history and therefore make fewer
-    commits; the second row says how many each made."""
+    and of the last fifty, and the mean of all, in which the occasional merging of manifests counts. The peers slow
+    down with the length of the history and therefore make fewer commits; the rows say how many each made."""
     ours, theirs = run.size(10_000, 300), run.size(200, 100)
     part = write_parts(run.scratch / "commits-input", 1, ROWS)[0]
     laps: dict[str, Lap] = {}
@@ -28,6 +28,7 @@ def commits(run: Run) -> list[Row]:
         laps[contestant.name] = _commit(run, contestant, part, count)
     first = {name: _median(lap, slice(0, WINDOW)) for name, lap in laps.items()}
     last = {name: _median(lap, slice(-WINDOW, None)) for name, lap in laps.items()}
+    mean = {name: _mean(lap) for name, lap in laps.items()}
     slower = last[ANABRANCH.name].seconds / first[ANABRANCH.name].seconds
     return [
         Row(
@@ -40,6 +41,7 @@ def commits(run: Run) -> list[Row]:
             last,
             [Verdict(f"at most 1.3 x the first {WINDOW}", slower, 1.3)],
         ),
+        Row(f"commit {ROWS:,} rows, the mean of {ours:,} (peers: of {theirs:,})", mean),
     ]
 
 
@@ -58,3 +60,7 @@ def _check(contestant: Contestant, facts: Mapping[str, int], count: int) -> None
 def _median(lap: Lap, window: slice) -> Measure:
     runs = tuple(lap.seconds[window])
     return Measure(statistics.median(runs), runs, lap.peak_bytes)
+
+
+def _mean(lap: Lap) -> Measure:
+    return Measure(statistics.fmean(lap.seconds), (), lap.peak_bytes)

@@ -67,8 +67,8 @@ def main(warehouse, checkpoint, point="never", batch="-1", marker=""):
     DyingSource.defaults = {"warehouse": warehouse}
     DyingSource.killer = Killer(point, int(batch), marker, os.getpid())
     spark.dataSource.register(DyingSource)
-    source = spark.readStream.format("anabranch").option("scan.snapshot-id", "1")
-    frame = source.option("read.stream.maxFilesPerTrigger", "1").load("db.src")
+    source = spark.readStream.format("anabranch").option("read.stream.maxFilesPerTrigger", "1")
+    frame = source.options(**{"scan.mode": "from-snapshot", "scan.snapshot-id": "1"}).load("db.src")
     sink = frame.writeStream.format("anabranch").option("checkpointLocation", checkpoint).queryName("copy")
     sink.trigger(availableNow=True).start("db.dst").awaitTermination()
     spark.stop()

@@ -96,6 +96,18 @@ def test_limits_make_more_and_smaller_batches(tables, stream):
     assert [s.total_record_count for s in sorted(dst.snapshots(), key=lambda s: s.id)] == [2, 4, 5]
 
 
+def test_a_query_restarts_after_the_snapshot_it_began_with_has_expired(tables, stream):
+    src, dst = tables
+    src.append(rows(0, 1))
+    src.append(rows(1, 1))
+    begin = {"scan.mode": "from-snapshot", "scan.snapshot-id": 1}
+    stream.run(stream.source(**begin))
+    src.append(rows(2, 1))
+    src.context.storage.delete(src.context.layout.snapshot_path(1))
+    stream.run(stream.source(**begin))
+    assert ids_of(dst) == [0, 1, 2]
+
+
 def test_a_running_query_takes_what_comes(tables, stream):
     src, dst = tables
     src.append(rows(0, 2))
@@ -200,6 +212,38 @@ def test_a_repeated_batch_is_found_and_its_files_are_removed(tables, stream, tmp
     assert ids_of(dst) == [0, 1]
     assert dst.snapshot.id == 1
     assert set(dst.context.storage.list("bucket-0")) == files
+
+
+def test_a_batch_is_known_also_if_a_dying_driver_went_on_to_the_next(tables, stream, tmp_path):
+    src, dst = tables
+    for i in range(3):
+        src.append(rows(i, 1))
+        stream.run(stream.source())
+    # As if the driver had died after batch 0, but its JVM had gone on to commit batches 1 and 2.
+    for batch in (1, 2):
+        (stream.checkpoint / "commits" / str(batch)).unlink()
+        (stream.checkpoint / "commits" / f".{batch}.crc").unlink(missing_ok=True)
+    (stream.checkpoint / "offsets" / "2").rename(tmp_path / "offsets-2")
+    (stream.checkpoint / "offsets" / ".2.crc").unlink(missing_ok=True)
+    stream.run(stream.source())
+    assert ids_of(dst) == [0, 1, 2]
+    src.append(rows(3, 1))
+    stream.run(stream.source())
+    assert ids_of(dst) == [0, 1, 2, 3]
+
+
+def test_a_batch_that_comes_again_with_other_inputs_is_refused(tables, stream):
+    src, dst = tables
+    for i in range(2):
+        src.append(rows(i, 1))
+        stream.run(stream.source())
+    for log in ("commits", "offsets"):
+        (stream.checkpoint / log / "1").unlink()
+        (stream.checkpoint / log / ".1.crc").unlink(missing_ok=True)
+    src.append(rows(2, 1))
+    text = failing(lambda: stream.run(stream.source()))
+    assert "batch 1 of the same query, but of other inputs" in text
+    assert ids_of(dst) == [0, 1]
 
 
 def test_a_sink_without_a_usable_checkpoint_is_refused(spark, tables, stream, warehouse, tmp_path):

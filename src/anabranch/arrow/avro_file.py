@@ -85,11 +85,17 @@ class AvroRows:
 
     def _converters(self, columns: Sequence[Field]) -> Mapping[str, ToArrow]:
         members = self.file.nodes.members(self.file.nodes.root)
-        return {
-            column.name: _to_arrow(self.file.nodes, members[column.name], column.type)
-            for column in columns
-            if column.name in members
-        }
+        converters = {}
+        for column in columns:
+            if column.name in members:
+                try:
+                    converters[column.name] = _to_arrow(self.file.nodes, members[column.name], column.type)
+                except KeyError as error:
+                    raise CorruptTableError(
+                        f"column '{column.name}' is {column.type}, its Avro schema has no {error}",
+                        path=self.file.path,
+                    ) from error
+        return converters
 
     def _records(self, block: Block) -> list[dict[str, Any]]:
         source = io.BytesIO(block.payload)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.arrow import nested
-from anabranch.arrow.stored_values import restored
+from anabranch.arrow.stored_values import restored, timestamps
 from anabranch.errors import CorruptTableError, UnsupportedFeatureError
 from anabranch.spec.arrow_types import to_arrow_field, to_arrow_type
 from anabranch.spec.schema import TableSchema
@@ -117,7 +117,7 @@ def _converted(values: pa.ChunkedArray, column: _Column, target: pa.DataType, pa
             f"column '{column.source.name}' is {column.source.type} and holds {error}",
             feature="timestamp-range",
             path=path,
-            hint="Read the other columns here, and this one with Spark.",
+            hint="Nanoseconds reach from 1677 to 2262. Read the other columns here, and this one with Spark.",
         ) from error
     except (pa.ArrowException, TypeError) as error:
         raise CorruptTableError(
@@ -229,9 +229,9 @@ def _atomic_converter(source: DataType, target: DataType) -> Convert:
         case (BinaryType() | VarBinaryType(), VarBinaryType()) if target.length >= source.length:
             return _same
         case (TimestampType(), TimestampType()) if target.precision >= source.precision:
-            return lambda array: array.cast(arrow_type)
+            return lambda array: timestamps(array, arrow_type)
         case (LocalZonedTimestampType(), LocalZonedTimestampType()) if target.precision >= source.precision:
-            return lambda array: array.cast(arrow_type)
+            return lambda array: timestamps(array, arrow_type)
         case (TimeType(), TimeType()):
             return _same
         case _:

@@ -64,6 +64,20 @@ def without_hidden(array: pa.Array) -> pa.Array:
     return array.take(pa.array(np.arange(len(array))))
 
 
+def without_nulls(array: pa.Array) -> pa.Array:
+    """The array with any values in the place of its nulls, for where nobody will look at them."""
+    kinds = pa.types
+    if kinds.is_struct(array.type):
+        children = [array.field(i) for i in range(array.type.num_fields)]
+        return pa.StructArray.from_arrays(children, fields=list(array.type))
+    if kinds.is_list(array.type):
+        return pa.ListArray.from_arrays(_offsets(array), list_values(array), type=array.type)
+    if kinds.is_map(array.type):
+        return pa.MapArray.from_arrays(_offsets(array), *map_entries(array), type=array.type)
+    _, *data = array.buffers()
+    return pa.Array.from_buffers(array.type, len(array), [None, *data], 0, array.offset)
+
+
 def _bounds(array: pa.Array) -> tuple[int, int]:
     if len(array) == 0:
         return 0, 0

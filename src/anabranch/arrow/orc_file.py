@@ -10,15 +10,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import orc
 
+from anabranch.arrow import nested
 from anabranch.arrow.data_files import check_rows
 from anabranch.arrow.files import open_whole
+from anabranch.errors import UnsupportedFeatureError
 from anabranch.kernel.split import SplitFile
-from anabranch.spec.types import CharType, Field
+from anabranch.spec.types import ArrayType, CharType, DataType, Field, MapType, RowType
 from anabranch.storage.protocol import Storage
 
 
 class OrcData:
-    """An open ORC file."""
+    """A file of ORC stripes whose footer was read."""
 
     def __init__(self, storage: Storage, file: SplitFile) -> None:
         self.path = file.path
@@ -48,20 +50,65 @@ class Stripe:
         return int(self.file.content.content_length) // int(self.file.content.nstripes)
 
     def read(self, columns: Sequence[Field]) -> pa.Table:
-        names = [column.name for column in columns if column.name in self.file.names]
-        # Names are paths to ORC: one with a dot would mean something inside of another column.
-        plain = bool(names) and all(name.replace("_", "").isalnum() for name in names)
-        with self.file.lock:
-            batch = self.file.content.read_stripe(self.index, columns=names if plain else None)
-        rows = pa.Table.from_batches([batch])
-        for column in columns:
-            if self.file.pads_char and isinstance(column.type, CharType) and column.name in names:
+        rows = pa.Table.from_batches([self._read([c.name for c in columns if c.name in self.file.names])])
+        if self.file.pads_char:
+            for column in columns:
                 position = rows.schema.get_field_index(column.name)
-                trimmed = pc.ascii_rtrim(rows.column(position), " ")
-                rows = rows.set_column(position, column.name, trimmed)
+                if position >= 0 and _has_char(column.type):
+                    values = [_trimmed(chunk, column.type) for chunk in rows.column(position).chunks]
+                    rows = rows.set_column(position, column.name, pa.chunked_array(values))
         return rows
 
     def stream(self, columns: Sequence[Field], batch_rows: int) -> Iterator[pa.Table]:
         rows = self.read(columns)
         for start in range(0, len(rows), batch_rows):
             yield rows.slice(start, batch_rows)
+
+    def _read(self, names: list[str]) -> pa.RecordBatch:
+        # Names are paths to ORC: one with a dot would mean something inside of another column.
+        plain = bool(names) and all(name.replace("_", "").isalnum() for name in names)
+        try:
+            with self.file.lock:
+                return self.file.content.read_stripe(self.index, columns=names if plain else None)
+        except pa.ArrowInvalid as error:
+            if "out of range for nanosecond" not in str(error):
+                raise
+            raise UnsupportedFeatureError(
+                f"Arrow reads ORC timestamps as nanoseconds, which reach from 1677 to 2262: {error}",
+                feature="timestamp-range",
+                path=self.file.path,
+                hint="Read the other columns here, and this one with Spark.",
+            ) from error
+
+
+def _has_char(data_type: DataType) -> bool:
+    match data_type:
+        case RowType(fields=fields):
+            return any(_has_char(f.type) for f in fields)
+        case ArrayType(element=element):
+            return _has_char(element)
+        case MapType(key=key, value=value):
+            return _has_char(key) or _has_char(value)
+        case _:
+            return isinstance(data_type, CharType)
+
+
+def _trimmed(array: pa.Array, data_type: DataType) -> pa.Array:
+    """The array without the spaces that fill CHAR up, at any depth."""
+    match data_type:
+        case RowType(fields=fields):
+            types = {f.name: f.type for f in fields}
+            children = [
+                _trimmed(array.field(i), types[member.name]) if member.name in types else array.field(i)
+                for i, member in enumerate(array.type)
+            ]
+            return nested.with_children(array, children, array.type)
+        case ArrayType(element=element):
+            return nested.with_values(array, _trimmed(nested.list_values(array), element), array.type)
+        case MapType(key=key, value=value):
+            keys, items = nested.map_entries(array)
+            return nested.with_entries(array, _trimmed(keys, key), _trimmed(items, value), array.type)
+        case CharType():
+            return pc.ascii_rtrim(array, " ")
+        case _:
+            return array

@@ -15,7 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from anabranch.arrow import int96, nested
+from anabranch.arrow import nested
+from anabranch.arrow.int96 import INT96
+from anabranch.arrow.storable import storable
 from anabranch.errors import OptionError
 from anabranch.options import FILE_COMPRESSION, ZSTD_LEVEL
 
@@ -52,14 +54,16 @@ def encode(table: pa.Table, compression: Compression) -> pa.Buffer:
     Args:
         table: at least one row, its fields nullable or not as the file shall say.
         compression: of the pages.
+
+    Raises:
+        SchemaError: a value is null that is NOT NULL.
     """
-    schema = int96.stored_schema(table.schema)
-    table = int96.to_stored(table, schema)
+    table = storable(table)
     leaves = [*_leaves(table)]
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
-        schema,
+        table.schema,
         compression=compression.codec,
         compression_level=compression.level,
         use_dictionary=[leaf.path for leaf in leaves if _repeats(leaf.column)],
@@ -88,7 +92,7 @@ def _is_ordered(leaf: _Leaf, table: pa.Table) -> bool:
     Arrow leaves NaN out of them, but to Spark NaN is above all numbers: it would skip rows that match.
     """
     if not pa.types.is_floating(leaf.column.type):
-        return bool(leaf.column.type != int96.INT96)
+        return bool(leaf.column.type != INT96)
     is_top_level = leaf.path in table.column_names
     return is_top_level and not pc.any(pc.is_nan(table.column(leaf.path))).as_py()
 

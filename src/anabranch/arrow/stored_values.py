@@ -10,7 +10,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from anabranch.arrow import int96, nested
+from anabranch.arrow import nested
+from anabranch.arrow.int96 import INT96, from_int96
 from anabranch.spec.arrow_types import to_arrow_type
 from anabranch.spec.buffers import array_of, fixed_width, validity
 from anabranch.spec.types import (
@@ -72,10 +73,10 @@ def _restored_map(array: pa.Array, key: DataType, value: DataType, target: pa.Da
 def _restored_atomic(array: pa.Array, target: pa.DataType) -> pa.Array:
     kinds = pa.types
     found = array.type
-    if kinds.is_timestamp(target) and found == int96.INT96:
-        return int96.from_stored(array, target.unit).view(target)
+    if kinds.is_timestamp(target) and found == INT96:
+        return from_int96(array, target.unit).view(target)
     if kinds.is_timestamp(target) and kinds.is_timestamp(found):
-        return _restored_timestamps(array, target)
+        return timestamps(array, target)
     alike = (
         (kinds.is_integer(found) and kinds.is_integer(target))
         or (found == pa.int32() and (kinds.is_date(target) or kinds.is_time(target)))
@@ -89,11 +90,18 @@ def _restored_atomic(array: pa.Array, target: pa.DataType) -> pa.Array:
     return array.cast(target)
 
 
-def _restored_timestamps(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Another unit, towards the past where digits are lost; the zone only says how to show them."""
+def timestamps(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Timestamps in another unit, towards the past where digits are lost; the zone only says how to show them.
+
+    Raises:
+        OverflowError: a timestamp does not fit 64 bits.
+    """
     found, wanted = NANOS_PER_UNIT[array.type.unit], NANOS_PER_UNIT[target.unit]
     if found > wanted:
-        return array.cast(pa.timestamp(target.unit, array.type.tz)).view(target)
+        try:
+            return array.cast(pa.timestamp(target.unit, array.type.tz)).view(target)
+        except pa.ArrowInvalid as error:
+            raise OverflowError(f"a timestamp that 64 bits of {target.unit} cannot express") from error
     units = fixed_width(array, "<i8")
     if found < wanted:
         units = units // (wanted // found)

@@ -5,8 +5,10 @@
 | append             | append, compaction, overwrite       | replayed on the newest snapshot           |
 | append             | schema change                       | replayed; files keep their own schema     |
 | append, overwrite  | number of buckets changed           | conflict BUCKET_COUNT_CHANGED             |
+| append             | partition has another number        | conflict BUCKET_COUNT_CHANGED             |
 | overwrite          | append, compaction, overwrite       | replayed: it replaces what is there now   |
 | any                | table dropped and created again     | conflict TABLE_REPLACED                   |
+| any                | another branch put in its place     | conflict BRANCH_REPLACED                  |
 | adds a file        | that file is live already           | conflict FILE_ADDED_TWICE                 |
 | removes a file     | that file is gone                   | conflict FILE_GONE                        |
 
@@ -20,6 +22,8 @@ from collections.abc import Sequence
 from anabranch.kernel.base import Base, Change, Conflict
 from anabranch.kernel.commit_message import CommitMessage
 from anabranch.kernel.context import BRANCH_PROPERTY
+from anabranch.kernel.partitions import key_of_row, partition_text
+from anabranch.kernel.sequence import bucket_counts
 from anabranch.options import BUCKET
 from anabranch.spec.data_file import FileKind, ManifestEntry
 from anabranch.spec.entry_frame import IDENTITY
@@ -39,21 +43,45 @@ def bucket_count_conflict(base: Base, messages: Sequence[CommitMessage]) -> Conf
     )
 
 
-def table_replaced_conflict(base: Base) -> Conflict | None:
-    """A conflict if the table under this name is not the one that the rows were written for.
+def partition_buckets_conflict(base: Base, messages: Sequence[CommitMessage]) -> Conflict | None:
+    """A conflict if a partition holds rows spread over another number of buckets than the new ones."""
+    spread = {key_of_row(m.partition, base.schema): m.total_buckets for m in messages if m.total_buckets > 0}
+    counts = bucket_counts(base) if spread else {}
+    if all(counts.get(key, count) == count for key, count in spread.items()):
+        return None
+    # The newest files are not what was expected, but they may have been overwritten since.
+    for partition, count in base.live.df.select("partition", "total_buckets").unique().iter_rows():
+        expected = spread.get(key_of_row(partition, base.schema), count)
+        if count != expected:
+            where = partition_text(partition, base.schema)
+            return Conflict(
+                "BUCKET_COUNT_CHANGED",
+                f"rows were written for {expected} buckets, but partition {where} of '{base.context.title}' "
+                f"has {count}",
+                f"overwrite the partition to spread all of its rows over {expected} buckets.",
+            )
+    return None
 
-    The newest snapshot tells by the branch it was made on; where it does not say, the table's first schema.
+
+def identity_conflict(base: Base) -> Conflict | None:
+    """A conflict if what lies under this name is not what the rows were written for.
+
+    Raises `NotFoundError` if nothing lies there any more.
     """
     context = base.context
+    if context.is_replaced(base.snapshot):
+        return Conflict(
+            "TABLE_REPLACED",
+            f"'{context.title}' was dropped and created again while rows were being written for it",
+            "open the table again and write the rows to the new one.",
+        )
     made_on = None if base.snapshot is None else base.snapshot.properties.get(BRANCH_PROPERTY)
-    if made_on in (context.branch_uuid, context.table_uuid):
-        return None
-    if made_on is None and context.read_table_uuid() == context.table_uuid:
+    if made_on in (None, context.branch_uuid, context.table_uuid):
         return None
     return Conflict(
-        "TABLE_REPLACED",
-        f"'{context.title}' was dropped and created again while rows were being written for it",
-        "open the table again and write the rows to the new one.",
+        "BRANCH_REPLACED",
+        f"the newest snapshot of '{context.title}' was made on another branch: another engine put it there",
+        "compare the two branches; rows committed here since they parted may be gone.",
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from anabranch.errors import NotFoundError
+from anabranch.errors import CorruptTableError, NotFoundError
 from anabranch.kernel.cache import SHARED, MetadataCache
 from anabranch.kernel.manifest_store import ManifestStore
 from anabranch.kernel.schema_log import SchemaLog
@@ -16,6 +16,7 @@ from anabranch.options import TABLE_UUID
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.spec.layout import Layout
 from anabranch.spec.schema import TableSchema
+from anabranch.spec.snapshot import Snapshot
 from anabranch.storage.protocol import Storage
 
 BRANCH_PROPERTY = "anabranch.branch"
@@ -39,6 +40,8 @@ class TableContext:
     branch: str | None = None
     """None for main."""
     runtime: Runtime = SYSTEM
+    known_uuid: str | None = field(default=None, repr=False)
+    """Identity of the table as it was opened; None to read it when it is first asked for."""
     cache: MetadataCache = field(default=SHARED, repr=False, compare=False)
 
     @cached_property
@@ -64,14 +67,14 @@ class TableContext:
 
     @cached_property
     def table_uuid(self) -> str:
-        """Identity of the table: the one given at creation, else derived from its first schema.
+        """Identity of the table that was opened: the one given at creation, else derived from its first schema.
 
         Raises `NotFoundError` if there is no table.
         """
-        return self.read_table_uuid()
+        return self.known_uuid or self.read_table_uuid()
 
     def read_table_uuid(self) -> str:
-        """The identity of the table that is there now, read again."""
+        """The identity of the table that is there now, read again. Raises `NotFoundError`, `CorruptTableError`."""
         path = Layout().schema_path(0)
         try:
             data = self.storage.get(path)
@@ -81,7 +84,34 @@ class TableContext:
                 hint="lake.tables(database) lists the tables there are.",
             ) from error
         given = TABLE_UUID.of(TableSchema.from_json(data, path=path).options)
-        return given or str(uuid.uuid5(_FOREIGN_TABLES, data.hex()))
+        if given is None:
+            return str(uuid.uuid5(_FOREIGN_TABLES, data.hex()))
+        try:
+            uuid.UUID(given)
+        except ValueError as error:
+            raise CorruptTableError(f"option '{TABLE_UUID.key}' is '{given}', no UUID", path=path) from error
+        return given
+
+    def is_replaced(self, found: Snapshot | None) -> bool:
+        """Whether another table lies here now than the one that was opened.
+
+        Args:
+            found: a snapshot that is here. Ours tell by themselves; for others the first schema is read again.
+
+        Raises `NotFoundError` if there is no table any more.
+        """
+        if found is None:
+            return self.read_table_uuid() != self.table_uuid
+        if found.properties.get(BRANCH_PROPERTY) in (self.branch_uuid, self.table_uuid):
+            return False
+        # Once a snapshot was seen to belong to the table it always will: no other has its stamp.
+        key = (self.table_uuid, "snapshot", found.stamp)
+        if self.cache.get(key):
+            return False
+        if self.read_table_uuid() != self.table_uuid:
+            return True
+        self.cache.put(key, True, len(found.stamp))
+        return False
 
     @cached_property
     def branch_uuid(self) -> str:
@@ -95,7 +125,8 @@ class TableContext:
         return replace(self, branch=branch)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"storage": self.storage, "name": self.name, "branch": self.branch}
+        known_uuid = self.__dict__.get("table_uuid", self.known_uuid)
+        return {"storage": self.storage, "name": self.name, "branch": self.branch, "known_uuid": known_uuid}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, runtime=SYSTEM, cache=SHARED)

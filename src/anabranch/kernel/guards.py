@@ -4,14 +4,41 @@ from __future__ import annotations
 
 import polars as pl
 
-from anabranch.errors import CorruptTableError, UnsupportedFeatureError
+from anabranch.errors import CorruptTableError, NotFoundError, UnsupportedFeatureError
 from anabranch.kernel.context import TableContext
 from anabranch.spec.avro import read_frame
 from anabranch.spec.snapshot import Snapshot
 
 
 def check_snapshot_readable(context: TableContext, snapshot: Snapshot) -> None:
-    """Raises `UnsupportedFeatureError` if reading data files alone would give wrong rows."""
+    """Refuse a snapshot whose data files alone, or in the schemas of this context, would give wrong rows.
+
+    Raises:
+        UnsupportedFeatureError: an index says that some rows are deleted or replaced.
+        NotFoundError: the table was dropped and created again since it was opened.
+    """
+    if context.is_replaced(snapshot):
+        raise NotFoundError(
+            f"'{context.title}' was dropped and created again since it was opened",
+            hint="open the table again to read the new one.",
+        )
+    _check_no_row_index(context, snapshot)
+
+
+def check_snapshot_writable(context: TableContext, snapshot: Snapshot) -> None:
+    """Raises `UnsupportedFeatureError` if a commit would leave an index behind that no longer fits."""
+    _check_no_row_index(context, snapshot)
+    for kind in _live_index_types(context, snapshot):
+        raise UnsupportedFeatureError(
+            f"snapshot {snapshot.id} of '{context.title}' has an index of type {kind}, which a commit would "
+            "make stale",
+            feature="index-manifest",
+            hint="drop the index with the engine that made it, or write with that engine.",
+        )
+
+
+def _check_no_row_index(context: TableContext, snapshot: Snapshot) -> None:
+    """Refuse indexes without which rows are read that are not there."""
     for kind in _live_index_types(context, snapshot):
         if kind == "DELETION_VECTORS":
             raise UnsupportedFeatureError(
@@ -28,24 +55,12 @@ def check_snapshot_readable(context: TableContext, snapshot: Snapshot) -> None:
             )
 
 
-def check_snapshot_writable(context: TableContext, snapshot: Snapshot) -> None:
-    """Raises `UnsupportedFeatureError` if a commit would leave an index behind that no longer fits."""
-    check_snapshot_readable(context, snapshot)
-    for kind in _live_index_types(context, snapshot):
-        raise UnsupportedFeatureError(
-            f"snapshot {snapshot.id} of '{context.title}' has an index of type {kind}, which a commit would "
-            "make stale",
-            feature="index-manifest",
-            hint="drop the index with the engine that made it, or write with that engine.",
-        )
-
-
 def _live_index_types(context: TableContext, snapshot: Snapshot) -> list[str]:
     """Types in the index manifest, which lists all live index files."""
     if snapshot.index_manifest is None:
         return []
     path = context.layout.manifest_path(snapshot.index_manifest)
-    index_files = read_frame(context.storage.get(path), path=path)
+    index_files = read_frame(context.manifests.raw(snapshot.index_manifest), path=path)
     if not {"_KIND", "_INDEX_TYPE"} <= set(index_files.columns):
         raise CorruptTableError("is no index manifest: it lacks _KIND or _INDEX_TYPE", path=path)
     live = index_files.filter(pl.col("_KIND") == 0)["_INDEX_TYPE"]

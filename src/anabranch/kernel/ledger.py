@@ -55,16 +55,21 @@ def find_commit(
             one, all history counts and what has expired without a ledger is taken as not being this user's.
 
     Raises:
-        CommitOutcomeUnknownError: snapshots after the floor are gone, and the ledger does not cover them.
+        CommitOutcomeUnknownError: snapshots after the floor are gone, and the ledger does not cover them;
+            or history does not lead there from the floor.
     """
-    if identity.is_batch or head is None:
+    if identity.is_batch:
+        return None
+    if floor is not None:
+        _check_floor(context, head, floor)
+    if head is None:
         return None
     lowest = floor.id if floor is not None else 0
     missing_from = lowest + 1
     oldest = head.id + 1
     for snapshot in context.snapshots.backwards(head):
-        if snapshot.id <= lowest:
-            _check_floor(context, snapshot, floor)
+        if floor is not None and snapshot.id == floor.id:
+            _check_stamp(context, snapshot, floor)
             break
         if snapshot.commit_user == identity.user:
             return snapshot if snapshot.commit_identifier >= identity.identifier else None
@@ -94,13 +99,26 @@ def hand_over(context: TableContext, snapshots: Sequence[Snapshot]) -> None:
     context.storage.put(path, json.dumps({"version": 1, "users": users}, sort_keys=True).encode())
 
 
-def _check_floor(context: TableContext, found: Snapshot, floor: SnapshotRef | None) -> None:
-    if floor is not None and found.id == floor.id and floor.stamp not in ("", found.stamp):
-        raise CommitOutcomeUnknownError(
-            f"HISTORY_REWRITTEN: snapshot {floor.id} of '{context.title}' is not the one that the query's "
-            "checkpoint knows; the table was rolled back or replaced meanwhile",
-            hint="check which rows of the last batch are in the table, then start with a new checkpoint.",
+def _check_floor(context: TableContext, head: Snapshot | None, floor: SnapshotRef) -> None:
+    if floor.branch_uuid != context.branch_uuid:
+        raise _rewritten(context, "the query's checkpoint is about another table or branch")
+    newest = 0 if head is None else head.id
+    if newest < floor.id:
+        raise _rewritten(
+            context, f"the query's checkpoint knows snapshot {floor.id}, but the newest is {newest}"
         )
+
+
+def _check_stamp(context: TableContext, found: Snapshot, floor: SnapshotRef) -> None:
+    if floor.stamp not in ("", found.stamp):
+        raise _rewritten(context, f"snapshot {floor.id} is not the one that the query's checkpoint knows")
+
+
+def _rewritten(context: TableContext, found: str) -> CommitOutcomeUnknownError:
+    return CommitOutcomeUnknownError(
+        f"HISTORY_REWRITTEN: '{context.title}' was rolled back or replaced: {found}",
+        hint="check which rows of the last batch are in the table, then start with a new checkpoint.",
+    )
 
 
 def _in_ledger(

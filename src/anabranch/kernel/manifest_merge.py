@@ -9,26 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import polars as pl
+
 from anabranch.kernel.manifest_writer import ManifestWriter
 from anabranch.options import MANIFEST_FULL_COMPACTION_SIZE, MANIFEST_MERGE_MIN_COUNT, MANIFEST_TARGET_SIZE
 from anabranch.spec.data_file import ManifestFileMeta
-from anabranch.spec.entry_frame import IDENTITY, EntryFrame
-from anabranch.spec.manifest import concat_manifests
+from anabranch.spec.entry_frame import EntryFrame
 
 
 def merge_manifests(metas: Sequence[ManifestFileMeta], writer: ManifestWriter) -> list[ManifestFileMeta]:
     """The manifests to put into the base list in place of `metas`, in the same order of entries."""
     target = MANIFEST_TARGET_SIZE.of(writer.options)
-    settled = 0
-    while (
-        settled < len(metas) and metas[settled].file_size >= target and not metas[settled].num_deleted_files
-    ):
-        settled += 1
-    pending = sum(meta.file_size for meta in metas[settled:])
+    pending = sum(meta.file_size for meta in metas if not _is_settled(meta, target))
     has_deletions = any(meta.num_deleted_files for meta in metas)
     if has_deletions and pending >= MANIFEST_FULL_COMPACTION_SIZE.of(writer.options):
-        return _full(metas, writer)
+        return _full(metas, writer, target)
     return _minor(metas, writer, target, MANIFEST_MERGE_MIN_COUNT.of(writer.options))
+
+
+def _is_settled(meta: ManifestFileMeta, target: int) -> bool:
+    """Whether nothing is to be gained from the manifest itself."""
+    return meta.file_size >= target and not meta.num_deleted_files
 
 
 def _minor(
@@ -49,32 +50,35 @@ def _minor(
 def _join(group: Sequence[ManifestFileMeta], writer: ManifestWriter) -> list[ManifestFileMeta]:
     if len(group) == 1:
         return [*group]
-    manifests = writer.context.manifests
     if not any(meta.num_deleted_files for meta in group):
-        names = [meta.file_name for meta in group]
-        return [writer.merged(concat_manifests([manifests.raw(name) for name in names], paths=names), group)]
-    return writer.manifests_of(manifests.entries(group).merged())
+        return [writer.joined(group)]
+    return writer.manifests_of(writer.context.manifests.entries(group).merged())
 
 
-def _full(metas: Sequence[ManifestFileMeta], writer: ManifestWriter) -> list[ManifestFileMeta]:
-    """Drop every deleted entry; large manifests that hold none of them stay as they are."""
-    manifests = writer.context.manifests
-    target = MANIFEST_TARGET_SIZE.of(writer.options)
-    deletes = manifests.entries([meta for meta in metas if meta.num_deleted_files]).deletes().df
+def _full(metas: Sequence[ManifestFileMeta], writer: ManifestWriter, target: int) -> list[ManifestFileMeta]:
+    """Drop every deleted entry; settled manifests all files of which are live stay as they are."""
+    origins = [
+        i for i, meta in enumerate(metas) for _ in range(meta.num_added_files + meta.num_deleted_files)
+    ]
+    entries = writer.context.manifests.entries(metas).df.with_columns(
+        origin=pl.Series(origins, dtype=pl.Int64)
+    )
+    # Decided in the order of the entries: a file may have been deleted and later taken in again.
+    live = EntryFrame(entries).live().df
+    left = dict(live["origin"].value_counts().iter_rows())
     result: list[ManifestFileMeta] = []
-    remaining: list[EntryFrame] = []
+    remaining: list[int] = []
 
     def flush() -> None:
-        result.extend(writer.manifests_of(EntryFrame.concat(remaining)))
+        rest = live.filter(pl.col("origin").is_in(remaining)).drop("origin")
+        result.extend(writer.manifests_of(EntryFrame(rest)))
         remaining.clear()
 
-    for meta in metas:
-        adds = manifests.entries([meta]).adds().df
-        kept = adds.join(deletes, on=IDENTITY, how="anti", maintain_order="left")
-        if meta.file_size >= target and not meta.num_deleted_files and kept.height == adds.height:
+    for i, meta in enumerate(metas):
+        if _is_settled(meta, target) and left.get(i, 0) == meta.num_added_files:
             flush()
             result.append(meta)
         else:
-            remaining.append(EntryFrame(kept))
+            remaining.append(i)
     flush()
     return result

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+import polars as pl
+
 from anabranch.errors import CorruptTableError, NotFoundError
 from anabranch.kernel.cache import MetadataCache
 from anabranch.spec.data_file import ManifestFileMeta
-from anabranch.spec.entry_frame import EntryFrame
+from anabranch.spec.entry_frame import COLUMNS, EntryFrame
 from anabranch.spec.layout import Layout
 from anabranch.spec.manifest import decode_manifest_list, decode_manifests
 from anabranch.spec.snapshot import Snapshot
@@ -38,18 +40,24 @@ class ManifestStore:
             lambda metas: _META_WEIGHT * (1 + len(metas)),
         )
 
-    def entries(self, metas: Sequence[ManifestFileMeta]) -> EntryFrame:
-        """All entries of these manifests, in order."""
+    def entries(
+        self, metas: Sequence[ManifestFileMeta], *, only: tuple[str, ...] | None = None
+    ) -> EntryFrame:
+        """All entries of these manifests, in order; of their columns only those named, if any are."""
         names = [meta.file_name for meta in metas]
+        columns = tuple(COLUMNS) if only is None else only
         frames: dict[str, EntryFrame] = {}
         for name in names:
-            found = self._cache.get((self._storage.url, "entries", name))
-            if found is not None:
-                frames[name] = found
+            found: EntryFrame | None = self._cache.get((self._storage.url, "entries", name))
+            if found is not None and set(columns) <= set(found.df.columns):
+                frames[name] = EntryFrame(found.df.select(columns))
         missing = [name for name in names if name not in frames]
         if missing:
             paths = [Layout().manifest_path(name) for name in missing]
-            decoded, counts = decode_manifests([*zip(paths, self._raw_all(missing), strict=True)])
+            decoded, counts = decode_manifests(
+                [*zip(paths, self._raw_all(missing), strict=True)], only=columns
+            )
+            decoded = EntryFrame(decoded.df.select(columns))
             expected = {meta.file_name: meta.num_added_files + meta.num_deleted_files for meta in metas}
             start = 0
             for name, count in zip(missing, counts, strict=True):
@@ -64,7 +72,9 @@ class ManifestStore:
                 start += count
             if len(missing) == len(names):
                 return decoded
-        return EntryFrame.concat([frames[name] for name in names])
+        if not names:
+            return EntryFrame(EntryFrame.empty().df.select(columns))
+        return EntryFrame(pl.concat([frames[name].df for name in names], rechunk=False))
 
     def raw(self, name: str) -> bytes:
         """The bytes of a manifest."""

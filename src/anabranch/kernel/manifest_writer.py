@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from anabranch.kernel.context import TableContext
 from anabranch.options import MANIFEST_COMPRESSION, MANIFEST_TARGET_SIZE
-from anabranch.spec.binary_row import decode_row
+from anabranch.spec.binary_row import arity, decode_row
 from anabranch.spec.data_file import FileKind, ManifestEntry, ManifestFileMeta, SimpleStats
 from anabranch.spec.entry_frame import EntryFrame
 from anabranch.spec.layout import manifest_list_name, manifest_name
-from anabranch.spec.manifest import encode_manifest, encode_manifest_list, roll_frame
+from anabranch.spec.manifest import concat_manifests, encode_manifest, encode_manifest_list, roll_frame
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.stats import partition_stats
+from anabranch.spec.types import DataType
 
 _FEW_ENTRIES = 2_000
 _CODECS = {"zstd": "zstandard"}
@@ -77,14 +79,15 @@ class ManifestWriter:
             )
         return metas
 
-    def merged(self, data: bytes, metas: Sequence[ManifestFileMeta]) -> ManifestFileMeta:
-        """A manifest whose bytes already join those of `metas`, none of which deletes anything."""
-        stats = self._joined_stats([meta.partition_stats for meta in metas])
+    def joined(self, metas: Sequence[ManifestFileMeta]) -> ManifestFileMeta:
+        """One manifest in place of several, none of which deletes anything; no entry is decoded."""
+        names = [meta.file_name for meta in metas]
+        raw = [self.context.manifests.raw(name) for name in names]
         return replace(
-            self._store(data, metas[0]),
+            self._store(concat_manifests(raw, paths=names, codec=self._codec), metas[0]),
             num_added_files=sum(meta.num_added_files for meta in metas),
             num_deleted_files=0,
-            partition_stats=stats,
+            partition_stats=self._joined_stats(metas),
             schema_id=max(meta.schema_id for meta in metas),
             min_bucket=_bound(min, [meta.min_bucket for meta in metas]),
             max_bucket=_bound(max, [meta.max_bucket for meta in metas]),
@@ -140,18 +143,45 @@ class ManifestWriter:
         self.context.manifests.remember(name, data)
         return replace(meta, file_name=name, file_size=len(data))
 
-    def _joined_stats(self, stats: Sequence[SimpleStats]) -> SimpleStats:
+    def _joined_stats(self, metas: Sequence[ManifestFileMeta]) -> SimpleStats:
         types = [f.type for f in self.schema.partition_fields]
-        bounds = [
-            decode_row(types, row, where=self.context.name)
-            for each in stats
-            for row in (each.min_values, each.max_values)
-        ]
-        nulls = zip(*(each.null_counts for each in stats), strict=True)
-        return replace(
-            partition_stats(types, bounds),
-            null_counts=tuple(None if None in counts else sum(c or 0 for c in counts) for counts in nulls),
-        )
+        slots = [_slots(meta, types, where=self.context.name) for meta in metas]
+        joined = [_joined_slot(column) for column in zip(*slots, strict=True)]
+        stats = partition_stats(types, [[slot.low for slot in joined], [slot.high for slot in joined]])
+        return replace(stats, null_counts=tuple(slot.nulls for slot in joined))
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """What a manifest list says of one partition column; None is unknown."""
+
+    low: Any = None
+    high: Any = None
+    nulls: int | None = None
+    all_null: bool = False
+    """No bounds because there is nothing to bound."""
+
+
+def _slots(meta: ManifestFileMeta, types: Sequence[DataType], *, where: str) -> list[_Slot]:
+    stats = meta.partition_stats
+    if {arity(stats.min_values), arity(stats.max_values), len(stats.null_counts)} != {len(types)}:
+        return [_Slot() for _ in types]
+    lows, highs = (decode_row(types, row, where=where) for row in (stats.min_values, stats.max_values))
+    entries = meta.num_added_files + meta.num_deleted_files
+    return [
+        _Slot(low, high, nulls, all_null=nulls == entries)
+        for low, high, nulls in zip(lows, highs, stats.null_counts, strict=True)
+    ]
+
+
+def _joined_slot(slots: Sequence[_Slot]) -> _Slot:
+    """Of several manifests together: what one of them does not know is not known of all."""
+    counts = [slot.nulls for slot in slots]
+    nulls = None if None in counts else sum(count or 0 for count in counts)
+    bounds = [bound for slot in slots if not slot.all_null for bound in (slot.low, slot.high)]
+    if not bounds or any(bound is None or bound != bound for bound in bounds):  # noqa: PLR0124 - NaN
+        return _Slot(nulls=nulls)
+    return _Slot(min(bounds), max(bounds), nulls)
 
 
 def _bound(choose: Callable[[list[int]], int], values: Sequence[int | None]) -> int | None:

@@ -28,7 +28,10 @@ def partition_values(partitions: pl.Series, schema: TableSchema) -> pa.Table:
     """Partition rows as a table of their values, one column a partition field."""
     rows = partitions.to_arrow()
     fields = schema.partition_fields
-    arrays = [decode_column(rows, i, f.type, len(fields), strict=True, where="a partition") for i, f in enumerate(fields)]
+    arrays = [
+        decode_column(rows, i, f.type, len(fields), strict=True, where="a partition")
+        for i, f in enumerate(fields)
+    ]
     return pa.Table.from_arrays(arrays, names=[f.name for f in fields])
 
 
@@ -70,9 +73,7 @@ def buckets_match(
     wanted = key_values(predicate, [key.id for key in keys])
     if wanted is None:
         return frame
-    columns = [
-        pa.array([row[i] for row in wanted], to_arrow_type(key.type)) for i, key in enumerate(keys)
-    ]
+    columns = [pa.array([row[i] for row in wanted], to_arrow_type(key.type)) for i, key in enumerate(keys)]
     rehashed = [i for i in frame["schema_id"].unique() if not _has_keys(schemas.get(i), keys)]
     keep = (pl.col("total_buckets") <= 0) | pl.col("schema_id").is_in(rehashed)
     for total in frame["total_buckets"].unique().to_list():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,7 +13,8 @@ from anabranch.errors import UnsupportedFeatureError
 from anabranch.expr.bind import BoundPredicate
 from anabranch.expr.prune import split_conjuncts
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.plan import Plan, PlanStep, split_starts
+from anabranch.kernel.partitions import PartitionKey, partition_key
+from anabranch.kernel.plan import EMPTY_FILES, Plan, PlanStep, split_starts
 from anabranch.kernel.pruning import (
     buckets_match,
     files_may_match,
@@ -28,12 +30,20 @@ from anabranch.options import (
 )
 from anabranch.spec.data_file import ManifestFileMeta
 from anabranch.spec.entry_frame import EntryFrame
+from anabranch.spec.layout import file_format_of
 from anabranch.spec.partition_path import partition_path
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.values import physical_values
 
 FORMATS = ("parquet", "orc", "avro")
+_TO_LOCATE = (
+    *("kind", "partition", "bucket", "total_buckets", "file_name", "file_size", "row_count"),
+    *("min_sequence_number", "schema_id", "level", "external_path", "write_cols"),
+)
+"""Columns of manifest entries that every plan needs."""
+_TO_PRUNE = (*_TO_LOCATE, "value_min", "value_max", "value_null_counts", "value_stats_cols")
+"""Those and the statistics, which take as long to decode as all of them."""
 
 
 @dataclass(frozen=True)
@@ -52,25 +62,25 @@ class ScanRequest:
     def plan(self) -> Plan:
         """All live files of the snapshot. Raises `CorruptTableError`, `UnsupportedFeatureError`."""
         if self.snapshot is None:
-            return self._packed(_no_files(), [])
+            return self._packed(EMPTY_FILES, [])
         return self._plan(self.context.manifests.of_snapshot(self.snapshot), delta=False)
 
     def plan_delta(self) -> Plan:
         """Only the files that the snapshot itself added."""
         if self.snapshot is None:
-            return self._packed(_no_files(), [])
+            return self._packed(EMPTY_FILES, [])
         return self._plan(self.context.manifests.read_list(self.snapshot.delta_manifest_list), delta=True)
 
     def _plan(self, metas: Sequence[ManifestFileMeta], *, delta: bool) -> Plan:
         steps = [PlanStep("snapshot", len(metas), None)]
-        on_partitions, predicate = None, self.predicate
+        on_partitions, on_rows, predicate = None, None, self.predicate
         if predicate is not None:
-            on_partitions, _ = split_conjuncts(predicate, {f.id for f in self.schema.partition_fields})
+            on_partitions, on_rows = split_conjuncts(predicate, {f.id for f in self.schema.partition_fields})
             if on_partitions is not None and metas:
                 metas = manifests_may_match(metas, on_partitions, self.schema)
                 steps.append(PlanStep("manifests", len(metas), None))
-        entries = self.context.manifests.entries(metas)
-        frame = entries.df
+        columns = _TO_LOCATE if on_rows is None else _TO_PRUNE
+        frame = self.context.manifests.entries(metas, only=columns).df
         steps.append(PlanStep("entries", len(metas), frame.height))
         if on_partitions is not None and frame.height:
             frame = partitions_match(frame, on_partitions, self.schema)
@@ -81,7 +91,7 @@ class ScanRequest:
         kept = EntryFrame(frame)
         frame = (kept.adds() if delta else kept.live()).df
         steps.append(PlanStep("live", len(metas), frame.height))
-        if predicate is not None and frame.height:
+        if on_rows is not None and predicate is not None and frame.height:
             frame = files_may_match(frame, predicate, self.schema, self.context.schemas)
             steps.append(PlanStep("statistics", len(metas), frame.height))
         _check_supported(frame, self.context)
@@ -90,93 +100,59 @@ class ScanRequest:
     def _packed(self, frame: pl.DataFrame, steps: list[PlanStep]) -> Plan:
         options = {**self.schema.options, **(self.options or {})}
         if frame.height == 0:
-            return Plan(self.snapshot, _no_files(), np.empty(0, np.int64), tuple(steps))
-        frame = self._located(frame, options)
+            return Plan(self.snapshot, EMPTY_FILES, (), np.empty(0, np.int64), tuple(steps))
+        frame, folders = self._located(frame, options)
         if self.limit is not None and self.predicate is None:
             enough = int(np.searchsorted(np.cumsum(frame["row_count"].to_numpy()), self.limit)) + 1
             frame = frame.head(enough if self.limit > 0 else 0)
+        buckets = frame["bucket"].to_numpy().astype(np.int64)
         starts = split_starts(
-            frame["group"].to_numpy(),
+            frame["folder"].to_numpy() * (int(buckets.max(initial=0)) + 1) + buckets,
             frame["file_size"].to_numpy(),
             target=SPLIT_TARGET_SIZE.of(options),
             open_cost=SPLIT_OPEN_FILE_COST.of(options),
         )
-        return Plan(self.snapshot, frame.drop("group"), starts, tuple(steps))
+        return Plan(self.snapshot, frame, folders, starts, tuple(steps))
 
-    def _located(self, frame: pl.DataFrame, options: Mapping[str, str]) -> pl.DataFrame:
-        """Files with their paths, ordered by partition (oldest first), bucket and sequence number."""
-        folders = self._partition_folders(frame["partition"].unique(maintain_order=True), options)
-        return (
-            frame.select(
-                "partition",
-                "bucket",
-                "file_name",
-                "file_size",
-                "row_count",
-                "schema_id",
-                "min_sequence_number",
-            )
-            .join(folders, on="partition", how="left", maintain_order="left")
-            .sort("order", "bucket", "min_sequence_number", maintain_order=True)
-            .select(
-                "partition",
-                "bucket",
-                pl.concat_str(
-                    pl.col("folder"),
-                    pl.lit("bucket-"),
-                    pl.col("bucket").cast(pl.String),
-                    pl.lit("/"),
-                    "file_name",
-                ).alias("path"),
-                "file_size",
-                "row_count",
-                "schema_id",
-                pl.col("file_name").str.extract(r"\.([A-Za-z0-9]+)$").fill_null("").alias("format"),
-                pl.struct("order", "bucket").rle_id().cast(pl.Int64).alias("group"),
-            )
-        )
+    def _located(
+        self, frame: pl.DataFrame, options: Mapping[str, str]
+    ) -> tuple[pl.DataFrame, tuple[str, ...]]:
+        """Files ordered by partition (oldest first), bucket and sequence number, and the partitions' folders."""
+        partitions, folders = self._partition_folders(frame["partition"].unique(maintain_order=True), options)
+        frame = frame.select(*EMPTY_FILES.columns[1:], "min_sequence_number", "total_buckets")
+        if partitions.height == 1:
+            frame = frame.with_columns(folder=pl.lit(0, pl.Int64))
+        else:
+            frame = frame.join(partitions, on="partition", how="left", maintain_order="left")
+        if (frame["total_buckets"] > 0).any():
+            frame = frame.sort("folder", "bucket", "min_sequence_number", maintain_order=True)
+        elif not frame["folder"].is_sorted():
+            frame = frame.sort("folder", maintain_order=True)
+        return frame.select(EMPTY_FILES.columns), folders
 
-    def _partition_folders(self, partitions: pl.Series, options: Mapping[str, str]) -> pl.DataFrame:
-        """Folder and order of each partition row; rows that spell the same values share an order."""
+    def _partition_folders(
+        self, partitions: pl.Series, options: Mapping[str, str]
+    ) -> tuple[pl.DataFrame, tuple[str, ...]]:
+        """Number of the folder of each partition row, and the folders in the order partitions came up."""
         fields = self.schema.partition_fields
         columns = partition_values(partitions, self.schema)
-        values = [
-            *zip(*(physical_values(c, f.type) for c, f in zip(columns, fields, strict=True)), strict=True)
-        ]
-        if not fields:
-            values = [()] * len(partitions)
-        orders: dict[tuple[object, ...], int] = {}
-        folders = [
+        arrays = [physical_values(c, f.type) for c, f in zip(columns, fields, strict=True)]
+        values = [*zip(*arrays, strict=True)] if fields else [()] * len(partitions)
+        spelled: dict[PartitionKey, Sequence[Any]] = {}
+        for row in values:
+            spelled.setdefault(partition_key(row), row)
+        numbers = {key: number for number, key in enumerate(spelled)}
+        rows = [numbers[partition_key(row)] for row in values]
+        folders = tuple(
             partition_path(
                 fields,
                 row,
                 legacy_names=PARTITION_LEGACY_NAME.of(options),
                 default_name=PARTITION_DEFAULT_NAME.of(options),
             )
-            for row in values
-        ]
-        return pl.DataFrame(
-            {
-                "partition": partitions,
-                "folder": [f"{folder}/" if folder else "" for folder in folders],
-                "order": [orders.setdefault(row, len(orders)) for row in values],
-            },
-            schema={"partition": pl.Binary, "folder": pl.String, "order": pl.Int64},
+            for row in spelled.values()
         )
-
-
-def _no_files() -> pl.DataFrame:
-    return pl.DataFrame(
-        schema={
-            "partition": pl.Binary,
-            "bucket": pl.Int32,
-            "path": pl.String,
-            "file_size": pl.Int64,
-            "row_count": pl.Int64,
-            "schema_id": pl.Int64,
-            "format": pl.String,
-        }
-    )
+        return pl.DataFrame({"partition": partitions, "folder": pl.Series(rows, dtype=pl.Int64)}), folders
 
 
 def _check_supported(frame: pl.DataFrame, context: TableContext) -> None:
@@ -194,13 +170,13 @@ def _check_supported(frame: pl.DataFrame, context: TableContext) -> None:
                 feature=feature,
                 hint="read it with the engine that wrote it.",
             )
-    formats = frame["file_name"].str.extract(r"\.([A-Za-z0-9]+)$").fill_null("").unique().to_list()
-    unknown = sorted(set(formats) - set(FORMATS))
-    if unknown:
-        raise UnsupportedFeatureError(
-            f"table '{context.title}' has data files of format {unknown[0]!r}",
-            feature="file-format",
-            hint=f"formats that are read: {', '.join(FORMATS)}.",
-        )
+    if not frame["file_name"].str.ends_with(".parquet").all():
+        formats = {file_format_of(name) for name in frame["file_name"].to_list()}
+        for unknown in sorted(formats - set(FORMATS)):
+            raise UnsupportedFeatureError(
+                f"table '{context.title}' has data files of format '{unknown}'",
+                feature="file-format",
+                hint=f"formats that are read: {', '.join(FORMATS)}.",
+            )
     for schema_id in frame["schema_id"].unique().to_list():
         context.schemas.get(schema_id)

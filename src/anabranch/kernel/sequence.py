@@ -1,91 +1,107 @@
-"""Sequence numbers of queue tables: each commit continues where the bucket ends on its base.
+"""What queue tables need to know of their base: where each bucket ends, and how many buckets a partition has.
 
-They are assigned by the commit, not by the writer, because only the commit knows what it lands on. The
-ends of all buckets are kept between commits and brought up to date from the snapshots in between.
+Sequence numbers are assigned by the commit, not by the writer, because only the commit knows what it lands
+on. What is known is kept between commits and brought up to date from the snapshots in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
 from anabranch.kernel.base import Base
-from anabranch.kernel.context import TableContext
-from anabranch.spec.binary_row import decode_row
+from anabranch.kernel.partitions import PartitionKey, key_of_row
 from anabranch.spec.data_file import FileKind, ManifestEntry
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
 
-BucketKey = tuple[tuple[Any, ...], int]
-"""Partition values and bucket: byte-different rows may spell the same partition."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Ends:
-    snapshot_id: int
-    stamp: str
-    last: dict[BucketKey, int]
+_WEIGHT = 200  # bytes that a bucket or a partition takes, about
 
 
 def continue_sequences(base: Base, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
     """Shift the sequence numbers of added files to follow the last row of their bucket on `base`."""
-    last = dict(_bucket_ends(base))
+    ends = dict(_queues(base).ends)
     shifted = []
     for entry in entries:
         if entry.kind != FileKind.ADD:
             shifted.append(entry)
             continue
-        key = _key(base.schema, entry.partition, entry.bucket)
-        first = last.get(key, -1) + 1
+        key = key_of_row(entry.partition, base.schema), entry.bucket
+        first = ends.get(key, -1) + 1
         end = first + entry.file.row_count - 1
-        last[key] = max(end, first - 1)
+        ends[key] = max(end, first - 1)
         file = replace(entry.file, min_sequence_number=first, max_sequence_number=end)
         shifted.append(replace(entry, file=file))
     return shifted
 
 
-def _bucket_ends(base: Base) -> dict[BucketKey, int]:
+def bucket_counts(base: Base) -> Mapping[PartitionKey, int]:
+    """Number of buckets over which each partition's newest files were spread, be they live or not."""
+    return _queues(base).counts
+
+
+@dataclass(frozen=True, slots=True)
+class _Queues:
+    """A value: never changed once it is in the cache."""
+
+    ends: Mapping[tuple[PartitionKey, int], int] = field(default_factory=dict)
+    """Highest sequence number ever used, by partition and bucket."""
+    counts: Mapping[PartitionKey, int] = field(default_factory=dict)
+
+    def with_files(self, added: pl.DataFrame, schema: TableSchema) -> _Queues:
+        """With the files that later snapshots added, in their order."""
+        ends, counts = dict(self.ends), dict(self.counts)
+        buckets = added.group_by("partition", "bucket", maintain_order=True).agg(
+            pl.col("max_sequence_number").max(), pl.col("total_buckets").last()
+        )
+        for partition, bucket, last, count in buckets.iter_rows():
+            key = key_of_row(partition, schema)
+            ends[key, bucket] = max(ends.get((key, bucket), -1), last)
+            counts[key] = count
+        return _Queues(ends, counts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    snapshot_id: int
+    stamp: str
+    queues: _Queues
+
+
+def _queues(base: Base) -> _Queues:
     context, snapshot = base.context, base.snapshot
     if snapshot is None:
-        return {}
-    cache_key = (context.storage.url, "bucket-ends", context.branch_uuid)
-    known: _Ends | None = context.cache.get(cache_key)
-    ends = None if known is None else _advanced(context, base, known, snapshot)
-    if ends is None:
+        return _Queues()
+    cache_key = (context.storage.url, "queues", context.branch_uuid)
+    known: _Known | None = context.cache.get(cache_key)
+    queues = None if known is None else _advanced(base, known, snapshot)
+    if queues is None:
         manifests = context.manifests
-        ends = _raised({}, base.schema, manifests.entries(manifests.of_snapshot(snapshot)).adds().df)
-    context.cache.put(cache_key, _Ends(snapshot.id, snapshot.stamp, ends), 100 * (1 + len(ends)))
-    return ends
+        added = manifests.entries(manifests.of_snapshot(snapshot)).adds().df
+        queues = _Queues().with_files(added, base.schema)
+    weight = _WEIGHT * (1 + len(queues.ends) + len(queues.counts))
+    context.cache.put(cache_key, _Known(snapshot.id, snapshot.stamp, queues), weight)
+    return queues
 
 
-def _advanced(
-    context: TableContext, base: Base, known: _Ends, snapshot: Snapshot
-) -> dict[BucketKey, int] | None:
-    """The ends brought from the snapshot they are known at to `snapshot`; None if history does not lead there."""
+def _advanced(base: Base, known: _Known, snapshot: Snapshot) -> _Queues | None:
+    """What is known brought forward to `snapshot`; None if history does not lead there."""
     if known.snapshot_id > snapshot.id:
         return None
-    ends = known.last
-    for later in context.snapshots.backwards(snapshot):
-        if later.id == known.snapshot_id:
-            return ends if later.stamp == known.stamp else None
-        delta = context.manifests.entries(context.manifests.read_list(later.delta_manifest_list))
-        ends = _raised(ends, base.schema, delta.adds().df)
-    return None
-
-
-def _raised(ends: dict[BucketKey, int], schema: TableSchema, frame: pl.DataFrame) -> dict[BucketKey, int]:
-    raised = dict(ends)
-    for partition, bucket, last in (
-        frame.group_by("partition", "bucket").agg(pl.col("max_sequence_number").max()).iter_rows()
-    ):
-        key = _key(schema, partition, bucket)
-        raised[key] = max(raised.get(key, -1), last)
-    return raised
-
-
-def _key(schema: TableSchema, partition: bytes, bucket: int) -> BucketKey:
-    types = [f.type for f in schema.partition_fields]
-    return decode_row(types, partition, where="a manifest entry's partition"), bucket
+    context = base.context
+    later = []
+    for found in context.snapshots.backwards(snapshot):
+        if found.id == known.snapshot_id:
+            if found.stamp != known.stamp:
+                return None
+            break
+        later.append(found)
+    else:
+        return None
+    queues = known.queues
+    for found in reversed(later):
+        delta = context.manifests.entries(context.manifests.read_list(found.delta_manifest_list))
+        queues = queues.with_files(delta.adds().df, base.schema)
+    return queues

@@ -6,8 +6,8 @@ on the newer base under the same identity. What a commit promises and in which o
 1. The base is read, and a streaming identity that committed before ends the call with that commit.
 2. Manifests and lists are stored, durably, under names nobody else uses.
 3. The snapshot is put if absent. From here on the commit is visible, or it never will be.
-4. The snapshot it builds on must still be there, under the same stamp. If an expiry overtook a paused
-   writer, its number may have been free only because history moved on; such a snapshot is taken back.
+4. The snapshot it builds on must still be there, under the same stamp. If an expiry or a drop overtook a
+   paused writer, its number may have been free only because history moved on; such a snapshot is taken back.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from anabranch.errors import (
+    AnabranchError,
     CommitConflictError,
     CommitOutcomeUnknownError,
     CommitRetriesExhaustedError,
@@ -24,7 +25,7 @@ from anabranch.errors import (
 )
 from anabranch.kernel.attempt import Attempts
 from anabranch.kernel.base import Action, Base, Change, Conflict
-from anabranch.kernel.conflicts import file_conflict, table_replaced_conflict
+from anabranch.kernel.conflicts import file_conflict, identity_conflict
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.foothold import took_hold
 from anabranch.kernel.guards import check_snapshot_writable
@@ -105,6 +106,7 @@ def commit(context: TableContext, request: CommitRequest, *, known_head: Snapsho
 
     Raises:
         CommitConflictError: the change cannot be made on what is there now; nothing was published.
+        NotFoundError: the table is not there any more; nothing was published.
         CommitRetriesExhaustedError: the retry budget ran out; nothing was published.
         CommitOutcomeUnknownError: the store did not say whether it happened; delete nothing.
         UnsupportedFeatureError: the table uses something that must not be written to.
@@ -146,21 +148,29 @@ def _base(context: TableContext, head: Snapshot | None) -> Base:
             f"table '{context.title}' does not exist: there is no schema in {context.storage.url}",
             hint="lake.tables(database) lists the tables there are.",
         )
+    base = Base(context, head, schema)
+    replaced = identity_conflict(base)
+    if replaced is not None:
+        raise _refusal(replaced)
     check_writable(schema, path=context.layout.schema_path(schema.id))
     if head is not None:
         check_snapshot_writable(context, head)
-    return Base(context, head, schema)
+    return base
 
 
 def _change_on(base: Base, action: Action) -> Change:
-    outcome: Change | Conflict = table_replaced_conflict(base) or action.on(base)
+    outcome = action.on(base)
     if isinstance(outcome, Change):
         outcome = file_conflict(base, outcome) or outcome
     if isinstance(outcome, Conflict):
-        raise CommitConflictError(
-            f"{outcome.kind}: {outcome.message}", conflicts=(outcome,), hint=outcome.hint
-        )
+        raise _refusal(outcome)
     return outcome
+
+
+def _refusal(conflict: Conflict) -> CommitConflictError:
+    return CommitConflictError(
+        f"{conflict.kind}: {conflict.message}", conflicts=(conflict,), hint=conflict.hint
+    )
 
 
 def _publish(context: TableContext, snapshot: Snapshot, head: Snapshot | None, attempts: Attempts) -> bool:
@@ -173,20 +183,22 @@ def _publish(context: TableContext, snapshot: Snapshot, head: Snapshot | None, a
         if not error.outcome_unknown:
             raise
         raise _unknown_outcome(context, snapshot, error) from error
-    if won and head is not None:
+    if won:
         try:
             won = took_hold(context, snapshot, head)
-        except StorageError as error:
+        except CommitOutcomeUnknownError:
+            raise
+        except AnabranchError as error:  # it is stored, and what keeps us from judging it does not matter
             raise _unknown_outcome(context, snapshot, error) from error
     attempts.in_doubt = False
     return won
 
 
 def _unknown_outcome(
-    context: TableContext, snapshot: Snapshot, error: StorageError
+    context: TableContext, snapshot: Snapshot, error: AnabranchError
 ) -> CommitOutcomeUnknownError:
     return CommitOutcomeUnknownError(
-        f"the store did not say whether snapshot {snapshot.id} of '{context.title}' was committed: {error.message}",
+        f"it is not known whether snapshot {snapshot.id} of '{context.title}' was committed: {error.message}",
         hint=f"look for commit user {snapshot.commit_user} among the table's snapshots before writing again.",
     )
 

@@ -97,6 +97,11 @@ class LineageEntry:
     problems: tuple[str, ...] = ()
     """What could not be found out, and why."""
 
+    @property
+    def ranges(self) -> tuple[dict[str, Any], ...]:
+        """What went in, without the names that may change; equal for a batch and its repetition."""
+        return tuple({k: v for k, v in i.to_dict().items() if k != "name"} for i in self.inputs)
+
     def to_json(self) -> str:
         """The value of the property."""
         engine = self.engine

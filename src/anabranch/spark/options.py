@@ -10,7 +10,14 @@ import difflib
 from collections.abc import Mapping
 
 from anabranch.errors import OptionError
-from anabranch.options import ALL, Option, check_options
+from anabranch.options import (
+    ALL,
+    SCAN_SNAPSHOT_ID,
+    SCAN_TAG_NAME,
+    SCAN_TIMESTAMP_MILLIS,
+    Option,
+    check_options,
+)
 
 WAREHOUSE: Option[str | None] = Option("warehouse", str, None, "Path or URL of the warehouse.", "text")
 PATH: Option[str | None] = Option(
@@ -58,6 +65,12 @@ SPARK_OPTIONS = (
     CODE_VERSION,
 )
 """Options that exist on Spark's readers and writers beside those of tables."""
+
+MOMENT_KEYS = tuple(
+    option.key
+    for option in (SCAN_SNAPSHOT_ID, SCAN_TAG_NAME, SCAN_TIMESTAMP_MILLIS, SCAN_TIMESTAMP, SCAN_VERSION)
+)
+"""Options that name the moment a batch read sees; there may be one of them."""
 
 CHECKPOINT = "checkpointLocation"
 QUERY_NAME = "queryName"

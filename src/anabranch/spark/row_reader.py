@@ -18,6 +18,9 @@ from anabranch.spec.schema import TableSchema
 _THREADS = 2
 """Pieces of files that a task decodes side by side: it has one core, but should not wait for its store."""
 
+_MOST_ROWS = 1 << 16
+_MOST_BYTES = 16 << 20
+
 
 class SplitPartition(InputPartition):
     """One split, for one task."""
@@ -46,7 +49,15 @@ class RowReader:
         )
         split: Split = partition.value
         for batch in read_batches([split], files, columns=self.target.names, predicate=self.predicate):
-            yield to_schema(batch, self.target)
+            yield from _pieces(to_schema(batch, self.target))
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The rows in batches that Spark can hold in memory several at a time, outside of its heap."""
+    fitting = batch.num_rows * _MOST_BYTES // max(batch.nbytes, 1)
+    step = max(1, min(_MOST_ROWS, fitting))
+    for start in range(0, batch.num_rows, step):
+        yield batch.slice(start, step)
 
 
 def partitions_of(splits: Sequence[Split]) -> list[InputPartition]:

@@ -17,6 +17,7 @@ from anabranch.spark.arrow_values import to_type
 from anabranch.spark.types import arrow_type, type_from_spark
 from anabranch.spec.arrow_types import to_arrow_schema, to_arrow_type
 from anabranch.spec.schema import TableSchema
+from anabranch.spec.support import check_writable
 from anabranch.spec.types import ArrayType, DataType, Field, MapType, MultisetType, RowType, TimeType
 from anabranch.table import Table
 
@@ -33,9 +34,10 @@ class RowWriter:
     def of(cls, table: Table, schema: StructType) -> RowWriter:
         """A writer of rows with these columns, which go by name.
 
-        Raises `SchemaError` if they do not fit the table.
+        Raises `SchemaError` if they do not fit the table, `UnsupportedFeatureError` if it cannot be written.
         """
         latest = table.schema
+        check_writable(latest, path=table.context.layout.schema_path(latest.id))
         places: dict[str, int] = {}
         for place, column in enumerate(schema):
             target = _target(column.name, latest, table)
@@ -114,7 +116,10 @@ def _check_type(given: DataType, target: Field, table: Table) -> None:
 
 def _fit(array: Any, target: Field) -> Any:
     if _has_times(target.type) and not pa.types.is_null(array.type):
-        array = to_type(array, to_arrow_type(target.type), exact=True)
+        try:
+            array = to_type(array, to_arrow_type(target.type), exact=True)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise SchemaError(f"column '{target.name}' holds a value that does not fit: {error}") from error
     return fit(array, target.type, target.name)
 
 

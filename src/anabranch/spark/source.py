@@ -30,7 +30,7 @@ from anabranch.spark.batch import BatchReader, BatchWriter
 from anabranch.spark.options import SCAN_COLUMNS, SCAN_FILTER, spelled
 from anabranch.spark.stream_reader import stream_reader
 from anabranch.spark.stream_writer import StreamWriter
-from anabranch.spark.tables import Newest, names_moment, open_table, view_of
+from anabranch.spark.tables import Newest, columns_of, open_table, view_of
 from anabranch.spark.types import arrow_schema, fields_from_spark, spark_schema
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.types import Field
@@ -51,10 +51,8 @@ class AnabranchSource(DataSource):
 
     def schema(self) -> StructType:
         options = self._spelled()
-        view = view_of(options)
-        if not names_moment(options):
-            self.newest = Newest(None if view.snapshot is None else view.snapshot.id, view.schema.id)
-        return spark_schema(_chosen(view.schema, options))
+        schema, self.newest = columns_of(options)
+        return spark_schema(_chosen(schema, options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = self._spelled()

@@ -9,12 +9,15 @@ the source remembers where it is from what Spark asked before, and a batch alway
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyspark
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from anabranch.errors import OptionError
 from anabranch.expr.bind import bind
 from anabranch.expr.parse import parse
 from anabranch.kernel.context import TableContext
@@ -22,9 +25,11 @@ from anabranch.options import (
     MAX_BYTES_PER_TRIGGER,
     MAX_FILES_PER_TRIGGER,
     MAX_ROWS_PER_TRIGGER,
+    SCAN_MODE,
     SCAN_ON_OVERWRITE,
+    SCAN_SNAPSHOT_ID,
 )
-from anabranch.spark.options import SCAN_FILTER
+from anabranch.spark.options import MOMENT_KEYS, SCAN_FILTER
 from anabranch.spark.row_reader import RowReader, partitions_of
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.support import check_readable
@@ -45,6 +50,8 @@ except ImportError:  # Spark 4.1
     HAS_READ_LIMITS = False
 else:
     HAS_READ_LIMITS = True
+
+_LOG = logging.getLogger(__name__)
 
 
 class StreamReader(DataSourceStreamReader):
@@ -137,11 +144,26 @@ def stream_reader(
     Raises `PredicateError`, `OptionError`, `UnsupportedFeatureError`.
     """
     check_readable(schema, path=context.layout.schema_path(schema.id))
-    limits_of(options)
+    _check_options(options)
     text = SCAN_FILTER.of(options)
     predicate = None if text is None else bind(parse(text), schema.fields)
     rows = RowReader(context, schema, target, predicate)
     return LimitedStreamReader(rows, options) if HAS_READ_LIMITS else StreamReader(rows, options)
+
+
+def _check_options(options: Mapping[str, str]) -> None:
+    """Raises `OptionError` for options that would be passed over in silence."""
+    moment = next((key for key in MOMENT_KEYS if key in options), None)
+    if moment is not None and (moment != SCAN_SNAPSHOT_ID.key or SCAN_MODE.of(options) != "from-snapshot"):
+        raise OptionError(
+            f"{moment} says what a batch read sees, not where a stream begins",
+            hint=f"a stream begins with scan.mode=from-snapshot and {SCAN_SNAPSHOT_ID.key}=<first snapshot>, "
+            "or with scan.mode=latest-full or latest.",
+        )
+    if limits_of(options) != UNLIMITED and not HAS_READ_LIMITS:
+        _LOG.warning(
+            "read.stream.* limits have no effect: they need Spark 4.2, this is %s", pyspark.__version__
+        )
 
 
 def limits_of(options: Mapping[str, str]) -> Limits:

@@ -27,7 +27,7 @@ from anabranch.kernel.actions.overwrite import Overwrite
 from anabranch.kernel.commit_message import CommitMessage
 from anabranch.kernel.identity import CommitIdentity
 from anabranch.kernel.transaction import Committed
-from anabranch.lineage.model import LINEAGE_PROPERTY, lineage_of
+from anabranch.lineage.model import LINEAGE_PROPERTY, LineageEntry, lineage_of
 from anabranch.options import JOB
 from anabranch.spark.batch import NOT_PUBLISHED, WrittenFiles, files_of, may_remove
 from anabranch.spark.checkpoint import Checkpoint
@@ -112,42 +112,53 @@ class StreamWriter(DataSourceStreamArrowWriter):
             self._rows.abort(files)
             raise
         if committed.repeated:
-            self._settle_repeated(committed, files, batchId)
-        if committed.snapshot is not None:
-            record.committed(batchId, reference(self._table.branch_uuid, committed.snapshot))
+            self._settle_repeated(committed, files, entry)
+        snapshot = committed.snapshot
+        # A dying driver may have gone on to later batches: what is found then is not this batch's snapshot.
+        if snapshot is not None and snapshot.commit_identifier == batchId:
+            record.committed(batchId, reference(self._table.branch_uuid, snapshot))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         if may_remove(messages):
             self._rows.abort(files_of(messages))
 
-    def _settle_repeated(self, committed: Committed, files: Sequence[CommitMessage], batch: int) -> None:
-        """The batch was there before this call: check by whom, and remove the rows written a second time."""
+    def _settle_repeated(
+        self, committed: Committed, files: Sequence[CommitMessage], entry: LineageEntry
+    ) -> None:
+        """The batch was there before this call: remove the rows written a second time, and check whose it is."""
         snapshot = committed.snapshot
         if snapshot is None:
             return  # it has expired, so nothing tells whether these files are its own: they stay
-        self._check_own(snapshot, batch)
-        table = self._table
-        own = {f.path.rpartition("/")[2] for s in table.plan_delta(snapshot).splits for f in s.files}
+        own = {f.path.rpartition("/")[2] for s in self._table.plan_delta(snapshot).splits for f in s.files}
         if not any(file.file_name in own for message in files for file in message.new_files):
             self._rows.abort(files)
-        _LOG.info(
-            "batch %d of '%s' was committed before, as snapshot %d", batch, self._identity.job, snapshot.id
-        )
+        self._check_same_batch(snapshot, entry)
+        _LOG.info("batch %d of '%s' is there as snapshot %d", entry.engine.batch, entry.job, snapshot.id)
 
-    def _check_own(self, snapshot: Snapshot, batch: int) -> None:
-        """Raises `CommitConflictError` if the commit found is another query's of the same job name."""
+    def _check_same_batch(self, snapshot: Snapshot, entry: LineageEntry) -> None:
+        """Raises `CommitConflictError` if the commit that was found holds other rows than this batch."""
         try:
-            entry = lineage_of(snapshot.properties, where=f"snapshot {snapshot.id}")
+            found = lineage_of(snapshot.properties, where=f"snapshot {snapshot.id}")
         except CorruptTableError:
             return
-        if entry is None or entry.engine.query in (None, self._checkpoint.query_id):
+        if found is None:
             return
-        raise CommitConflictError(
-            f"batch {batch} was not written: snapshot {snapshot.id} of '{self._table.name}' was committed under the "
-            f"same job name '{self._identity.job}' by another query ({entry.engine.query}, batch {entry.engine.batch})",
-            hint=f"two queries that write to one table need two names: set the option '{JOB.key}' and a new "
-            "checkpoint location for one of them.",
-        )
+        there = f"snapshot {snapshot.id} of '{self._table.name}'"
+        batch = entry.engine.batch
+        if found.engine.query != entry.engine.query:
+            raise CommitConflictError(
+                f"batch {batch} was not written: {there} was committed under the same job name '{entry.job}' "
+                f"by another query ({found.engine.query}, batch {found.engine.batch})",
+                hint=f"two queries that write to one table need two names: set the option '{JOB.key}' and a new "
+                "checkpoint location for one of them.",
+            )
+        known = not found.problems and not entry.problems
+        if known and found.engine.batch == batch and found.ranges != entry.ranges:
+            raise CommitConflictError(
+                f"batch {batch} was not written: {there} is batch {batch} of the same query, but of other inputs: "
+                f"{found.ranges}, now {entry.ranges}",
+                hint="the offset log of the checkpoint was changed: restore it, or use a new checkpoint location.",
+            )
 
 
 def _job(options: Mapping[str, str], checkpoint: Checkpoint) -> str:

@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from anabranch.catalog.filesystem import FilesystemCatalog
 from anabranch.catalog.identifier import Identifier
@@ -16,17 +15,10 @@ from anabranch.expr.parse import parse
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_snapshot_readable
 from anabranch.kernel.plan import Plan
-from anabranch.kernel.refs import get_tag, open_branch
+from anabranch.kernel.refs import open_branch, snapshot_of
 from anabranch.kernel.scan import ScanRequest
-from anabranch.options import (
-    BRANCH,
-    SCAN_MODE,
-    SCAN_SNAPSHOT_ID,
-    SCAN_TAG_NAME,
-    SCAN_TIMESTAMP_MILLIS,
-    Option,
-)
-from anabranch.spark.options import PATH, SCAN_TIMESTAMP, SCAN_VERSION, WAREHOUSE, table_options
+from anabranch.options import BRANCH, SCAN_MODE
+from anabranch.spark.options import MOMENT_KEYS, PATH, SCAN_TIMESTAMP, SCAN_VERSION, WAREHOUSE, table_options
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.support import check_readable
@@ -35,13 +27,6 @@ from anabranch.storage.open import open_storage
 from anabranch.storage.protocol import Storage
 from anabranch.table import Table
 
-_MOMENTS: tuple[Option[Any], ...] = (
-    SCAN_SNAPSHOT_ID,
-    SCAN_TAG_NAME,
-    SCAN_TIMESTAMP_MILLIS,
-    SCAN_TIMESTAMP,
-    SCAN_VERSION,
-)
 _IN_WAREHOUSE = re.compile(r"(?P<warehouse>.+)/(?P<database>[^/]+)\.db/(?P<table>[^/]+)")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
@@ -101,14 +86,25 @@ class Newest:
 
 def names_moment(options: Mapping[str, str]) -> bool:
     """Whether the options say which moment to read."""
-    return any(option.key in options for option in _MOMENTS)
+    return any(key in options for key in MOMENT_KEYS)
+
+
+def columns_of(options: Mapping[str, str]) -> tuple[TableSchema, Newest | None]:
+    """The columns that a read by these options has, and what was the newest if it reads that.
+
+    A moment is seen with the columns it had. With ``scan.mode=from-snapshot`` it has today's columns, whether or
+    not the snapshot is still there: a stream that began at it goes on long after it has expired.
+    """
+    if SCAN_MODE.of(options) == "from-snapshot":
+        return open_table(options).schema, None
+    view = view_of(options)
+    if names_moment(options):
+        return view.schema, None
+    return view.schema, Newest(None if view.snapshot is None else view.snapshot.id, view.schema.id)
 
 
 def view_of(options: Mapping[str, str], newest: Newest | None = None) -> View:
     """What the options of a batch read mean.
-
-    A moment is seen with the columns it had. With ``scan.mode=from-snapshot`` it has today's columns, because
-    a stream that begins there goes on to today's rows.
 
     Args:
         options: of the read.
@@ -126,26 +122,20 @@ def view_of(options: Mapping[str, str], newest: Newest | None = None) -> View:
         found = None if newest.snapshot_id is None else context.snapshots.get(newest.snapshot_id)
         return View(table, found, context.schemas.get(newest.schema_id))
     snapshot = _named_moment(table, options)
-    schema = (
-        table.schema if SCAN_MODE.of(options) == "from-snapshot" else context.schemas.get(snapshot.schema_id)
-    )
-    return View(table, snapshot, schema)
+    today = SCAN_MODE.of(options) == "from-snapshot"
+    return View(table, snapshot, table.schema if today else context.schemas.get(snapshot.schema_id))
 
 
 def _named_moment(table: Table, options: Mapping[str, str]) -> Snapshot:
-    given = [option for option in _MOMENTS if option.key in options]
+    given = [key for key in MOMENT_KEYS if key in options]
     if len(given) > 1:
-        raise OptionError(
-            f"{' and '.join(option.key for option in given)} each name a moment",
-            hint="give one of them only.",
-        )
-    option, value = given[0], given[0].of(options)
-    assert value is not None, "the option is given"
-    if option is SCAN_TAG_NAME:
-        return get_tag(table.context, str(value)).snapshot
-    at = table.at(timestamp=value) if option in (SCAN_TIMESTAMP, SCAN_TIMESTAMP_MILLIS) else table.at(value)
-    assert at.snapshot is not None, "it is pinned"
-    return at.snapshot
+        raise OptionError(f"{' and '.join(given)} each name a moment", hint="give one of them only.")
+    found = snapshot_of(table.context, options)
+    if found is None:
+        timestamp, version = SCAN_TIMESTAMP.of(options), SCAN_VERSION.of(options)
+        found = (table.at(version) if timestamp is None else table.at(timestamp=timestamp)).snapshot
+    assert found is not None, "the options name a moment"
+    return found
 
 
 def absolute(path: str) -> str:

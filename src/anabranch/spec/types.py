@@ -222,7 +222,6 @@ class RowType(DataType):
         return f"ROW<{', '.join(f'{f.name} {f.type}' for f in self.fields)}>"
 
 
-
 def is_atomic(data_type: DataType) -> bool:
     """Whether the type has no inner types."""
     return not isinstance(data_type, ArrayType | MultisetType | MapType | RowType)

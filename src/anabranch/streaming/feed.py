@@ -162,7 +162,7 @@ class Feed:
         wanted = None
         if self.predicate is not None and plan.files.height:
             pruned = _plan(replace(request, predicate=self.predicate), full=portion.full)
-            wanted = set(pruned.files["path"].to_list())
+            wanted = {f.path for split in pruned.splits for f in split.files}
         return [
             _File(split.partition, split.bucket, f, wanted is None or f.path in wanted)
             for split in plan.splits

@@ -21,12 +21,12 @@ def alter(context: TableContext, changes: Sequence[SchemaChange]) -> TableSchema
 
     Raises:
         SchemaError: a change does not fit the newest schema.
-        NotFoundError: there is no table.
+        NotFoundError: the table was dropped since it was opened, and perhaps created again.
     """
     for _ in range(_MOST_COLLISIONS):
+        _check_there(context)
         latest = context.schemas.latest()
-        if latest is None:
-            raise NotFoundError(f"table '{context.title}' does not exist")
+        assert latest is not None, "a table has a schema"
         check_writable(latest, path=context.layout.schema_path(latest.id))
         changed = apply_changes(
             latest,
@@ -35,8 +35,21 @@ def alter(context: TableContext, changes: Sequence[SchemaChange]) -> TableSchema
             has_snapshots=context.snapshots.head() is not None,
         )
         if context.schemas.add(changed):
+            try:
+                _check_there(context)
+            except NotFoundError:
+                context.storage.delete(context.layout.schema_path(changed.id))
+                raise
             return changed
     raise CommitRetriesExhaustedError(
         f"the schema of '{context.title}' was changed by others {_MOST_COLLISIONS} times in a row",
         hint="try again.",
     )
+
+
+def _check_there(context: TableContext) -> None:
+    if context.is_replaced(None):
+        raise NotFoundError(
+            f"'{context.title}' was dropped and created again since it was opened",
+            hint="open the table again to change the new one.",
+        )

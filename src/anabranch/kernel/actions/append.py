@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from anabranch.kernel.base import Base, Change, Conflict
 from anabranch.kernel.commit_message import CommitMessage
-from anabranch.kernel.conflicts import bucket_count_conflict
+from anabranch.kernel.conflicts import bucket_count_conflict, partition_buckets_conflict
 from anabranch.kernel.sequence import continue_sequences
 from anabranch.spec.data_file import FileKind, ManifestEntry
 from anabranch.spec.snapshot import CommitKind
@@ -15,7 +15,7 @@ from anabranch.spec.snapshot import CommitKind
 
 @dataclass(frozen=True)
 class Append:
-    """Add the files of these messages. Succeeds on every base with the same number of buckets."""
+    """Add the files of these messages. Succeeds on every base with the same numbers of buckets."""
 
     messages: Sequence[CommitMessage]
 
@@ -24,7 +24,9 @@ class Append:
         return any(message.total_buckets > 0 for message in self.messages)
 
     def on(self, base: Base) -> Change | Conflict:
-        conflict = bucket_count_conflict(base, self.messages)
+        conflict = bucket_count_conflict(base, self.messages) or partition_buckets_conflict(
+            base, self.messages
+        )
         if conflict is not None:
             return conflict
         entries = added_entries(self.messages)

@@ -18,9 +18,9 @@ from anabranch.kernel.actions.append import added_entries
 from anabranch.kernel.base import Base, Change, Conflict
 from anabranch.kernel.commit_message import CommitMessage
 from anabranch.kernel.conflicts import bucket_count_conflict
+from anabranch.kernel.partitions import key_of_row
 from anabranch.kernel.pruning import partition_values
 from anabranch.kernel.sequence import continue_sequences
-from anabranch.spec.binary_row import decode_row
 from anabranch.spec.data_file import FileKind
 from anabranch.spec.entry_frame import EntryFrame
 from anabranch.spec.schema import TableSchema
@@ -90,15 +90,12 @@ class Overwrite:
         if frame.height == 0 or (self.target is None and not self.dynamic):
             return frame
         unique = frame["partition"].unique()
-        values = partition_values(unique, base.schema)
         if self.dynamic:
-            types = [f.type for f in base.schema.partition_fields]
-            where = "a partition row"
-            wanted = {decode_row(types, message.partition, where=where) for message in self.messages}
-            mask = np.asarray([decode_row(types, row, where=where) in wanted for row in unique], dtype=bool)
+            wanted = {key_of_row(message.partition, base.schema) for message in self.messages}
+            mask = np.asarray([key_of_row(row, base.schema) in wanted for row in unique], dtype=bool)
         else:
             assert self.target is not None
-            mask = np.asarray(filter_mask(self.target, values), dtype=bool)
+            mask = np.asarray(filter_mask(self.target, partition_values(unique, base.schema)), dtype=bool)
         kept = unique.filter(pl.Series(mask, dtype=pl.Boolean))
         return frame.filter(pl.col("partition").is_in(kept.implode()))
 

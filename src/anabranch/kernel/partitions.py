@@ -1,0 +1,34 @@
+"""What identifies a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from anabranch.spec.binary_row import decode_row
+from anabranch.spec.partition_path import partition_path
+from anabranch.spec.schema import TableSchema
+
+PartitionKey = tuple[Any, ...]
+
+
+def partition_key(values: Sequence[Any]) -> PartitionKey:
+    """Equal for partitions that are one; `values` are physical.
+
+    The bytes of partition rows do not tell: engines spell nulls of some types differently. As in folder names,
+    NaN is one value and 0.0 and -0.0 are two.
+    """
+    return tuple(value.hex() if isinstance(value, float) else value for value in values)
+
+
+def key_of_row(row: bytes, schema: TableSchema) -> PartitionKey:
+    """The key of a partition row as manifests store it. Raises `CorruptTableError`."""
+    types = [f.type for f in schema.partition_fields]
+    return partition_key(decode_row(types, row, where="the partition of a manifest entry"))
+
+
+def partition_text(row: bytes, schema: TableSchema) -> str:
+    """A partition row for people, as its folder: ``dt=2026-01-01/hour=5``."""
+    fields = schema.partition_fields
+    values = decode_row([f.type for f in fields], row, where="the partition of a manifest entry")
+    return partition_path(fields, values, legacy_names=False) or "(the whole table)"
