@@ -8,7 +8,13 @@ from typing import Any
 
 from anabranch.alter import Alter
 from anabranch.arrow.convert import convert
-from anabranch.errors import CommitConflictError, CommitRetriesExhaustedError, InvalidInputError
+from anabranch.errors import (
+    CommitConflictError,
+    CommitRetriesExhaustedError,
+    InvalidInputError,
+    NotFoundError,
+    UnsupportedFeatureError,
+)
 from anabranch.expr.bind import BoundPredicate, bind
 from anabranch.expr.nodes import Predicate
 from anabranch.expr.parse import parse
@@ -29,8 +35,14 @@ from anabranch.scan import Scan, check_columns
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.snapshot_ref import SnapshotRef
-from anabranch.spec.support import check_readable
+from anabranch.spec.support import check_readable, check_writable
 from anabranch.write import Writer
+
+_NOT_PUBLISHED = (
+    *(CommitConflictError, CommitRetriesExhaustedError),
+    *(InvalidInputError, NotFoundError, UnsupportedFeatureError),
+)
+"""After these errors nothing of a commit can ever become visible, so its files may go."""
 
 
 class Table:
@@ -228,9 +240,14 @@ class Table:
         return Overwrite(messages, dynamic=dynamic)
 
     def writer(self) -> Writer:
-        """What writes data files for a later `commit`, here or in another process."""
+        """What writes data files for a later `commit`, here or in another process.
+
+        Raises `UnsupportedFeatureError` if the table must not be written to.
+        """
         self._check_unpinned()
-        return Writer.of(self._context, self.schema, self._options)
+        schema = self.schema
+        check_writable(schema, path=self._context.layout.schema_path(schema.id))
+        return Writer.of(self._context, schema, self._options)
 
     def commit(
         self,
@@ -264,8 +281,8 @@ class Table:
         messages = writer.write(convert(data, writer.table_schema.fields))
         try:
             committed = self.commit(action(messages))
-        except (CommitConflictError, CommitRetriesExhaustedError, InvalidInputError):
-            writer.abort(messages)  # certainly not published; after any other error files stay
+        except _NOT_PUBLISHED:
+            writer.abort(messages)  # after any other error files stay
             raise
         assert committed.snapshot is not None
         return committed.snapshot

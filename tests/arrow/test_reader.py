@@ -14,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.arrow import reader, row_buffer
+from anabranch.arrow.files import native_path
 from anabranch.arrow.reader import ReadContext, read_schema
 from anabranch.errors import (
     CorruptTableError,
+    InvalidNameError,
     NotFoundError,
     SchemaError,
     StorageError,
@@ -207,9 +209,11 @@ def test_a_column_added_later_prunes_files_without_it():
     newer = replace(
         SCHEMA, fields=(*SCHEMA.fields, Field(99, "n", SCHEMA.field("id").type.with_nullable(True)))
     )
-    for text, expected in (("n = 1", 0), ("n IS NULL AND id < 5", 5)):
+    for text, expected, requests in (("n = 1", 0, 1), ("n IS NULL AND id < 5", 5, 3)):
+        context.storage.forget_calls()
         predicate = filtered(newer, text)
         assert read_table(splits, reading(context, newer), predicate=predicate).num_rows == expected
+        assert context.storage.counts()["get_range"] == requests
 
 
 def test_distant_files_are_read_in_few_requests():
@@ -244,6 +248,15 @@ def test_large_row_groups_are_streamed_bit_by_bit(written, monkeypatch):
     assert bits(pa.Table.from_batches(batches)) == bits(table)
     predicate = filtered(SCHEMA, "id >= 130 AND id < 140")
     assert [b.num_rows for b in read_batches(splits, reading(context), predicate=predicate)] == [10]
+
+
+def test_files_of_this_machine_are_read_without_the_store(tmp_path):
+    storage = FaultyStorage(MemoryStorage())
+    assert native_path(storage, "a/b") is None
+    local = LocalStorage(tmp_path).scoped("t")
+    assert native_path(local, "a/b") == str(tmp_path / "t" / "a" / "b")
+    with pytest.raises(InvalidNameError):
+        native_path(local, "../b")
 
 
 def test_nothing_to_read():

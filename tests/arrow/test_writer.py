@@ -1,5 +1,6 @@
 """What the writer leaves in a table's folder, and what it says of it."""
 
+import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from anabranch.arrow import row_buffer
+from anabranch.arrow.convert import convert
 from anabranch.arrow.writer import TableWriter, abort, file_paths
 from anabranch.errors import OptionError, SchemaError, StorageError, UnsupportedFeatureError
 from anabranch.runtime import Runtime
@@ -332,6 +334,45 @@ def test_rows_of_another_schema_are_refused():
     context = context_of(SCALABLE)
     with pytest.raises(SchemaError, match="convert"):
         write([pa.table({"id": [1], "v": ["a"]})], context)
+
+
+@pytest.mark.parametrize(
+    ("sql_type", "value", "path"),
+    [
+        ("INT NOT NULL", None, "'c'"),
+        ("ROW<x INT NOT NULL>", {"x": None}, "'c.x'"),
+        ("ARRAY<INT NOT NULL>", [None], "'c.element'"),
+        ("MAP<STRING, INT NOT NULL>", [("a", None)], "'c.value'"),
+        ("ARRAY<ROW<x ARRAY<INT NOT NULL>>>", [{"x": [1, None]}], "'c.element.x.element'"),
+    ],
+)
+def test_nulls_never_get_into_a_file_as_something_else(sql_type, value, path):
+    schema = make_schema(f"c {sql_type}")
+    context = context_of(schema)
+    with pytest.raises(SchemaError, match=f"{path} is NOT NULL"):
+        write([rows_of(schema, {"c": [value]})], context)
+    assert stored_paths(context.storage) == []
+
+
+def test_converted_rows_can_be_written():
+    """Members that are NOT NULL are null in memory where the row around them is."""
+    schema = make_schema(
+        "r ROW<x INT NOT NULL, l ARRAY<STRING NOT NULL> NOT NULL, s ROW<y BYTES NOT NULL> NOT NULL>"
+    )
+    rows = [
+        {"r": None},
+        {"r": {"x": 1, "l": ["a"], "s": {"y": b""}}},
+        {"r": {"x": 2, "l": [], "s": {"y": b"b"}}},
+    ]
+    context = context_of(schema)
+    assert read(write(convert(rows * 3, schema.fields), context), context).to_pylist() == rows * 3
+
+
+def test_contexts_travel_to_other_processes(tmp_path):
+    context = context_of(SCALABLE, LocalStorage(tmp_path), options={"file.compression": "none"})
+    there = pickle.loads(pickle.dumps(context))
+    messages = pickle.loads(pickle.dumps(write([numbers(SCALABLE, 10)], there)))
+    assert read(messages, context).num_rows == 10
 
 
 def test_formats_and_compressions_that_are_not_written_are_refused():

@@ -1,33 +1,18 @@
 """A writer that was paused while history moved on must not take a number that history has left."""
 
+from dataclasses import replace
+
 import pytest
 
 import anabranch
+from tests.support.faults import FaultyStorage, run
 from tests.support.tables import ids_of, make_table, rows
 
 
-class _Pausing:
-    """A storage that lets somebody else act right before a snapshot is put."""
-
-    def __init__(self, inner, meanwhile):
-        self._inner = inner
-        self._meanwhile = meanwhile
-
-    def __getattr__(self, name):
-        return getattr(self._inner, name)
-
-    def put_if_absent(self, path, data):
-        if "snapshot/snapshot-" in path and self._meanwhile is not None:
-            act, self._meanwhile = self._meanwhile, None
-            act()
-        return self._inner.put_if_absent(path, data)
-
-
 def _paused(table, meanwhile):
-    from dataclasses import replace
-
-    context = replace(table.context, storage=_Pausing(table.context.storage, meanwhile))
-    return anabranch.Table(context)
+    """The table as a writer sees it that is overtaken right before it puts its snapshot."""
+    fault = run("before", "put_if_absent", lambda path: meanwhile(), where="snapshot/*")
+    return anabranch.Table(replace(table.context, storage=FaultyStorage(table.context.storage, [fault])))
 
 
 def _remove(table, *ids):
@@ -70,6 +55,90 @@ def test_a_put_above_a_rolled_back_history_is_taken_back(table):
     snapshot = _paused(table, lambda: _remove(table, 2)).append(rows(5, 1))
     assert snapshot.id == 2
     assert ids_of(table) == [0, 5]
+
+
+def test_the_first_put_of_a_table_can_come_too_late_as_well(tmp_path):
+    table = make_table(tmp_path)
+
+    def expire_past_it():
+        for i in range(4):
+            table.append(rows(10 + i, 1))
+        _remove(table, 1, 2)
+
+    snapshot = _paused(table, expire_past_it).append(rows(5, 1))
+    assert snapshot.id == 5
+    assert ids_of(table) == [5, 10, 11, 12, 13]
+    assert [s.id for s in table.snapshots()] == [5, 4, 3]
+
+
+@pytest.mark.parametrize("before", [0, 2])
+def test_a_put_that_others_built_on_and_expired_is_not_repeated_on_a_guess(tmp_path, before):
+    """Between our put and our look at it, history went on above it and its snapshot expired."""
+    table = make_table(tmp_path)
+    for i in range(before):
+        table.append(rows(i, 1))
+
+    def go_on(path):
+        table.append(rows(10, 1))
+        table.append(rows(11, 1))
+        _remove(table, *range(1, before + 2))
+
+    late = FaultyStorage(table.context.storage, [run("after", "put_if_absent", go_on, where="snapshot/*")])
+    with pytest.raises(anabranch.CommitOutcomeUnknownError, match="commit user"):
+        anabranch.Table(replace(table.context, storage=late)).append(rows(5, 1))
+    assert ids_of(table) == [*range(before), 5, 10, 11]
+
+
+def test_files_stay_when_what_follows_cannot_be_judged(table):
+    """Another engine built on our snapshot and merged the manifests: its snapshot does not tell."""
+
+    def go_on(path):
+        snapshot = table.append(rows(10, 1))
+        theirs = replace(snapshot, properties={}, base_manifest_list=snapshot.delta_manifest_list)
+        table.context.storage.put(table.context.layout.snapshot_path(4), theirs.to_json())
+        _remove(table, 1, 2)
+
+    late = FaultyStorage(table.context.storage, [run("after", "put_if_absent", go_on, where="snapshot/*")])
+    with pytest.raises(anabranch.CommitOutcomeUnknownError, match="does not tell"):
+        anabranch.Table(replace(table.context, storage=late)).append(rows(5, 1))
+    assert ids_of(table.at(3)) == [0, 1, 5]
+
+
+@pytest.mark.parametrize("call", ["list", "get"])
+def test_a_store_that_fails_while_the_foothold_is_checked_leaves_the_outcome_open(table, call):
+    broken = []
+
+    def act(path):
+        _remove(table, 1, 2)
+        broken.append(path)
+
+    def fail_then(path):
+        if broken:
+            raise anabranch.StorageError("the test made it fail")
+
+    storage = FaultyStorage(
+        table.context.storage,
+        [
+            run("after", "put_if_absent", act, where="snapshot/*"),
+            run("before", call, fail_then, times=10**6),
+        ],
+    )
+    with pytest.raises(anabranch.CommitOutcomeUnknownError):
+        anabranch.Table(replace(table.context, storage=storage)).append(rows(5, 1))
+    assert ids_of(table) == [0, 1, 5]
+
+
+def test_what_a_killed_writer_left_below_history_is_not_taken_for_the_newest(table):
+    """It was paused for long, put its snapshot and died before it could take it back."""
+    writer = anabranch.connect(table.context.storage.url.removesuffix("/db.db/t")).table("db.t")
+    writer.append(rows(2, 1))
+    left = replace(writer.snapshot, commit_user="killed")
+    for i in range(4):
+        table.append(rows(10 + i, 1))
+    _remove(table, 1, 2, 3, 4, 5)
+    table.context.storage.put(table.context.layout.snapshot_path(3), left.to_json())
+    assert writer.append(rows(3, 1)).id == 8
+    assert ids_of(table) == [0, 1, 2, 3, 10, 11, 12, 13]
 
 
 def test_a_put_whose_predecessor_expired_afterwards_counts(table):

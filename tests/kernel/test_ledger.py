@@ -1,5 +1,7 @@
 """Exactly-once after snapshots have expired: the snapshots, then the ledger, never a guess."""
 
+from dataclasses import replace
+
 import pytest
 
 import anabranch
@@ -106,6 +108,41 @@ def test_a_rewritten_history_is_noticed(table):
     table.append(rows(1, 1))
     with pytest.raises(anabranch.CommitOutcomeUnknownError, match="HISTORY_REWRITTEN"):
         _commit(table, "job", 0, 9, floor)
+
+
+def test_a_history_that_ends_below_the_floor_was_rewritten(table):
+    for i in range(3):
+        table.append(rows(i, 1))
+    floor = _floor(table)
+    for number in (3, 2):
+        table.context.storage.delete(table.context.layout.snapshot_path(number))
+    with pytest.raises(
+        anabranch.CommitOutcomeUnknownError, match="HISTORY_REWRITTEN.*knows snapshot 3.*is 1"
+    ):
+        _commit(table, "job", 0, 9, floor)
+    table.context.storage.delete(table.context.layout.snapshot_path(1))
+    with pytest.raises(anabranch.CommitOutcomeUnknownError, match="HISTORY_REWRITTEN.*the newest is 0"):
+        _commit(table, "job", 0, 9, floor)
+
+
+def test_a_floor_of_another_table_is_not_this_ones(table):
+    table.append(rows(0, 1))
+    floor = SnapshotRef("another", 1, table.snapshot.stamp)
+    with pytest.raises(anabranch.CommitOutcomeUnknownError, match="HISTORY_REWRITTEN.*another table"):
+        _commit(table, "job", 0, 9, floor)
+
+
+def test_what_a_killed_writer_left_below_history_is_no_commit(table):
+    """It came too late, put its snapshot where history had been, and died before it could take it back."""
+    floor = _floor(table)
+    for i in range(5):
+        table.append(rows(i, 1))
+    left = replace(table.context.snapshots.get(3), commit_user="job", commit_identifier=0)
+    _expire(table, 3, ledger=True)
+    table.context.storage.put(table.context.layout.snapshot_path(3), left.to_json())
+    assert not _commit(table, "job", 0, 9, floor).repeated
+    assert ids_of(table) == [0, 1, 2, 3, 4, 9]
+    assert [s.id for s in table.snapshots()] == [6, 5, 4]
 
 
 def test_a_damaged_ledger_page_is_named(table):

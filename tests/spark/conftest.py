@@ -16,7 +16,6 @@ CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
-    "spark.sql.streaming.schemaInference": "true",
     "spark.sql.session.timeZone": "America/New_York",  # not UTC, so that a slip with zones is seen
 }
 

@@ -225,8 +225,9 @@ def test_a_batch_is_known_also_if_a_dying_driver_went_on_to_the_next(tables, str
         (stream.checkpoint / "commits" / f".{batch}.crc").unlink(missing_ok=True)
     (stream.checkpoint / "offsets" / "2").rename(tmp_path / "offsets-2")
     (stream.checkpoint / "offsets" / ".2.crc").unlink(missing_ok=True)
-    stream.run(stream.source())
-    assert ids_of(dst) == [0, 1, 2]
+    for _ in range(2):  # Spark 4.1 ends after the batch it repeats
+        stream.run(stream.source())
+        assert ids_of(dst) == [0, 1, 2]
     src.append(rows(3, 1))
     stream.run(stream.source())
     assert ids_of(dst) == [0, 1, 2, 3]

@@ -113,7 +113,9 @@ class AvroRows:
 
     def _table(self, records: list[dict[str, Any]], converters: Mapping[str, ToArrow]) -> pa.Table:
         if not converters:
-            return pa.table({"": pa.nulls(len(records))})
+            return pa.table(
+                {"": pa.nulls(len(records))}
+            )  # tables of no columns forget their rows when joined
         try:
             return pa.table(
                 {name: convert([record[name] for record in records]) for name, convert in converters.items()}

@@ -90,13 +90,12 @@ class BucketWriter:
         try:
             if before is not None:
                 before.result()
-            part = encoded.result()
             if self._file is None:
                 number = len(self._done)
                 self._file = _OpenFile(
                     self._settings, self._folder, data_file_name(self._writer_id, number, FORMAT)
                 )
-            self._file.add(rows, part)
+            self._file.add(rows, encoded)
         finally:
             self._pipeline.release(size)
         if self._file.size >= self._settings.target_size:
@@ -129,9 +128,9 @@ class _OpenFile:
     def size(self) -> int:
         return self._joined.size
 
-    def add(self, rows: pa.Table, part: pa.Buffer) -> None:
-        self._sink.write(self._joined.add(memoryview(part)))
-        self._stats.update(rows)
+    def add(self, rows: pa.Table, encoded: Future[pa.Buffer]) -> None:
+        self._stats.update(rows)  # while they are being encoded
+        self._sink.write(self._joined.add(memoryview(encoded.result())))
         self._rows += len(rows)
 
     def finish(self, first_sequence_number: int) -> DataFileMeta:

@@ -54,3 +54,8 @@ def check_rows(found: int, file: SplitFile) -> None:
             path=file.path,
             hint="The file was replaced or damaged. If an older snapshot or tag does not use it, read that.",
         )
+
+
+def without_columns(rows: int) -> pa.Table:
+    """A table of no columns that knows how many rows it has."""
+    return pa.table({"": pa.nulls(rows)}).select([])

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.arrow import nested
+from anabranch.arrow.data_files import without_columns
 from anabranch.arrow.stored_values import restored, timestamps
 from anabranch.errors import CorruptTableError, UnsupportedFeatureError
 from anabranch.spec.arrow_types import to_arrow_field, to_arrow_type
@@ -103,7 +104,7 @@ class ColumnMapping:
                 )
             columns.append(values)
         if not columns:
-            return pa.table({"": pa.nulls(count)}).select([])
+            return without_columns(count)
         return pa.Table.from_arrays(columns, schema=self._schema)
 
 

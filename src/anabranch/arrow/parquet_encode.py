@@ -7,9 +7,10 @@ decimals need, timestamps in the unit of their precision, times adjusted to UTC.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,7 +25,15 @@ from anabranch.options import FILE_COMPRESSION, ZSTD_LEVEL
 _CODECS: Final = ("zstd", "lz4", "snappy", "gzip", "none")
 _SAMPLE_PIECES: Final = 8
 _SAMPLE_ROWS: Final = 512
-_WORTH_A_DICTIONARY: Final = 0.5
+_DICTIONARY_BYTES: Final = 1 << 20
+"""PyArrow gives up a dictionary that grows larger."""
+
+_LARGE_PAGES: Final[dict[str, Any]] = (
+    {"max_rows_per_page": 1 << 20}
+    if "max_rows_per_page" in inspect.signature(pq.ParquetWriter.__init__).parameters
+    else {}
+)
+"""Pages of 1 MiB, which older versions of PyArrow make by themselves; smaller ones only cost time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +69,21 @@ def encode(table: pa.Table, compression: Compression) -> pa.Buffer:
     """
     table = storable(table)
     leaves = [*_leaves(table)]
+    share = min(1.0, _SAMPLE_PIECES * _SAMPLE_ROWS / len(table))
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
         table.schema,
         compression=compression.codec,
         compression_level=compression.level,
-        use_dictionary=[leaf.path for leaf in leaves if _repeats(leaf.column)],
+        use_dictionary=[leaf.path for leaf in leaves if _pays_a_dictionary(leaf.column, share)],
         write_statistics=[leaf.path for leaf in leaves if _is_ordered(leaf, table)],
         version="2.6",
         data_page_version="1.0",
         store_decimal_as_integer=True,
         write_time_adjusted_to_utc=True,
         store_schema=False,
+        **_LARGE_PAGES,
     ) as writer:
         writer.write_table(table, row_group_size=len(table))
     return sink.getvalue()
@@ -123,9 +134,22 @@ def _sample(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays([chunk for piece in pieces for chunk in piece.chunks])
 
 
-def _repeats(sample: pa.Array) -> bool:
-    """Whether a dictionary pays: building one of values that hardly repeat costs more than all the rest."""
+def _pays_a_dictionary(sample: pa.Array, share: float) -> bool:
+    """Whether values repeat so much that a dictionary makes writing faster and the file smaller.
+
+    Args:
+        sample: values from all parts of the column.
+        share: how much of the column they are.
+    """
     if pa.types.is_boolean(sample.type) or len(sample) == 0:
         return False
-    distinct: int = pc.count_distinct(sample, mode="all").as_py()
-    return distinct <= _WORTH_A_DICTIONARY * len(sample)
+    counts = pc.value_counts(sample).field("counts").to_numpy()
+    once, twice = int((counts == 1).sum()), int((counts == 2).sum())
+    if share >= 1:
+        return len(counts) <= len(sample) / 2
+    if once and not twice:
+        return False
+    # Chao's estimate of how many values there are of which the sample shows none.
+    distinct = len(counts) + (once * once / (2 * twice) if twice else 0)
+    width = sample.nbytes / len(sample)
+    return distinct <= len(sample) / share / 8 and distinct * width <= _DICTIONARY_BYTES

@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 import pyarrow as pa
 
 from anabranch.arrow.avro_file import AvroData
-from anabranch.arrow.data_files import DataFile, Piece
+from anabranch.arrow.data_files import DataFile, Piece, without_columns
 from anabranch.arrow.file_plan import FilePlan
 from anabranch.arrow.files import native_path, translated
 from anabranch.arrow.orc_file import OrcData
@@ -38,6 +38,8 @@ R = TypeVar("R")
 _STREAM_ABOVE: Final = 96 << 20
 """Bytes of a piece above which a stream decodes it bit by bit, instead of whole and ahead."""
 _STREAM_ROWS: Final = 1 << 16
+_MOST_BYTES: Final = 256 << 20
+"""Bytes of pieces that a stream decodes ahead of its caller."""
 _FORMATS: Final[dict[str, Callable[[Storage, SplitFile], DataFile]]] = {
     "parquet": ParquetData,
     "orc": OrcData,
@@ -103,7 +105,7 @@ def read_table(
     output = _chosen(context.fields, columns)
     tables = list(_Scan(context, output, predicate, limit, is_stream=False).tables(splits))
     if not output:
-        return pa.table({"": pa.nulls(sum(table.num_rows for table in tables))}).select([])
+        return without_columns(sum(table.num_rows for table in tables))
     return pa.concat_tables(tables) if tables else to_arrow_schema(output).empty_table()
 
 
@@ -130,6 +132,8 @@ class _Task:
     plan: FilePlan
     file: DataFile
     piece: Piece
+    size: int
+    """About how many bytes it takes."""
     bit_by_bit: bool
 
     def run(self) -> Iterable[pa.Table]:
@@ -179,31 +183,33 @@ class _Scan:
 
     def _rows(self, splits: Iterable[Split]) -> Generator[pa.Table]:
         files = chain.from_iterable(split.files for split in splits)
+        if not self._output and self._predicate is None:
+            yield without_columns(sum(file.row_count for file in files))
+            return
         first = next(files, None)
         if first is None:
             return
         threads = self._context.threads or _default_threads(self._context.storage, first)
         pool = ThreadPoolExecutor(threads, "anabranch-read")
         try:
-            opened = _ahead(pool, self._open, chain([first], files), threads)
-            for tables in _ahead(pool, _Task.run, self._tasks(opened), threads + 1):
+            opened = _ahead(pool, self._open, chain([first], files), threads, size_of=lambda _: 0)
+            pieces = self._tasks(opened)
+            for tables in _ahead(pool, _Task.run, pieces, threads + 1, size_of=lambda task: task.size):
                 yield from tables
         finally:
             pool.shutdown(cancel_futures=True)
 
     def _tasks(self, opened: Iterable[tuple[FilePlan, DataFile, Sequence[Piece]]]) -> Iterator[_Task]:
+        is_first_rows = self._limit is not None and self._predicate is None
         promised = 0
         for plan, file, pieces in opened:
             for piece in pieces:
-                yield _Task(plan, file, piece, self._is_bit_by_bit(plan, piece))
+                size = plan.size(piece) if self._is_stream else 0
+                # Of the first rows, not more of the last piece is decoded than needed.
+                yield _Task(plan, file, piece, size, is_first_rows or size > _STREAM_ABOVE)
                 promised += piece.rows or 0
-                if self._limit is not None and self._predicate is None and promised >= self._limit:
+                if self._limit is not None and is_first_rows and promised >= self._limit:
                     return
-
-    def _is_bit_by_bit(self, plan: FilePlan, piece: Piece) -> bool:
-        if self._limit is not None and self._predicate is None:
-            return True  # not more of the last piece than needed
-        return self._is_stream and plan.size(piece) > _STREAM_ABOVE
 
     def _open(self, file: SplitFile) -> tuple[FilePlan, DataFile, Sequence[Piece]]:
         opener = _FORMATS.get(file.format)
@@ -230,12 +236,27 @@ def _default_threads(storage: Storage, file: SplitFile) -> int:
     return cores if native_path(storage, file.path) else max(cores, MAX_THREADS)
 
 
-def _ahead(pool: ThreadPoolExecutor, work: Callable[[T], R], items: Iterable[T], most: int) -> Iterator[R]:
-    """Results in the order of the items; up to `most` of them are worked on before they are asked for."""
-    waiting: deque[Future[R]] = deque()
+def _ahead(
+    pool: ThreadPoolExecutor,
+    work: Callable[[T], R],
+    items: Iterable[T],
+    most: int,
+    *,
+    size_of: Callable[[T], int],
+) -> Iterator[R]:
+    """Results in the order of the items.
+
+    Up to `most` of them, or as many as have `_MOST_BYTES` together, are worked on before they are asked for.
+    """
+    waiting: deque[tuple[int, Future[R]]] = deque()
+    bytes_waiting = 0
     for item in items:
-        waiting.append(pool.submit(work, item))
-        if len(waiting) > most:
-            yield waiting.popleft().result()
+        size = size_of(item)
+        while waiting and (len(waiting) >= most or bytes_waiting + size > _MOST_BYTES):
+            done, result = waiting.popleft()
+            bytes_waiting -= done
+            yield result.result()
+        waiting.append((size, pool.submit(work, item)))
+        bytes_waiting += size
     while waiting:
-        yield waiting.popleft().result()
+        yield waiting.popleft()[1].result()

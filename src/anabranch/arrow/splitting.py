@@ -44,14 +44,14 @@ class Splitter:
         codes = self._codes(table)
         if codes is None or not codes.any():
             if len(table):
-                yield self._keys(table, codes, np.zeros(1, np.int64))[0], table
+                yield self._keys(table, np.zeros(1, np.int64))[0], table
             return
         order = np.argsort(_narrowed(codes), kind="stable")
         ends = np.cumsum(np.bincount(codes))
         starts = np.concatenate(([0], ends[:-1]))
         rows = table.take(pa.array(order))
         for key, start, end in zip(
-            self._keys(table, codes, order[starts]), starts.tolist(), ends.tolist(), strict=True
+            self._keys(table, order[starts]), starts.tolist(), ends.tolist(), strict=True
         ):
             yield key, rows.slice(start, end - start)
 
@@ -65,7 +65,7 @@ class Splitter:
 
     def _codes(self, table: pa.Table) -> npt.NDArray[np.int64] | None:
         """A number for each row, equal for rows of one bucket, counted from 0 in the order of first rows."""
-        columns = [_identity(table.column(f.name).combine_chunks()) for f in self._fields]
+        columns = [table.column(f.name).combine_chunks() for f in self._fields]
         buckets = self._buckets(table)
         if buckets is not None:
             columns.append(pa.array(buckets))
@@ -82,9 +82,8 @@ class Splitter:
         columns = [rows.column(f.name) for f in self._bucket_fields]
         return assign_buckets(columns, [f.type for f in self._bucket_fields], self._bucket_count)
 
-    def _keys(
-        self, table: pa.Table, codes: npt.NDArray[np.int64] | None, first_rows: npt.NDArray[np.int64]
-    ) -> list[BucketKey]:
+    def _keys(self, table: pa.Table, first_rows: npt.NDArray[np.int64]) -> list[BucketKey]:
+        """The bucket of each of these rows."""
         rows = table.select([f.name for f in (*self._fields, *self._bucket_fields)]).take(
             pa.array(first_rows)
         )
@@ -99,15 +98,8 @@ class Splitter:
         ]
 
 
-def _identity(column: pa.Array) -> pa.Array:
-    """Values that are equal exactly when they make the same partition: zeros of either sign are two."""
-    if pa.types.is_floating(column.type):
-        return column.view(pa.int32() if column.type == pa.float32() else pa.int64())
-    return column
-
-
 def _encoded(column: pa.Array) -> npt.NDArray[np.int64]:
-    """A number for each element, equal for equal elements, null among them."""
+    """A number for each element, equal for equal elements, null among them; zeros of either sign are two."""
     indices = column.dictionary_encode(null_encoding="encode").indices
     numbers: npt.NDArray[np.int64] = indices.to_numpy().astype(np.int64, copy=False)
     return numbers

@@ -2,15 +2,21 @@
 
 A table exists by its first schema file, so creating one is a single put-if-absent. A database is its
 folder; object stores have no folders, so there a small marker object keeps an empty one in being.
+
+Dropping a table moves its folder out of sight, at once. Object stores cannot do that: there the schemas go
+first, so that it is no table any more, and the snapshots last, so that nobody creates another one in its
+place before the drop is done. What is left of a drop that was interrupted is taken up by the next one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from anabranch.catalog.identifier import Identifier
 from anabranch.errors import AlreadyExistsError, InvalidInputError, NotFoundError, UnsupportedFeatureError
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.guards import check_main_readable
 from anabranch.kernel.refs import open_branch
 from anabranch.options import TABLE_UUID, check_options
 from anabranch.runtime import SYSTEM, Runtime
@@ -22,6 +28,10 @@ from anabranch.storage.protocol import Storage
 
 _DATABASE_SUFFIX = ".db"
 _MARKER = ".database"
+_DROPPED = ".dropped-"
+"""How the folder of a table begins to be called when it is dropped."""
+_METADATA = frozenset({"schema", "snapshot", "tag", "branch", "consumer", "savepoint", "changelog", "ledger"})
+"""Folders of a table that mean something to a new one in its place; names of data and manifests are unique."""
 
 
 class FilesystemCatalog:
@@ -58,6 +68,8 @@ class FilesystemCatalog:
                 f"database '{name}' has {len(tables)} tables: {', '.join(tables[:5])}",
                 hint="drop the tables first, or use cascade.",
             )
+        for table in tables:
+            self.drop_table(Identifier(name, table), if_exists=True)
         self._storage.delete_folder(f"{name}{_DATABASE_SUFFIX}")
 
     def tables(self, database: str) -> list[str]:
@@ -91,8 +103,7 @@ class FilesystemCatalog:
             AlreadyExistsError: the table exists and `if_not_exists` is False.
             SchemaError, OptionError, InvalidNameError, UnsupportedFeatureError: nothing was written.
         """
-        if identifier.branch is not None or identifier.system is not None:
-            raise InvalidInputError(f"'{identifier}' is not the name of a table that can be created")
+        _check_whole(identifier)
         given = {str(key): str(value) for key, value in (options or {}).items()}
         check_options(given)
         schema = TableSchema.create(
@@ -104,13 +115,14 @@ class FilesystemCatalog:
             time_millis=self._runtime.clock.now_millis(),
         )
         self.create_database(identifier.database, if_not_exists=True)
-        path = f"{identifier.path}/{Layout().schema_path(0)}"
-        if not self._exists(identifier.path) and self._has_remains(identifier.path):
+        exists = self._exists(identifier.path)
+        if not exists and self._has_remains(identifier.path):
             raise AlreadyExistsError(
-                f"the folder of '{identifier.full_name}' still holds snapshots of a table whose drop was interrupted",
+                f"the folder of '{identifier.full_name}' still holds metadata of a table whose drop was interrupted",
                 hint="drop the table again to finish it, then create the new one.",
             )
-        created = not self._exists(identifier.path) and self._storage.put_if_absent(path, schema.to_json())
+        path = f"{identifier.path}/{Layout().schema_path(0)}"
+        created = not exists and self._storage.put_if_absent(path, schema.to_json())
         if not created and not if_not_exists:
             raise AlreadyExistsError(
                 f"table '{identifier.full_name}' exists already",
@@ -119,52 +131,76 @@ class FilesystemCatalog:
         return self.open(identifier)
 
     def open(self, identifier: Identifier) -> TableContext:
-        """The table, or the branch of it that the name says. Raises `NotFoundError`."""
-        if not self._exists(identifier.path):
-            raise NotFoundError(
-                f"table '{identifier.full_name}' does not exist in {self._storage.url}",
-                hint=self._suggestion(identifier.database),
-            )
+        """The table, or the branch of it that the name says.
+
+        Raises `NotFoundError`, `CorruptTableError`, `UnsupportedFeatureError`.
+        """
         context = TableContext(
             self._storage.scoped(identifier.path), identifier.full_name, None, self._runtime
         )
+        try:
+            # From here on it is this very table, also if another one takes its name.
+            context = replace(context, known_uuid=context.read_table_uuid())
+        except NotFoundError as error:
+            raise NotFoundError(
+                f"table '{identifier.full_name}' does not exist in {self._storage.url}",
+                hint=self._suggestion(identifier.database),
+            ) from error
+        check_main_readable(context)
         return context if identifier.branch is None else open_branch(context, identifier.branch)
 
     def drop_table(self, identifier: Identifier, *, if_exists: bool = False) -> None:
-        """Remove a table with all its branches and data. Raises `NotFoundError`."""
+        """Remove a table with all its branches and data, or what an interrupted drop left of it.
+
+        Raises `NotFoundError`, `InvalidInputError` for the name of a branch or of a system table.
+        """
+        _check_whole(identifier)
         if not self._exists(identifier.path) and not self._has_remains(identifier.path):
             if if_exists:
                 return
             raise NotFoundError(f"table '{identifier.full_name}' does not exist")
-        # At once where the store can; else schemas first, because without them it is no table any more.
-        dropped = f"{identifier.database}{_DATABASE_SUFFIX}/.dropped-{self._runtime.ids.uuid()}"
+        database = f"{identifier.database}{_DATABASE_SUFFIX}"
         try:
-            self._storage.rename_folder(identifier.path, dropped)
+            self._storage.rename_folder(identifier.path, f"{database}/{_DROPPED}{self._runtime.ids.uuid()}")
         except UnsupportedFeatureError:
-            dropped = identifier.path
-            self._storage.delete_folder(f"{dropped}/schema")
-        self._storage.delete_folder(dropped)
+            self._remove_in_order(identifier.path)
+            return
+        for folder in self._storage.list_folders(database):
+            if folder.rpartition("/")[2].startswith(_DROPPED):
+                self._storage.delete_folder(folder)
 
     def rename_table(self, source: Identifier, target: Identifier) -> None:
         """Give a table another name, at once; refused on object stores.
 
-        Raises `NotFoundError`, `AlreadyExistsError`, `UnsupportedFeatureError`.
+        Raises `NotFoundError`, `AlreadyExistsError`, `UnsupportedFeatureError`, and `InvalidInputError` for
+        the name of a branch or of a system table.
         """
+        _check_whole(source)
+        _check_whole(target)
         if not self._exists(source.path):
             raise NotFoundError(f"table '{source.full_name}' does not exist")
         if self._exists(target.path):
             raise AlreadyExistsError(f"table '{target.full_name}' exists already")
-        self.create_database(target.database, if_not_exists=True)
         self._storage.rename_folder(source.path, target.path)
 
     def _exists(self, path: str) -> bool:
-        folder = self._storage.scoped(path)
-        if folder.exists(Layout().schema_path(0)):
-            return True
-        return any(True for _ in folder.list(Layout().schema_folder))
+        return self._storage.exists(f"{path}/{Layout().schema_path(0)}")
 
     def _has_remains(self, path: str) -> bool:
-        return any(True for _ in self._storage.scoped(path).list(Layout().snapshot_folder))
+        """Whether metadata lies in a folder that is no table's any more."""
+        found = [f for f in self._storage.list_folders(path) if f.rpartition("/")[2] in _METADATA]
+        return any(True for folder in found for _ in self._storage.list(folder, recursive=True))
+
+    def _remove_in_order(self, path: str) -> None:
+        schemas, snapshots = f"{path}/{Layout().schema_folder}", f"{path}/{Layout().snapshot_folder}"
+        others = [f for f in self._storage.list_folders(path) if f not in (schemas, snapshots)]
+        self._storage.delete_folder(schemas)
+        for folder in others:
+            self._storage.delete_folder(folder)
+        loose = [info.path for info in self._storage.list(path, include_temporary=True)]
+        if loose:
+            self._storage.delete_many(loose)
+        self._storage.delete_folder(snapshots)
 
     def _suggestion(self, database: str) -> str:
         try:
@@ -172,3 +208,13 @@ class FilesystemCatalog:
         except NotFoundError as error:
             return error.hint or error.message
         return f"tables there are: {', '.join(known)}." if known else f"database '{database}' has no tables."
+
+
+def _check_whole(identifier: Identifier) -> None:
+    """Refuse the name of a branch or of a system table where the whole table is meant."""
+    if identifier.branch is not None or identifier.system is not None:
+        part = f"branch '{identifier.branch}'" if identifier.system is None else f"'{identifier.system}'"
+        raise InvalidInputError(
+            f"{part} of '{identifier.full_name}' is not the name of a table",
+            hint=f"name the table itself: '{identifier.full_name}'.",
+        )

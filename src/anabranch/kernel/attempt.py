@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 from anabranch.errors import AnabranchError
 from anabranch.kernel.base import Base, Change
-from anabranch.kernel.context import BRANCH_PROPERTY, PARENT_PROPERTY, WRITER_PROPERTY, TableContext
+from anabranch.kernel.context import TableContext
 from anabranch.kernel.identity import CommitIdentity
 from anabranch.kernel.manifest_merge import merge_manifests
 from anabranch.kernel.manifest_writer import ManifestWriter
+from anabranch.kernel.properties import BRANCH_PROPERTY, PARENT_PROPERTY, WRITER_PROPERTY
 from anabranch.spec.data_file import FileKind, ManifestEntry, ManifestFileMeta
 from anabranch.spec.snapshot import Snapshot
 from anabranch.version import __version__
@@ -74,7 +75,7 @@ class Attempts:
             commit_kind=change.kind,
             # Readers find snapshots by time, so time must not go back even if the machine's clock does.
             time_millis=now if previous is None else max(now, previous.time_millis),
-            total_record_count=added + (0 if previous is None else previous.total_record_count or 0),
+            total_record_count=_total(previous, added),
             delta_record_count=added,
             watermark=_highest(self.watermark, None if previous is None else previous.watermark),
             statistics=_carried_statistics(base),
@@ -115,6 +116,13 @@ def _row_delta(entries: Sequence[ManifestEntry]) -> int:
     return sum(
         entry.file.row_count if entry.kind == FileKind.ADD else -entry.file.row_count for entry in entries
     )
+
+
+def _total(previous: Snapshot | None, added: int) -> int | None:
+    """Rows of the table; unknown for good where an old engine did not count them."""
+    if previous is None:
+        return added
+    return None if previous.total_record_count is None else previous.total_record_count + added
 
 
 def _highest(first: int | None, second: int | None) -> int | None:

@@ -21,8 +21,8 @@ from collections.abc import Sequence
 
 from anabranch.kernel.base import Base, Change, Conflict
 from anabranch.kernel.commit_message import CommitMessage
-from anabranch.kernel.context import BRANCH_PROPERTY
 from anabranch.kernel.partitions import key_of_row, partition_text
+from anabranch.kernel.properties import BRANCH_PROPERTY
 from anabranch.kernel.sequence import bucket_counts
 from anabranch.options import BUCKET
 from anabranch.spec.data_file import FileKind, ManifestEntry

@@ -10,6 +10,7 @@ from typing import Any
 from anabranch.errors import CorruptTableError, NotFoundError
 from anabranch.kernel.cache import SHARED, MetadataCache
 from anabranch.kernel.manifest_store import ManifestStore
+from anabranch.kernel.properties import BRANCH_PROPERTY
 from anabranch.kernel.schema_log import SchemaLog
 from anabranch.kernel.snapshot_log import SnapshotLog
 from anabranch.options import TABLE_UUID
@@ -19,12 +20,6 @@ from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
 from anabranch.storage.protocol import Storage
 
-BRANCH_PROPERTY = "anabranch.branch"
-"""Snapshot property: identity of the branch a snapshot was made on."""
-WRITER_PROPERTY = "anabranch.writer"
-"""Snapshot property: that we wrote it, and with which version."""
-PARENT_PROPERTY = "anabranch.parent"
-"""Snapshot property: stamp of the snapshot it was built on."""
 _FOREIGN_TABLES = uuid.UUID("6f1c7c1e-6d0b-5c35-9d0e-2b6f3a5b9a10")
 """Namespace of the identities of tables that another engine created."""
 

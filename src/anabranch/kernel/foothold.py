@@ -8,7 +8,8 @@ succeeds although readers will never come to it.
 from __future__ import annotations
 
 from anabranch.errors import CommitOutcomeUnknownError, NotFoundError
-from anabranch.kernel.context import PARENT_PROPERTY, TableContext
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.properties import PARENT_PROPERTY
 from anabranch.spec.snapshot import Snapshot
 
 

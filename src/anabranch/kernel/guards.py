@@ -10,6 +10,22 @@ from anabranch.spec.avro import read_frame
 from anabranch.spec.snapshot import Snapshot
 
 
+_MAIN_POINTER = "MAIN-BRANCH"
+
+
+def check_main_readable(context: TableContext) -> None:
+    """Refuse a table whose main branch is said to be another than the one in its folder.
+
+    Snapshots of Paimon 0.9 before its release wrote that, and no release reads it. Raises `UnsupportedFeatureError`.
+    """
+    if context.storage.exists(_MAIN_POINTER):
+        raise UnsupportedFeatureError(
+            f"table '{context.title}' has a {_MAIN_POINTER} file, which names another branch as main",
+            feature="main-branch-pointer",
+            hint="bring the branch into main with the engine that wrote the file.",
+        )
+
+
 def check_snapshot_readable(context: TableContext, snapshot: Snapshot) -> None:
     """Refuse a snapshot whose data files alone, or in the schemas of this context, would give wrong rows.
 

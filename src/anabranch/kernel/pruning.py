@@ -15,11 +15,12 @@ from anabranch.expr.prune import key_values, may_match
 from anabranch.kernel.schema_log import SchemaLog
 from anabranch.kernel.statistics import Statistics
 from anabranch.spec.arrow_types import to_arrow_type
+from anabranch.spec.binary_row import SlotKind, slot_kind
 from anabranch.spec.binary_row_columns import decode_column
 from anabranch.spec.bucket import assign_buckets
 from anabranch.spec.data_file import ManifestFileMeta
 from anabranch.spec.schema import TableSchema
-from anabranch.spec.types import Field
+from anabranch.spec.types import DataType, Field
 
 Mask = np.ndarray
 
@@ -73,6 +74,8 @@ def buckets_match(
     wanted = key_values(predicate, [key.id for key in keys])
     if wanted is None:
         return frame
+    if any(_hashes_vary(key.type, row[i]) for i, key in enumerate(keys) for row in wanted):
+        return frame
     columns = [pa.array([row[i] for row in wanted], to_arrow_type(key.type)) for i, key in enumerate(keys)]
     rehashed = [i for i in frame["schema_id"].unique() if not _has_keys(schemas.get(i), keys)]
     keep = (pl.col("total_buckets") <= 0) | pl.col("schema_id").is_in(rehashed)
@@ -81,6 +84,15 @@ def buckets_match(
             buckets = assign_buckets(columns, [key.type for key in keys], total).tolist()
             keep |= (pl.col("total_buckets") == total) & pl.col("bucket").is_in(sorted(set(buckets)))
     return frame.filter(keep)
+
+
+def _hashes_vary(data_type: DataType, value: pa.Scalar | None) -> bool:
+    """Whether engines lay out the value differently, so that they put it into different buckets.
+
+    They differ in nulls of types that take more than a slot, and in the length of some wide decimals.
+    """
+    kind = slot_kind(data_type)
+    return kind is SlotKind.WIDE_DECIMAL or (kind is SlotKind.MILLIS_AND_NANOS and value is None)
 
 
 def _has_keys(schema: TableSchema, keys: Sequence[Field]) -> bool:

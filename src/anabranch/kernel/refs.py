@@ -12,6 +12,10 @@ from anabranch.spec.refs import Tag
 from anabranch.spec.snapshot import Snapshot
 
 
+_LONGEST_NAME = 250  # bytes of a tag's name that fit a file name
+_LONGEST_NUMBER = 19  # digits of the largest snapshot id
+
+
 def tag_names(context: TableContext) -> list[str]:
     """Names of all tags of the branch, sorted."""
     infos = context.storage.list(context.layout.tag_folder)
@@ -20,7 +24,7 @@ def tag_names(context: TableContext) -> list[str]:
 
 def find_tag(context: TableContext, name: str) -> Tag | None:
     """The tag of that name, or None."""
-    if "/" in name or "\\" in name or name in ("", ".", ".."):
+    if "/" in name or "\\" in name or name in ("", ".", "..") or len(name.encode()) > _LONGEST_NAME:
         return None
     path = context.layout.tag_path(name)
     try:
@@ -68,25 +72,31 @@ def resolve(context: TableContext, version: str | int) -> Snapshot:
     """
     if isinstance(version, int):
         return context.snapshots.get(version)
-    prefix, _, number = version.partition(".")
-    if prefix == "snapshot" and number.isascii() and number.isdigit():
-        return context.snapshots.get(int(number))
-    if prefix == "savepoint" and number.isascii() and number.isdigit():
+    prefix, _, rest = version.partition(".")
+    number = _number(rest)
+    if prefix == "snapshot" and number is not None:
+        return context.snapshots.get(number)
+    if prefix == "savepoint" and number is not None:
         raise UnsupportedFeatureError(
             f"'{version}' asks for a savepoint, which this version does not read",
             feature="savepoints",
             hint="name a snapshot or a tag.",
         )
-    tag = find_tag(context, version)
-    if not (version.isascii() and version.isdigit()):
+    bare = _number(version)
+    if bare is None:
         return get_tag(context, version).snapshot
-    snapshot = context.snapshots.find(int(version))
+    tag, snapshot = find_tag(context, version), context.snapshots.find(bare)
     if tag is not None and snapshot is not None:
         raise InvalidInputError(
             f"'{version}' is ambiguous: it names a tag (of snapshot {tag.snapshot.id}) and a snapshot",
             hint=f"use 'snapshot.{version}', or the option scan.tag-name for the tag.",
         )
-    return tag.snapshot if tag is not None else context.snapshots.get(int(version))
+    return tag.snapshot if tag is not None else context.snapshots.get(bare)
+
+
+def _number(text: str) -> int | None:
+    """The id of a snapshot that `text` spells, or None."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER else None
 
 
 def snapshot_of(context: TableContext, options: Mapping[str, str]) -> Snapshot | None:
@@ -118,19 +128,20 @@ def at_or_before(context: TableContext, millis: int) -> Snapshot:
     if head is None or earliest is None:
         raise NotFoundError(f"'{context.title}' has no snapshots")
     low, high = earliest, head.id
-    found: Snapshot | None = None
+    found, after = None, head
     while low <= high:
         middle = (low + high) // 2
-        snapshot = context.snapshots.get(middle)
-        if snapshot.time_millis <= millis:
+        snapshot = context.snapshots.find(middle)
+        if snapshot is None:
+            low = middle + 1  # expired since, and all before it
+        elif snapshot.time_millis <= millis:
             found, low = snapshot, middle + 1
         else:
-            high = middle - 1
+            high, after = middle - 1, snapshot
     if found is None:
-        first = context.snapshots.get(earliest)
         raise NotFoundError(
             f"'{context.title}' has no snapshot at or before {millis}: "
-            f"the earliest is snapshot {first.id} of {first.time_millis}",
+            f"the earliest is snapshot {after.id} of {after.time_millis}",
             hint="ask for a later moment, or read a tag.",
         )
     return found

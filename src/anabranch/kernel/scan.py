@@ -13,6 +13,7 @@ from anabranch.errors import UnsupportedFeatureError
 from anabranch.expr.bind import BoundPredicate
 from anabranch.expr.prune import split_conjuncts
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.guards import check_snapshot_readable
 from anabranch.kernel.partitions import PartitionKey, partition_key
 from anabranch.kernel.plan import EMPTY_FILES, Plan, PlanStep, split_starts
 from anabranch.kernel.pruning import (
@@ -63,12 +64,14 @@ class ScanRequest:
         """All live files of the snapshot. Raises `CorruptTableError`, `UnsupportedFeatureError`."""
         if self.snapshot is None:
             return self._packed(EMPTY_FILES, [])
+        check_snapshot_readable(self.context, self.snapshot)
         return self._plan(self.context.manifests.of_snapshot(self.snapshot), delta=False)
 
     def plan_delta(self) -> Plan:
         """Only the files that the snapshot itself added."""
         if self.snapshot is None:
             return self._packed(EMPTY_FILES, [])
+        check_snapshot_readable(self.context, self.snapshot)
         return self._plan(self.context.manifests.read_list(self.snapshot.delta_manifest_list), delta=True)
 
     def _plan(self, metas: Sequence[ManifestFileMeta], *, delta: bool) -> Plan:
@@ -91,10 +94,11 @@ class ScanRequest:
         kept = EntryFrame(frame)
         frame = (kept.adds() if delta else kept.live()).df
         steps.append(PlanStep("live", len(metas), frame.height))
+        # Before statistics leave files out: where rows are split over files, those of one file say nothing.
+        _check_supported(frame, self.context)
         if on_rows is not None and predicate is not None and frame.height:
             frame = files_may_match(frame, predicate, self.schema, self.context.schemas)
             steps.append(PlanStep("statistics", len(metas), frame.height))
-        _check_supported(frame, self.context)
         return self._packed(frame, steps)
 
     def _packed(self, frame: pl.DataFrame, steps: list[PlanStep]) -> Plan:

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from anabranch.errors import AnabranchError, NotFoundError, StorageError
+from anabranch.kernel.properties import PARENT_PROPERTY
 from anabranch.spec.layout import Layout, snapshot_id_of
 from anabranch.spec.snapshot import Snapshot
 from anabranch.storage.protocol import Storage
 
 _STEPS_BEFORE_LISTING = 16
+_LISTINGS = 16
 
 
 class SnapshotLog:
@@ -54,10 +56,13 @@ class SnapshotLog:
     def head(self, known: Snapshot | None = None) -> Snapshot | None:
         """The newest snapshot, or None for a table without any.
 
-        `known` is where to begin looking: a snapshot that was seen before.
+        `known` is where to begin looking: a snapshot that was seen before. If another one has its number now,
+        that may be what a dead writer left outside of history, so a listing decides.
         """
         start = known.id if known is not None else self._hint(self._layout.latest_hint_path)
         current = self.find(start) if start is not None else None
+        if known is not None and current is not None and current.stamp != known.stamp:
+            current = None
         for _ in range(_STEPS_BEFORE_LISTING):
             if current is None:
                 break
@@ -68,16 +73,22 @@ class SnapshotLog:
         return self._head_by_listing()
 
     def _head_by_listing(self) -> Snapshot | None:
-        while True:
+        for _ in range(_LISTINGS):
             ids = self.ids()
             if not ids:
                 return None
-            newest = self.find(ids[-1])
-            if newest is None:
-                continue  # rolled back between the listing and the reading: look again
-            following = self.find(newest.id + 1)
-            if following is None:
+            newest = following = self.find(
+                ids[-1]
+            )  # None if it was rolled back after the listing: look again
+            while following is not None:
+                newest, following = following, self.find(following.id + 1)
+            if newest is not None:
                 return newest
+        raise StorageError(
+            f"snapshot {ids[-1]} is listed again and again, but cannot be read",
+            hint="check that the store lists and reads the same objects.",
+            retryable=True,
+        )
 
     def earliest_id(self) -> int | None:
         """The smallest id there is, or None."""
@@ -88,11 +99,18 @@ class SnapshotLog:
         return ids[0] if ids else None
 
     def backwards(self, newest: Snapshot) -> Iterator[Snapshot]:
-        """`newest` and what came before it, down to the first gap."""
+        """`newest` and what it was built on, down to the first gap.
+
+        Right below history may lie what a writer left that came too late and died before it could take it back:
+        a snapshot that nothing was built on.
+        """
         current: Snapshot | None = newest
         while current is not None:
             yield current
+            parent = current.properties.get(PARENT_PROPERTY)
             current = self.find(current.id - 1) if current.id > 1 else None
+            if current is not None and parent not in (None, current.stamp):
+                return
 
     def write_hint(self, snapshot_id: int) -> None:
         """Say where the newest snapshot is; a hint that cannot be written is no failure."""

@@ -126,5 +126,10 @@ def _report(values: pl.Series, check: Check, paths: Sequence[str], counts: Seque
     file = int(np.searchsorted(np.cumsum(counts), row, side="right"))
     message = f"entry {row - sum(counts[:file])} has the {check.column} {values[row]!r:.200}; expected {check.expected}"
     if check.feature is not None:
-        raise UnsupportedFeatureError(message, feature=check.feature, path=paths[file])
+        raise UnsupportedFeatureError(
+            message,
+            feature=check.feature,
+            path=paths[file],
+            hint="read the table with the engine that wrote it, or with a newer version of Anabranch.",
+        )
     raise CorruptTableError(message, path=paths[file])

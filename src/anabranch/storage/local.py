@@ -95,6 +95,10 @@ class LocalStorage:
         with translated("read", target):
             return open(target, "rb")
 
+    def native_path(self, path: str) -> str:
+        """Where the object is, or would be, on this machine: for libraries that read files by themselves."""
+        return self._target(path)
+
     @contextmanager
     def open_output(self, path: str) -> Iterator[Sink]:
         target = self._target(path)

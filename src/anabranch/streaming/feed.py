@@ -19,9 +19,10 @@ import numpy as np
 
 from anabranch.errors import AnabranchError, NotFoundError, OptionError
 from anabranch.expr.bind import BoundPredicate
-from anabranch.kernel.context import PARENT_PROPERTY, TableContext
+from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_snapshot_readable
 from anabranch.kernel.plan import Plan, split_starts
+from anabranch.kernel.properties import PARENT_PROPERTY
 from anabranch.kernel.scan import ScanRequest
 from anabranch.kernel.split import Split, SplitFile
 from anabranch.options import SPLIT_OPEN_FILE_COST, SPLIT_TARGET_SIZE

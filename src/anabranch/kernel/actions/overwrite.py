@@ -19,15 +19,13 @@ from anabranch.kernel.base import Base, Change, Conflict
 from anabranch.kernel.commit_message import CommitMessage
 from anabranch.kernel.conflicts import bucket_count_conflict
 from anabranch.kernel.partitions import key_of_row
+from anabranch.kernel.properties import OVERWRITE_PROPERTY
 from anabranch.kernel.pruning import partition_values
 from anabranch.kernel.sequence import continue_sequences
 from anabranch.spec.data_file import FileKind
 from anabranch.spec.entry_frame import EntryFrame
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import CommitKind
-
-OVERWRITE_PROPERTY = "anabranch.overwrite"
-"""Snapshot property that says which partitions an overwrite replaced."""
 
 
 @dataclass(frozen=True)
