@@ -213,8 +213,36 @@ MAX_BYTES_PER_TRIGGER: Option[int | None] = Option(
 )
 MAX_ROWS_PER_TRIGGER = _limit("read.stream.maxRowsPerTrigger", "Most rows in one micro-batch.")
 
+# Reads and writes through Spark
+WAREHOUSE = _text("warehouse", None, "Path or URL of the warehouse.")
+PATH = _text("path", None, "Name of the table (db.t), or its own path or URL.")
+SCAN_FILTER = _text(
+    "scan.filter",
+    None,
+    "SQL condition on the table's columns; files that cannot match are not read, other rows are dropped.",
+)
+SCAN_COLUMNS: Option[tuple[str, ...] | None] = Option(
+    "scan.columns",
+    lambda text: tuple(name.strip() for name in text.split(",") if name.strip()),
+    None,
+    "Comma-separated columns to read; the others are not read from storage.",
+    "list of columns",
+)
+SCAN_VERSION = _text("scan.version", None, "Moment to read: a snapshot's id, snapshot.N, or a tag's name.")
+SCAN_TIMESTAMP = _text(
+    "scan.timestamp", None, "Read the table as of this time, for example 2026-01-01 00:00:00."
+)
+OVERWRITE_PARTITION = _text(
+    "overwrite.partition",
+    None,
+    "The partition that mode('overwrite') replaces, for example dt=2026-01-01/hour=3.",
+)
+
 # Ours alone
 TABLE_UUID = _text("anabranch.table-uuid", None, "Identity of the table, written when it is created.")
+CODE_VERSION = _text(
+    "anabranch.code-version", None, "Version of the job's code, for lineage; a git commit, say."
+)
 JOB = _text("anabranch.job", None, "Name of the job that writes, for exactly-once commits and lineage.")
 
 ALL: tuple[Option[Any], ...] = tuple(value for value in list(globals().values()) if isinstance(value, Option))

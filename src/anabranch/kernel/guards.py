@@ -9,7 +9,6 @@ from anabranch.kernel.context import TableContext
 from anabranch.spec.avro import read_frame
 from anabranch.spec.snapshot import Snapshot
 
-
 _MAIN_POINTER = "MAIN-BRANCH"
 
 

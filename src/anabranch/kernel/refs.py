@@ -11,7 +11,6 @@ from anabranch.spec.layout import branch_name_of, tag_name_of
 from anabranch.spec.refs import Tag
 from anabranch.spec.snapshot import Snapshot
 
-
 _LONGEST_NAME = 250  # bytes of a tag's name that fit a file name
 _LONGEST_NUMBER = 19  # digits of the largest snapshot id
 

@@ -23,7 +23,7 @@ from anabranch.errors import (
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.base import Action
 from anabranch.kernel.commit_message import CommitMessage
-from anabranch.spark.options import OVERWRITE_PARTITION
+from anabranch.options import OVERWRITE_PARTITION
 from anabranch.spark.row_reader import RowReader, partitions_of
 from anabranch.spark.row_writer import RowWriter, partition_spec
 from anabranch.spark.tables import View

@@ -12,46 +12,18 @@ from collections.abc import Mapping
 from anabranch.errors import OptionError
 from anabranch.options import (
     ALL,
+    CODE_VERSION,
+    OVERWRITE_PARTITION,
+    PATH,
+    SCAN_COLUMNS,
+    SCAN_FILTER,
     SCAN_SNAPSHOT_ID,
     SCAN_TAG_NAME,
+    SCAN_TIMESTAMP,
     SCAN_TIMESTAMP_MILLIS,
-    Option,
+    SCAN_VERSION,
+    WAREHOUSE,
     check_options,
-)
-
-WAREHOUSE: Option[str | None] = Option("warehouse", str, None, "Path or URL of the warehouse.", "text")
-PATH: Option[str | None] = Option(
-    "path", str, None, "Name of the table (db.t), or its own path or URL.", "text"
-)
-SCAN_FILTER: Option[str | None] = Option(
-    "scan.filter",
-    str,
-    None,
-    "SQL condition on the table's columns; files that cannot match are not read, other rows are dropped.",
-    "text",
-)
-SCAN_COLUMNS: Option[tuple[str, ...] | None] = Option(
-    "scan.columns",
-    lambda text: tuple(name.strip() for name in text.split(",") if name.strip()),
-    None,
-    "Comma-separated columns to read; the others are not read from storage.",
-    "list of columns",
-)
-SCAN_VERSION: Option[str | None] = Option(
-    "scan.version", str, None, "Moment to read: a snapshot's id, snapshot.N, or a tag's name.", "text"
-)
-SCAN_TIMESTAMP: Option[str | None] = Option(
-    "scan.timestamp", str, None, "Read the table as of this time, for example 2026-01-01 00:00:00.", "text"
-)
-OVERWRITE_PARTITION: Option[str | None] = Option(
-    "overwrite.partition",
-    str,
-    None,
-    "The partition that mode('overwrite') replaces, for example dt=2026-01-01/hour=3.",
-    "text",
-)
-CODE_VERSION: Option[str | None] = Option(
-    "anabranch.code-version", str, None, "Version of the job's code, for lineage; a git commit, say.", "text"
 )
 
 SPARK_OPTIONS = (
@@ -75,7 +47,7 @@ MOMENT_KEYS = tuple(
 CHECKPOINT = "checkpointLocation"
 QUERY_NAME = "queryName"
 
-_KNOWN = {key.lower(): key for key in (*(o.key for o in (*ALL, *SPARK_OPTIONS)), CHECKPOINT, QUERY_NAME)}
+_KNOWN = {key.lower(): key for key in (*(o.key for o in ALL), CHECKPOINT, QUERY_NAME)}
 _OWN_PREFIX = "anabranch."
 
 

@@ -26,8 +26,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from anabranch.errors import SchemaError
+from anabranch.options import SCAN_COLUMNS, SCAN_FILTER
 from anabranch.spark.batch import BatchReader, BatchWriter
-from anabranch.spark.options import SCAN_COLUMNS, SCAN_FILTER, spelled
+from anabranch.spark.options import spelled
 from anabranch.spark.stream_reader import stream_reader
 from anabranch.spark.stream_writer import StreamWriter
 from anabranch.spark.tables import Newest, columns_of, open_table, view_of

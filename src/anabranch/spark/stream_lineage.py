@@ -11,8 +11,8 @@ import pyspark
 from anabranch.errors import AnabranchError
 from anabranch.lineage.model import Engine, Input, LineageEntry
 from anabranch.lineage.spark_offsets import BatchOffsets, inputs_between
+from anabranch.options import CODE_VERSION
 from anabranch.spark.checkpoint import Checkpoint
-from anabranch.spark.options import CODE_VERSION
 
 _LOG = logging.getLogger(__name__)
 

@@ -25,11 +25,12 @@ from anabranch.options import (
     MAX_BYTES_PER_TRIGGER,
     MAX_FILES_PER_TRIGGER,
     MAX_ROWS_PER_TRIGGER,
+    SCAN_FILTER,
     SCAN_MODE,
     SCAN_ON_OVERWRITE,
     SCAN_SNAPSHOT_ID,
 )
-from anabranch.spark.options import MOMENT_KEYS, SCAN_FILTER
+from anabranch.spark.options import MOMENT_KEYS
 from anabranch.spark.row_reader import RowReader, partitions_of
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.support import check_readable

@@ -17,8 +17,8 @@ from anabranch.kernel.guards import check_snapshot_readable
 from anabranch.kernel.plan import Plan
 from anabranch.kernel.refs import open_branch, snapshot_of
 from anabranch.kernel.scan import ScanRequest
-from anabranch.options import BRANCH, SCAN_MODE
-from anabranch.spark.options import MOMENT_KEYS, PATH, SCAN_TIMESTAMP, SCAN_VERSION, WAREHOUSE, table_options
+from anabranch.options import BRANCH, PATH, SCAN_MODE, SCAN_TIMESTAMP, SCAN_VERSION, WAREHOUSE
+from anabranch.spark.options import MOMENT_KEYS, table_options
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.support import check_readable
