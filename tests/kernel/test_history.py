@@ -15,6 +15,7 @@ import pytest
 import anabranch
 from anabranch.errors import AnabranchError, CommitOutcomeUnknownError, StorageError
 from anabranch.kernel.actions.append import Append
+from anabranch.kernel.cache import MetadataCache
 from anabranch.kernel.identity import CommitIdentity
 from anabranch.kernel.ledger import hand_over
 from anabranch.lake import Lake
@@ -61,7 +62,9 @@ class Writer:
         ]
         storage = FaultyStorage(self.world.storage, hooks)
         runtime = Runtime(sleeper=_NoWait())
-        context = replace(self.world.table.context, storage=storage, runtime=runtime)
+        context = replace(
+            self.world.table.context, storage=storage, runtime=runtime, cache=MetadataCache()
+        )
         self.table = anabranch.Table(context)
 
     def _hook(self, when, call):
@@ -178,8 +181,8 @@ class World:
 
         self.commit(writer, identity, effect, lambda: writer.table.overwriting(_write(writer, data), **how))
 
-    def stream(self, writer):
-        job = self.rng.choice(self.jobs)
+    def stream(self, writer, job=None):
+        job = job or self.rng.choice(self.jobs)
         identity = CommitIdentity(job.name, job.batch)
         key = (job.name, job.batch)
         if key not in self.effects:
@@ -248,11 +251,21 @@ class World:
             self.states[snapshot.id] = self.effects[key](self.states[snapshot.id - 1])
             assert snapshot.total_record_count == self.states[snapshot.id].total()
 
+    def settle(self):
+        """Once nothing goes wrong any more, every job finds out about its batch and goes on."""
+        self.trouble = self.crowd = 0
+        for job in self.jobs:
+            for _ in range(2):
+                batch = job.batch
+                self.stream(Writer(self, 0), job)
+                assert job.batch == batch + 1
+
     def check(self):
         self.observe()
         made = {key for _, key in self.stamps.values()}
         assert self.acknowledged <= made
         assert not self.refused & made
+        self.table = anabranch.Table(replace(self.table.context, cache=MetadataCache()))
         kept = [s.id for s in self.table.snapshots()]
         for number in self.rng.sample(kept, min(3, len(kept))):
             self.check_rows(self.table.at(number), self.states[number])
@@ -281,6 +294,7 @@ def _live_through(seed, steps, **how):
         world.step()
         if number % 10 == 9:
             world.observe()
+    world.settle()
     world.check()
     return world
 
