@@ -62,9 +62,7 @@ class Writer:
         ]
         storage = FaultyStorage(self.world.storage, hooks)
         runtime = Runtime(sleeper=_NoWait())
-        context = replace(
-            self.world.table.context, storage=storage, runtime=runtime, cache=MetadataCache()
-        )
+        context = replace(self.world.table.context, storage=storage, runtime=runtime, cache=MetadataCache())
         self.table = anabranch.Table(context)
 
     def _hook(self, when, call):
