@@ -110,7 +110,12 @@ def connect(warehouse: str, *, spark: Any = None, options: Mapping[str, str] | N
     Args:
         warehouse: a path, or a URL of a local folder (``file:``), S3 (``s3:``), Google (``gs:``), Azure
             (``az:``) or of memory (``memory:``).
-        spark: a SparkSession to run on; without one the embedded engine is used.
+        spark: a SparkSession that shall know the warehouse: ``format("anabranch")`` then reads and writes its
+            tables by name. The tables of the lake itself read and write without Spark.
         options: credentials and endpoint of the store; see the storage page.
     """
+    if spark is not None:
+        from anabranch.spark.session import attach
+
+        attach(spark, warehouse, options=options)
     return Lake(open_storage(warehouse, options), spark=spark)

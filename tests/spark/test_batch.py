@@ -8,6 +8,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
+import anabranch
 from tests.support.tables import ids_of, rows
 
 pytestmark = pytest.mark.spark
@@ -251,3 +252,12 @@ def test_a_spark_schema_makes_a_table(lake, spark, writing, reading):
     writing(frame)
     assert reading().schema.simpleString() == frame.schema.simpleString()
     assert reading().count() == 3
+
+
+def test_a_lake_with_a_session_makes_itself_known_to_it(spark, tmp_path):
+    lake = anabranch.connect(str(tmp_path), spark=spark)
+    table = lake.create_table("db.known", "id BIGINT")
+    table.append([{"id": 1}, {"id": 2}])
+    assert spark.read.format("anabranch").load("db.known").count() == 2
+    with pytest.raises(anabranch.SchemaError, match="df.write"):
+        table.append(spark.range(1))
