@@ -212,6 +212,9 @@ class Table:
     def append(self, data: Any) -> Snapshot:
         """Add rows: a pyarrow table, batches or reader, a pandas or Polars frame, or a list of dicts.
 
+        A Spark DataFrame comes through the driver as well; large ones are better written by Spark itself,
+        with ``df.write.format("anabranch")``.
+
         Columns go by name. Missing nullable columns become null; unknown ones are an error.
 
         Raises:

@@ -53,11 +53,6 @@ def _items(items: Iterator[Any], fields: Sequence[Field]) -> Iterator[pa.RecordB
 
 def _unknown(data: Any) -> SchemaError:
     kind = f"{type(data).__module__}.{type(data).__qualname__}"
-    if kind.startswith("pyspark.sql."):
-        return SchemaError(
-            f"cannot take rows from {kind}, which are on Spark",
-            hint='Write it there: df.write.format("anabranch").mode("append").save("db.table").',
-        )
     return SchemaError(
         f"cannot take rows from {kind}",
         hint="Give a pyarrow Table, batch or reader, an iterable of these, a pandas or Polars DataFrame, or a "
