@@ -1,6 +1,5 @@
 """Commits through the public surface: appends, overwrites, races, retries and their conflict table."""
 
-import multiprocessing
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -146,38 +145,6 @@ def test_an_empty_streaming_commit_counts(tmp_path):
 
 
 # Races
-
-
-def _append_many(url, worker, times):
-    table = anabranch.connect(url).table("db.t")
-    return [table.append(rows((worker * times + i) * 10, 2)).id for i in range(times)]
-
-
-def _append_in_processes(url, processes, times):
-    spawn = multiprocessing.get_context("spawn")
-    with spawn.Pool(processes) as pool:
-        jobs = [pool.apply_async(_append_many, (url, worker, times)) for worker in range(processes)]
-        return [job.get(300) for job in jobs]
-
-
-def _check_all_there(url, acknowledged, processes, times):
-    table = anabranch.connect(url).table("db.t")
-    numbers = sorted(i for ids in acknowledged for i in ids)
-    assert numbers == list(range(1, processes * times + 1))
-    assert [s.id for s in table.snapshots()] == numbers[::-1]
-    expected = sorted(n * 10 + i for n in range(processes * times) for i in (0, 1))
-    assert ids_of(table) == expected
-
-
-def test_processes_append_to_one_table(tmp_path):
-    make_table(tmp_path)
-    _check_all_there(str(tmp_path), _append_in_processes(str(tmp_path), 4, 25), 4, 25)
-
-
-@pytest.mark.long
-def test_eight_processes_append_two_hundred_times_each(tmp_path):
-    make_table(tmp_path)
-    _check_all_there(str(tmp_path), _append_in_processes(str(tmp_path), 8, 200), 8, 200)
 
 
 def test_threads_append_to_one_table_in_memory():
