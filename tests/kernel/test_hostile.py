@@ -1,5 +1,6 @@
 """Damaged or hostile metadata gives a clear error that names the file, in bounded time and memory."""
 
+import itertools
 import json
 import shutil
 from pathlib import Path
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 import anabranch
 from tests.support.tables import make_table, rows
 
+_numbers = itertools.count()
 REFUSALS = (anabranch.CorruptTableError, anabranch.UnsupportedFeatureError, anabranch.NotFoundError)
 
 
@@ -28,6 +30,13 @@ def scratch(tmp_path_factory):
     return tmp_path_factory.mktemp("scratch")
 
 
+def _fresh_copy(pristine, scratch):
+    """A copy in a folder never used before: manifests are cached by the place they were read from."""
+    for old in scratch.iterdir():
+        shutil.rmtree(old)
+    return shutil.copytree(pristine, scratch / f"copy-{next(_numbers)}")
+
+
 def _victims(folder):
     root = folder / "db.db" / "t"
     return [p for kind in ("schema", "snapshot", "manifest") for p in sorted((root / kind).iterdir())]
@@ -41,9 +50,7 @@ def _read_all(folder):
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damaged_bytes_are_refused_or_harmless(data, pristine, scratch):
-    copy = scratch / "copy"
-    shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(pristine, copy)
+    copy = _fresh_copy(pristine, scratch)
     victim = data.draw(st.sampled_from(_victims(copy)))
     content = bytearray(victim.read_bytes())
     match data.draw(st.sampled_from(["flip", "cut", "junk", "insert"])):
@@ -78,9 +85,7 @@ def _values():
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_structured_mutations_of_json_are_refused_or_harmless(data, pristine, scratch):
-    copy = scratch / "copy"
-    shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(pristine, copy)
+    copy = _fresh_copy(pristine, scratch)
     victim = data.draw(
         st.sampled_from([p for p in _victims(copy) if p.parent.name != "manifest" and "-" in p.name])
     )
