@@ -28,8 +28,8 @@ def test_an_accepted_name_stays_inside_the_root(path):
         with pytest.raises(InvalidNameError):
             LocalStorage("/no/such/root").exists(path)
         return
-    inside = os.path.normpath(os.path.join("/root/of/store", path))
-    assert inside == "/root/of/store/" + path
+    inside = os.path.normpath(os.path.join("/top/of/store", path))
+    assert inside == "/top/of/store/" + path
     assert not LocalStorage("/no/such/root").exists(path)
 
 
