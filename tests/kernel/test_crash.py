@@ -23,13 +23,21 @@ def _through(table, storage):
 def _calls_of_an_append(tmp_path):
     """(name, nth of that name) of every storage call that one append makes."""
     table = make_table(tmp_path / "probe")
-    table.append(rows(0, BATCH))
+    _begun(table)
     storage = FaultyStorage(table.context.storage, [Fault("before", "put_object", _nothing, nth=10**9)])
     _through(table, storage).append(rows(BATCH, BATCH))
     seen = Counter()
     for call in storage.calls:
         seen[call.name] += 1
         yield call.name, seen[call.name]
+
+
+def _begun(table):
+    """Two appends, after which every further one makes the same calls; where their rows start."""
+    starts = [-2 * BATCH, -BATCH]
+    for start in starts:
+        table.append(rows(start, BATCH))
+    return starts
 
 
 def _append_and_acknowledge(pickled, start, pipe):
@@ -57,8 +65,7 @@ def test_killed_at_every_storage_call(tmp_path, when):
     assert {"put_object", "put_if_absent", "write"} <= {name for name, _ in calls}
     url = tmp_path / "lake"
     table = make_table(url)
-    table.append(rows(-BATCH, BATCH))
-    acknowledged = [-BATCH]
+    acknowledged = _begun(table)
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload(["tests.kernel.test_crash"])
     killed = 0
@@ -101,8 +108,7 @@ def test_an_error_at_every_storage_call(tmp_path, fault):
     calls = [*_calls_of_an_append(tmp_path)]
     url = tmp_path / "lake"
     table = make_table(url)
-    table.append(rows(-BATCH, BATCH))
-    acknowledged = [-BATCH]
+    acknowledged = _begun(table)
     for number, (name, nth) in enumerate(calls):
         start = number * 100
         each = Fault("before", "put_object", _nothing, nth=10**9)

@@ -141,6 +141,21 @@ def test_what_a_killed_writer_left_below_history_is_not_taken_for_the_newest(tab
     assert ids_of(table) == [0, 1, 2, 3, 10, 11, 12, 13]
 
 
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_stale_hint_to_what_a_killed_writer_left_does_not_mislead(table, number):
+    """Hints are written as far as possible: the last one may be old when its snapshot's number is taken again."""
+    for i in range(6):
+        table.append(rows(10 + i, 1))
+    left = replace(table.context.snapshots.get(number), commit_user="killed")
+    _remove(table, 1, 2, 3, 4, 5)
+    table.context.storage.put(table.context.layout.snapshot_path(number), left.to_json())
+    table.context.storage.put(table.context.layout.latest_hint_path, str(number).encode())
+    fresh = anabranch.connect(table.context.storage.url.removesuffix("/db.db/t")).table("db.t")
+    assert fresh.snapshot.id == 8
+    assert fresh.append(rows(5, 1)).id == 9
+    assert len(ids_of(fresh)) == 9
+
+
 def test_a_put_whose_predecessor_expired_afterwards_counts(table):
     snapshot = _paused(table, lambda: _remove(table, 1, 2)).append(rows(5, 1))
     assert snapshot.id == 3

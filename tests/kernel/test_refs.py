@@ -132,6 +132,18 @@ def test_a_listing_that_names_what_cannot_be_read_is_an_error_and_no_endless_loo
         anabranch.Table(replace(table.context, storage=storage)).snapshot  # noqa: B018
 
 
+@pytest.mark.parametrize("number", [1, 4, 7, 2**62])
+def test_a_snapshot_under_the_number_of_another_is_damaged(table, number):
+    """Following such numbers would lead in circles."""
+    wrong = replace(table.context.snapshots.get(5), id=number)
+    table.context.storage.put(table.context.layout.snapshot_path(5), wrong.to_json())
+    with pytest.raises(anabranch.CorruptTableError, match=f"snapshot-5: holds snapshot {number}, expected 5"):
+        list(table.snapshots())
+    table.context.storage.put(table.context.layout.snapshot_path(6), replace(wrong, id=5).to_json())
+    with pytest.raises(anabranch.CorruptTableError, match="snapshot-6"):
+        table.snapshot  # noqa: B018
+
+
 def _not_there(path):
     raise anabranch.NotFoundError(path)
 

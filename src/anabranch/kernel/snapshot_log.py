@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from anabranch.errors import AnabranchError, NotFoundError, StorageError
+from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError, StorageError
 from anabranch.kernel.properties import PARENT_PROPERTY
 from anabranch.spec.layout import Layout, snapshot_id_of
 from anabranch.spec.snapshot import Snapshot
@@ -26,13 +26,16 @@ class SnapshotLog:
         self._layout = layout
 
     def find(self, snapshot_id: int) -> Snapshot | None:
-        """The snapshot of that id, or None."""
+        """The snapshot of that id, or None. Raises `CorruptTableError`, `UnsupportedFeatureError`."""
         path = self._layout.snapshot_path(snapshot_id)
         try:
             data = self._storage.get(path)
         except NotFoundError:
             return None
-        return Snapshot.from_json(data, path=path)
+        found = Snapshot.from_json(data, path=path)
+        if found.id != snapshot_id:
+            raise CorruptTableError(f"holds snapshot {found.id}, expected {snapshot_id}", path=path)
+        return found
 
     def get(self, snapshot_id: int) -> Snapshot:
         """The snapshot of that id. Raises `NotFoundError` naming what there is."""
@@ -56,12 +59,11 @@ class SnapshotLog:
     def head(self, known: Snapshot | None = None) -> Snapshot | None:
         """The newest snapshot, or None for a table without any.
 
-        `known` is where to begin looking: a snapshot that was seen before. If another one has its number now,
-        that may be what a dead writer left outside of history, so a listing decides.
+        `known` is where to begin looking: a snapshot that was seen before.
         """
         start = known.id if known is not None else self._hint(self._layout.latest_hint_path)
         current = self.find(start) if start is not None else None
-        if known is not None and current is not None and current.stamp != known.stamp:
+        if current is not None and not self._is_in_history(current, known):
             current = None
         for _ in range(_STEPS_BEFORE_LISTING):
             if current is None:
@@ -71,6 +73,15 @@ class SnapshotLog:
                 return current
             current = following
         return self._head_by_listing()
+
+    def _is_in_history(self, found: Snapshot, known: Snapshot | None) -> bool:
+        """Whether a snapshot to begin at is no remnant of a writer that came too late and died.
+
+        Such a one lies where history has been: under a number that another snapshot had, above a gap.
+        """
+        if known is not None:
+            return found.stamp == known.stamp
+        return found.id > 1 and self._exists(found.id - 1)
 
     def _head_by_listing(self) -> Snapshot | None:
         for _ in range(_LISTINGS):
