@@ -122,6 +122,10 @@ def _size(key: str, default: str, meaning: str) -> Option[int]:
     return Option(key, parse_size, parse_size(default), meaning, "size such as '128 MB'")
 
 
+def _optional_size(key: str, meaning: str) -> Option[int | None]:
+    return Option(key, parse_size, None, meaning, "size such as '128 MB'")
+
+
 def _duration(key: str, default: str, meaning: str) -> Option[int]:
     return Option(key, parse_duration, parse_duration(default), meaning, "duration such as '30 s'")
 
@@ -154,6 +158,58 @@ PARTITION_LEGACY_NAME = _flag(
 )
 STATS_MODE = _required_text(
     "metadata.stats-mode", "truncate(16)", "Column statistics: none, counts, truncate(n) or full."
+)
+
+# Writing
+WRITE_ONLY = _flag(
+    "write-only", False, "Leave compaction and the expiry of snapshots to other jobs: this one only writes."
+)
+WRITE_BUFFER_SIZE = _size(
+    "write-buffer-size", "256 MB", "Rows of all partitions together that a writing task holds in memory."
+)
+WRITE_BUFFER_FOR_APPEND = _flag(
+    "write-buffer-for-append",
+    True,
+    "Whether write-buffer-size bounds the rows in memory; if not, each partition holds a row group of its own.",
+)
+WRITE_BUFFER_SPILLABLE = _flag(
+    "write-buffer-spillable",
+    True,
+    "Whether rows beyond write-buffer-size wait on local disk; if not, they are written to smaller files.",
+)
+WRITE_BUFFER_SPILL_SIZE = _optional_size(
+    "write-buffer-spill.max-disk-size", "Most local disk that the waiting rows of a writing task may take."
+)
+WRITERS_PER_TASK_WARN = _limit(
+    "sink.writers-per-task.warn",
+    "Warn when one writing task has to write about this many buckets: partitions x buckets / tasks. "
+    "100 when absent, 50 if write-only.",
+)
+
+# Compaction
+COMPACTION_MIN_FILE_NUM = _count(
+    "compaction.min.file-num",
+    5,
+    "Files that reach target-file-size together are compacted from this many on.",
+)
+COMPACTION_MAX_FILE_NUM = _count(
+    "compaction.max.file-num", 50, "This many small files are compacted even if they are smaller together."
+)
+FULL_COMPACTION_DELTA_COMMITS = _limit(
+    "full-compaction.delta-commits",
+    "Compact fully after this many commits: an option of queue tables; of scalable ones it is one of the job.",
+)
+
+# Snapshots, tags, savepoints
+SNAPSHOT_NUM_RETAINED_MIN = _count("snapshot.num-retained.min", 10, "Newest snapshots that never expire.")
+SNAPSHOT_NUM_RETAINED_MAX = _count(
+    "snapshot.num-retained.max", 2**31 - 1, "Older snapshots than this many expire whatever their age."
+)
+SNAPSHOT_TIME_RETAINED = _duration(
+    "snapshot.time-retained", "1 h", "Snapshots older than this expire, down to snapshot.num-retained.min."
+)
+SNAPSHOT_EXPIRE_LIMIT = _count(
+    "snapshot.expire.limit", 50, "Most snapshots that a writing job expires at once."
 )
 
 # Manifests and commits

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import anabranch
+from anabranch.errors import CorruptTableError
 from tests.support.tables import ids_of, make_table, rows
 
 
@@ -411,3 +412,11 @@ def test_bucket_keys_whose_hash_depends_on_the_engine_prune_nothing(tmp_path, co
     assert table.scan("k IS NULL").to_arrow()["id"].to_pylist() == [
         i for i, v in enumerate(values) if v is None
     ]
+
+
+def test_a_bucket_key_that_is_a_partition_key_is_not_written_to(tmp_path):
+    table = make_table(tmp_path, schema="id BIGINT, dt STRING", partition_by=["dt"])
+    _edit(_root(tmp_path) / "schema/schema-0", options=lambda old: {**old, "bucket": "2", "bucket-key": "dt"})
+    with pytest.raises(CorruptTableError, match="'dt', which is a partition key"):
+        _open(tmp_path).append(pa.table({"id": [1], "dt": ["a"]}))
+    assert table.context.snapshots.head() is None

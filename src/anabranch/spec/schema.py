@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch.errors import OptionError, SchemaError, UnsupportedFeatureError
-from anabranch.options import BUCKET, BUCKET_KEY, FILE_FORMAT, check_options
+from anabranch.options import BUCKET, BUCKET_KEY, COMPACTION_MAX_FILE_NUM, FILE_FORMAT, check_options
 from anabranch.spec.field_ids import assign_field_ids
 from anabranch.spec.json_object import JsonObject, to_bytes
 from anabranch.spec.schema_rules import (
@@ -90,7 +90,7 @@ class TableSchema:
             fields=numbered,
             partition_keys=tuple(partition_keys),
             primary_keys=(),
-            options=given,
+            options=_with_explicit_defaults(given),
             highest_field_id=highest,
             comment=comment,
             time_millis=time_millis,
@@ -194,6 +194,14 @@ class TableSchema:
     def bucket_follows_from_keys(self) -> bool:
         """Whether the bucket of a row can be computed from its bucket keys, so that others can be skipped."""
         return bool(self.bucket_keys) and has_known_bucket_function(self.options)
+
+
+def _with_explicit_defaults(options: dict[str, str]) -> dict[str, str]:
+    """Options of a new table, with those written out for which other engines have another default."""
+    if BUCKET.of(options) < 1:
+        return options
+    # Paimon's Java engine compacts a queue's files from 5 on instead.
+    return {COMPACTION_MAX_FILE_NUM.key: str(COMPACTION_MAX_FILE_NUM.default), **options}
 
 
 def _with_former_defaults(options: dict[str, str], version: int) -> dict[str, str]:

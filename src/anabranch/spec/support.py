@@ -50,6 +50,8 @@ def check_writable(schema: TableSchema, *, path: str | None) -> None:
     check_readable(schema, path=path)
     for rule in _WRITE_RULES:
         rule.check(schema.options, path)
+    for name in set(schema.bucket_keys) & set(schema.partition_keys):
+        raise CorruptTableError(f"option 'bucket-key' names '{name}', which is a partition key", path=path)
     defaults = [f.name for f in walk_fields(schema.fields) if f.default is not None]
     if defaults:
         raise UnsupportedFeatureError(
