@@ -94,11 +94,10 @@ class TableWriter:
 
     def __init__(self, context: WriteContext) -> None:
         options = context.all_options
-        _check_format(FILE_FORMAT.of(options))
         self._context = context
         self._schema = to_arrow_schema(context.schema.fields)
         self._splitter = Splitter(context.schema, options)
-        self._settings = _settings(context, options)
+        self._settings = file_settings(context, options)
         self._incoming = RowBuffer(self._schema, self._settings.target_size)
         self._buckets: dict[BucketKey, _Bucket] = {}
         self._pipeline = Pipeline(context.threads)
@@ -184,7 +183,9 @@ class _Bucket:
     writer: BucketWriter
 
 
-def _settings(context: WriteContext, options: Mapping[str, str]) -> FileSettings:
+def file_settings(context: WriteContext, options: Mapping[str, str]) -> FileSettings:
+    """What all files of a write to this table have in common. Raises `UnsupportedFeatureError`, `OptionError`."""
+    _check_format(FILE_FORMAT.of(options))
     modes = stats_modes(context.schema)
     return FileSettings(
         storage=context.storage,
