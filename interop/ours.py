@@ -56,6 +56,10 @@ class Ours:
         """Canonical rows."""
         return canonical.rows_of(self._latest().scan(filter, columns).to_arrow())
 
+    def read_in_order(self, columns: Sequence[str]) -> Rows:
+        """Rows of the columns, one after the other as they are read."""
+        return [list(row.values()) for row in self._latest().scan(columns=columns).to_arrow().to_pylist()]
+
     def files(self, filter: str | None = None) -> int:
         """How many data files a read opens."""
         return sum(len(split.files) for split in self._latest().scan(filter).plan().splits)

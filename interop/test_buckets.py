@@ -106,3 +106,47 @@ def test_sequence_numbers_continue(tmp_path: Path, java: PeerSession) -> None:
     in_order = java.call("buckets", warehouse=str(tmp_path), table=NAME, columns=["n"])
     assert [row[0] for _, row in in_order] == list(range(40))
     assert [row["n"] for row in Ours.open(tmp_path).table.scan().to_arrow().to_pylist()] == list(range(40))
+
+
+def test_a_queue_without_a_key(tmp_path: Path, peer: PeerSession) -> None:
+    """Java refuses to open one: so the first plain column is stored as the key of the one bucket."""
+    columns = "m MAP<STRING, INT>, p STRING, k INT, n INT"
+    ours = Ours(tmp_path, columns, partition_by=["p"], options={"bucket": "1"})
+    rows: Rows = [[None, "a", n % 3, n] for n in range(10)]
+    ours.append(rows)
+    peer.append(tmp_path, NAME, [[None, "a", n % 3, n] for n in range(10, 20)])
+    ours.append([[None, "a", n % 3, n] for n in range(20, 30)])
+    rows = [[None, "a", n % 3, n] for n in range(30)]
+    same(peer.read(tmp_path, NAME), rows)
+    same(ours.read(), rows)
+    for key in range(3):
+        wanted = [row for row in rows if row[2] == key]
+        condition = {"op": "equal", "column": "k", "values": [key]}
+        same(peer.read(tmp_path, NAME, filter=condition), wanted)
+        same(ours.read(f"k = {key}"), wanted)
+    ours.table.alter().drop_column("k").apply()
+    peer.append(tmp_path, NAME, [[None, "a", 30]])
+    same(peer.read(tmp_path, NAME), [[None, "a", n] for n in range(31)])
+
+
+def test_order_in_a_queue_without_a_key(tmp_path: Path, java: PeerSession) -> None:
+    ours = Ours(tmp_path, "n INT, v STRING", options={"bucket": "1"})
+    for start in range(0, 40, 20):
+        ours.append([[n, "ours"] for n in range(start, start + 10)])
+        java.append(tmp_path, NAME, [[n, "theirs"] for n in range(start + 10, start + 20)])
+    in_order = java.call("buckets", warehouse=str(tmp_path), table=NAME, columns=["n"])
+    assert [row[0] for _, row in in_order] == list(range(40))
+    assert [row["n"] for row in Ours.open(tmp_path).table.scan().to_arrow().to_pylist()] == list(range(40))
+
+
+@pytest.mark.parametrize("kind", [*KEYS, "TIME(3)", "CHAR(3)", "BINARY(3)", "TIMESTAMP(9)"])
+def test_any_plain_column_can_be_the_key_of_a_queue_without_one(
+    tmp_path: Path, peer: PeerSession, kind: str
+) -> None:
+    values = KEYS.get(kind, [None])
+    ours = Ours(tmp_path, f"k {kind}, n INT", options={"bucket": "1"})
+    rows: Rows = [[value, n] for n, value in enumerate(values)]
+    ours.append(rows)
+    peer.append(tmp_path, NAME, rows)
+    same(peer.read(tmp_path, NAME), rows * 2)
+    same(ours.read(), rows * 2)

@@ -72,12 +72,13 @@ def plan(warehouse: str, table: str, filter: dict[str, Any] | None = None) -> li
 
 
 def buckets(warehouse: str, table: str, columns: list[str]) -> list[list[Any]]:
-    """Pairs of bucket and canonical row of those columns, over the whole table."""
+    """Pairs of bucket and canonical row of those columns, over the whole table, in the order of reading."""
     builder, splits = _scan(warehouse, table, None, None, columns)
     found = []
     for split in splits:
-        rows = canonical.rows_of(builder.new_read().to_arrow([split]))
-        found += [[split.bucket, row] for row in rows]
+        data = builder.new_read().to_arrow([split])
+        values = [canonical.values_of(column.combine_chunks()) for column in data.columns]
+        found += [[split.bucket, list(row)] for row in zip(*values, strict=True)]
     return found
 
 

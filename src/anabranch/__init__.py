@@ -9,18 +9,26 @@ from anabranch.version import __version__
 
 if TYPE_CHECKING:
     from anabranch.expr import col
+    from anabranch.kernel.moment import Moment
     from anabranch.lake import Lake, connect
+    from anabranch.savepoint_manager import SavepointManager
     from anabranch.scan import Scan
+    from anabranch.spec.refs import Tag
+    from anabranch.spec.savepoint import Savepoint
     from anabranch.spec.schema import TableSchema
     from anabranch.spec.snapshot import Snapshot
     from anabranch.table import Table
 
 __all__ = [  # noqa: PLE0604 - the errors are named once, in their own module
     "Lake",
+    "Moment",
+    "Savepoint",
+    "SavepointManager",
     "Scan",
     "Snapshot",
     "Table",
     "TableSchema",
+    "Tag",
     "__version__",
     "col",
     "connect",
@@ -29,10 +37,14 @@ __all__ = [  # noqa: PLE0604 - the errors are named once, in their own module
 
 _HOMES = {
     "Lake": "anabranch.lake",
+    "Moment": "anabranch.kernel.moment",
+    "Savepoint": "anabranch.spec.savepoint",
+    "SavepointManager": "anabranch.savepoint_manager",
     "Scan": "anabranch.scan",
     "Snapshot": "anabranch.spec.snapshot",
     "Table": "anabranch.table",
     "TableSchema": "anabranch.spec.schema",
+    "Tag": "anabranch.spec.refs",
     "col": "anabranch.expr",
     "connect": "anabranch.lake",
 }

@@ -8,7 +8,7 @@ writes under fresh names only, and what counts is the result that comes back.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -24,6 +24,24 @@ class Engine(Protocol):
             work: a function of a module (it is pickled by name where it travels).
             items: what to work on; each is one unit.
             name: what is being done, for progress displays.
+        """
+        ...
+
+
+@runtime_checkable
+class WritesFrames(Protocol):
+    """What an engine may do beside: write rows that are on its own machines without bringing them here."""
+
+    def write(self, frame: Any, table: Any) -> Sequence[Any] | None:
+        """Write a frame's rows to new files of a table, durable on return, for a commit to take in.
+
+        Args:
+            frame: what the user handed over as rows.
+            table: the `anabranch.table.Table`.
+
+        Returns:
+            The commit messages in the order of the rows; None if these are no rows of the engine's kind, or if its
+            machines cannot reach the table.
         """
         ...
 

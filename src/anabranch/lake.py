@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from anabranch.catalog import FilesystemCatalog, Identifier
+from anabranch.engine import Engine, LocalEngine
 from anabranch.errors import InvalidInputError
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.schemas import to_fields
 from anabranch.storage.open import open_storage
 from anabranch.storage.protocol import Storage
+from anabranch.system_tables import lake_table_of, read_lake_table
 from anabranch.table import Table
 
 
@@ -20,6 +24,7 @@ class Lake:
     def __init__(self, storage: Storage, *, spark: Any = None, runtime: Runtime = SYSTEM) -> None:
         self._catalog = FilesystemCatalog(storage, runtime=runtime)
         self._spark = spark
+        self._engine = _engine(spark)
 
     def __repr__(self) -> str:
         return f"<Lake {self.url}>"
@@ -83,17 +88,29 @@ class Lake:
             comment=comment,
             if_not_exists=if_not_exists,
         )
-        return Table(context)
+        return Table(context, engine=self._engine)
 
     def table(self, name: str) -> Table:
         """The table of that name, or the branch that ``db.t$branch_<name>`` says. Raises `NotFoundError`."""
+        of_lake = lake_table_of(name)
+        if of_lake is not None:
+            raise InvalidInputError(
+                f"'{name}' names a system table of the warehouse", hint=f"use lake.system('{of_lake}')."
+            )
         identifier = Identifier.parse(name)
         if identifier.system is not None:
             raise InvalidInputError(
                 f"'{name}' names a system table",
                 hint=f"use lake.table('{identifier.full_name}').system('{identifier.system}').",
             )
-        return Table(self._catalog.open(identifier))
+        return Table(self._catalog.open(identifier), engine=self._engine)
+
+    def system(self, name: str) -> pa.Table:
+        """A system table of the warehouse: ``tables``, with one row for each of its tables.
+
+        Raises `NotFoundError`, `UnsupportedFeatureError`.
+        """
+        return read_lake_table(self._catalog, name)
 
     def drop_table(self, name: str, *, if_exists: bool = False) -> None:
         """Remove a table with all its data. Raises `NotFoundError`."""
@@ -111,7 +128,8 @@ def connect(warehouse: str, *, spark: Any = None, options: Mapping[str, str] | N
         warehouse: a path, or a URL of a local folder (``file:``), S3 (``s3:``), Google (``gs:``), Azure
             (``az:``) or of memory (``memory:``).
         spark: a SparkSession that shall know the warehouse: ``format("anabranch")`` then reads and writes its
-            tables by name. The tables of the lake itself read and write without Spark.
+            tables by name. The tables of the lake itself read and write without Spark; what rewrites or deletes
+            many files, as compaction does, is done by its tasks.
         options: credentials and endpoint of the store; see the storage page.
     """
     if spark is not None:
@@ -119,3 +137,24 @@ def connect(warehouse: str, *, spark: Any = None, options: Mapping[str, str] | N
 
         attach(spark, warehouse, options=options)
     return Lake(open_storage(warehouse, options), spark=spark)
+
+
+def _engine(spark: Any) -> Engine:
+    """What works on many files of the lake's tables."""
+    if spark is None:
+        return _Embedded()
+    from anabranch.spark.engine import SparkEngine
+
+    return SparkEngine(spark)
+
+
+class _Embedded(LocalEngine):
+    """The engine of a lake without a session. A Spark DataFrame has one of its own, which writes it."""
+
+    def write(self, frame: Any, table: Table) -> Sequence[Any] | None:
+        """See `anabranch.engine.WritesFrames`."""
+        if not type(frame).__module__.startswith("pyspark.sql."):
+            return None
+        from anabranch.spark.frame_writer import write_frame
+
+        return write_frame(frame, table)

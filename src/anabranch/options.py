@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+from zoneinfo import ZoneInfo
 
 from anabranch.errors import OptionError
 
@@ -87,6 +88,13 @@ def parse_bool(text: str) -> bool:
             raise ValueError(text)
 
 
+def _natural(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise ValueError(text)
+    return value
+
+
 def _positive(text: str) -> int:
     value = int(text)
     if value < 1:
@@ -143,6 +151,16 @@ def _choice(key: str, default: str, choices: tuple[str, ...], meaning: str) -> O
     return Option(key, parse, default, meaning, "one of " + ", ".join(choices))
 
 
+def _zone(key: str, default: str | None, meaning: str) -> Option[str | None]:
+    def parse(text: str) -> str:
+        try:
+            return ZoneInfo(text).key
+        except (KeyError, OSError) as error:
+            raise ValueError(text) from error
+
+    return Option(key, parse, default, meaning, "time zone such as 'Europe/Berlin'")
+
+
 # Layout of the table
 BUCKET = _integer("bucket", -1, "-1 for a scalable table; N for a queue of N buckets.")
 BUCKET_KEY = _text("bucket-key", None, "Comma-separated columns that decide the bucket of a row.")
@@ -180,10 +198,13 @@ WRITE_BUFFER_SPILLABLE = _flag(
 WRITE_BUFFER_SPILL_SIZE = _optional_size(
     "write-buffer-spill.max-disk-size", "Most local disk that the waiting rows of a writing task may take."
 )
-WRITERS_PER_TASK_WARN = _limit(
+WRITERS_PER_TASK_WARN: Option[int | None] = Option(
     "sink.writers-per-task.warn",
-    "Warn when one writing task has to write about this many buckets: partitions x buckets / tasks. "
+    _natural,
+    None,
+    "Warn when one writing task has to write about this many buckets: partitions x buckets / tasks; 0 for never. "
     "100 when absent, 50 if write-only.",
+    "whole number",
 )
 
 # Compaction
@@ -210,6 +231,60 @@ SNAPSHOT_TIME_RETAINED = _duration(
 )
 SNAPSHOT_EXPIRE_LIMIT = _count(
     "snapshot.expire.limit", 50, "Most snapshots that a writing job expires at once."
+)
+
+EXPIRE_GRACE = _duration(
+    "anabranch.expire-grace",
+    "0 s",
+    "A snapshot that was the newest within this time never expires, also where there are too many: for reads "
+    "that were planned on it.",
+)
+CONSUMER_EXPIRATION_TIME = _optional_duration(
+    "consumer.expiration-time", "Consumers that have not moved for this long are removed; never when absent."
+)
+SAVEPOINT_CREATE_INTERVAL = _optional_duration(
+    "savepoint.create-interval",
+    "Commits create a savepoint when this much time lies between the newest one's snapshot and theirs.",
+)
+TAG_AUTOMATIC_CREATION = _choice(
+    "tag.automatic-creation",
+    "none",
+    ("none", "process-time", "watermark", "batch"),
+    "Whether commits create tags: for each past period of their time or watermark, or for each batch write.",
+)
+TAG_CREATION_PERIOD = _choice(
+    "tag.creation-period",
+    "daily",
+    ("daily", "hourly", "two-hours"),
+    "The period that an automatic tag stands for.",
+)
+TAG_CREATION_DELAY = _duration(
+    "tag.creation-delay", "0 ms", "How long after the end of its period a tag is created; less than a period."
+)
+TAG_PERIOD_FORMATTER = _choice(
+    "tag.period-formatter",
+    "with_dashes",
+    ("with_dashes", "without_dashes", "without_dashes_and_spaces"),
+    "How automatic tags spell their period: 2026-01-31 10, 20260131 10 or 2026013110.",
+)
+TAG_AUTOMATIC_COMPLETION = _flag(
+    "tag.automatic-completion", False, "Whether periods without a commit get an automatic tag as well."
+)
+TAG_NUM_RETAINED_MAX = _limit("tag.num-retained-max", "Older automatic tags than this many are deleted.")
+TAG_DEFAULT_TIME_RETAINED = _optional_duration(
+    "tag.default-time-retained",
+    "How long new tags are kept when their creator does not say; for good if absent.",
+)
+TAG_BATCH_NAME = _text(
+    "tag.batch.customized-name", None, "Name of the tag after a batch write; batch-write-<day> when absent."
+)
+SINK_WATERMARK_TIME_ZONE = _zone(
+    "sink.watermark-time-zone", "UTC", "Time zone in which watermarks are cut into the periods of tags."
+)
+SINK_PROCESS_TIME_ZONE = _zone(
+    "sink.process-time-zone",
+    None,
+    "Time zone in which commit times are cut into periods; the machine's when absent.",
 )
 
 # Manifests and commits
@@ -253,7 +328,20 @@ SCAN_MODE = _choice(
     "Where a read starts: all rows and then changes, changes only, or a given snapshot.",
 )
 SCAN_SNAPSHOT_ID = _limit("scan.snapshot-id", "Snapshot to read, or to start a stream from.")
-SCAN_TAG_NAME = _text("scan.tag-name", None, "Tag to read.")
+SCAN_TAG_NAME = _text("scan.tag-name", None, "Tag to read, by its exact name.")
+SCAN_SAVEPOINT_ID = _limit("scan.savepoint-id", "Savepoint to read.")
+SCAN_WATERMARK: Option[int | None] = Option(
+    "scan.watermark",
+    int,
+    None,
+    "Read the first snapshot whose watermark is at least this (epoch milliseconds).",
+    "number",
+)
+SCAN_EXACT = _flag(
+    "scan.exact",
+    False,
+    "Whether a read by time or watermark fails unless it is sure what the table was at that moment.",
+)
 SCAN_TIMESTAMP_MILLIS: Option[int | None] = Option(
     "scan.timestamp-millis", int, None, "Read the table as of this moment (epoch milliseconds).", "number"
 )
@@ -284,7 +372,11 @@ SCAN_COLUMNS: Option[tuple[str, ...] | None] = Option(
     "Comma-separated columns to read; the others are not read from storage.",
     "list of columns",
 )
-SCAN_VERSION = _text("scan.version", None, "Moment to read: a snapshot's id, snapshot.N, or a tag's name.")
+SCAN_VERSION = _text(
+    "scan.version",
+    None,
+    "Moment to read: a snapshot's id, snapshot.N, savepoint.N, watermark-N, or a tag's name.",
+)
 SCAN_TIMESTAMP = _text(
     "scan.timestamp", None, "Read the table as of this time, for example 2026-01-01 00:00:00."
 )
@@ -296,6 +388,11 @@ OVERWRITE_PARTITION = _text(
 
 # Ours alone
 TABLE_UUID = _text("anabranch.table-uuid", None, "Identity of the table, written when it is created.")
+BUCKET_KEY_ASSIGNED = _flag(
+    "anabranch.bucket-key.assigned",
+    False,
+    "Written when a queue of one bucket is created without a bucket-key: the one it has is there for other engines.",
+)
 CODE_VERSION = _text(
     "anabranch.code-version", None, "Version of the job's code, for lineage; a git commit, say."
 )

@@ -12,7 +12,7 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 from anabranch.arrow.evolution import ColumnMapping
-from anabranch.errors import CorruptTableError, UnsupportedFeatureError
+from anabranch.errors import CorruptTableError, SchemaError, UnsupportedFeatureError
 from anabranch.kernel.split import Split, SplitFile
 from anabranch.spec.arrow_types import to_arrow_schema, to_arrow_type
 from anabranch.spec.ddl import parse_columns
@@ -202,11 +202,35 @@ def test_a_column_that_the_file_lacks_is_null():
     assert mapped(old, old, rows) == [{"a": None, "r": {"x": None, "y": 5}}, {"a": None, "r": None}]
 
 
-def test_what_was_not_null_and_is_null_is_corrupt():
+def test_what_is_not_null_and_null_in_a_file_is_refused():
+    required, optional = Field(0, "a", IntType(nullable=False)), Field(0, "a", IntType())
+    nulls = [{"a": 1}, {"a": None}]
+    with pytest.raises(
+        SchemaError, match="'a' is NOT NULL, but null in 1 of 2 rows: in schema 0, .* may be null"
+    ):
+        mapped((optional,), (required,), nulls)
+    with pytest.raises(SchemaError, match="in schema 0, .* does not exist"):
+        mapped((Field(1, "b", IntType()),), (required,), [{"b": 1}])
     with pytest.raises(CorruptTableError, match="'a' is NOT NULL, but null in 1 of 2 rows"):
-        mapped(
-            (Field(0, "a", IntType()),), (Field(0, "a", IntType(nullable=False)),), [{"a": 1}, {"a": None}]
-        )
+        ColumnMapping(schema_of((required,)), (required,)).apply(pa.Table.from_pylist(nulls), "f")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "fine"),
+    [
+        ("ARRAY<INT{}>", [1, None], [None, [], [1]]),
+        ("MAP<STRING, INT{}>", [("a", None)], [None, [], [("a", 1)]]),
+        ("ROW<x INT{}>", {"x": None}, [None, {"x": 1}]),
+        ("ARRAY<ROW<x INT{}>>", [{"x": None}], [None, [None], [{"x": 1}]]),
+    ],
+)
+def test_what_is_not_null_inside_and_null_in_a_file_is_refused(kind, value, fine):
+    """Engines that are told so take nulls there for zeros."""
+    old, new = (parse_columns(f"c {kind.format(suffix)}") for suffix in ("", " NOT NULL"))
+    assert [row["c"] for row in mapped(old, new, [{"c": v} for v in fine])] == fine
+    with pytest.raises(SchemaError, match="is null in some rows"):
+        mapped(old, new, [{"c": value}])
+    assert mapped(new, old, [{"c": v} for v in fine]) == [{"c": v} for v in fine]
 
 
 REFUSED = [
@@ -242,7 +266,7 @@ def test_other_changes_of_type_are_refused(old, new):
     with pytest.raises(UnsupportedFeatureError) as caught:
         ColumnMapping(schema_of((Field(0, "c", typed(old)),)), (Field(0, "now", typed(new)),))
     assert caught.value.feature == "type-change"
-    assert f"'now' was {typed(old)} in schema 0 and is {typed(new)} now" in str(caught.value)
+    assert f"'now' is {typed(new)}, but {typed(old)} in schema 0" in str(caught.value)
 
 
 ACCEPTED = [

@@ -57,7 +57,8 @@ def test_links_between_pages_lead_somewhere():
 
 
 def test_public_names():
-    expected = {"Lake", "Scan", "Snapshot", "Table", "TableSchema", "__version__", "col", "connect"}
+    expected = {"Lake", "Scan", "Table", "TableSchema", "__version__", "col", "connect"}
+    expected |= {"Moment", "Savepoint", "SavepointManager", "Snapshot", "Tag"}
     errors = {n for n in anabranch.__all__ if n.endswith("Error")}
     assert set(anabranch.__all__) == expected | errors
     assert len(errors) == 17

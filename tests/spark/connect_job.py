@@ -4,8 +4,13 @@ python -m tests.spark.connect_job WAREHOUSE CHECKPOINT
 """
 
 import sys
+import threading
+import time
 
+import anabranch
 import anabranch.spark
+from anabranch.spark.compaction import watch
+from tests.support.tables import SCHEMA, rows
 
 
 def main(warehouse, checkpoint):
@@ -21,7 +26,38 @@ def main(warehouse, checkpoint):
     query.awaitTermination()
     assert query.exception() is None, query.exception()
     print("query", query.id)
+    folder = watch(spark)
+    assert folder.is_dir()
+    compact_beside(spark, warehouse, checkpoint + "-small")
     spark.stop()
+    eventually(lambda: not folder.exists())
+    eventually(lambda: not any(thread.name.startswith("anabranch") for thread in threading.enumerate()))
+
+
+def compact_beside(spark, warehouse, checkpoint):
+    """A stream that goes on, whose files this client compacts."""
+    lake = anabranch.connect(warehouse)
+    src, small = (
+        lake.table("db.src"),
+        lake.create_table("db.small", SCHEMA, options={"compaction.max.file-num": "2"}),
+    )
+    sink = spark.readStream.format("anabranch").load("db.src").writeStream.format("anabranch")
+    query = sink.option("checkpointLocation", checkpoint).queryName("small").start("db.small")
+    count = 10
+    while small.snapshot is None or all(s.commit_kind != "COMPACT" for s in small.snapshots()):
+        assert query.isActive, query.exception()
+        assert count < 60
+        src.append(rows(count, 1))
+        count += 1
+        time.sleep(1)
+    query.stop()
+
+
+def eventually(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 if __name__ == "__main__":

@@ -198,8 +198,29 @@ def test_moments_of_a_table(lake, reading):
     assert reading(scan__timestamp_millis=first.time_millis).count() == 3
     today = reading(scan__snapshot_id=1, scan__mode="from-snapshot")
     assert (today.count(), today.columns) == (3, ["id", "v", "w"])
-    assert "each name a moment" in failing(lambda: reading(scan__snapshot_id=1, scan__version="1"))
+    assert "a read sees one moment" in failing(lambda: reading(scan__snapshot_id=1, scan__version="1"))
     assert "snapshot 9 does not exist" in failing(lambda: reading(scan__snapshot_id=9))
+
+
+def test_moments_that_are_kept(lake, reading):
+    table = lake.create_table("db.t", "id BIGINT NOT NULL, v STRING")
+    first = table.append(rows(0, 3))
+    table.create_tag("good")
+    table.create_savepoint()
+    table.alter().add_column("w", "INT").apply()
+    table.append(pa.table({"id": [3], "v": ["v3"], "w": [1]}))
+    table.context.storage.delete("snapshot/snapshot-1")
+    for options in (
+        {"scan__savepoint_id": 1}, {"scan__version": "savepoint.1"}, {"scan__version": "good"},
+        {"scan__tag_name": "good"}, {"scan__timestamp_millis": first.time_millis},
+    ):  # fmt: skip
+        frame = reading(**options)
+        assert (frame.count(), frame.columns) == (3, ["id", "v"]), options
+    assert "kept as 'savepoint.1'" in failing(lambda: reading(scan__snapshot_id=1))
+    assert "savepoints there are: 1" in failing(lambda: reading(scan__savepoint_id=2))
+    too_early = {"scan__timestamp_millis": first.time_millis - 1}
+    assert "nearest savepoint is 1" in failing(lambda: reading(**too_early))
+    assert "no watermark" in failing(lambda: reading(scan__watermark=5))
 
 
 def test_tables_are_found_by_path_too(lake, spark, writing, warehouse):

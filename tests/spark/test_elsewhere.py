@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import anabranch
 from anabranch.lineage.model import lineage_of
 from tests.support.tables import ids_of, make_table, rows
 
@@ -61,6 +62,10 @@ def test_spark_connect(warehouse, tmp_path):
     entry = lineage_of(dst.snapshot.properties, where="1")
     assert entry.engine.query == re.search(r"query (\S+)", output)[1]
     assert entry.inputs[0].through == 1
+    small = anabranch.connect(warehouse).table("db.small")
+    count = small.snapshot.total_record_count
+    assert ids_of(small) == list(range(count))
+    assert sum(len(split.files) for split in small.scan().plan().splits) < count - 9
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from anabranch.spec.schema_change import (
     After,
     Before,
     DropColumn,
-    DropNotNull,
+    SetNullable,
     First,
     Last,
     MoveColumn,
@@ -310,8 +310,8 @@ def test_widening_is_an_order(a, b, c):
 
 
 def test_nulls_can_be_allowed():
-    assert change(DropNotNull("id")).field("id").type == t.BigIntType()
-    assert change(DropNotNull(("l", "element"))).field("l").type == t.ArrayType(INT)
+    assert change(SetNullable("id")).field("id").type == t.BigIntType()
+    assert change(SetNullable(("l", "element"))).field("l").type == t.ArrayType(INT)
 
 
 # Places and comments
@@ -431,7 +431,7 @@ CHANGES = st.one_of(
     st.builds(DropColumn, PATHS),
     st.builds(RenameColumn, PATHS, st.sampled_from(["n", "new", "other", "e"])),
     st.builds(WidenColumn, PATHS, ATOMIC_TYPES),
-    st.builds(DropNotNull, PATHS),
+    st.builds(SetNullable, PATHS),
     st.builds(MoveColumn, PATHS, POSITIONS),
     st.builds(
         SetOption,

@@ -187,6 +187,12 @@ class FaultyStorage:
         paths = list(paths)
         return self._do("delete_many", min(paths, default=""), lambda: self.inner.delete_many(paths))
 
+    def move_many(self, moves):
+        return self._do("move_many", min(moves, default=""), lambda: self.inner.move_many(moves))
+
+    def delete_empty_folder(self, prefix):
+        return self._do("delete_empty_folder", prefix, lambda: self.inner.delete_empty_folder(prefix))
+
     def delete_folder(self, prefix):
         return self._do("delete_folder", prefix, lambda: self.inner.delete_folder(prefix))
 

@@ -1,8 +1,8 @@
-"""The files of one bucket."""
+"""The files of buckets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ import pyarrow as pa
 from anabranch.arrow.parquet_encode import Compression, encode
 from anabranch.arrow.parquet_footer import JoinedFile
 from anabranch.arrow.pipeline import Pipeline
+from anabranch.arrow.splitting import BucketKey
 from anabranch.errors import AnabranchError
 from anabranch.runtime import Runtime
 from anabranch.spec.data_file import DataFileMeta, FileSource
@@ -40,6 +41,67 @@ class FileSettings:
     runtime: Runtime
 
 
+class BucketWriters:
+    """The writers of all buckets of one task.
+
+    Args:
+        settings: of their files.
+        folder_of: where files of a bucket lie, relative to the table's root.
+        pipeline: what they share.
+        most_open: how many files are open at once. Each may hold a part of an upload in memory, and is a
+            descriptor of the process; before one more is opened that which waits the longest for rows is closed,
+            however small it is.
+    """
+
+    def __init__(
+        self,
+        settings: FileSettings,
+        folder_of: Callable[[BucketKey], str],
+        pipeline: Pipeline,
+        *,
+        most_open: int,
+    ) -> None:
+        self._settings = settings
+        self._folder_of = folder_of
+        self._pipeline = pipeline
+        self._most_open = most_open
+        self._writers: dict[BucketKey, BucketWriter] = {}
+        self._open: dict[BucketKey, None] = {}  # the last one that got rows at the end
+
+    def __len__(self) -> int:
+        return len(self._writers)
+
+    def add(self, key: BucketKey) -> None:
+        """Have a writer for that bucket. `files` gives the buckets in the order of this."""
+        if key not in self._writers:
+            self._writers[key] = BucketWriter(self._settings, self._folder_of(key), self._pipeline)
+
+    def append(self, key: BucketKey, rows: pa.Table) -> None:
+        """Write the rows as one row group of the bucket."""
+        self._open.pop(key, None)
+        if len(self._open) >= self._most_open:
+            self.end(next(iter(self._open)))
+        self._open[key] = None
+        self._writers[key].append(rows)
+
+    def end(self, key: BucketKey) -> None:
+        """No rows follow for now: have the bucket's file closed."""
+        self._open.pop(key, None)
+        self._writers[key].end()
+
+    def files(self) -> Iterator[tuple[BucketKey, tuple[DataFileMeta, ...]]]:
+        """All files of each bucket, when they are durable."""
+        for key in [*self._open]:
+            self.end(key)
+        for key, writer in self._writers.items():
+            yield key, writer.files()
+
+    def abort(self) -> None:
+        """Remove every file, as far as the store allows. The pipeline has been closed."""
+        for writer in self._writers.values():
+            writer.abort()
+
+
 class BucketWriter:
     """Writes row groups, in the order they are appended, to files of about the target size.
 
@@ -64,7 +126,7 @@ class BucketWriter:
         self._last = self._pipeline.write(self._write, rows, size, encoded, self._last)
 
     def end(self) -> None:
-        """Nothing follows: have the last file closed."""
+        """Have the last file closed; rows that follow go to a new one."""
         self._last = self._pipeline.write(self._close, self._last)
 
     def files(self) -> tuple[DataFileMeta, ...]:

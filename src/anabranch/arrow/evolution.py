@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from anabranch.arrow import nested
 from anabranch.arrow.data_files import without_columns
 from anabranch.arrow.stored_values import restored, timestamps
-from anabranch.errors import CorruptTableError, UnsupportedFeatureError
+from anabranch.errors import AnabranchError, CorruptTableError, SchemaError, UnsupportedFeatureError
 from anabranch.spec.arrow_types import to_arrow_field, to_arrow_type
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.types import (
@@ -65,6 +65,7 @@ class ColumnMapping:
     """
 
     def __init__(self, schema: TableSchema, fields: Sequence[Field]) -> None:
+        self._schema_id = schema.id
         sources = {f.id: f for f in schema.fields}
         self._columns = [_column(f, sources.get(f.id), schema) for f in fields]
         self._schema = pa.schema([to_arrow_field(f) for f in fields])
@@ -86,6 +87,7 @@ class ColumnMapping:
 
         Raises:
             CorruptTableError: the file holds something else than its schema says.
+            SchemaError: a column is NOT NULL here, but null in the file, whose schema allows that.
             UnsupportedFeatureError: a timestamp is outside of the years that Arrow expresses in nanoseconds.
         """
         count = rows.num_rows
@@ -98,14 +100,22 @@ class ColumnMapping:
             else:
                 values = _converted(rows.column(position), column, wanted.type, path)
             if values.null_count and not wanted.nullable:
-                raise CorruptTableError(
-                    f"column '{wanted.name}' is NOT NULL, but null in {values.null_count} of {count} rows",
-                    path=path,
-                )
+                raise self._null_error(column, values.null_count, count, path)
             columns.append(values)
         if not columns:
             return without_columns(count)
         return pa.Table.from_arrays(columns, schema=self._schema)
+
+    def _null_error(self, column: _Column, nulls: int, count: int, path: str) -> AnabranchError:
+        name = column.target.name
+        found = f"{path}: column '{name}' is NOT NULL, but null in {nulls} of {count} rows"
+        if column.source is not None and not column.source.type.nullable:
+            return CorruptTableError(found)
+        return SchemaError(
+            f"{found}: in schema {self._schema_id}, with which they were written, it "
+            + ("does not exist" if column.source is None else "may be null"),
+            hint=f"{_BEGUN_BEFORE} Otherwise allow nulls: table.alter().drop_not_null('{name}').apply().",
+        )
 
 
 def _converted(values: pa.ChunkedArray, column: _Column, target: pa.DataType, path: str) -> pa.ChunkedArray:
@@ -113,6 +123,12 @@ def _converted(values: pa.ChunkedArray, column: _Column, target: pa.DataType, pa
     try:
         chunks = [column.convert(restored(chunk, column.source.type)) for chunk in values.chunks]
         return pa.chunked_array(chunks, target)
+    except _NullInside as found:
+        raise SchemaError(
+            f"{path}: column '{column.target.name}' is {column.target.type}, but {found} is null in some rows, as "
+            f"{column.source.type}, with which they were written, allows",
+            hint=f"{_BEGUN_BEFORE} Otherwise allow nulls there: table.alter().drop_not_null(...).apply().",
+        ) from found
     except OverflowError as error:
         raise UnsupportedFeatureError(
             f"column '{column.source.name}' is {column.source.type} and holds {error}",
@@ -134,11 +150,17 @@ def _column(target: Field, source: Field | None, schema: TableSchema) -> _Column
         return _Column(target, source, converter(source.type, target.type))
     except _NotOffered as refusal:
         raise UnsupportedFeatureError(
-            f"column '{target.name}' was {source.type} in schema {schema.id} and is {target.type} now; "
-            f"reading {refusal.source} as {refusal.target} is not offered",
+            f"column '{target.name}' is {target.type}, but {source.type} in schema {schema.id}, with which files "
+            f"were written; reading {refusal.source} as {refusal.target} is not offered",
             feature="type-change",
-            hint="Read the table as of a snapshot from before the change, or compact it with the engine that made it.",
+            hint=f"{_BEGUN_BEFORE} Otherwise read the table as of a snapshot from before the change, or compact it "
+            "with the engine that made it.",
         ) from refusal
+
+
+_BEGUN_BEFORE = (
+    "If the schema was changed after this read began, begin it again; a stream goes on from its checkpoint."
+)
 
 
 class _NotOffered(Exception):  # noqa: N818
@@ -150,6 +172,10 @@ class _NotOffered(Exception):  # noqa: N818
         self.target = target
 
 
+class _NullInside(Exception):  # noqa: N818
+    """A field inside of a value is null although it must not be."""
+
+
 def converter(source: DataType, target: DataType) -> Convert:
     """From arrays of the Arrow type of `source` to arrays of that of `target`. Raises `_NotOffered`."""
     if source.with_nullable(True) == target.with_nullable(True):
@@ -157,10 +183,10 @@ def converter(source: DataType, target: DataType) -> Convert:
     match source, target:
         case RowType(), RowType():
             return _row_converter(source, target)
-        case (ArrayType(element=old), ArrayType(element=new)):
-            return _list_converter(converter(old, new), to_arrow_type(target))
+        case ArrayType(), ArrayType():
+            return _list_converter(source, target)
         case (MapType(), MapType()) if source.key.with_nullable(True) == target.key.with_nullable(True):
-            return _map_converter(converter(source.value, target.value), to_arrow_type(target))
+            return _map_converter(source, target)
         case _:
             return _atomic_converter(source, target)
 
@@ -173,28 +199,52 @@ def _row_converter(source: RowType, target: RowType) -> Convert:
     positions = {f.id: position for position, f in enumerate(source.fields)}
     arrow_type = to_arrow_type(target)
     steps: list[tuple[int | None, Convert, pa.DataType]] = []
-    for member, arrow_field in zip(target.fields, arrow_type, strict=True):
+    required: list[tuple[int, str]] = []
+    for at, (member, arrow_field) in enumerate(zip(target.fields, arrow_type, strict=True)):
         position = positions.get(member.id)
         convert = _same if position is None else converter(source.fields[position].type, member.type)
         steps.append((position, convert, arrow_field.type))
+        if not member.type.nullable and (position is None or source.fields[position].type.nullable):
+            required.append((at, member.name))
 
     def convert_rows(array: pa.Array) -> pa.Array:
         children = [
             pa.nulls(len(array), child_type) if position is None else convert(array.field(position))
             for position, convert, child_type in steps
         ]
+        for at, name in required:
+            if pc.any(pc.and_(children[at].is_null(), array.is_valid())).as_py():
+                raise _NullInside(f"'{name}'")
         return nested.with_children(array, children, arrow_type)
 
     return convert_rows
 
 
-def _list_converter(convert: Convert, arrow_type: pa.DataType) -> Convert:
-    return lambda array: nested.with_values(array, convert(nested.list_values(array)), arrow_type)
+def _list_converter(source: ArrayType, target: ArrayType) -> Convert:
+    convert, arrow_type = converter(source.element, target.element), to_arrow_type(target)
+    forbids_nulls = source.element.nullable and not target.element.nullable
+
+    def convert_lists(array: pa.Array) -> pa.Array:
+        if forbids_nulls:
+            array = nested.without_hidden(array)
+        values = nested.list_values(array)
+        if forbids_nulls and values.null_count:
+            raise _NullInside("an element")
+        return nested.with_values(array, convert(values), arrow_type)
+
+    return convert_lists
 
 
-def _map_converter(convert: Convert, arrow_type: pa.DataType) -> Convert:
+def _map_converter(source: MapType, target: MapType) -> Convert:
+    convert, arrow_type = converter(source.value, target.value), to_arrow_type(target)
+    forbids_nulls = source.value.nullable and not target.value.nullable
+
     def convert_maps(array: pa.Array) -> pa.Array:
+        if forbids_nulls:
+            array = nested.without_hidden(array)
         keys, items = nested.map_entries(array)
+        if forbids_nulls and items.null_count:
+            raise _NullInside("a value")
         return nested.with_entries(array, keys, convert(items), arrow_type)
 
     return convert_maps

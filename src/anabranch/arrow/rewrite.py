@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
@@ -113,25 +113,34 @@ class ReplacementWriter:
 
         Raises `CorruptTableError` if these are not as many rows as the task has.
         """
+        return Rewrite(self._task, self._finish(check=True))
+
+    def finish_part(self) -> tuple[DataFileMeta, ...]:
+        """The same where several writers share the rows of a task: the files of this one."""
+        return self._finish(check=False)
+
+    def _finish(self, *, check: bool) -> tuple[DataFileMeta, ...]:
         for rows in self._waiting.take_rest():
             for group in split_evenly(rows, self._pipeline.threads, least_bytes=_LEAST_PIECE):
                 self._writer.append(group)
         self._writer.end()
         files = self._writer.files()
-        _check_rows(files, self._task)
+        if check:
+            check_row_count(files, self._task)
         self._pipeline.close()
         self._finished = True
-        return Rewrite(self._task, files)
+        return files
 
 
-def _folder(task: CompactionTask, context: WriteContext) -> str:
-    return Splitter(context.schema, context.all_options).folder(BucketKey(task.partition, task.bucket))
-
-
-def _check_rows(files: tuple[DataFileMeta, ...], task: CompactionTask) -> None:
+def check_row_count(files: Sequence[DataFileMeta], task: CompactionTask) -> None:
+    """Raises `CorruptTableError` if these files do not have as many rows as those of the task."""
     found = sum(file.row_count for file in files)
     if found != task.row_count:
         raise CorruptTableError(
             f"the {len(task.files)} files to rewrite have {found} rows where the manifests say {task.row_count}",
-            hint="Read the files of this bucket one by one to find which of them is not what was written.",
+            hint="read the files of this bucket one by one to find which of them is not what was written.",
         )
+
+
+def _folder(task: CompactionTask, context: WriteContext) -> str:
+    return Splitter(context.schema, context.all_options).folder(BucketKey(task.partition, task.bucket))

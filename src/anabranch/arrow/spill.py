@@ -1,24 +1,50 @@
-"""Rows that wait on disk for their turn, so that memory is bounded however many partitions are written."""
+"""Rows that wait on local disk for their turn, so that memory is bounded however many partitions are written.
+
+The disk is taken in segments: unnamed temporary files, which are gone when the process ends, however it ends.
+(Where the system knows no unnamed files it is told to remove them when they are closed; it closes them for the
+dead.) Many small tables are put aside together, as record batches of Arrow's IPC format one after the other, and
+each is read back by its place.
+"""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Final, Self
 
 import pyarrow as pa
 
 from anabranch.errors import StorageError
 
+SEGMENT_SIZE: Final = 1 << 30
+"""Bytes after which a new segment is begun. A segment is given back when all of its rows were taken."""
+
+_PIECE_SIZE: Final = 4 << 20
+"""Bytes of rows that are encoded together: the schema in front of them, and one write, cost little beside so many."""
+
 
 class Spill:
-    """An unnamed temporary file, made when first needed and gone when closed; for one thread."""
+    """Tables of one schema on local disk; for one thread.
 
-    def __init__(self) -> None:
-        self._file: IO[bytes] | None = None
-        self._end = 0
-        self._options = pa.ipc.IpcWriteOptions(compression="lz4")
+    Args:
+        schema: of the tables. No column may be dictionary-encoded.
+        max_size: most bytes of disk that may be taken; None for what there is.
+        folder: where; the system's folder for temporary files if None.
+    """
+
+    def __init__(self, schema: pa.Schema, *, max_size: int | None = None, folder: str | None = None) -> None:
+        self._schema = schema
+        self._max_size = max_size
+        most = SEGMENT_SIZE if max_size is None else max_size
+        self._segment_size = min(SEGMENT_SIZE, most // 8)
+        self._piece_size = min(_PIECE_SIZE, most // 16)
+        self._folder = folder or tempfile.gettempdir()
+        self._segments: list[_Segment] = []
+        self._header = schema.serialize()
+        self.written = 0
+        """Bytes put on disk so far, in all."""
 
     def __enter__(self) -> Self:
         return self
@@ -28,41 +54,135 @@ class Spill:
     ) -> None:
         self.close()
 
-    def write(self, table: pa.Table) -> SpilledRows:
-        """Put rows aside. Raises `StorageError` when the temporary folder is full."""
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema, options=self._options) as stream:
-            stream.write_table(table)
-        data = sink.getvalue()
-        try:
-            if self._file is None:
-                self._file = tempfile.TemporaryFile(prefix="anabranch-")  # noqa: SIM115 closed by `close`
-            self._file.seek(self._end)
-            self._file.write(data)
-            self._file.flush()
-        except OSError as error:
-            raise StorageError(
-                f"cannot put {data.size} bytes aside in {tempfile.gettempdir()}: {error.strerror}",
-                hint="Point TMPDIR at a disk with room, or write fewer partitions at a time.",
-            ) from error
-        spilled = SpilledRows(self._file, self._end, data.size)
-        self._end += data.size
-        return spilled
+    @property
+    def size(self) -> int:
+        """Bytes of disk that are taken now."""
+        return sum(segment.size for segment in self._segments)
+
+    def put(self, tables: Sequence[pa.Table]) -> list[SpilledRows]:
+        """Put tables aside: the first so many of them as the limit of space allows.
+
+        Raises:
+            StorageError: the disk is full, or cannot be written.
+        """
+        placed: list[SpilledRows] = []
+        for piece in _pieces(tables, self._piece_size):
+            data, ends = self._encoded(piece)
+            if self._max_size is not None and self.size + data.size > self._max_size:
+                break
+            placed += self._placed(data, ends)
+        return placed
+
+    def take(self, places: Iterable[SpilledRows]) -> pa.Table:
+        """The tables of these places as one, in their order. Each can be taken once: its disk is free then.
+
+        Raises:
+            StorageError: the disk cannot be read.
+        """
+        parts = [self._header, *(self._read(rows) for rows in places)]
+        options = pa.ipc.IpcReadOptions(use_threads=False)
+        return pa.ipc.open_stream(pa.py_buffer(b"".join(parts)), options=options).read_all()
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """Give back all disk; what was not read yet is lost."""
+        for segment in self._segments:
+            segment.file.close()
+        self._segments.clear()
+
+    def _encoded(self, tables: Sequence[pa.Table]) -> tuple[pa.Buffer, list[int]]:
+        """The bytes of a stream without its header and its end, and where in them each table ends."""
+        sink = pa.BufferOutputStream()
+        # Threads would cost more than they save with small tables, and are busy encoding files.
+        options = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=1), use_threads=False)
+        stream = pa.ipc.new_stream(sink, self._schema, options=options)
+        ends = []
+        for table in tables:
+            for batch in table.combine_chunks().to_batches():
+                stream.write_batch(batch)
+            ends.append(max(0, sink.tell() - self._header.size))  # the header comes with the first batch
+        return sink.getvalue().slice(self._header.size), ends
+
+    def _placed(self, data: pa.Buffer, ends: Sequence[int]) -> list[SpilledRows]:
+        try:
+            segment = self._open_segment()
+            segment.write(data)
+        except OSError as error:
+            raise StorageError(
+                f"cannot put {data.size} bytes of rows aside in {self._folder}: {error.strerror}",
+                hint="point TMPDIR at a disk with room, write fewer partitions at a time, or limit the room with "
+                "'write-buffer-spill.max-disk-size'.",
+            ) from error
+        begins = [0, *ends[:-1]]
+        start = segment.size - data.size
+        segment.waiting += len(ends)
+        self.written += data.size
+        return [
+            SpilledRows(self, segment, start + begin, end - begin)
+            for begin, end in zip(begins, ends, strict=True)
+        ]
+
+    def _read(self, rows: SpilledRows) -> bytes:
+        segment = rows.segment
+        try:
+            data = segment.read(rows.offset, rows.length)
+        except OSError as error:
+            raise StorageError(
+                f"cannot read rows that were put aside in {self._folder}: {error.strerror}",
+                hint="the disk may be failing; repeat the write.",
+            ) from error
+        segment.waiting -= 1
+        if not segment.waiting:
+            self._segments.remove(segment)
+            segment.file.close()
+        return data
+
+    def _open_segment(self) -> _Segment:
+        if not self._segments or self._segments[-1].size >= self._segment_size:
+            file = tempfile.TemporaryFile(prefix="anabranch-", dir=self._folder, buffering=0)  # noqa: SIM115 see `close`
+            self._segments.append(_Segment(file))
+        return self._segments[-1]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
+class _Segment:
+    """One temporary file, unbuffered."""
+
+    file: IO[bytes]
+    size: int = 0
+    waiting: int = 0
+    """Tables in it that were not taken yet."""
+
+    def write(self, data: pa.Buffer) -> None:
+        self.file.seek(self.size)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self.file.write(rest) :]
+        self.size += data.size
+
+    def read(self, offset: int, length: int) -> bytes:
+        self.file.seek(offset)
+        return self.file.read(length)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class SpilledRows:
-    """Rows in a spill, while it is open."""
+    """Where a table is in a spill."""
 
-    _file: IO[bytes]
-    _offset: int
-    _length: int
+    spill: Spill
+    segment: _Segment
+    offset: int
+    length: int
 
-    def load(self) -> pa.Table:
-        self._file.seek(self._offset)
-        return pa.ipc.open_stream(self._file.read(self._length)).read_all()
+    def take(self) -> pa.Table:
+        """The table, once; see `Spill.take`."""
+        return self.spill.take([self])
+
+
+def _pieces(tables: Sequence[pa.Table], least_bytes: int) -> Iterator[Sequence[pa.Table]]:
+    """The tables in groups of so many bytes."""
+    start, size = 0, 0
+    for end, table in enumerate(tables, 1):
+        size += table.nbytes
+        if size >= least_bytes or end == len(tables):
+            yield tables[start:end]
+            start, size = end, 0

@@ -10,15 +10,24 @@ from typing import Final, Self
 
 import pyarrow as pa
 
-from anabranch.arrow.bucket_writer import FORMAT, BucketWriter, FileSettings
+from anabranch.arrow.bucket_writer import FORMAT, BucketWriters, FileSettings
+from anabranch.arrow.files import native_path
 from anabranch.arrow.parquet_encode import Compression
 from anabranch.arrow.pipeline import Pipeline
-from anabranch.arrow.row_buffer import RowBuffer, split_evenly
+from anabranch.arrow.row_buffer import GroupSize, RowBuffer, split_evenly
 from anabranch.arrow.spill import Spill
 from anabranch.arrow.splitting import BucketKey, Splitter
+from anabranch.arrow.waiting import WaitingRows
 from anabranch.errors import AnabranchError, SchemaError, UnsupportedFeatureError
 from anabranch.kernel.commit_message import CommitMessage
-from anabranch.options import FILE_FORMAT, TARGET_FILE_SIZE
+from anabranch.options import (
+    FILE_FORMAT,
+    TARGET_FILE_SIZE,
+    WRITE_BUFFER_FOR_APPEND,
+    WRITE_BUFFER_SIZE,
+    WRITE_BUFFER_SPILL_SIZE,
+    WRITE_BUFFER_SPILLABLE,
+)
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.spec.arrow_types import to_arrow_schema
 from anabranch.spec.data_file import FileSource
@@ -26,11 +35,18 @@ from anabranch.spec.schema import TableSchema
 from anabranch.spec.stats import StatsCollector, stats_modes
 from anabranch.storage.protocol import Storage
 
-DEFAULT_BUFFER_SIZE: Final = 256 << 20
 _INLINE_SIZE: Final = 1 << 20
 """Bytes of rows of one bucket up to which threads cost more than they save."""
 _LEAST_PIECE: Final = 16 << 20
 """Bytes of rows below which a row group is not divided between cores."""
+_MOST_UNDER_WAY: Final = 128 << 20
+"""Bytes of rows that may be encoded at once even if the buffer is full of others."""
+_GIVEN_BACK: Final = 64 << 20
+"""Bytes of rows that are written from one time that Arrow gives back memory to the next."""
+_MOST_OPEN_HERE: Final = 256
+"""Files that are open at once where each costs a descriptor."""
+_MOST_OPEN_THERE: Final = 16
+"""Files that are open at once in an object store, where each may hold a part of its upload in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +60,10 @@ class WriteContext:
     """Options of this write, over the table's."""
     source: FileSource = FileSource.APPEND
     runtime: Runtime = SYSTEM
-    buffer_size: int = DEFAULT_BUFFER_SIZE
-    """Bytes of rows that wait in memory for their row group to fill; more of them wait on disk."""
     threads: int | None = None
     """Cores to encode on; None for all there are."""
+    spill_folder: str | None = None
+    """Where rows wait on local disk; None for the system's folder for temporary files."""
 
     @property
     def all_options(self) -> dict[str, str]:
@@ -90,18 +106,31 @@ def file_paths(message: CommitMessage, context: WriteContext) -> list[str]:
 
 
 class TableWriter:
-    """Writes the rows of one task, batch by batch. Leaving its block without `finish` leaves no files."""
+    """Writes the rows of one task, batch by batch. Leaving its block without `finish` leaves no files.
+
+    Rows wait in memory until their bucket has enough for a row group. How much of it they may take, and where they
+    go when it is full, say the options ``write-buffer-*``.
+    """
 
     def __init__(self, context: WriteContext) -> None:
         options = context.all_options
         self._context = context
         self._schema = to_arrow_schema(context.schema.fields)
         self._splitter = Splitter(context.schema, options)
-        self._settings = file_settings(context, options)
-        self._incoming = RowBuffer(self._schema, self._settings.target_size)
-        self._buckets: dict[BucketKey, _Bucket] = {}
+        settings = file_settings(context, options)
+        self._budget = WRITE_BUFFER_SIZE.of(options) if WRITE_BUFFER_FOR_APPEND.of(options) else None
+        self._incoming = RowBuffer(self._schema, _least(settings.target_size, self._budget, divisor=4))
+        self._spill = _spill(context, options) if WRITE_BUFFER_SPILLABLE.of(options) else None
+        self._waiting = WaitingRows[BucketKey](GroupSize(settings.target_size), self._spill)
         self._pipeline = Pipeline(context.threads)
-        self._spill = Spill()
+        is_here = native_path(context.storage, "data") is not None
+        self._buckets = BucketWriters(
+            settings,
+            self._splitter.folder,
+            self._pipeline,
+            most_open=_MOST_OPEN_HERE if is_here else _MOST_OPEN_THERE,
+        )
+        self._appended = 0
         self._finished = False
 
     def __enter__(self) -> Self:
@@ -112,6 +141,16 @@ class TableWriter:
     ) -> None:
         if not self._finished:
             self.abort()
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory that rows hold which wait for their row group."""
+        return self._waiting.held
+
+    @property
+    def spilled(self) -> int:
+        """Bytes that were put on local disk so far."""
+        return 0 if self._spill is None else self._spill.written
 
     def write(self, rows: pa.RecordBatch | pa.Table) -> None:
         """Take in rows, whose memory must not change afterwards."""
@@ -127,60 +166,85 @@ class TableWriter:
 
     def finish(self) -> list[CommitMessage]:
         """Write what is left and close all files; they are durable when this returns."""
-        is_small = not self._buckets and self._incoming.bytes_in_memory <= _INLINE_SIZE
+        is_small = not self._buckets and self._incoming.size <= _INLINE_SIZE
         for rows in self._incoming.take_rest():
             self._distribute(rows)
         self._pipeline.is_inline = is_small and len(self._buckets) <= 1
         pieces = self._pipeline.threads if len(self._buckets) == 1 else 1
-        for bucket in self._buckets.values():
-            for rows in bucket.waiting.take_rest():
-                for group in split_evenly(rows, pieces, least_bytes=_LEAST_PIECE):
-                    bucket.writer.append(group)
-            bucket.writer.end()
+        for key in self._waiting.keys:
+            # One bucket after the other: only so many rows and files are on their way at once.
+            for rows in self._waiting.take_rest(key):
+                self._append(key, split_evenly(rows, pieces, least_bytes=_LEAST_PIECE))
+            self._buckets.end(key)
+            self._give_back(at_least=_GIVEN_BACK)
         messages = [
-            CommitMessage(key.partition, key.bucket, self._context.schema.bucket, bucket.writer.files())
-            for key, bucket in self._buckets.items()
+            CommitMessage(key.partition, key.bucket, self._context.schema.bucket, files)
+            for key, files in self._buckets.files()
         ]
-        self._pipeline.close()
-        self._spill.close()
-        self._finished = True
+        self._close()
         return messages
 
     def abort(self) -> None:
         """Stop, and remove every file written so far, as far as the store allows."""
+        self._close(cancel=True)
+        self._buckets.abort()
+
+    def _close(self, *, cancel: bool = False) -> None:
         self._finished = True
-        self._pipeline.close(cancel=True)
-        self._spill.close()
-        for bucket in self._buckets.values():
-            bucket.writer.abort()
+        self._pipeline.close(cancel=cancel)
+        if self._spill is not None:
+            self._spill.close()
 
     def _distribute(self, rows: pa.Table) -> None:
-        for key, part in self._splitter.split(rows):
-            bucket = self._buckets.get(key)
-            if bucket is None:
-                bucket = self._buckets[key] = self._new_bucket(key)
-            bucket.waiting.add(part)
-            for group in bucket.waiting.take_full():
-                bucket.writer.append(group)
-        if (
-            sum(bucket.waiting.bytes_in_memory for bucket in self._buckets.values())
-            > self._context.buffer_size
-        ):
-            # All of them, because rows of different buckets share memory.
-            for bucket in self._buckets.values():
-                bucket.waiting.put_aside(self._spill)
+        self._make_room(2 * rows.nbytes)  # sorting them copies them
+        parts = list(self._splitter.split(rows))
+        for key, _ in parts:
+            self._buckets.add(key)
+        for key in self._waiting.add(parts):
+            self._append(key, self._waiting.take_full(key))
 
-    def _new_bucket(self, key: BucketKey) -> _Bucket:
-        writer = BucketWriter(self._settings, self._splitter.folder(key), self._pipeline)
-        return _Bucket(RowBuffer(self._schema, self._settings.target_size), writer)
+    def _append(self, key: BucketKey, groups: Iterable[pa.Table]) -> None:
+        """Have row groups encoded, in what memory the waiting rows leave."""
+        if self._budget is not None:
+            least = min(self._budget // 2, _MOST_UNDER_WAY)
+            self._pipeline.most_bytes = max(self._budget - self._waiting.held, least)
+        for group in groups:
+            self._appended += group.nbytes
+            self._buckets.append(key, group)
+
+    def _make_room(self, size: int) -> None:
+        """Have rows leave memory if `size` more bytes would be too many: to disk, else to small row groups."""
+        if self._budget is None or self._waiting.held + size <= self._budget:
+            return
+        few = self._budget // 4
+        if self._waiting.live > few:
+            self._waiting.put_aside()
+        for key in self._waiting.in_memory():
+            if self._waiting.live <= few:
+                break
+            self._append(key, self._waiting.take_rest(key))
+        if self._waiting.held > self._waiting.live:
+            self._waiting.pack()
+            self._pipeline.wait()  # what is under way is small, but holds all that was not packed
+        self._give_back()
+
+    def _give_back(self, *, at_least: int = 0) -> None:
+        """Have Arrow give memory back that it keeps for later, if so much was written since the last time."""
+        if self._appended >= at_least:
+            self._appended = 0
+            pa.default_memory_pool().release_unused()
 
 
-@dataclass(frozen=True, slots=True)
-class _Bucket:
-    """One bucket: rows that wait for their row group to fill, and the writer it goes to."""
+def _least(size: int, budget: int | None, *, divisor: int) -> int:
+    return size if budget is None else min(size, budget // divisor)
 
-    waiting: RowBuffer
-    writer: BucketWriter
+
+def _spill(context: WriteContext, options: Mapping[str, str]) -> Spill:
+    return Spill(
+        to_arrow_schema(context.schema.fields),
+        max_size=WRITE_BUFFER_SPILL_SIZE.of(options),
+        folder=context.spill_folder,
+    )
 
 
 def file_settings(context: WriteContext, options: Mapping[str, str]) -> FileSettings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -11,10 +12,17 @@ from anabranch.errors import OptionError
 TableName = Annotated[str, typer.Argument(metavar="DB.TABLE", help="The table, or db.table$branch_<name>.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Branch = Annotated[str | None, typer.Option(help="Branch to work on; main if absent.")]
-At = Annotated[str | None, typer.Option(help="Moment to read: a snapshot id, snapshot.N or a tag.")]
+At = Annotated[
+    str | None,
+    typer.Option(
+        help="Moment to read: a snapshot id, snapshot.N, savepoint.N, watermark-N, a tag, or a time such as "
+        "'2026-01-31 12:00:00'."
+    ),
+]
 Filter = Annotated[str | None, typer.Option("--filter", "-f", help='SQL text, such as "price > 10".')]
 Columns = Annotated[str | None, typer.Option("--columns", "-c", help="Comma-separated columns to read.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
 
 
 def names(text: str | None) -> list[str] | None:
@@ -31,3 +39,9 @@ def settings(pairs: list[str] | None) -> dict[str, str]:
             raise OptionError(f"'{pair}' is no option", hint="write --option key=value.")
         found[key.strip()] = value.strip()
     return found
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask on a terminal, unless the answer was given beforehand; without a terminal nobody is asked."""
+    if not yes and sys.stdin.isatty():
+        typer.confirm(question, abort=True)

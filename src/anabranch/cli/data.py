@@ -9,6 +9,7 @@ import typer
 from anabranch.cli import state
 from anabranch.cli.arguments import AsJson, At, Branch, Columns, Filter, TableName, names
 from anabranch.cli.output import show_json, show_table
+from anabranch.cli.system_tables import show_system_table
 
 
 def register(app: typer.Typer) -> None:
@@ -26,9 +27,23 @@ def read(
     at: At = None,
     json: AsJson = False,
 ) -> None:
-    """Read rows; with --json one object a line."""
+    """Read rows of a table, or of a system table such as 'db.t$files'; with --json one object a line."""
     from anabranch.service import tables as service
+    from anabranch.service.system_tables import is_system_table
 
+    if is_system_table(table):
+        shown = show_system_table(
+            table,
+            filter=filter,
+            columns=names(columns),
+            limit=limit or None,
+            branch=branch,
+            at=at,
+            json=json,
+        )
+        if limit and shown == limit and not json:
+            typer.echo(f"(the first {limit} rows; --limit 0 shows all)")
+        return
     view = service.open_table(service.open_lake(state.warehouse), service.View(table, branch, at))
     scan = view.scan(filter, names(columns), limit or None)
     if json:
@@ -36,6 +51,8 @@ def read(
             for row in batch.to_pylist():
                 show_json(row)
         return
+    if view.moment is not None:
+        typer.echo(f"({view.moment})", err=True)
     rows = scan.to_arrow()
     show_table(rows.schema.names, [tuple(row.values()) for row in rows.to_pylist()])
     if limit and rows.num_rows == limit:

@@ -123,6 +123,7 @@ def describe(table: TableName, branch: Branch = None, at: At = None, json: AsJso
                 "snapshot",
                 f"{snapshot.id} ({snapshot.kind}, {moment(snapshot.time_millis)})" if snapshot else "none",
             ),
+            *([("moment", info.moment)] if info.moment else []),
             ("rows", snapshot.rows if snapshot else 0),
             ("files", info.files),
             ("bytes", info.bytes),

@@ -9,7 +9,7 @@ from anabranch.errors import AnabranchError
 from anabranch.kernel.base import Base, Change
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.identity import CommitIdentity
-from anabranch.kernel.manifest_merge import merge_manifests
+from anabranch.kernel.manifest_merge import merge_manifests, without_files
 from anabranch.kernel.manifest_writer import ManifestWriter
 from anabranch.kernel.properties import BRANCH_PROPERTY, PARENT_PROPERTY, WRITER_PROPERTY
 from anabranch.spec.data_file import FileKind, ManifestEntry, ManifestFileMeta
@@ -50,7 +50,11 @@ class Attempts:
         writer = ManifestWriter(self.context, base.schema, options)
         previous = base.snapshot
         existing = [] if previous is None else self.context.manifests.of_snapshot(previous)
-        base_list, base_size = writer.manifest_list(merge_manifests(existing, writer))
+        if change.adds_again:
+            kept = without_files(existing, change.entries, writer)
+        else:
+            kept = merge_manifests(existing, writer)
+        base_list, base_size = writer.manifest_list(kept)
         if self._delta is None or not reuse_delta:
             before = set(writer.objects)
             metas = writer.manifests(change.entries)

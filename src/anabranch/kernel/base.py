@@ -38,6 +38,8 @@ class Change:
     kind: CommitKind
     entries: Sequence[ManifestEntry]
     properties: Mapping[str, str] = field(default_factory=dict)
+    adds_again: bool = False
+    """Whether added files may have been added and deleted before: the base list must not tell of that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,12 @@
 | append             | schema change                       | replayed; files keep their own schema     |
 | append, overwrite  | number of buckets changed           | conflict BUCKET_COUNT_CHANGED             |
 | append             | partition has another number        | conflict BUCKET_COUNT_CHANGED             |
+| append, overwrite  | bucket-key or folder names changed  | conflict PLACEMENT_CHANGED                |
 | overwrite          | append, compaction, overwrite       | replayed: it replaces what is there now   |
+| rollback           | append, compaction, overwrite       | replayed: it takes away what is there now |
+| append             | rollback                            | replayed: what was appended stays         |
+| compaction         | rollback took its files away        | conflict FILE_GONE                        |
+| rollback           | files of its target are not there   | conflict FILE_GONE                        |
 | any                | table dropped and created again     | conflict TABLE_REPLACED                   |
 | any                | another branch put in its place     | conflict BRANCH_REPLACED                  |
 | adds a file        | that file is live already           | conflict FILE_ADDED_TWICE                 |
@@ -23,14 +28,15 @@ The last two are checked for changes that remove files; a plain append adds file
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import polars as pl
 
 from anabranch.kernel.base import Base, Change, Conflict
 from anabranch.kernel.commit_message import CommitMessage
 from anabranch.kernel.compaction.task import Rewrite
-from anabranch.kernel.partitions import key_of_row, partition_text
+from anabranch.kernel.partitions import PartitionKey, key_of_row, keys_of_rows, partition_text
+from anabranch.kernel.placement import placement_conflict
 from anabranch.kernel.properties import BRANCH_PROPERTY
 from anabranch.kernel.sequence import bucket_counts
 from anabranch.options import BUCKET
@@ -40,11 +46,11 @@ from anabranch.spec.snapshot import CommitKind
 
 
 def bucket_count_conflict(base: Base, messages: Sequence[CommitMessage]) -> Conflict | None:
-    """A conflict if rows were spread over another number of buckets than the table has now."""
+    """A conflict if rows were spread over other buckets, by number or by key, than the table has now."""
     now = BUCKET.of(base.schema.options)
     other = next((m.total_buckets for m in messages if m.total_buckets != now), now)
     if other == now:
-        return None
+        return placement_conflict(base, {file.schema_id for m in messages for file in m.new_files})
     return Conflict(
         "BUCKET_COUNT_CHANGED",
         f"rows were written for {other} buckets, but '{base.context.title}' has {now} now",
@@ -120,12 +126,7 @@ def gone_conflict(
     base: Base, rewrites: Sequence[Rewrite], live: Collection[tuple[bytes, int, int, str]]
 ) -> Conflict | None:
     """A conflict if a file that was rewritten is not among the live ones."""
-    gone = [
-        file.file_name
-        for rewrite in rewrites
-        for file in rewrite.task.files
-        if (rewrite.task.partition, rewrite.task.bucket, file.level, file.file_name) not in live
-    ]
+    gone = [name for rewrite in rewrites for name in _gone_files(rewrite, live)]
     return _gone(base, gone) if gone else None
 
 
@@ -135,29 +136,83 @@ def order_conflict(base: Base, rewrites: Sequence[Rewrite]) -> Conflict | None:
     Readers order the files of a bucket by their first sequence number, then by commit. The new ones take the
     numbers of the old from the first on, so between them and what follows there must be no other.
     """
+    misplaced = _misplaced(base, rewrites)
+    if not misplaced:
+        return None
+    task = misplaced[0].task
+    return Conflict(
+        "ORDER_CHANGED",
+        f"files of bucket {task.bucket} in partition {partition_text(task.partition, base.schema)} of "
+        f"'{base.context.title}' no longer follow each other as when they were compacted",
+        "plan the work again from the newest snapshot.",
+    )
+
+
+def outdated(base: Base, rewrites: Sequence[Rewrite]) -> list[Rewrite]:
+    """Those of the rewrites that cannot be made on this base because their files are no longer as they were."""
+    names = pl.Series([f.file_name for r in rewrites for f in r.task.files], dtype=pl.String)
+    live = set(base.live.df.select(IDENTITY).filter(pl.col("file_name").is_in(names.implode())).iter_rows())
+    gone: list[Rewrite] = []
+    there: list[Rewrite] = []
+    for rewrite in rewrites:
+        (gone if any(_gone_files(rewrite, live)) else there).append(rewrite)
+    return gone + _misplaced(base, there)
+
+
+def _gone_files(rewrite: Rewrite, live: Collection[tuple[bytes, int, int, str]]) -> Iterator[str]:
+    task = rewrite.task
+    return (
+        file.file_name
+        for file in task.files
+        if (task.partition, task.bucket, file.level, file.file_name) not in live
+    )
+
+
+def _misplaced(base: Base, rewrites: Sequence[Rewrite]) -> list[Rewrite]:
+    """The rewrites of queues whose new files would not stand where the old ones stood."""
     queues = [rewrite for rewrite in rewrites if rewrite.task.total_buckets > 0]
     if not queues:
-        return None
+        return []
+    keys = [(key_of_row(rewrite.task.partition, base.schema), rewrite.task.bucket) for rewrite in queues]
+    buckets = _buckets_in_order(base, set(keys))
+    empty: tuple[list[str], list[int]] = ([], [])
+    return [
+        rewrite
+        for rewrite, key in zip(queues, keys, strict=True)
+        if not _stands_alike(rewrite, *buckets.get(key, empty))
+    ]
+
+
+def _stands_alike(rewrite: Rewrite, names: list[str], firsts: list[int]) -> bool:
+    wanted = [file.file_name for file in rewrite.task.files]
+    if wanted[0] not in names:
+        return False
+    start = names.index(wanted[0])
+    end = start + len(wanted)
+    last = max((file.min_sequence_number for file in rewrite.new_files), default=0) + firsts[start]
+    return names[start:end] == wanted and (end == len(names) or last < firsts[end])
+
+
+def _buckets_in_order(
+    base: Base, wanted: Collection[tuple[PartitionKey, int]]
+) -> dict[tuple[PartitionKey, int], tuple[list[str], list[int]]]:
+    """Names and first sequence numbers of the files of these buckets, as they are read.
+
+    A partition may have rows that differ in bytes: it is the values that count.
+    """
     live = base.live.df.select("partition", "bucket", "file_name", "min_sequence_number")
-    for rewrite in queues:
-        task = rewrite.task
-        bucket = live.filter((pl.col("partition") == task.partition) & (pl.col("bucket") == task.bucket))
-        ordered = bucket.sort("min_sequence_number", maintain_order=True)
-        names, firsts = ordered["file_name"].to_list(), ordered["min_sequence_number"].to_list()
-        wanted = [file.file_name for file in task.files]
-        start = names.index(wanted[0]) if wanted[0] in names else 0
-        end = start + len(wanted)
-        shift = firsts[start]
-        last = max((file.min_sequence_number + shift for file in rewrite.new_files), default=shift)
-        if names[start:end] == wanted and (end == len(names) or last < firsts[end]):
-            continue
-        return Conflict(
-            "ORDER_CHANGED",
-            f"files of bucket {task.bucket} in partition {partition_text(task.partition, base.schema)} of "
-            f"'{base.context.title}' no longer follow each other as when they were compacted",
-            "plan the work again from the newest snapshot.",
-        )
-    return None
+    partitions = live["partition"].unique(maintain_order=True)
+    keys = keys_of_rows(partitions, base.schema)
+    numbers = {key: number for number, (key, _) in enumerate(wanted)}
+    known = [numbers.get(key, -1) for key in keys]
+    places = pl.DataFrame({"partition": partitions, "number": pl.Series(known, dtype=pl.Int64)})
+    chosen = live.join(places.filter(pl.col("number") >= 0), on="partition", maintain_order="left")
+    ordered = chosen.sort("number", "bucket", "min_sequence_number", maintain_order=True)
+    files = ordered.group_by("number", "bucket", maintain_order=True).agg("file_name", "min_sequence_number")
+    by_number = {number: key for key, number in numbers.items()}
+    return {
+        (by_number[number], bucket): (names, firsts) for number, bucket, names, firsts in files.iter_rows()
+    }
 
 
 def _gone(base: Base, names: Sequence[str]) -> Conflict:

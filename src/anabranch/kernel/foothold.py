@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from anabranch.errors import CommitOutcomeUnknownError, NotFoundError
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.placement import is_misplaced
 from anabranch.kernel.properties import PARENT_PROPERTY
 from anabranch.spec.snapshot import Snapshot
 
@@ -28,7 +29,7 @@ def took_hold(context: TableContext, snapshot: Snapshot, built_on: Snapshot | No
         predecessor = context.snapshots.find(built_on.id)
         if predecessor is not None and predecessor.stamp == built_on.stamp:
             return True
-    if _is_in_history(context, snapshot):
+    if _is_in_history(context, snapshot) and not (built_on is None and is_misplaced(context, snapshot)):
         return True
     context.storage.delete(context.layout.snapshot_path(snapshot.id))
     return False

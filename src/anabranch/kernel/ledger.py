@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,16 +87,40 @@ def hand_over(context: TableContext, snapshots: Sequence[Snapshot]) -> None:
     if not snapshots:
         return
     ordered = sorted(snapshots, key=lambda snapshot: snapshot.id)
-    users: dict[str, dict[str, int]] = {}
-    for snapshot in ordered:
-        if snapshot.commit_identifier != BATCH_COMMIT_IDENTIFIER:
-            users[snapshot.commit_user] = {
-                "identifier": snapshot.commit_identifier,
-                "snapshot": snapshot.id,
-                "timeMillis": snapshot.time_millis,
-            }
-    path = f"{context.layout.branch_file_path(_FOLDER)}/expired-{ordered[0].id}-{ordered[-1].id}"
-    context.storage.put(path, json.dumps({"version": 1, "users": users}, sort_keys=True).encode())
+    users = {
+        snapshot.commit_user: LedgerEntry(snapshot.commit_identifier, snapshot.id, snapshot.time_millis)
+        for snapshot in ordered
+        if snapshot.commit_identifier != BATCH_COMMIT_IDENTIFIER
+    }
+    _put(context, ordered[0].id, ordered[-1].id, users)
+
+
+def recorded_after(context: TableContext, snapshot_id: int) -> dict[str, LedgerEntry]:
+    """What the ledger says of commits after a snapshot, by user: each user's newest."""
+    found: dict[str, LedgerEntry] = {}
+    for page in _pages(context):
+        if page.last > snapshot_id:
+            for user, entry in _entries(page.path, context.storage.get(page.path)).items():
+                known = found.get(user)
+                if entry.snapshot_id > snapshot_id and (known is None or entry.identifier > known.identifier):
+                    found[user] = entry
+    return found
+
+
+def forget_after(context: TableContext, snapshot_id: int) -> None:
+    """Drop what the ledger says of commits after a snapshot, because these were taken back.
+
+    Users whose newest commit among the expired snapshots is dropped have none there any more, which is right for
+    queries that go on: they ask for no earlier one.
+    """
+    for page in _pages(context):
+        if page.last <= snapshot_id:
+            continue
+        if page.first <= snapshot_id:
+            entries = _entries(page.path, context.storage.get(page.path))
+            kept = {user: entry for user, entry in entries.items() if entry.snapshot_id <= snapshot_id}
+            _put(context, page.first, snapshot_id, kept)
+        context.storage.delete(page.path)
 
 
 def _check_floor(context: TableContext, head: Snapshot | None, floor: SnapshotRef) -> None:
@@ -157,11 +181,25 @@ def _pages(context: TableContext) -> list[_Page]:
 
 
 def _entry(context: TableContext, page: _Page, user: str) -> LedgerEntry | None:
+    return _entries(page.path, context.storage.get(page.path)).get(user)
+
+
+def _entries(path: str, data: bytes) -> dict[str, LedgerEntry]:
+    """What a page says, by user."""
     try:
-        content: Any = json.loads(context.storage.get(page.path))
-        found = content["users"].get(user)
-        if found is None:
-            return None
-        return LedgerEntry(int(found["identifier"]), int(found["snapshot"]), int(found["timeMillis"]))
+        users: dict[str, Any] = json.loads(data)["users"]
+        return {
+            user: LedgerEntry(int(found["identifier"]), int(found["snapshot"]), int(found["timeMillis"]))
+            for user, found in users.items()
+        }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptTableError("is no ledger page", path=page.path) from error
+        raise CorruptTableError("is no ledger page", path=path) from error
+
+
+def _put(context: TableContext, first: int, last: int, users: Mapping[str, LedgerEntry]) -> None:
+    content = {
+        user: {"identifier": entry.identifier, "snapshot": entry.snapshot_id, "timeMillis": entry.time_millis}
+        for user, entry in users.items()
+    }
+    path = f"{context.layout.branch_file_path(_FOLDER)}/expired-{first}-{last}"
+    context.storage.put(path, json.dumps({"version": 1, "users": content}, sort_keys=True).encode())

@@ -13,8 +13,8 @@ import polars as pl
 
 from anabranch.kernel.manifest_writer import ManifestWriter
 from anabranch.options import MANIFEST_FULL_COMPACTION_SIZE, MANIFEST_MERGE_MIN_COUNT, MANIFEST_TARGET_SIZE
-from anabranch.spec.data_file import ManifestFileMeta
-from anabranch.spec.entry_frame import EntryFrame
+from anabranch.spec.data_file import FileKind, ManifestEntry, ManifestFileMeta
+from anabranch.spec.entry_frame import IDENTITY, EntryFrame
 
 
 def merge_manifests(metas: Sequence[ManifestFileMeta], writer: ManifestWriter) -> list[ManifestFileMeta]:
@@ -25,6 +25,27 @@ def merge_manifests(metas: Sequence[ManifestFileMeta], writer: ManifestWriter) -
     if has_deletions and pending >= MANIFEST_FULL_COMPACTION_SIZE.of(writer.options):
         return _full(metas, writer, target)
     return _minor(metas, writer, target, MANIFEST_MERGE_MIN_COUNT.of(writer.options))
+
+
+def without_files(
+    metas: Sequence[ManifestFileMeta], entries: Sequence[ManifestEntry], writer: ManifestWriter
+) -> list[ManifestFileMeta]:
+    """The manifests to put in place of `metas` by a commit that adds files again which were deleted before.
+
+    Some readers take for live what is added anywhere and deleted nowhere. So the old entries of these files go,
+    and what stands in base and delta list together adds each file once. Other manifests stay as they are.
+    """
+    added = [entry for entry in entries if entry.kind == FileKind.ADD]
+    again = EntryFrame.from_entries(added).df.select(IDENTITY)
+    kept: list[ManifestFileMeta] = []
+    for meta in metas:
+        frame = writer.context.manifests.entries([meta]).df
+        left = frame.join(again, on=IDENTITY, how="anti", maintain_order="left")
+        if left.height == frame.height:
+            kept.append(meta)
+        elif left.height:
+            kept += writer.manifests_of(EntryFrame(left))
+    return kept
 
 
 def _is_settled(meta: ManifestFileMeta, target: int) -> bool:

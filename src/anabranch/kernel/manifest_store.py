@@ -13,7 +13,7 @@ from anabranch.spec.data_file import ManifestFileMeta
 from anabranch.spec.entry_frame import COLUMNS, EntryFrame
 from anabranch.spec.layout import Layout
 from anabranch.spec.manifest import decode_manifest_list, decode_manifests
-from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.snapshot import NO_LIST, Snapshot
 from anabranch.storage.protocol import Storage
 
 _PARALLEL_READS = 16
@@ -33,6 +33,8 @@ class ManifestStore:
 
     def read_list(self, name: str) -> tuple[ManifestFileMeta, ...]:
         """The manifests that a manifest list names."""
+        if name == NO_LIST:
+            return ()
         path = Layout().manifest_path(name)
         return self._cache.get_or(
             (self._storage.url, "list", name),

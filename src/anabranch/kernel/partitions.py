@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import polars as pl
+
+from anabranch.kernel.pruning import partition_values
 from anabranch.spec.binary_row import decode_row
 from anabranch.spec.partition_path import partition_path
 from anabranch.spec.schema import TableSchema
+from anabranch.spec.values import physical_values
 
 PartitionKey = tuple[Any, ...]
 
@@ -25,6 +29,16 @@ def key_of_row(row: bytes, schema: TableSchema) -> PartitionKey:
     """The key of a partition row as manifests store it. Raises `CorruptTableError`."""
     types = [f.type for f in schema.partition_fields]
     return partition_key(decode_row(types, row, where="the partition of a manifest entry"))
+
+
+def keys_of_rows(rows: pl.Series, schema: TableSchema) -> list[PartitionKey]:
+    """The key of each of many partition rows. Raises `CorruptTableError`."""
+    fields = schema.partition_fields
+    if not fields:
+        return [()] * len(rows)
+    columns = partition_values(rows, schema)
+    values = [physical_values(c, f.type) for c, f in zip(columns, fields, strict=True)]
+    return [partition_key(row) for row in zip(*values, strict=True)]
 
 
 def partition_text(row: bytes, schema: TableSchema) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import polars as pl
@@ -65,8 +65,8 @@ def buckets_match(
 ) -> pl.DataFrame:
     """The entries whose bucket can hold one of the bucket keys that the predicate asks for.
 
-    The number of buckets may have changed over time, so each entry is judged by its own. So may the types
-    of the keys, if another engine widened them: rows of such files were hashed in the old type, so all stay.
+    The number of buckets may have changed over time, so each entry is judged by its own. So may the key and its
+    types, if another engine changed them: such files are judged as if nothing was known of their buckets.
     """
     keys = [schema.field(name) for name in schema.bucket_keys]
     if not keys:
@@ -96,7 +96,9 @@ def _hashes_vary(data_type: DataType, value: pa.Scalar | None) -> bool:
 
 
 def _has_keys(schema: TableSchema, keys: Sequence[Field]) -> bool:
-    """Whether an older schema has these fields in types that hash alike."""
+    """Whether rows of an older schema were hashed by these fields, in types that hash alike."""
+    if [schema.field(name).id for name in schema.bucket_keys] != [key.id for key in keys]:
+        return False
     for key in keys:
         old = schema.field_by_id(key.id)
         if old is None or to_arrow_type(old.type) != to_arrow_type(key.type):
@@ -107,12 +109,25 @@ def _has_keys(schema: TableSchema, keys: Sequence[Field]) -> bool:
 def files_may_match(
     frame: pl.DataFrame, predicate: BoundPredicate, schema: TableSchema, schemas: SchemaLog
 ) -> pl.DataFrame:
-    """The entries whose column statistics may hold a match.
-
-    Statistics are laid out by the schema a file was written with, so files are judged in groups of one
-    schema and one choice of columns.
-    """
+    """The entries whose column statistics may hold a match."""
     keep = np.ones(frame.height, dtype=bool)
+    for rows, statistics in statistics_of_files(frame, schema, schemas):
+        mask = np.asarray(may_match(predicate, statistics), dtype=bool)
+        if rows is None:
+            keep = mask
+        else:
+            keep[rows] = mask
+    return frame if keep.all() else frame.filter(pl.Series(keep))
+
+
+def statistics_of_files(
+    frame: pl.DataFrame, schema: TableSchema, schemas: SchemaLog
+) -> Iterator[tuple[np.ndarray | None, Statistics]]:
+    """Column statistics of entries, with the rows they are of (None for all).
+
+    They are laid out by the schema a file was written with, so they come in groups of one schema and one choice
+    of columns; asked for by the field ids of `schema`.
+    """
     for schema_id, columns, rows in _layouts(frame):
         group = frame if rows is None else frame[rows]
         file_schema = schemas.get(schema_id)
@@ -127,22 +142,19 @@ def files_may_match(
                     "are in that schema",
                     feature="stats-columns",
                 )
-        statistics = Statistics(
-            fields=fields,
-            table_fields=schema.fields,
-            absent_ids=frozenset(f.id for f in schema.fields) - {f.id for f in file_schema.fields},
-            min_rows=group["value_min"].to_arrow(),
-            max_rows=group["value_max"].to_arrow(),
-            null_counts=group["value_null_counts"],
-            row_counts=group["row_count"].to_arrow(),
-            partitions=(group["partition"], schema),
+        yield (
+            rows,
+            Statistics(
+                fields=fields,
+                table_fields=schema.fields,
+                absent_ids=frozenset(f.id for f in schema.fields) - {f.id for f in file_schema.fields},
+                min_rows=group["value_min"].to_arrow(),
+                max_rows=group["value_max"].to_arrow(),
+                null_counts=group["value_null_counts"],
+                row_counts=group["row_count"].to_arrow(),
+                partitions=(group["partition"], schema),
+            ),
         )
-        mask = np.asarray(may_match(predicate, statistics), dtype=bool)
-        if rows is None:
-            keep = mask
-        else:
-            keep[rows] = mask
-    return frame if keep.all() else frame.filter(pl.Series(keep))
 
 
 def _layouts(frame: pl.DataFrame) -> list[tuple[int, list[str] | None, np.ndarray | None]]:

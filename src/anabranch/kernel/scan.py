@@ -95,7 +95,7 @@ class ScanRequest:
         frame = (kept.adds() if delta else kept.live()).df
         steps.append(PlanStep("live", len(metas), frame.height))
         # Before statistics leave files out: where rows are split over files, those of one file say nothing.
-        _check_supported(frame, self.context)
+        check_supported(frame, self.context)
         if on_rows is not None and predicate is not None and frame.height:
             frame = files_may_match(frame, predicate, self.schema, self.context.schemas)
             steps.append(PlanStep("statistics", len(metas), frame.height))
@@ -159,8 +159,8 @@ class ScanRequest:
         return pl.DataFrame({"partition": partitions, "folder": pl.Series(rows, dtype=pl.Int64)}), folders
 
 
-def _check_supported(frame: pl.DataFrame, context: TableContext) -> None:
-    """Refuse files whose rows cannot be told from this entry alone."""
+def check_supported(frame: pl.DataFrame, context: TableContext) -> None:
+    """Refuse files whose rows cannot be told from their entries alone. Raises `UnsupportedFeatureError`."""
     if frame.height == 0:
         return
     refusals = (

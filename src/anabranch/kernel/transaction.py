@@ -20,8 +20,12 @@ from anabranch.errors import (
     CommitConflictError,
     CommitOutcomeUnknownError,
     CommitRetriesExhaustedError,
+    CorruptTableError,
+    InvalidInputError,
     NotFoundError,
+    SealedBranchError,
     StorageError,
+    UnsupportedFeatureError,
 )
 from anabranch.kernel.attempt import Attempts
 from anabranch.kernel.base import Action, Base, Change, Conflict
@@ -40,6 +44,12 @@ from anabranch.options import (
 from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.snapshot_ref import SnapshotRef
 from anabranch.spec.support import check_writable
+
+NOT_PUBLISHED = (
+    *(CommitConflictError, CommitRetriesExhaustedError, SealedBranchError),
+    *(CorruptTableError, InvalidInputError, NotFoundError, UnsupportedFeatureError),
+)
+"""After these errors nothing of a commit can ever become visible, so its files may go."""
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.kernel.moments import to_millis
 from anabranch.lake import Lake, connect
 from anabranch.options import TABLE_UUID
+from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
 from anabranch.table import Table
 
@@ -51,6 +54,8 @@ class TableInfo:
     options: Mapping[str, str]
     comment: str | None
     snapshot: SnapshotInfo | None
+    moment: str | None
+    """What a moment in the past was found to be; None for the newest state."""
     files: int
     bytes: int
     tags: tuple[str, ...]
@@ -104,7 +109,21 @@ def open_table(lake: Lake, view: View) -> Table:
         table = table.branch(view.branch)
     if view.options:
         table = table.with_options(view.options)
-    return table if view.at is None else table.at(view.at)
+    return table if view.at is None else _at(table, view.at)
+
+
+def _at(table: Table, asked: str) -> Table:
+    """A version; where nothing is called so, a time."""
+    try:
+        return table.at(asked)
+    except NotFoundError:
+        try:
+            millis = to_millis(asked)
+        except InvalidInputError:
+            millis = None
+        if millis is None:
+            raise
+    return table.at(timestamp=millis)
 
 
 def create_table(
@@ -144,6 +163,7 @@ def describe(table: Table) -> TableInfo:
         options={key: value for key, value in sorted(schema.options.items()) if key != TABLE_UUID.key},
         comment=schema.comment,
         snapshot=None if snapshot is None else snapshot_info(snapshot),
+        moment=None if table.moment is None else str(table.moment),
         files=plan.files.height,
         bytes=plan.report.bytes,
         tags=tuple(table.tags()),
@@ -153,7 +173,11 @@ def describe(table: Table) -> TableInfo:
 
 def columns_of(table: Table) -> tuple[ColumnInfo, ...]:
     """The columns of the view's schema, in order."""
-    schema = table.schema
+    return columns_of_schema(table.schema)
+
+
+def columns_of_schema(schema: TableSchema) -> tuple[ColumnInfo, ...]:
+    """The columns of a schema, in order."""
     return tuple(
         ColumnInfo(
             f.id, f.name, f.type.spelling, f.type.nullable, f.name in schema.partition_keys, f.description

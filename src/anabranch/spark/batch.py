@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,11 +24,15 @@ from anabranch.errors import (
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.base import Action
 from anabranch.kernel.commit_message import CommitMessage
+from anabranch.kernel.write_load import WriteLoad, load_warning
 from anabranch.options import OVERWRITE_PARTITION
+from anabranch.spark.clustering import last_load
 from anabranch.spark.row_reader import RowReader, partitions_of
 from anabranch.spark.row_writer import RowWriter, partition_spec
 from anabranch.spark.tables import View
 from anabranch.table import Table
+
+_LOG = logging.getLogger(__name__)
 
 NOT_PUBLISHED = (CommitConflictError, CommitRetriesExhaustedError, SealedBranchError, InvalidInputError)
 """After these errors nothing of a commit can ever become visible, so its files may go."""
@@ -64,12 +69,33 @@ class BatchWriter(DataSourceArrowWriter):
         self._rows = rows
         self._overwrite = overwrite
         self._partition = partition
+        self._warned = False
 
     @classmethod
     def of(
-        cls, table: Table, schema: StructType, options: Mapping[str, str], *, overwrite: bool
+        cls,
+        table: Table,
+        schema: StructType,
+        options: Mapping[str, str],
+        *,
+        overwrite: bool,
+        slots: int | None = None,
     ) -> BatchWriter:
-        """Raises `SchemaError` if rows of `schema` do not fit the table, before anything is written."""
+        """Checks that rows of `schema` fit the table, and warns if the write will probably have too few tasks.
+
+        What will be written is not known yet; it is expected to be as much as at the last append.
+
+        Args:
+            table: where to.
+            schema: of the rows.
+            options: of the write.
+            overwrite: whether the rows replace others.
+            slots: tasks that run side by side, if known.
+
+        Raises:
+            SchemaError: the rows do not fit.
+            InvalidInputError: the options contradict each other.
+        """
         text = OVERWRITE_PARTITION.of(options)
         if text is not None and not overwrite:
             raise InvalidInputError(
@@ -77,7 +103,11 @@ class BatchWriter(DataSourceArrowWriter):
                 hint="use .mode('overwrite'), or leave the option out.",
             )
         partition = None if text is None else partition_spec(text)
-        return cls(table, RowWriter.of(table, schema), overwrite=overwrite, partition=partition)
+        writer = cls(table, RowWriter.of(table, schema), overwrite=overwrite, partition=partition)
+        if slots is not None and text is None:
+            # It travels to the commit, which then says nothing.
+            writer._warned = warn_of_load(last_load(table, tasks=slots), table)
+        return writer
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:
         return WrittenFiles(tuple(self._rows.write(iterator)))
@@ -90,6 +120,8 @@ class BatchWriter(DataSourceArrowWriter):
         except NOT_PUBLISHED:
             self._rows.abort(files)
             raise
+        if not self._warned:
+            warn_of_load(load_of(messages), self._table)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         if may_remove(messages):
@@ -102,6 +134,19 @@ class BatchWriter(DataSourceArrowWriter):
 def files_of(messages: Sequence[WriterCommitMessage | None]) -> list[CommitMessage]:
     """All files that the tasks reported, in the order of the tasks."""
     return [file for written in messages if isinstance(written, WrittenFiles) for file in written.messages]
+
+
+def load_of(messages: Sequence[WriterCommitMessage | None]) -> WriteLoad:
+    """What the tasks had to write."""
+    return WriteLoad.of_messages([m.messages for m in messages if isinstance(m, WrittenFiles)])
+
+
+def warn_of_load(load: WriteLoad | None, table: Table) -> bool:
+    """Say in the log if tasks have too many buckets to write; whether it was said."""
+    warning = None if load is None else load_warning(load, table.name, table.options)
+    if warning is not None:
+        _LOG.warning(warning)
+    return warning is not None
 
 
 def may_remove(messages: Sequence[WriterCommitMessage | None]) -> bool:

@@ -10,17 +10,16 @@ import difflib
 from collections.abc import Mapping
 
 from anabranch.errors import OptionError
+from anabranch.kernel.moments import MOMENT_OPTIONS
 from anabranch.options import (
     ALL,
     CODE_VERSION,
     OVERWRITE_PARTITION,
     PATH,
     SCAN_COLUMNS,
+    SCAN_EXACT,
     SCAN_FILTER,
-    SCAN_SNAPSHOT_ID,
-    SCAN_TAG_NAME,
     SCAN_TIMESTAMP,
-    SCAN_TIMESTAMP_MILLIS,
     SCAN_VERSION,
     WAREHOUSE,
     check_options,
@@ -33,15 +32,13 @@ SPARK_OPTIONS = (
     SCAN_COLUMNS,
     SCAN_VERSION,
     SCAN_TIMESTAMP,
+    SCAN_EXACT,
     OVERWRITE_PARTITION,
     CODE_VERSION,
 )
 """Options that exist on Spark's readers and writers beside those of tables."""
 
-MOMENT_KEYS = tuple(
-    option.key
-    for option in (SCAN_SNAPSHOT_ID, SCAN_TAG_NAME, SCAN_TIMESTAMP_MILLIS, SCAN_TIMESTAMP, SCAN_VERSION)
-)
+MOMENT_KEYS = tuple(option.key for option in MOMENT_OPTIONS)
 """Options that name the moment a batch read sees; there may be one of them."""
 
 CHECKPOINT = "checkpointLocation"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.types import StructType
 
 from anabranch.arrow.convert import fit
@@ -40,7 +42,7 @@ class RowWriter:
         check_writable(latest, path=table.context.layout.schema_path(latest.id))
         places: dict[str, int] = {}
         for place, column in enumerate(schema):
-            target = _target(column.name, latest, table)
+            target = target_of(column.name, latest, table)
             _check_type(type_from_spark(column.dataType, where=column.name), target, table)
             if target.name in places:
                 raise SchemaError(
@@ -60,7 +62,8 @@ class RowWriter:
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> list[CommitMessage]:
         """Write all rows; what was written is removed if that fails."""
-        return write((self._fitted(batch) for batch in batches), self.context)
+        context = replace(self.context, spill_folder=_local_folder())
+        return write((self._fitted(batch) for batch in batches), context)
 
     def abort(self, messages: Sequence[CommitMessage]) -> None:
         """Remove the files of these messages."""
@@ -70,7 +73,7 @@ class RowWriter:
         """The rows in the columns and Arrow types of the table. Raises `SchemaError`."""
         fields = self.context.schema.fields
         columns = [
-            _fit(pa.nulls(batch.num_rows) if place is None else batch.column(place), f)
+            fit_spark(pa.nulls(batch.num_rows) if place is None else batch.column(place), f)
             for f, place in zip(fields, self.places, strict=True)
         ]
         return pa.RecordBatch.from_arrays(columns, schema=to_arrow_schema(fields))
@@ -90,7 +93,7 @@ def partition_spec(text: str) -> dict[str, str]:
     return spec
 
 
-def _target(name: str, schema: TableSchema, table: Table) -> Field:
+def target_of(name: str, schema: TableSchema, table: Table) -> Field:
     """The table's column of that name, else its only one when case is ignored, as Spark does."""
     exact = [f for f in schema.fields if f.name == name]
     found = exact or [f for f in schema.fields if f.name.lower() == name.lower()]
@@ -103,24 +106,25 @@ def _target(name: str, schema: TableSchema, table: Table) -> Field:
     return found[0]
 
 
-def _check_type(given: DataType, target: Field, table: Table) -> None:
-    """The rules are those of the embedded engine, asked with no rows."""
-    try:
-        _fit(pa.array([], arrow_type(given)), target)
-    except SchemaError as error:
-        raise SchemaError(
-            f"column '{target.name}' is {given.spelling}, but '{table.name}' has {target.type}",
-            hint=f"cast it in the query: CAST({target.name} AS {target.type.spelling}).",
-        ) from error
-
-
-def _fit(array: Any, target: Field) -> Any:
+def fit_spark(array: Any, target: Field) -> Any:
+    """A column as Spark hands it over in the Arrow type of the table's. Raises `SchemaError`."""
     if _has_times(target.type) and not pa.types.is_null(array.type):
         try:
             array = to_type(array, to_arrow_type(target.type), exact=True)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise SchemaError(f"column '{target.name}' holds a value that does not fit: {error}") from error
     return fit(array, target.type, target.name)
+
+
+def _check_type(given: DataType, target: Field, table: Table) -> None:
+    """The rules are those of the embedded engine, asked with no rows."""
+    try:
+        fit_spark(pa.array([], arrow_type(given)), target)
+    except SchemaError as error:
+        raise SchemaError(
+            f"column '{target.name}' is {given.spelling}, but '{table.name}' has {target.type}",
+            hint=f"cast it in the query: CAST({target.name} AS {target.type.spelling}).",
+        ) from error
 
 
 def _has_times(data_type: DataType) -> bool:
@@ -136,3 +140,10 @@ def _has_times(data_type: DataType) -> bool:
             return any(_has_times(f.type) for f in fields)
         case _:
             return False
+
+
+def _local_folder() -> str | None:
+    """One of the disks that Spark uses for itself on this machine; None if it does not say which."""
+    folders = [f for f in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if os.path.isdir(f)]  # noqa: PTH112
+    task = TaskContext.get()
+    return folders[(0 if task is None else task.partitionId()) % len(folders)] if folders else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
@@ -10,13 +11,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch.errors import NotFoundError
+from anabranch.spark.attached import remember
+from anabranch.spark.compaction import watch
+from anabranch.spark.engine import context_of
 from anabranch.spark.source import source_with
 from anabranch.spark.tables import absolute
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_LOG = logging.getLogger(__name__)
+_SCHEDULING = "spark.scheduler.mode"
 _DEFAULTS = {
+    _SCHEDULING: "FAIR",
     "spark.pyspark.python": sys.executable,
     "spark.pyspark.driver.python": sys.executable,
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -90,7 +97,8 @@ def attach(
     """
     from pyspark.errors import AnalysisException
 
-    source = source_with({**(options or {}), "warehouse": absolute(warehouse)})
+    known = {**(options or {}), "warehouse": absolute(warehouse)}
+    source = source_with(known, notices=watch(spark), slots=_slots(spark))
     try:
         spark.dataSource.register(source)
     except AnalysisException as error:
@@ -99,7 +107,26 @@ def attach(
         # Spark looks for the name in the active session instead of this one. Making a frame activates this.
         spark.createDataFrame([], "a INT")
         spark.dataSource.register(source)
+    remember(spark, known)
+    _check_scheduling(spark)
     return spark
+
+
+def _slots(spark: SparkSession) -> int | None:
+    """Tasks that run side by side; None through Spark Connect, which does not say."""
+    context = context_of(spark)
+    return None if context is None else int(context.defaultParallelism)
+
+
+def _check_scheduling(spark: SparkSession) -> None:
+    context = context_of(spark)
+    if context is not None and context.getConf().get(_SCHEDULING, "FIFO") != "FAIR":
+        _LOG.warning(
+            "Spark runs its jobs first in, first out: batches of streams that write to Anabranch tables may have to "
+            "wait for tasks of compaction. Start Spark with %s=FAIR, as anabranch.spark.session() does, or write with "
+            "the option 'write-only' and compact in a job of its own.",
+            _SCHEDULING,
+        )
 
 
 def _check_java() -> None:

@@ -13,6 +13,7 @@ DataFrame.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -31,6 +32,7 @@ from anabranch.spark.batch import BatchReader, BatchWriter
 from anabranch.spark.options import spelled
 from anabranch.spark.stream_reader import stream_reader
 from anabranch.spark.stream_writer import StreamWriter
+from anabranch.spark.system import SystemReader, system_read
 from anabranch.spark.tables import Newest, columns_of, open_table, view_of
 from anabranch.spark.types import arrow_schema, fields_from_spark, spark_schema
 from anabranch.spec.schema import TableSchema
@@ -43,6 +45,12 @@ class AnabranchSource(DataSource):
     defaults: ClassVar[Mapping[str, str]] = {}
     """Options of the session; those of a read or write lie over them."""
 
+    notices: ClassVar[Path | None] = None
+    """Where the session's process waits for word of streaming commits; None if it does not."""
+
+    slots: ClassVar[int | None] = None
+    """Tasks that the session runs side by side, if it says so."""
+
     newest: Newest | None = None
     """Set once the columns were asked for: the DataFrame goes on to mean what was the newest then."""
 
@@ -52,17 +60,24 @@ class AnabranchSource(DataSource):
 
     def schema(self) -> StructType:
         options = self._spelled()
+        system = system_read(options)
+        if system is not None:
+            return spark_schema(_chosen(system.schema, options))
         schema, self.newest = columns_of(options)
         return spark_schema(_chosen(schema, options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = self._spelled()
+        system = system_read(options)
+        if system is not None:
+            return SystemReader(system, _target(system.schema, schema, options))
         view = view_of(options, self.newest)
         return BatchReader(view, _target(view.schema, schema, options), SCAN_FILTER.of(options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         options = self._spelled()
-        return BatchWriter.of(open_table(options), schema, options, overwrite=overwrite)
+        table = open_table(options)
+        return BatchWriter.of(table, schema, options, overwrite=overwrite, slots=self.slots)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         options = self._spelled()
@@ -72,16 +87,29 @@ class AnabranchSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         options = self._spelled()
-        return StreamWriter.of(open_table(options), schema, options, overwrite=overwrite)
+        table = open_table(options)
+        return StreamWriter.of(table, schema, options, overwrite=overwrite, notices=self.notices)
 
     def _spelled(self) -> dict[str, str]:
         return {**self.defaults, **spelled(self.options)}
 
 
-def source_with(defaults: Mapping[str, str]) -> type[AnabranchSource]:
-    """The data source with options of a session, to be registered there."""
-    # Made at run time, so pickle takes the class by value and the options travel with it.
-    return type("AnabranchSource", (AnabranchSource,), {"defaults": spelled(defaults)})
+def source_with(
+    defaults: Mapping[str, str], *, notices: Path | None = None, slots: int | None = None
+) -> type[AnabranchSource]:
+    """The data source with options of a session, to be registered there.
+
+    Args:
+        defaults: the options.
+        notices: a folder of the session's process for word of streaming commits.
+        slots: how many tasks the session runs side by side.
+    """
+    # Made at run time, so pickle takes the class by value and both travel with it.
+    return type(
+        "AnabranchSource",
+        (AnabranchSource,),
+        {"defaults": spelled(defaults), "notices": notices, "slots": slots},
+    )
 
 
 def _chosen(schema: TableSchema, options: Mapping[str, str]) -> tuple[Field, ...]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -28,10 +29,11 @@ from anabranch.kernel.commit_message import CommitMessage
 from anabranch.kernel.identity import CommitIdentity
 from anabranch.kernel.transaction import Committed
 from anabranch.lineage.model import LINEAGE_PROPERTY, LineageEntry, lineage_of
-from anabranch.options import JOB
-from anabranch.spark.batch import NOT_PUBLISHED, WrittenFiles, files_of, may_remove
+from anabranch.options import JOB, WRITE_ONLY
+from anabranch.spark.batch import NOT_PUBLISHED, WrittenFiles, files_of, load_of, may_remove, warn_of_load
 from anabranch.spark.checkpoint import Checkpoint
-from anabranch.spark.options import QUERY_NAME
+from anabranch.spark.notices import Notice, leave
+from anabranch.spark.options import QUERY_NAME, table_options
 from anabranch.spark.row_writer import RowWriter
 from anabranch.spark.stream_lineage import BatchRun, batch_origin
 from anabranch.spec.snapshot import Snapshot
@@ -60,6 +62,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         options: Mapping[str, str],
         *,
         overwrite: bool,
+        notices: Path | None,
     ) -> None:
         self._table = table
         self._rows = rows
@@ -67,10 +70,17 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._identity = identity
         self._options = dict(options)
         self._overwrite = overwrite
+        self._notices = notices
 
     @classmethod
     def of(
-        cls, table: Table, schema: StructType, options: Mapping[str, str], *, overwrite: bool
+        cls,
+        table: Table,
+        schema: StructType,
+        options: Mapping[str, str],
+        *,
+        overwrite: bool,
+        notices: Path | None = None,
     ) -> StreamWriter:
         """Checks that rows fit the table, and fixes the identity of a query that starts for the first time.
 
@@ -89,7 +99,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             _LOG.warning(
                 "job name '%s' is ignored: the query began as '%s' and stays it", wanted, identity.job
             )
-        return cls(table, rows, checkpoint, identity, options, overwrite=overwrite)
+        return cls(table, rows, checkpoint, identity, options, overwrite=overwrite, notices=notices)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenBatch:
         return WrittenBatch(tuple(self._rows.write(iterator)), _this_run())
@@ -117,6 +127,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
         # A dying driver may have gone on to later batches: what is found then is not this batch's snapshot.
         if snapshot is not None and snapshot.commit_identifier == batchId:
             record.committed(batchId, reference(self._table.branch_uuid, snapshot))
+        if (
+            batchId & (batchId - 1) == 0
+        ):  # at batches 0, 1, 2, 4, 8 and so on, for it will be true of all of them
+            warn_of_load(load_of(messages), self._table)
+        if self._notices is not None and not WRITE_ONLY.of(self._rows.context.all_options):
+            options = table_options(self._options)
+            leave(Notice(self._checkpoint.query_id, self._table.context, options), self._notices)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         if may_remove(messages):

@@ -14,10 +14,11 @@ from anabranch.expr.bind import BoundPredicate, bind
 from anabranch.expr.parse import parse
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_snapshot_readable
+from anabranch.kernel.moments import named_moment
 from anabranch.kernel.plan import Plan
-from anabranch.kernel.refs import open_branch, snapshot_of
+from anabranch.kernel.refs import open_branch
 from anabranch.kernel.scan import ScanRequest
-from anabranch.options import BRANCH, PATH, SCAN_MODE, SCAN_TIMESTAMP, SCAN_VERSION, WAREHOUSE
+from anabranch.options import BRANCH, PATH, SCAN_MODE, WAREHOUSE
 from anabranch.spark.options import MOMENT_KEYS, table_options
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
@@ -25,6 +26,7 @@ from anabranch.spec.support import check_readable
 from anabranch.storage.memory import MemoryStorage
 from anabranch.storage.open import open_storage
 from anabranch.storage.protocol import Storage
+from anabranch.system_tables import lake_table_of
 from anabranch.table import Table
 
 _IN_WAREHOUSE = re.compile(r"(?P<warehouse>.+)/(?P<database>[^/]+)\.db/(?P<table>[^/]+)")
@@ -116,26 +118,15 @@ def view_of(options: Mapping[str, str], newest: Newest | None = None) -> View:
     """
     table = open_table(options)
     context = table.context
-    if not names_moment(options):
+    moment = named_moment(context, options)
+    if moment is None:
         if newest is None:
             return View(table, table.snapshot, table.schema)
         found = None if newest.snapshot_id is None else context.snapshots.get(newest.snapshot_id)
         return View(table, found, context.schemas.get(newest.schema_id))
-    snapshot = _named_moment(table, options)
+    snapshot = moment.snapshot
     today = SCAN_MODE.of(options) == "from-snapshot"
     return View(table, snapshot, table.schema if today else context.schemas.get(snapshot.schema_id))
-
-
-def _named_moment(table: Table, options: Mapping[str, str]) -> Snapshot:
-    given = [key for key in MOMENT_KEYS if key in options]
-    if len(given) > 1:
-        raise OptionError(f"{' and '.join(given)} each name a moment", hint="give one of them only.")
-    found = snapshot_of(table.context, options)
-    if found is None:
-        timestamp, version = SCAN_TIMESTAMP.of(options), SCAN_VERSION.of(options)
-        found = (table.at(version) if timestamp is None else table.at(timestamp=timestamp)).snapshot
-    assert found is not None, "the options name a moment"
-    return found
 
 
 def absolute(path: str) -> str:
@@ -153,20 +144,25 @@ def _storage(place: str, options: Mapping[str, str]) -> Storage:
     return storage
 
 
-def _by_name(name: str, options: Mapping[str, str]) -> TableContext:
+def catalog_of(options: Mapping[str, str]) -> FilesystemCatalog:
+    """The warehouse that the options name. Raises `OptionError` if they name none."""
     warehouse = WAREHOUSE.of(options)
     if warehouse is None:
         raise OptionError(
-            f"the table '{name}' is named without a warehouse",
+            f"the table '{PATH.of(options)}' is named without a warehouse",
             hint="add .option('warehouse', path), or open the session with anabranch.spark.session(path).",
         )
-    identifier = Identifier.parse(name)
-    if identifier.system is not None:
+    return FilesystemCatalog(_storage(warehouse, options))
+
+
+def _by_name(name: str, options: Mapping[str, str]) -> TableContext:
+    catalog = catalog_of(options)
+    if lake_table_of(name) is not None or Identifier.parse(name).system is not None:
         raise InvalidInputError(
-            f"'{name}' names a system table, which this source does not read",
-            hint=f"use lake.table('{identifier.full_name}').system('{identifier.system}').",
+            f"'{name}' names a system table, which can only be read, and not as a stream",
+            hint="read it with spark.read.",
         )
-    return FilesystemCatalog(_storage(warehouse, options)).open(identifier)
+    return catalog.open(Identifier.parse(name))
 
 
 def _by_path(path: str, options: Mapping[str, str]) -> TableContext:

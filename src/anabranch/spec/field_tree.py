@@ -1,12 +1,14 @@
 """Finding and editing columns, nested ones as well.
 
-A column is named by its name, or by a path to a field inside it: a tuple of names, in which ``element``
-leads into an array and ``value`` into a map, for example ``("a", "element", "b")``. The columns of a table are
-edited like the fields of a row, so nested ones need nothing of their own.
+A column is named by its name, or by a path to a field inside it: ``address.zip``, or the names as a tuple. In
+a path ``element`` leads into an array and ``value`` into a map: ``orders.element.price``. Names that have a dot
+themselves stand between back-ticks, as in ``address.`a.b```. The columns of a table are edited like the fields of
+a row, so nested ones need nothing of their own.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -16,6 +18,8 @@ from anabranch.spec.types import ArrayType, DataType, Field, MapType, RowType
 
 Fields: TypeAlias = tuple[Field, ...]
 Path: TypeAlias = str | tuple[str, ...]
+
+_STEP = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +49,18 @@ class After:
 Position: TypeAlias = First | Last | Before | After
 
 
-def steps_of(name: Path) -> tuple[str, ...]:
-    """The path as a tuple. Raises `SchemaError` if it is empty."""
-    path = (name,) if isinstance(name, str) else tuple(name)
+def steps_of(name: Path, fields: Fields = ()) -> tuple[str, ...]:
+    """The path as a tuple.
+
+    A text that is the name of one of `fields` means that one, dots or not. Raises `SchemaError` if the path is
+    empty or its text is none.
+    """
+    if not isinstance(name, str):
+        path = tuple(name)
+    elif any(f.name == name for f in fields):
+        path = (name,)
+    else:
+        path = _split(name)
     if not path:
         raise SchemaError("the path of a column is empty", hint="name the column.")
     return path
@@ -56,6 +69,24 @@ def steps_of(name: Path) -> tuple[str, ...]:
 def shown(path: Sequence[str]) -> str:
     """The column as a message names it."""
     return f"column '{'.'.join(path)}'"
+
+
+def enclosing_id(fields: Fields, path: Sequence[str]) -> int | None:
+    """The id of the last field there is on a path; None if not even its column exists."""
+    found: int | None = None
+    inside: DataType = RowType(fields)
+    for step in path:
+        match inside:
+            case RowType(fields=members):
+                member = next((f for f in members if f.name == step), None)
+                if member is None:
+                    return found
+                found, inside = member.id, member.type
+            case ArrayType(element=inner) | MapType(value=inner):
+                inside = inner
+            case _:
+                return found
+    return found
 
 
 def edit_siblings(fields: Fields, path: tuple[str, ...], edit: Callable[[Fields], Fields]) -> Fields:
@@ -110,6 +141,25 @@ def inserted(siblings: Fields, f: Field, position: Position) -> Fields:
         case After(name=name):
             index = siblings.index(find(siblings, (name,))) + 1
     return (*siblings[:index], f, *siblings[index:])
+
+
+def _split(text: str) -> tuple[str, ...]:
+    steps: list[str] = []
+    position = 0
+    while match := _STEP.match(text, position):
+        steps.append(match[2] if match[1] is None else match[1].replace("``", "`"))
+        position = match.end()
+        if position == len(text):
+            return tuple(steps)
+        if text[position] != ".":
+            break
+        position += 1
+    if not text:
+        return ()
+    raise SchemaError(
+        f"'{text}' is no path of a column",
+        hint="write address.zip, with names that have dots between back-ticks, or give the names as a tuple.",
+    )
 
 
 def _edit_inside(

@@ -22,6 +22,7 @@ __all__ = [
     "check_file_name",
     "consumer_id_of",
     "data_file_name",
+    "deleted_savepoint_id_of",
     "file_format_of",
     "manifest_list_name",
     "manifest_name",
@@ -40,6 +41,7 @@ BRANCH_FOLDER = "branch"
 MANIFEST_FOLDER = "manifest"
 INDEX_FOLDER = "index"
 STATISTICS_FOLDER = "statistics"
+_DELETED = ".deleted"
 
 _MAX_ID = 2**63 - 1
 
@@ -74,10 +76,6 @@ class Layout:
         return self._own("consumer")
 
     @property
-    def savepoint_folder(self) -> str:
-        return self._own("savepoint")
-
-    @property
     def changelog_folder(self) -> str:
         return self._own("changelog")
 
@@ -101,9 +99,6 @@ class Layout:
     def consumer_path(self, consumer_id: str) -> str:
         return f"{self.consumer_folder}/consumer-{consumer_id}"
 
-    def savepoint_path(self, savepoint_id: int) -> str:
-        return f"{self.savepoint_folder}/savepoint-{savepoint_id}"
-
     def branch_file_path(self, name: str) -> str:
         """A file directly in the branch's folder, such as FORK."""
         return self._own(name)
@@ -113,6 +108,18 @@ class Layout:
     def manifest_path(self, name: str) -> str:
         """A manifest, manifest list or index manifest."""
         return f"{MANIFEST_FOLDER}/{name}"
+
+    @property
+    def savepoint_folder(self) -> str:
+        """Savepoints of all branches lie together: their ids are the table's."""
+        return "savepoint"
+
+    def savepoint_path(self, savepoint_id: int) -> str:
+        return f"{self.savepoint_folder}/savepoint-{savepoint_id}"
+
+    def deleted_savepoint_path(self, savepoint_id: int) -> str:
+        """The empty file that remains of a deleted savepoint, so that its id is not given out again."""
+        return f"{self.savepoint_path(savepoint_id)}{_DELETED}"
 
     def index_path(self, name: str) -> str:
         return f"{INDEX_FOLDER}/{name}"
@@ -174,6 +181,11 @@ def schema_id_of(name: str) -> int | None:
 def savepoint_id_of(name: str) -> int | None:
     """4 for ``savepoint-4``."""
     return numbered_id(name, "savepoint-")
+
+
+def deleted_savepoint_id_of(name: str) -> int | None:
+    """4 for ``savepoint-4.deleted``."""
+    return savepoint_id_of(name.removesuffix(_DELETED)) if name.endswith(_DELETED) else None
 
 
 def bucket_of_folder(name: str) -> int | None:

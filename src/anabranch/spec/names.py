@@ -17,7 +17,8 @@ RESERVED_TAG_PREFIX = "anabranch-"
 
 _MOST_CHARACTERS = 128
 _MOST_BYTES = 255
-_RESERVED_DATABASE = "sys"
+SYSTEM_DATABASE = "sys"
+"""The database in which the system tables of a warehouse are named; nobody's own."""
 _DATABASE_SUFFIX = ".db"
 _RESERVED_COLUMN_PREFIX = "_KEY_"
 _RESERVED_COLUMNS = frozenset({"_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "_ROW_ID", "rowkind"})
@@ -31,7 +32,7 @@ _DIRECTION_SIGNS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u
 def check_database_name(name: str) -> None:
     """Raise `InvalidNameError` unless a database may be called so."""
     _check("database", name)
-    if name.lower() == _RESERVED_DATABASE:
+    if name.lower() == SYSTEM_DATABASE:
         _refuse("database", name, "is reserved for system tables")
     if name.lower().endswith(_DATABASE_SUFFIX):
         _refuse("database", name, f"ends with '{_DATABASE_SUFFIX}', which its folder gets anyway")
@@ -78,6 +79,11 @@ def check_tag_name(name: str, *, reserved: bool = False) -> None:
         )
     if name.isdecimal() or _VERSION_NAME.fullmatch(name):
         _refuse("tag", name, "reads like the number of a snapshot, savepoint or watermark")
+
+
+def check_consumer_name(name: str) -> None:
+    """Raise `InvalidNameError` unless a consumer may be called so."""
+    _check("consumer", name)
 
 
 def _check(kind: str, name: str) -> None:

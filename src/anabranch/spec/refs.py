@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,6 +13,7 @@ from anabranch.spec.snapshot import Snapshot
 
 _CREATE_TIME = "tagCreateTime"
 _TIME_RETAINED = "tagTimeRetained"
+_OFFSET = "anabranchOffset"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _LONGEST_RETENTION = 2**50
@@ -68,10 +70,15 @@ class Consumer:
 
     next_snapshot: int
     """Id of the snapshot it reads next; it may not exist yet."""
+    offset: Mapping[str, Any] | None = None
+    """The exact position, with the identity of the branch and the stamp of the snapshot; None from other engines."""
 
     def to_json(self) -> bytes:
         """The content of the consumer's file."""
-        return to_bytes({"nextSnapshot": self.next_snapshot})
+        values: dict[str, Any] = {"nextSnapshot": self.next_snapshot}
+        if self.offset is not None:
+            values[_OFFSET] = dict(self.offset)
+        return to_bytes(values)
 
     @classmethod
     def from_json(cls, data: bytes, *, path: str) -> Consumer:
@@ -81,7 +88,10 @@ class Consumer:
             CorruptTableError: the file is empty or cut off, perhaps because it is being written just now,
                 or does not say what it must.
         """
-        return cls(JsonObject.parse(data, path=path).integer("nextSnapshot", minimum=0))
+        content = JsonObject.parse(data, path=path)
+        offset = content.values.get(_OFFSET)
+        known = offset if isinstance(offset, dict) else None
+        return cls(content.integer("nextSnapshot", minimum=0), known)
 
 
 def _to_parts(millis: int) -> list[int]:

@@ -11,6 +11,7 @@ from anabranch.errors import OptionError, SchemaError, UnsupportedFeatureError
 from anabranch.options import BUCKET, BUCKET_KEY, COMPACTION_MAX_FILE_NUM, FILE_FORMAT, check_options
 from anabranch.spec.field_ids import assign_field_ids
 from anabranch.spec.json_object import JsonObject, to_bytes
+from anabranch.spec.queue_key import check_assigned, is_assigned, with_assigned_key
 from anabranch.spec.schema_rules import (
     check_buckets,
     check_fields,
@@ -83,6 +84,8 @@ class TableSchema:
         refuse_primary_keys(primary_keys, given)
         check_partition_keys(columns, tuple(partition_keys))
         check_options(given)
+        check_assigned(given)
+        given = with_assigned_key(given, columns, partition_keys)
         check_buckets(columns, tuple(partition_keys), given)
         numbered, highest = assign_field_ids(columns)
         schema = cls(
@@ -188,7 +191,7 @@ class TableSchema:
     @property
     def bucket_keys(self) -> tuple[str, ...]:
         """Names of the columns that decide the bucket of a row; empty if nothing does."""
-        return split_names(BUCKET_KEY.of(self.options))
+        return () if is_assigned(self.options) else split_names(BUCKET_KEY.of(self.options))
 
     @property
     def bucket_follows_from_keys(self) -> bool:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from anabranch.errors import OptionError, SchemaError
-from anabranch.options import BUCKET, BUCKET_KEY, PARTITION_DEFAULT_NAME, PARTITION_LEGACY_NAME, TABLE_UUID
-from anabranch.options import check_options as check_values
+from anabranch.errors import SchemaError
+from anabranch.options import BUCKET_KEY
 from anabranch.spec.field_ids import UNASSIGNED_ID, assign_field_ids
 from anabranch.spec.field_tree import (
     After,
@@ -20,6 +19,7 @@ from anabranch.spec.field_tree import (
     Position,
     edit_siblings,
     edit_type,
+    enclosing_id,
     find,
     inserted,
     refuse_taken,
@@ -27,14 +27,10 @@ from anabranch.spec.field_tree import (
     steps_of,
 )
 from anabranch.spec.names import check_column_name
+from anabranch.spec.option_change import check_changed_options, option_set, options_renamed, options_settled
+from anabranch.spec.queue_key import is_assigned, without_key
 from anabranch.spec.schema import NEWEST_VERSION, TableSchema
-from anabranch.spec.schema_rules import (
-    check_buckets,
-    check_inner_fields,
-    check_option_texts,
-    check_partition_keys,
-    refuse_primary_keys,
-)
+from anabranch.spec.schema_rules import check_inner_fields, check_partition_keys
 from anabranch.spec.support import check_writable
 from anabranch.spec.type_grammar import check_depth
 from anabranch.spec.types import DataType, Field, VarCharType
@@ -45,7 +41,6 @@ __all__ = [
     "After",
     "Before",
     "DropColumn",
-    "DropNotNull",
     "First",
     "Last",
     "MoveColumn",
@@ -54,9 +49,11 @@ __all__ = [
     "SchemaChange",
     "SetColumnComment",
     "SetComment",
+    "SetNullable",
     "SetOption",
     "WidenColumn",
     "apply_changes",
+    "meant_ids",
 ]
 
 
@@ -94,10 +91,11 @@ class WidenColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class DropNotNull:
-    """Allow nulls in a column."""
+class SetNullable:
+    """Allow nulls in a column; to forbid them is refused unless they are forbidden already."""
 
     name: Path
+    nullable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +141,7 @@ SchemaChange: TypeAlias = (
     | DropColumn
     | RenameColumn
     | WidenColumn
-    | DropNotNull
+    | SetNullable
     | MoveColumn
     | SetColumnComment
     | SetComment
@@ -174,12 +172,29 @@ def apply_changes(
     changed = schema
     for change in changes:
         changed = _apply(changed, change)
+    changed = replace(changed, options=options_settled(schema, changed))
     for f in changed.fields:
         check_depth(f.type)
     check_partition_keys(changed.fields, changed.partition_keys)
-    _check_options(schema, changed, has_snapshots=has_snapshots)
+    check_changed_options(schema, changed, has_snapshots=has_snapshots)
     check_writable(changed, path=None)
     return replace(changed, id=schema.id + 1, time_millis=time_millis, version=NEWEST_VERSION)
+
+
+def meant_ids(schema: TableSchema, changes: Sequence[SchemaChange]) -> list[int | None]:
+    """For each change the id of the field it is about, or of the one that encloses it; None for the table.
+
+    Raises as `apply_changes` does, as far as columns are concerned.
+    """
+    ids: list[int | None] = []
+    for change in changes:
+        match change:
+            case SetComment() | SetOption() | RemoveOption():
+                ids.append(None)
+            case _:
+                ids.append(enclosing_id(schema.fields, steps_of(change.name, schema.fields)))
+        schema = _apply(schema, change)
+    return ids
 
 
 def _apply(schema: TableSchema, change: SchemaChange) -> TableSchema:
@@ -192,8 +207,8 @@ def _apply(schema: TableSchema, change: SchemaChange) -> TableSchema:
             return _rename(schema, change)
         case WidenColumn():
             return _widen(schema, change)
-        case DropNotNull():
-            return _allow_nulls(schema, change)
+        case SetNullable():
+            return _set_nullable(schema, change)
         case MoveColumn():
             return _move(schema, change)
         case SetColumnComment():
@@ -201,13 +216,13 @@ def _apply(schema: TableSchema, change: SchemaChange) -> TableSchema:
         case SetComment():
             return replace(schema, comment=change.comment)
         case SetOption():
-            return replace(schema, options={**schema.options, change.key: change.value})
+            return replace(schema, options=option_set(schema.options, change.key, change.value))
         case RemoveOption():
             return replace(schema, options={k: v for k, v in schema.options.items() if k != change.key})
 
 
 def _add(schema: TableSchema, change: AddColumn) -> TableSchema:
-    path = steps_of(change.name)
+    path = steps_of(change.name, schema.fields)
     check_column_name(path[-1], nested=len(path) > 1)
     check_depth(change.type)
     check_inner_fields(change.type, shown(path))
@@ -228,7 +243,7 @@ def _add(schema: TableSchema, change: AddColumn) -> TableSchema:
 
 
 def _drop(schema: TableSchema, change: DropColumn) -> TableSchema:
-    path = steps_of(change.name)
+    path = steps_of(change.name, schema.fields)
     _refuse_partition_key(schema, path, "dropped")
     if len(path) == 1 and path[0] in schema.bucket_keys:
         raise SchemaError(
@@ -244,12 +259,21 @@ def _drop(schema: TableSchema, change: DropColumn) -> TableSchema:
             )
         return tuple(f for f in siblings if f is not dropped)
 
-    return replace(schema, fields=edit_siblings(schema.fields, path, edit))
+    fields = edit_siblings(schema.fields, path, edit)
+    options = schema.options if len(path) > 1 else _options_without(schema, path[0])
+    return replace(schema, fields=fields, options=options)
+
+
+def _options_without(schema: TableSchema, column: str) -> dict[str, str]:
+    """The options, without those about the column."""
+    options = {k: v for k, v in schema.options.items() if not k.startswith(f"fields.{column}.")}
+    was_key = is_assigned(options) and options.get(BUCKET_KEY.key) == column
+    return without_key(options) if was_key else options
 
 
 def _rename(schema: TableSchema, change: RenameColumn) -> TableSchema:
-    path = steps_of(change.name)
-    new = change.new_name
+    path = steps_of(change.name, schema.fields)
+    new = _last_name(change.new_name, path)
     _refuse_partition_key(schema, path, "renamed")
     check_column_name(new, nested=len(path) > 1)
 
@@ -260,28 +284,25 @@ def _rename(schema: TableSchema, change: RenameColumn) -> TableSchema:
         return tuple(replace(f, name=new) if f is renamed else f for f in siblings)
 
     fields = edit_siblings(schema.fields, path, edit)
-    options = schema.options if len(path) > 1 else _options_renamed(schema, path[0], new)
+    options = schema.options if len(path) > 1 else options_renamed(schema.options, path[0], new)
     return replace(schema, fields=fields, options=options)
 
 
-def _options_renamed(schema: TableSchema, old: str, new: str) -> dict[str, str]:
-    """The options, those about the column `old` made to be about `new`."""
-    prefix = f"fields.{old}."
-    options = {
-        f"fields.{new}.{key.removeprefix(prefix)}" if key.startswith(prefix) else key: value
-        for key, value in schema.options.items()
-    }
-    if old in schema.bucket_keys:
-        if "," in new:
-            raise SchemaError(
-                f"'{new}' cannot name a bucket key: the option bucket-key is separated by commas"
-            )
-        options[BUCKET_KEY.key] = ",".join(new if key == old else key for key in schema.bucket_keys)
-    return options
+def _last_name(new_name: str, path: tuple[str, ...]) -> str:
+    """The new name of a field, which may be given as its whole path."""
+    if len(path) == 1 or "." not in new_name:
+        return new_name
+    *parents, name = steps_of(new_name)
+    if tuple(parents) != path[:-1]:
+        raise SchemaError(
+            f"{shown(path)} cannot become '{new_name}': a renamed field stays in its row",
+            hint="give the new name alone.",
+        )
+    return name
 
 
 def _widen(schema: TableSchema, change: WidenColumn) -> TableSchema:
-    path = steps_of(change.name)
+    path = steps_of(change.name, schema.fields)
     _refuse_partition_key(schema, path, "given another type")
 
     def edit(old: DataType) -> DataType:
@@ -298,13 +319,22 @@ def _widen(schema: TableSchema, change: WidenColumn) -> TableSchema:
     return replace(schema, fields=edit_type(schema.fields, path, edit))
 
 
-def _allow_nulls(schema: TableSchema, change: DropNotNull) -> TableSchema:
-    path = steps_of(change.name)
-    return replace(schema, fields=edit_type(schema.fields, path, lambda old: old.with_nullable(True)))
+def _set_nullable(schema: TableSchema, change: SetNullable) -> TableSchema:
+    path = steps_of(change.name, schema.fields)
+
+    def edit(old: DataType) -> DataType:
+        if old.nullable and not change.nullable:
+            raise SchemaError(
+                f"{shown(path)} cannot become NOT NULL: it may be null in rows that were written before",
+                hint="add a column for the new rows, or copy the rows into a table that has it NOT NULL.",
+            )
+        return old.with_nullable(change.nullable)
+
+    return replace(schema, fields=edit_type(schema.fields, path, edit))
 
 
 def _move(schema: TableSchema, change: MoveColumn) -> TableSchema:
-    path = steps_of(change.name)
+    path = steps_of(change.name, schema.fields)
 
     def edit(siblings: Fields) -> Fields:
         moved = find(siblings, path)
@@ -314,7 +344,7 @@ def _move(schema: TableSchema, change: MoveColumn) -> TableSchema:
 
 
 def _describe(schema: TableSchema, change: SetColumnComment) -> TableSchema:
-    path = steps_of(change.name)
+    path = steps_of(change.name, schema.fields)
 
     def edit(siblings: Fields) -> Fields:
         described = find(siblings, path)
@@ -329,44 +359,3 @@ def _refuse_partition_key(schema: TableSchema, path: tuple[str, ...], what: str)
             f"{shown(path)} is a partition key and cannot be {what}",
             hint="copy the rows into a table that is partitioned differently.",
         )
-
-
-# Options
-
-_FIXED_BY_SNAPSHOTS = frozenset({
-    BUCKET_KEY.key, "bucket-function.type", "data-file.path-directory", "type", "row-tracking.enabled",
-    "data-evolution.enabled",
-    # The folders of files are derived from these two; another value would look for the files elsewhere.
-    PARTITION_DEFAULT_NAME.key, PARTITION_LEGACY_NAME.key,
-})  # fmt: skip
-
-
-def _check_options(old: TableSchema, new: TableSchema, *, has_snapshots: bool) -> None:
-    changed = {key for key in {*old.options, *new.options} if old.options.get(key) != new.options.get(key)}
-    # What other engines set stays as it is; only new values are judged.
-    given = {key: new.options[key] for key in changed if key in new.options}
-    check_option_texts(given)
-    check_values(given)
-    refuse_primary_keys((), new.options)
-    check_buckets(new.fields, new.partition_keys, new.options)
-    if TABLE_UUID.key in changed:
-        raise OptionError(f"option '{TABLE_UUID.key}' is the identity of the table and never changes")
-    if not has_snapshots:
-        return
-    if (old.bucket == -1) != (new.bucket == -1):
-        raise OptionError(
-            f"option '{BUCKET.key}' is {old.bucket} and cannot become {new.bucket}: the table has snapshots",
-            hint="a scalable table stays one, and so does a queue; copy the rows into a new table.",
-        )
-    if _ids(old, old.bucket_keys) == _ids(new, new.bucket_keys):
-        changed.discard(BUCKET_KEY.key)  # renamed columns are the same columns
-    fixed = sorted(changed & _FIXED_BY_SNAPSHOTS)
-    if fixed:
-        raise OptionError(
-            f"option '{fixed[0]}' cannot change: the table has snapshots",
-            hint="copy the rows into a new table with the other value.",
-        )
-
-
-def _ids(schema: TableSchema, names: Sequence[str]) -> list[int]:
-    return [schema.field(name).id for name in names]

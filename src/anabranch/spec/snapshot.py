@@ -9,12 +9,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from anabranch.errors import UnsupportedFeatureError
+from anabranch.errors import InvalidInputError, UnsupportedFeatureError
 from anabranch.spec.json_object import MAX_LONG, MIN_LONG, JsonObject, describe, to_bytes
 from anabranch.spec.layout import check_file_name
 
 BATCH_COMMIT_IDENTIFIER = MAX_LONG
 """Commit identifier of commits that are made once, by a user of their own."""
+
+NO_LIST = ""
+"""In place of a manifest list's name: a list of nothing. Only in snapshots that are no files; see `Savepoint`."""
 
 NEWEST_VERSION = 3
 _VERSION_BEFORE_VERSIONS = 1
@@ -88,7 +91,15 @@ class Snapshot:
         return to_bytes(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON object of the snapshot's file, readable by old and new engines."""
+        """The JSON object of the snapshot's file, readable by old and new engines.
+
+        Raises `InvalidInputError` for a snapshot that only stands for another one and cannot be a file.
+        """
+        if NO_LIST in (self.base_manifest_list, self.delta_manifest_list):
+            raise InvalidInputError(
+                f"snapshot {self.id} is there only as the full manifest list of a savepoint",
+                hint="its rows can be read; no other reference to it can be made.",
+            )
         values: dict[str, Any] = {
             "version": self.version,
             "id": self.id,

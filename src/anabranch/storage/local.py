@@ -7,7 +7,7 @@ lies behind it.
 """
 
 # A Path object per call would cost more than the call.
-# ruff: noqa: PTH100, PTH104, PTH105, PTH108, PTH112, PTH114, PTH116, PTH118, PTH120, PTH123
+# ruff: noqa: PTH100, PTH104, PTH105, PTH106, PTH108, PTH112, PTH113, PTH114, PTH116, PTH118, PTH120, PTH123
 
 from __future__ import annotations
 
@@ -166,6 +166,15 @@ class LocalStorage:
         for folder in changed:
             _sync_removal(folder)
 
+    def move_many(self, moves: Mapping[str, str]) -> None:
+        emptier, fuller = set(), set()
+        for old, new in [(self._target(source), self._target(target)) for source, target in moves.items()]:
+            if self._in_folder_of(new, lambda old=old, new=new: _move(old, new)):  # type: ignore[misc]
+                emptier.add(os.path.dirname(old))
+                fuller.add(os.path.dirname(new))
+        for folder in [*fuller, *emptier]:  # a crash in between shows an object twice rather than never
+            _sync_removal(folder)
+
     def delete_folder(self, prefix: str) -> None:
         names.check_path(prefix)
         folder = self._folder(prefix)
@@ -174,6 +183,19 @@ class LocalStorage:
             removed = _remove_tree(folder)
         if removed:
             _sync_removal(os.path.dirname(folder))
+
+    def delete_empty_folder(self, prefix: str) -> None:
+        names.check_path(prefix)
+        folder = self._folder(prefix)
+        with translated("remove", folder):
+            try:
+                os.rmdir(folder)
+            except OSError as error:
+                if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR}:
+                    raise
+                return
+        self._folders.forget(folder)
+        _sync_removal(os.path.dirname(folder))
 
     def rename_folder(self, source: str, target: str) -> None:
         names.check_path(source)
@@ -344,6 +366,19 @@ def _rename(old: str, new: str) -> None:
         if error.errno in {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}:
             raise AlreadyExistsError(f"cannot rename {old}: {new} exists already") from error
         raise
+
+
+def _move(old: str, new: str) -> bool:
+    """Rename a file; False if there is none. Raises `FileNotFoundError` if the new folder is missing."""
+    if not os.path.isfile(old):
+        return False
+    try:
+        os.rename(old, new)
+    except FileNotFoundError:
+        if os.path.lexists(old):
+            raise
+        return False
+    return True
 
 
 def _remove_tree(folder: str) -> bool:

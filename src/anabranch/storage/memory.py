@@ -117,11 +117,22 @@ class MemoryStorage:
             for key in keys:
                 self._objects.by_key.pop(key, None)
 
+    def move_many(self, moves: Mapping[str, str]) -> None:
+        keys = [(self._key(source), self._key(target)) for source, target in moves.items()]
+        with self._objects.lock:
+            for source, target in keys:
+                found = self._objects.by_key.pop(source, None)
+                if found is not None:
+                    self._objects.by_key[target] = found
+
     def delete_folder(self, prefix: str) -> None:
         names.check_path(prefix)
         with self._objects.lock:
             for rest in self._below(prefix):
                 del self._objects.by_key[f"{self._folder(prefix)}/{rest}"]
+
+    def delete_empty_folder(self, prefix: str) -> None:
+        names.check_path(prefix)
 
     def rename_folder(self, source: str, target: str) -> None:
         names.check_path(source)

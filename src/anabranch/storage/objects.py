@@ -231,12 +231,25 @@ class ObjectStorage:
         with translated_object("remove", f"{len(keys)} objects of {self._url}"):
             self._delete_keys(keys)
 
+    def move_many(self, moves: Mapping[str, str]) -> None:
+        keys = [(self._key(source), self._key(target)) for source, target in moves.items()]
+        if not keys:
+            return
+        with ThreadPoolExecutor(min(_PARALLEL, len(keys))) as threads:
+            for done in [threads.submit(self._copy_key, source, target) for source, target in keys]:
+                done.result()
+        with translated_object("remove", f"{len(keys)} moved objects of {self._url}"):
+            self._delete_keys([source for source, _ in keys])
+
     def delete_folder(self, prefix: str) -> None:
         names.check_path(prefix)
         folder = self._folder(prefix)
         with translated_object("remove", self._shown(prefix)):
             for chunk in obstore.list(self._store, folder, chunk_size=_BATCH):
                 self._delete_keys([meta["path"] for meta in chunk if meta["path"] != folder])
+
+    def delete_empty_folder(self, prefix: str) -> None:
+        names.check_path(prefix)
 
     def rename_folder(self, source: str, target: str) -> None:
         names.check_path(source)
@@ -288,6 +301,11 @@ class ObjectStorage:
         except FileNotFoundError:
             return False
         return True
+
+    def _copy_key(self, source: str, target: str) -> None:
+        shown = self._shown(self._path(source))
+        with translated_object("move", shown), suppress(FileNotFoundError):
+            obstore.copy(self._store, source, target)
 
     def _delete_keys(self, keys: Sequence[str]) -> None:
         try:

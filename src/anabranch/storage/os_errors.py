@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from anabranch.errors import AnabranchError, NotFoundError, StorageError
 
-Deed = Literal["read", "write", "list", "remove", "rename"]
+Deed = Literal["read", "write", "list", "remove", "move", "rename"]
 
 
 class translated:  # noqa: N801 - read as a verb: with translated("read", path)

@@ -130,8 +130,24 @@ class Storage(Protocol):
         """Remove several objects, in any order; cheaper than one by one. On an error some may be left."""
         ...
 
+    def move_many(self, moves: Mapping[str, str]) -> None:
+        """Give several objects new names, by the old ones, in any order; a new name must be free.
+
+        An object that does not exist is passed over. At no moment is one under neither name; after an error or
+        a crash some are moved, and on object stores one may be under both.
+        """
+        ...
+
     def delete_folder(self, prefix: str) -> None:
         """Remove a folder and everything below it; nothing happens if it does not exist."""
+        ...
+
+    def delete_empty_folder(self, prefix: str) -> None:
+        """Remove a folder in which nothing lies, not even an unfinished write; any other stays as it is.
+
+        Does nothing where folders exist only by what lies in them. Whoever writes into it at the same moment
+        succeeds: the folder is made again.
+        """
         ...
 
     def rename_folder(self, source: str, target: str) -> None:

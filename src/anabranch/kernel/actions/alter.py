@@ -4,47 +4,154 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anabranch.errors import CommitRetriesExhaustedError, NotFoundError
+from anabranch.errors import (
+    CommitConflictError,
+    CommitOutcomeUnknownError,
+    CommitRetriesExhaustedError,
+    InvalidInputError,
+    NotFoundError,
+    StorageError,
+    UnsupportedFeatureError,
+)
+from anabranch.kernel.base import Conflict
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.placement import keep_placement
 from anabranch.spec.schema import TableSchema
-from anabranch.spec.schema_change import SchemaChange, apply_changes
+from anabranch.spec.schema_change import SchemaChange, apply_changes, meant_ids
+from anabranch.spec.schema_diff import changes_between
 from anabranch.spec.support import check_writable
 
 _MOST_COLLISIONS = 100
+_MOST_REQUESTS = 3
+"""How often a version is put before a store that does not answer is given up."""
 
 
-def alter(context: TableContext, changes: Sequence[SchemaChange]) -> TableSchema:
+def alter(
+    context: TableContext, changes: Sequence[SchemaChange], *, begun_on: TableSchema | None = None
+) -> TableSchema:
     """Apply the changes to the newest schema, together or not at all.
 
-    If another writer changes the schema at the same time the changes are applied to theirs, so they may
-    be refused because of what the other did.
+    If others changed the schema since `begun_on`, the changes are applied to theirs, as long as that still means
+    the same: a column that was dropped and added again is another one.
+
+    Args:
+        context: the branch to change.
+        changes: at least one; each sees what those before it did.
+        begun_on: the schema that the changes were made for; None for the newest.
+
+    Returns:
+        the schema that holds the changes: a new version, or the newest if they change nothing.
 
     Raises:
-        SchemaError: a change does not fit the newest schema.
+        InvalidInputError: a change does not fit the schema it was made for, or an option cannot change.
+        CommitConflictError: others changed the schema so that a change does not fit any more; says what they did.
+        CommitOutcomeUnknownError: the store did not say whether the new version was stored.
         NotFoundError: the table was dropped since it was opened, and perhaps created again.
+        UnsupportedFeatureError: the table would need what this version does not implement.
     """
     for _ in range(_MOST_COLLISIONS):
         _check_there(context)
-        latest = context.schemas.latest()
-        assert latest is not None, "a table has a schema"
-        check_writable(latest, path=context.layout.schema_path(latest.id))
-        changed = apply_changes(
-            latest,
-            changes,
-            time_millis=context.runtime.clock.now_millis(),
-            has_snapshots=context.snapshots.head() is not None,
-        )
-        if context.schemas.add(changed):
-            try:
-                _check_there(context)
-            except NotFoundError:
-                context.storage.delete(context.layout.schema_path(changed.id))
-                raise
+        latest, changed = _changed(context, changes, begun_on)
+        if changed is latest:
+            return latest
+        begun_on = begun_on or latest
+        if _put(context, changed):
+            _check_still_there(context, changed)
+            keep_placement(context, latest, changed)
             return changed
     raise CommitRetriesExhaustedError(
         f"the schema of '{context.title}' was changed by others {_MOST_COLLISIONS} times in a row",
         hint="try again.",
     )
+
+
+def preview(
+    context: TableContext, changes: Sequence[SchemaChange], *, begun_on: TableSchema | None = None
+) -> TableSchema:
+    """The schema that `alter` would make now; nothing is written. Raises as `alter` does."""
+    _check_there(context)
+    return _changed(context, changes, begun_on)[1]
+
+
+def _changed(
+    context: TableContext, changes: Sequence[SchemaChange], begun_on: TableSchema | None
+) -> tuple[TableSchema, TableSchema]:
+    """The newest schema, and what the changes make of it; the same one twice if that is nothing."""
+    latest = context.schemas.latest()
+    assert latest is not None, "a table has a schema"
+    check_writable(latest, path=context.layout.schema_path(latest.id))
+    begun_on = begun_on or latest
+    changed = _applied(context, begun_on, changes)
+    if latest.id != begun_on.id:
+        changed = _replayed(context, begun_on, latest, changes)
+    unchanged = (latest.fields, latest.options, latest.comment)
+    return latest, latest if (changed.fields, changed.options, changed.comment) == unchanged else changed
+
+
+def _applied(context: TableContext, schema: TableSchema, changes: Sequence[SchemaChange]) -> TableSchema:
+    return apply_changes(
+        schema,
+        changes,
+        time_millis=context.runtime.clock.now_millis(),
+        has_snapshots=context.snapshots.head() is not None,
+    )
+
+
+def _replayed(
+    context: TableContext, begun_on: TableSchema, latest: TableSchema, changes: Sequence[SchemaChange]
+) -> TableSchema:
+    """What changes made for one schema mean on a newer one. Raises `CommitConflictError` if they do not fit it."""
+    try:
+        changed = _applied(context, latest, changes)
+        found = meant_ids(latest, changes)
+    except (InvalidInputError, UnsupportedFeatureError) as error:
+        raise _conflict(context, begun_on, latest, error.message) from error
+    for change, then, now in zip(changes, meant_ids(begun_on, changes), found, strict=True):
+        if then is not None and then <= begun_on.highest_field_id and then != now:
+            name = getattr(change, "name", "")
+            raise _conflict(context, begun_on, latest, f"'{name}' is another column now than was meant")
+    return changed
+
+
+def _conflict(
+    context: TableContext, begun_on: TableSchema, latest: TableSchema, why: str
+) -> CommitConflictError:
+    done = changes_between(begun_on, latest)
+    more = f" and {len(done) - 5} more" if len(done) > 5 else ""
+    conflict = Conflict(
+        "SCHEMA_CHANGED",
+        f"others changed the schema of '{context.title}' from version {begun_on.id} to {latest.id} meanwhile: "
+        f"{', '.join(done[:5]) or 'nothing that is left'}{more}. What was asked does not fit that: {why}",
+        "look at the newest schema, and begin the change again.",
+    )
+    return CommitConflictError(
+        f"{conflict.kind}: {conflict.message}", conflicts=(conflict,), hint=conflict.hint
+    )
+
+
+def _put(context: TableContext, schema: TableSchema) -> bool:
+    """Store a version unless its number is taken. Raises `CommitOutcomeUnknownError`, `StorageError`."""
+    for _ in range(_MOST_REQUESTS):
+        try:
+            return context.schemas.add(schema)
+        except StorageError as error:
+            if not error.outcome_unknown:
+                raise
+            unknown = error  # asking again does no harm: the same bytes are the same version
+    raise CommitOutcomeUnknownError(
+        f"it is not known whether version {schema.id} of the schema of '{context.title}' was stored: "
+        f"{unknown.message}",
+        hint="look at the newest schema before changing it again.",
+    ) from unknown
+
+
+def _check_still_there(context: TableContext, schema: TableSchema) -> None:
+    """Leave nothing where no table is any more, or another one. Raises `NotFoundError`."""
+    try:
+        _check_there(context)
+    except NotFoundError:
+        context.storage.delete(context.layout.schema_path(schema.id))
+        raise
 
 
 def _check_there(context: TableContext) -> None:

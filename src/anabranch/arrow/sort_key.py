@@ -1,0 +1,168 @@
+"""What rows are sorted by: one number a row, made of the ranks of its values.
+
+A value counts by its rank among the values of a sample of the column, never by itself. So it does not matter how a
+column is scaled or skewed, or with which long prefix its texts begin: half of the rows are below the middle rank in
+any case, and every column of a curve gets its share of the order. Null is below all values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.arrow.curves import Codes, Keys, hilbert, zorder
+from anabranch.arrow.ordered_values import equal, is_null, ordered, search
+
+Strategy: TypeAlias = Literal["order", "zorder", "hilbert"]
+"""By the first column, then the second and so on; or along a curve through all columns."""
+
+STRATEGIES: Final[tuple[Strategy, ...]] = get_args(Strategy)
+MOST_CURVE_COLUMNS: Final = 16
+"""More columns than these leave each less than four bits of a key: no place to be near in."""
+
+_KEY_BITS: Final = 63
+"""Keys are not negative as signed numbers either, which is all that Spark has."""
+_MOST_CODE_BITS: Final = 16
+_RANGE_COLUMNS: Final = 3
+"""Columns that have a part in the key of `order`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SortOrder:
+    """How rows are to be sorted."""
+
+    strategy: Strategy
+    by: tuple[str, ...]
+    """Names of columns of atomic types."""
+
+    def columns(self, rows: pa.Table) -> list[pa.Array]:
+        """The columns to sort by, as `ordered` makes them."""
+        return [ordered(rows.column(name)) for name in self.by]
+
+    def keys_by(self, sample: Sequence[pa.Array]) -> KeyMaker:
+        """What makes keys, with ranks from some rows.
+
+        Args:
+            sample: `columns` of rows from all parts of what is to be sorted; the more, the more evenly the keys of
+                other rows are spread.
+        """
+        if self.strategy == "order":
+            return RangeKeys(tuple(_distinct(column) for column in sample[:_RANGE_COLUMNS]))
+        bits = min(_MOST_CODE_BITS, _KEY_BITS // len(self.by))
+        return CurveKeys(self.strategy, bits, tuple(Ranks.of(column, bits) for column in sample))
+
+    def arrange(self, columns: Sequence[pa.Array], keys: Keys) -> npt.NDArray[np.int64]:
+        """The places of rows in their order; rows that are equal stay in the order they have.
+
+        Args:
+            columns: `columns` of the rows.
+            keys: of the rows.
+        """
+        if self.strategy != "order":
+            return np.argsort(keys, kind="stable")
+        names = [str(number) for number in range(len(columns))]
+        by = [(name, "ascending", "at_start") for name in names]
+        table = pa.Table.from_arrays(columns, names)
+        places: npt.NDArray[np.int64] = pc.sort_indices(table, sort_keys=by).to_numpy().astype(np.int64)
+        return places
+
+
+@dataclass(frozen=True, slots=True)
+class RangeKeys:
+    """Keys that grow with rows in the order of their columns: if a row sorts before another, its key is not larger.
+
+    A key is the place of the first value among the sampled ones. Where it is one of these, so that it is the same in
+    all rows of that place, the second value goes on, and so on.
+    """
+
+    bounds: tuple[pa.Array, ...]
+    """Sampled values of the first columns, sorted and distinct."""
+
+    def of(self, columns: Sequence[pa.Array]) -> Keys:
+        """One key a row, of its `SortOrder.columns`."""
+        bits = np.uint64(_KEY_BITS // _RANGE_COLUMNS)
+        keys = np.zeros(len(columns[0]), np.uint64)
+        goes_on = np.ones(len(keys), np.bool_)
+        for bounds, column in zip(self.bounds, columns, strict=False):
+            places, is_exact = _places(bounds, column)
+            keys = (keys << bits) | np.where(goes_on, places, np.uint64(0))
+            goes_on &= is_exact
+        return keys
+
+
+@dataclass(frozen=True, slots=True)
+class CurveKeys:
+    """Keys that are places on a curve through the ranks of all columns."""
+
+    strategy: Strategy
+    bits: int
+    ranks: tuple[Ranks, ...]
+
+    def of(self, columns: Sequence[pa.Array]) -> Keys:
+        """One key a row, of its `SortOrder.columns`."""
+        codes = [ranks.codes(column) for ranks, column in zip(self.ranks, columns, strict=True)]
+        return (zorder if self.strategy == "zorder" else hilbert)(codes, self.bits)
+
+
+KeyMaker: TypeAlias = RangeKeys | CurveKeys
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """Ranks of a column's values, as codes that are spread evenly over all rows, as far as values differ."""
+
+    bounds: pa.Array
+    """The largest sampled value of each code, without nulls."""
+    code_of: Codes
+    """The code of each bound, and that of values above all."""
+
+    @classmethod
+    def of(cls, sample: pa.Array, bits: int) -> Ranks:
+        """Ranks of `bits` bits after a sample."""
+        values = sample.drop_null()
+        values = values.take(pc.sort_indices(values))
+        highest = (1 << bits) - 1
+        if len(values) == 0:
+            return cls(values, np.array([highest], np.uint32))
+        is_first = _differs_from_neighbour(values)
+        # Of equal values the first one counts: how many rows are below, nulls among them.
+        below = np.flatnonzero(is_first) + sample.null_count
+        codes = ((below << bits) // len(sample)).astype(np.uint32)
+        is_last = np.append(codes[1:] != codes[:-1], True)
+        bounds = values.take(pa.array(np.flatnonzero(is_first)[is_last]))
+        return cls(bounds, np.append(codes[is_last], np.uint32(highest)))
+
+    def codes(self, column: pa.Array) -> Codes:
+        """One code a value, which is not smaller for a larger value; null is below all."""
+        codes = self.code_of[search(self.bounds, column)]
+        return codes if column.null_count == 0 else np.where(is_null(column), np.uint32(0), codes)
+
+
+def _places(bounds: pa.Array, column: pa.Array) -> tuple[Keys, npt.NDArray[np.bool_]]:
+    """Where values are among the bounds or between two, and whether all values of that place are the same."""
+    below = search(bounds, column)
+    is_bound = np.zeros(len(column), np.bool_)
+    if len(bounds):
+        is_bound = equal(column, bounds.take(pa.array(np.minimum(below, len(bounds) - 1))))
+    places = 2 * below.astype(np.uint64) + is_bound + np.uint64(2)
+    if column.null_count == 0:
+        return places, is_bound
+    nulls = is_null(column)
+    return np.where(nulls, np.uint64(1), places), is_bound | nulls
+
+
+def _distinct(sample: pa.Array) -> pa.Array:
+    values = sample.drop_null()
+    values = values.take(pc.sort_indices(values))
+    return values if len(values) == 0 else values.filter(pa.array(_differs_from_neighbour(values)))
+
+
+def _differs_from_neighbour(values: pa.Array) -> npt.NDArray[np.bool_]:
+    """For each of these sorted values whether it is not the same as the one before; True for the first."""
+    return np.append(True, ~equal(values[1:], values[:-1]))

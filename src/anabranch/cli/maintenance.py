@@ -1,0 +1,205 @@
+"""Verbs that keep tables fast and small: compaction, sorting, expiry, clean-up, health."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from anabranch.cli import state
+from anabranch.cli.arguments import AsJson, Branch, DryRun, TableName, Yes, confirm, names
+from anabranch.cli.output import console, show_json, show_table
+
+Tables = Annotated[
+    str, typer.Argument(metavar="DB.TABLE|DB", help="The table, or a database for all of its tables.")
+]
+Partitions = Annotated[
+    list[str] | None,
+    typer.Option("--partition", "-p", help="dt=2026-01-01/hour=3; may be repeated. All if absent."),
+]
+Master = Annotated[
+    str | None,
+    typer.Option("--master", help="Work on Spark, for example local[4]; in this process if absent."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these verbs to the command line."""
+    for verb in (compact, sort_compact, expire_snapshots, remove_orphan_files, maintain, health):
+        app.command(verb.__name__.replace("_", "-"))(verb)
+
+
+def compact(
+    table: Tables,
+    full: Annotated[bool, typer.Option("--full", help="Leave no small file, however few there are.")] = False,
+    partition: Partitions = None,
+    idle: Annotated[
+        str | None,
+        typer.Option(
+            "--partition-idle-time", help="Only partitions without new files for so long, as '1 h'."
+        ),
+    ] = None,
+    every: Annotated[
+        str | None, typer.Option(help="Go on for ever, looking again so often, as '30 s'; Ctrl-C ends it.")
+    ] = None,
+    branch: Branch = None,
+    master: Master = None,
+    json: AsJson = False,
+) -> None:
+    """Rewrite small files as fewer large ones, while everybody keeps reading and writing."""
+    from anabranch.service import maintenance as service
+
+    job = service.CompactionJob(state.warehouse, table, branch, full, partition or (), idle, master)
+    for round_ in job.rounds(every):
+        if json:
+            show_json(round_)
+        elif every is None or any(done.files_before for done in round_):
+            show_table(
+                ["table", "files", "became", "bytes", "became", "rows", "snapshot"],
+                [
+                    (
+                        d.table,
+                        d.files_before,
+                        d.files_after,
+                        d.bytes_before,
+                        d.bytes_after,
+                        d.rows,
+                        d.snapshot,
+                    )
+                    for d in round_
+                ],
+            )
+        if every is None and not json and not any(done.files_before for done in round_):
+            typer.echo("nothing to compact")
+
+
+def sort_compact(
+    table: TableName,
+    order_by: Annotated[str, typer.Option("--order-by", help="Comma-separated columns.")],
+    strategy: Annotated[
+        str, typer.Option(help="order (by the first column first), zorder or hilbert (by all alike).")
+    ] = "zorder",
+    partition: Partitions = None,
+    branch: Branch = None,
+    master: Master = None,
+    json: AsJson = False,
+) -> None:
+    """Rewrite partitions in the order of some columns, so that queries on them skip files."""
+    from anabranch.service import maintenance as service
+
+    done = service.sort_compact(
+        *(state.warehouse, table, branch),
+        by=names(order_by) or [],
+        strategy=strategy,
+        partitions=partition or (),
+        master=master,
+    )
+    if json:
+        show_json(done)
+    else:
+        typer.echo(
+            f"sorted {done.rows:,} rows by {order_by} ({strategy}): {done.files_before:,} files became "
+            f"{done.files_after:,}" + ("" if done.snapshot is None else f" in snapshot {done.snapshot}")
+        )
+
+
+def expire_snapshots(
+    table: Tables,
+    retain_max: Annotated[int | None, typer.Option(help="Keep at most so many snapshots.", min=1)] = None,
+    retain_min: Annotated[int | None, typer.Option(help="Keep at least so many.", min=1)] = None,
+    older_than: Annotated[
+        str | None, typer.Option(help="Expire those older than this: '2 d', or a time such as 2026-01-31.")
+    ] = None,
+    branch: Branch = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    master: Master = None,
+    json: AsJson = False,
+) -> None:
+    """Let go of old snapshots, and of files that no snapshot, tag, savepoint or branch reaches any more."""
+    from anabranch.service import maintenance as service
+
+    confirm(f"expire snapshots of {table}?", yes=yes or dry_run or json)
+    done = service.expire_snapshots(
+        *(state.warehouse, table, branch),
+        retain_max=retain_max,
+        retain_min=retain_min,
+        older_than=older_than,
+        dry_run=dry_run,
+        master=master,
+    )
+    if json:
+        show_json(done)
+        return
+    show_table(
+        [
+            "table",
+            f"{'would expire' if dry_run else 'expired'}",
+            "data files",
+            "metadata files",
+            "bytes",
+            "left",
+        ],
+        [(d.table, d.snapshots, d.data_files, d.metadata_files, d.bytes, d.snapshots_left) for d in done],
+    )
+
+
+def remove_orphan_files(
+    table: Tables,
+    older_than: Annotated[str, typer.Option(help="Spare what is younger: writers may be at it.")] = "1 d",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    master: Master = None,
+    json: AsJson = False,
+) -> None:
+    """Move files that belong to no snapshot out of the way, and purge those moved long ago."""
+    from anabranch.service import maintenance as service
+
+    confirm(f"remove orphan files of {table} older than {older_than}?", yes=yes or dry_run or json)
+    done = service.remove_orphan_files(
+        state.warehouse, table, older_than=older_than, dry_run=dry_run, master=master
+    )
+    if json:
+        show_json(done)
+        return
+    show_table(
+        [
+            "table",
+            "would move" if dry_run else "moved",
+            "bytes",
+            "would purge" if dry_run else "purged",
+            "bytes",
+        ],
+        [(d.table, d.moved, d.moved_bytes, d.purged, d.purged_bytes) for d in done],
+    )
+
+
+def maintain(
+    table: Tables,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    master: Master = None,
+    json: AsJson = False,
+) -> None:
+    """Compact, expire and clean up, as the options of the table say."""
+    from anabranch.service import maintenance as service
+
+    confirm(f"maintain {table}: compact, expire snapshots, remove orphan files?", yes=yes or dry_run or json)
+    done = service.maintain(state.warehouse, table, dry_run=dry_run, master=master)
+    if json:
+        show_json(done)
+        return
+    for one in done:
+        console.print(one.text)
+
+
+def health(table: Tables, branch: Branch = None, json: AsJson = False) -> None:
+    """Say how a table is: small files, what compaction would gain, and the command that mends it."""
+    from anabranch.service import maintenance as service
+
+    found = service.health(state.warehouse, table, branch)
+    if json:
+        show_json(found)
+        return
+    for one in found:
+        typer.echo(str(one))

@@ -1,0 +1,24 @@
+"""The live files of a snapshot, as far as planning their compaction must know them."""
+
+from __future__ import annotations
+
+from anabranch.kernel.compaction.planning import PLAN_COLUMNS
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.guards import check_snapshot_readable
+from anabranch.kernel.scan import check_supported
+from anabranch.spec.entry_frame import EntryFrame
+from anabranch.spec.snapshot import Snapshot
+
+
+def live_files(context: TableContext, snapshot: Snapshot | None) -> EntryFrame:
+    """The `PLAN_COLUMNS` of all live files, in the order of their commits.
+
+    Raises `CorruptTableError`, `UnsupportedFeatureError`, and `NotFoundError` if the table was replaced.
+    """
+    manifests = context.manifests
+    if snapshot is None:
+        return manifests.entries([], only=PLAN_COLUMNS)
+    check_snapshot_readable(context, snapshot)
+    live = manifests.entries(manifests.of_snapshot(snapshot), only=PLAN_COLUMNS).live()
+    check_supported(live.df, context)
+    return live

@@ -1,0 +1,79 @@
+"""Which partitions to work on: those named, those a condition holds for, those nobody writes to any more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from anabranch.errors import InvalidInputError
+from anabranch.expr.bind import BoundPredicate, bind
+from anabranch.expr.bound import columns
+from anabranch.expr.nodes import Column, ColumnExpression, Predicate, all_of, any_of
+from anabranch.expr.parse import parse
+from anabranch.kernel.pruning import partitions_match
+from anabranch.runtime import Clock
+from anabranch.spec.entry_frame import EntryFrame
+from anabranch.spec.schema import TableSchema
+
+Partitions = str | Predicate | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+"""Partitions as users name them: ``"dt < '2026-01-01'"``, the same as an expression, ``{"dt": "2026-01-01"}``, or
+several of these dicts. A dict may leave out partition columns."""
+
+
+def partition_predicate(partitions: Partitions, schema: TableSchema) -> BoundPredicate:
+    """The partitions as a predicate on partition columns alone.
+
+    Raises:
+        InvalidInputError: something else than partition columns is asked for.
+        PredicateError: the condition cannot be read, or a value does not fit its column.
+    """
+    match partitions:
+        case str():
+            wanted = parse(partitions)
+        case Predicate():
+            wanted = partitions
+        case Mapping():
+            wanted = _same_as(partitions)
+        case _:
+            wanted = any_of([_same_as(one) for one in partitions])
+    bound = bind(wanted, schema.fields)
+    others = columns(bound) - {f.id for f in schema.partition_fields}
+    if others:
+        names = ", ".join(f"'{f.name}'" for f in schema.fields if f.id in others)
+        raise InvalidInputError(
+            f"partitions cannot be chosen by {names}, which is no partition column",
+            hint=f"partition columns are: {', '.join(schema.partition_keys) or 'none'}.",
+        )
+    return bound
+
+
+def select_partitions(live: EntryFrame, partitions: Partitions | None, schema: TableSchema) -> EntryFrame:
+    """The files in these partitions; all if None. Raises like `partition_predicate`."""
+    if partitions is None:
+        return live
+    predicate = partition_predicate(partitions, schema)
+    return EntryFrame(partitions_match(live.df, predicate, schema)) if len(live) else live
+
+
+def select_idle(live: EntryFrame, idle_millis: int | None, clock: Clock) -> EntryFrame:
+    """The files of partitions whose newest file is at least that old; all if None.
+
+    Files tell the local time of those who wrote them, so writers in other time zones make partitions look
+    younger or older. A file that does not tell counts as old.
+    """
+    if idle_millis is None:
+        return live
+    now = clock.now_millis()
+    latest = now + clock.local_offset_millis(now) - idle_millis
+    newest = pl.col("creation_time").max().over("partition")
+    return live.filter((newest <= latest).fill_null(value=True))
+
+
+def _same_as(values: Mapping[str, Any]) -> Predicate:
+    if not isinstance(values, Mapping) or not values:
+        raise InvalidInputError(
+            f"{values!r} names no partition", hint="write {'dt': '2026-01-01'} or a condition as text."
+        )
+    return all_of([ColumnExpression(Column((name,))).same_as(value) for name, value in values.items()])

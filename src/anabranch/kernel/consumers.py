@@ -1,0 +1,119 @@
+"""Consumers: named readers whose position keeps snapshots from expiring.
+
+A consumer is a file of its branch, ``consumer/consumer-<name>``, in the form other engines know: the id of
+the next snapshot it reads. We add the exact position beside it. The file is replaced in place, so a reader
+may find it half written and looks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from anabranch.errors import CorruptTableError, InvalidNameError, NotFoundError
+from anabranch.kernel.context import TableContext
+from anabranch.spec.layout import consumer_id_of
+from anabranch.spec.names import check_consumer_name
+from anabranch.spec.refs import Consumer
+from anabranch.spec.snapshot import CommitKind, Snapshot
+
+_TRIES: Final = 10
+_PAUSE_SECONDS: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerLag:
+    """A consumer and how far it is behind its branch."""
+
+    name: str
+    next_snapshot: int
+    snapshots: int
+    """Snapshots it has not read."""
+    rows: int | None
+    """Rows they added; None if that is not known, because some have expired or an engine did not count."""
+    millis: int
+    """Time since the oldest of them was committed; 0 if it is up to date."""
+    modified_millis: int
+    """When its position was last stored."""
+
+
+def find_consumer(context: TableContext, name: str) -> Consumer | None:
+    """The consumer of that name, or None. Raises `CorruptTableError`, `InvalidNameError`."""
+    check_consumer_name(name)
+    path = context.layout.consumer_path(name)
+    for attempt in range(_TRIES):
+        try:
+            return Consumer.from_json(context.storage.get(path), path=path)
+        except NotFoundError:
+            return None
+        except CorruptTableError:  # another engine may be writing it
+            if attempt == _TRIES - 1:
+                raise
+            context.runtime.sleeper.sleep(_PAUSE_SECONDS)
+    return None
+
+
+def record_consumer(context: TableContext, name: str, consumer: Consumer) -> None:
+    """Store a consumer's position in place of the one before. Raises `InvalidNameError`."""
+    check_consumer_name(name)
+    context.storage.put(context.layout.consumer_path(name), consumer.to_json())
+
+
+def delete_consumer(context: TableContext, name: str) -> None:
+    """Let go of what a consumer kept. Raises `NotFoundError` naming the consumers there are."""
+    try:
+        found = find_consumer(context, name)
+    except InvalidNameError:
+        found = None
+    if found is None:
+        known = [name for name, _ in _files(context)]
+        raise NotFoundError(
+            f"consumer '{name}' does not exist in '{context.title}'",
+            hint=f"consumers there are: {', '.join(known)}." if known else "the table has no consumers.",
+        )
+    context.storage.delete(context.layout.consumer_path(name))
+
+
+def consumer_lags(context: TableContext) -> list[ConsumerLag]:
+    """All consumers of the branch and how far each is behind, by name."""
+    head = context.snapshots.head()
+    lags = []
+    for name, modified in _files(context):
+        consumer = find_consumer(context, name)
+        if consumer is not None:
+            lags.append(_lag(context, name, consumer, head, modified))
+    return lags
+
+
+def _lag(
+    context: TableContext, name: str, consumer: Consumer, head: Snapshot | None, modified: int
+) -> ConsumerLag:
+    behind = 0 if head is None else max(0, head.id - consumer.next_snapshot + 1)
+    if head is None or not behind:
+        return ConsumerLag(name, consumer.next_snapshot, behind, 0, 0, modified)
+    unread = []
+    for snapshot in context.snapshots.backwards(head):
+        if snapshot.id < consumer.next_snapshot:
+            break
+        unread.append(snapshot)
+    counts = [s.delta_record_count for s in unread if s.commit_kind != CommitKind.COMPACT]
+    known = [count for count in counts if count is not None]
+    complete = len(unread) == behind and len(known) == len(counts)
+    now = context.runtime.clock.now_millis()
+    return ConsumerLag(
+        name,
+        consumer.next_snapshot,
+        behind,
+        sum(max(0, count) for count in known) if complete else None,
+        max(0, now - unread[-1].time_millis),
+        modified,
+    )
+
+
+def _files(context: TableContext) -> Iterator[tuple[str, int]]:
+    infos = sorted(context.storage.list(context.layout.consumer_folder), key=lambda info: info.path)
+    for info in infos:
+        name = consumer_id_of(info.path)
+        if name is not None:
+            yield name, info.modified_millis

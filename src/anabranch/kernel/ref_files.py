@@ -1,0 +1,215 @@
+"""The refs of a whole table: everything by which somebody may still come to its files.
+
+These are the snapshots, tags and savepoints of main and of every branch. Consumers keep snapshots from
+expiring and reach nothing by themselves; what a fork or a merge needs is pinned by ordinary tags.
+
+Refs change while they are read. One that is renamed or replaced could be missed by one look, at its old
+place because it was gone already and at its new one because it was not there yet; not by a second look that
+begins after the first has ended. So `RefReader.read` looks until a look shows nothing new, and takes what any
+of them showed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from anabranch.errors import CorruptTableError, NotFoundError, UnsupportedFeatureError
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.parallel import each
+from anabranch.spec.layout import (
+    BRANCH_FOLDER,
+    MAIN_BRANCH,
+    branch_name_of,
+    savepoint_id_of,
+    schema_id_of,
+    snapshot_id_of,
+    tag_name_of,
+)
+from anabranch.spec.refs import Tag
+from anabranch.spec.savepoint import Savepoint
+from anabranch.spec.snapshot import NO_LIST, Snapshot
+from anabranch.storage.protocol import ObjectInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """What one ref names. Two values are equal if they reach the same files under the same name."""
+
+    path: str
+    """Its file."""
+    name: str
+    """What people call it: ``tag 'good'``, ``snapshot 5 of branch 'fix'``."""
+    lists: tuple[str, ...]
+    """Manifest lists."""
+    index_manifest: str | None = None
+    statistics: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFile:
+    """A snapshot of the branch that is looked at, and when its file was stored."""
+
+    path: str
+    snapshot: Snapshot
+    modified_millis: int
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What there was during one look."""
+
+    refs: frozenset[Ref]
+    snapshots: tuple[SnapshotFile, ...]
+    """Those of the branch that is looked from, by ascending id, with what lies beside its history."""
+
+
+class RefReader:
+    """Reads the refs of all branches, again and again; what cannot have changed is read once."""
+
+    def __init__(self, context: TableContext) -> None:
+        self._context = context
+        self._known: dict[ObjectInfo, Snapshot] = {}
+
+    def read(self) -> frozenset[Ref]:
+        """All refs, those included that were removed while we looked; see the top of this module.
+
+        Raises:
+            CorruptTableError: a ref cannot be read, or a branch has no schema.
+            UnsupportedFeatureError: the table keeps a changelog longer than its snapshots.
+        """
+        found = self.look().refs
+        while True:
+            again = self.look().refs
+            if again <= found:
+                return found
+            found |= again
+
+    def look(self) -> Look:
+        """What there is now; raises as `read` does."""
+        refs: set[Ref] = set()
+        own: list[SnapshotFile] = []
+        for branch in (None, *self._branches()):
+            context = self._context.on_branch(branch)
+            snapshots = self._snapshots(context)
+            if branch == self._context.branch:
+                own = sorted(snapshots, key=lambda found: found.snapshot.id)
+            found = [_of_snapshot(s.path, f"snapshot {s.snapshot.id}", s.snapshot, branch) for s in snapshots]
+            found += _tags(context)
+            _check_no_changelog(context)
+            if found:
+                _check_has_schema(context)
+            refs.update(found)
+        refs.update(_savepoints(self._context))
+        return Look(frozenset(refs), tuple(own))
+
+    def _branches(self) -> Iterator[str]:
+        for folder in self._context.storage.list_folders(BRANCH_FOLDER):
+            name = branch_name_of(folder)
+            if name == MAIN_BRANCH:
+                raise CorruptTableError(
+                    "is the folder of a branch that is called as the main branch is",
+                    path=folder,
+                    hint="rename or remove the folder; until then it is not known what may be deleted.",
+                )
+            if name is not None:
+                yield name
+
+    def _snapshots(self, context: TableContext) -> list[SnapshotFile]:
+        infos = [
+            info
+            for info in context.storage.list(context.layout.snapshot_folder)
+            if snapshot_id_of(info.path) is not None
+        ]
+        missing = [info for info in infos if info not in self._known]
+        for info, snapshot in zip(missing, each(lambda i: _snapshot(context, i), missing), strict=True):
+            if snapshot is not None:
+                self._known[info] = snapshot
+        return [
+            SnapshotFile(info.path, self._known[info], info.modified_millis)
+            for info in infos
+            if info in self._known
+        ]
+
+
+def _snapshot(context: TableContext, info: ObjectInfo) -> Snapshot | None:
+    """None for one that expired since it was listed."""
+    snapshot_id = snapshot_id_of(info.path)
+    assert snapshot_id is not None
+    return context.snapshots.find(snapshot_id)
+
+
+def _tags(context: TableContext) -> list[Ref]:
+    paths = _paths(context, context.layout.tag_folder, tag_name_of)
+
+    def read(path: str) -> Ref | None:
+        name = tag_name_of(path)
+        data = _get(context, path)
+        if name is None or data is None:
+            return None
+        tag = Tag.from_json(data, name=name, path=path)
+        return _of_snapshot(path, f"tag '{name}'", tag.snapshot, context.branch)
+
+    return _present(each(read, paths))
+
+
+def _savepoints(context: TableContext) -> list[Ref]:
+    """Those of all branches; they lie in one folder."""
+    paths = _paths(context, context.layout.savepoint_folder, savepoint_id_of)
+
+    def read(path: str) -> Ref | None:
+        try:
+            savepoint = Savepoint.from_path(context.storage, path)
+        except NotFoundError:
+            return None
+        return _of_snapshot(path, f"savepoint {savepoint.id}", savepoint.snapshot)
+
+    return _present(each(read, paths))
+
+
+def _paths(context: TableContext, folder: str, key: Callable[[str], object]) -> list[str]:
+    return [info.path for info in context.storage.list(folder) if key(info.path) is not None]
+
+
+def _get(context: TableContext, path: str) -> bytes | None:
+    try:
+        return context.storage.get(path)
+    except NotFoundError:
+        return None
+
+
+def _present(refs: Iterable[Ref | None]) -> list[Ref]:
+    return [ref for ref in refs if ref is not None]
+
+
+def _of_snapshot(path: str, name: str, snapshot: Snapshot, branch: str | None = None) -> Ref:
+    lists = (snapshot.base_manifest_list, snapshot.delta_manifest_list, snapshot.changelog_manifest_list)
+    return Ref(
+        path,
+        name if branch is None else f"{name} of branch '{branch}'",
+        tuple(found for found in lists if found not in (None, NO_LIST)),
+        snapshot.index_manifest,
+        snapshot.statistics,
+    )
+
+
+def _check_has_schema(context: TableContext) -> None:
+    """A branch without a schema is half made or half deleted: what it reaches is not known."""
+    folder = context.layout.schema_folder
+    if not any(schema_id_of(info.path) is not None for info in context.storage.list(folder)):
+        raise CorruptTableError(
+            f"holds no schema, but '{context.title}' has snapshots, tags or savepoints; nothing was deleted",
+            path=folder,
+            hint="a branch is being created or deleted: try again, or delete the branch.",
+        )
+
+
+def _check_no_changelog(context: TableContext) -> None:
+    folder = context.layout.changelog_folder
+    if any(True for _ in context.storage.list(folder)):
+        raise UnsupportedFeatureError(
+            f"'{context.title}' keeps a changelog longer than its snapshots; nothing was deleted",
+            feature="decoupled-changelog",
+            path=folder,
+            hint="expire snapshots and clean up with the engine that keeps the changelog.",
+        )

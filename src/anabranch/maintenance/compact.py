@@ -1,0 +1,155 @@
+"""Compaction: small files of the newest snapshot are rewritten as larger ones with the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from anabranch.engine import Engine
+from anabranch.kernel.compaction.coordinator import Coordinator, TaskEnd
+from anabranch.kernel.compaction.live import live_files
+from anabranch.kernel.compaction.planning import plan_full, plan_minor
+from anabranch.kernel.compaction.selection import Partitions, select_idle, select_partitions
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.guards import check_snapshot_writable
+from anabranch.maintenance.rewrites import Outcome, carry_out, writable_schema
+from anabranch.spec.entry_frame import EntryFrame
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.snapshot import Snapshot
+
+_ROUNDS: Final = 6
+"""Most often that one compaction plans again. What tasks leave over grows fewer by a multiple each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionResult:
+    """What a compaction did. Without anything to do it did nothing and committed nothing."""
+
+    snapshot: Snapshot | None = None
+    """The last one it made."""
+    files_before: int = 0
+    """Files that were rewritten."""
+    files_after: int = 0
+    """Files that hold their rows now."""
+    bytes_before: int = 0
+    bytes_after: int = 0
+    rows: int = 0
+    """Rows that were rewritten."""
+    partitions: int = 0
+    """Partitions in which files were rewritten."""
+    tasks: int = 0
+    """Tasks that were carried out and committed."""
+    given_up: int = 0
+    """Tasks whose files others compacted or overwrote meanwhile."""
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> CompactionResult:
+        """The sums of an outcome."""
+        tasks = [one.task for one in outcome.committed]
+        new_files = [file for one in outcome.committed for file in one.new_files]
+        return cls(
+            snapshot=outcome.snapshot,
+            files_before=sum(len(task.files) for task in tasks),
+            files_after=len(new_files),
+            bytes_before=sum(task.size for task in tasks),
+            bytes_after=sum(file.file_size for file in new_files),
+            rows=sum(task.row_count for task in tasks),
+            partitions=len({task.partition for task in tasks}),
+            tasks=len(tasks),
+            given_up=len(outcome.given_up),
+        )
+
+
+def compact(
+    context: TableContext,
+    options: Mapping[str, str],
+    *,
+    engine: Engine,
+    full: bool = False,
+    partitions: Partitions | None = None,
+    idle_millis: int | None = None,
+) -> CompactionResult:
+    """Rewrite small files as larger ones until nothing is left that is worth it.
+
+    Args:
+        context: the branch.
+        options: over the table's.
+        engine: what rewrites the files.
+        full: also where few small files are: see `anabranch.kernel.compaction.planning`.
+        partitions: only these; all if None.
+        idle_millis: only partitions that have got no file for so long.
+
+    Raises:
+        InvalidInputError: `partitions` asks for something else than partition columns.
+        UnsupportedFeatureError: the table must not be written to.
+        CommitOutcomeUnknownError: the store did not say whether the last snapshot was made.
+        StorageError: what was finished before is committed.
+    """
+    plan = plan_full if full else plan_minor
+    live, schema = newest_files(context)
+    live = select_idle(select_partitions(live, partitions, schema), idle_millis, context.runtime.clock)
+    outcome = Outcome()
+    for _ in range(_ROUNDS):
+        tasks = plan(live, schema, {**schema.options, **options})
+        if not tasks:
+            break
+        description = {"compaction": "full" if full else "minor"}
+        done = carry_out(context, options, tasks, engine=engine, description=description)
+        outcome += done
+        if not done.committed:
+            break
+        # Only there something can be left over; what others write meanwhile is not waited for.
+        touched = pl.Series([*{task.partition for task in tasks}], dtype=pl.Binary)
+        live, schema = newest_files(context)
+        live = live.filter(pl.col("partition").is_in(touched.implode()))
+    return CompactionResult.of(outcome)
+
+
+def compact_round(
+    context: TableContext,
+    options: Mapping[str, str],
+    coordinator: Coordinator,
+    *,
+    engine: Engine,
+    limit: int | None = None,
+) -> CompactionResult:
+    """One round of compaction that goes on for as long as a job does: what is worth it now, if anything is.
+
+    Args:
+        context: the branch, as the coordinator has it.
+        options: over the table's.
+        coordinator: remembers the small files from round to round.
+        engine: what rewrites the files.
+        limit: the most tasks of this round.
+
+    Raises:
+        AnabranchError: a task failed, or its rewrite could not be committed. The coordinator knows: the next round
+            goes on, and leaves the partitions of failed tasks alone for a while.
+    """
+    coordinator.observe()
+    tasks = coordinator.tasks(limit)
+    if not tasks:
+        return CompactionResult()
+    try:
+        outcome = carry_out(context, options, tasks, engine=engine, description={"compaction": "continuous"})
+    except BaseException:
+        for task in tasks:
+            coordinator.done(task, TaskEnd.FAILED)
+        raise
+    for one in outcome.committed:
+        coordinator.done(one.task, TaskEnd.COMMITTED)
+    for task in outcome.given_up:
+        coordinator.done(task, TaskEnd.GIVEN_UP)
+    return CompactionResult.of(outcome)
+
+
+def newest_files(context: TableContext) -> tuple[EntryFrame, TableSchema]:
+    """The live files and the schema to plan with. Raises `UnsupportedFeatureError`, `NotFoundError`."""
+    schema = writable_schema(context)
+    head = context.snapshots.head()
+    if head is not None:
+        check_snapshot_writable(context, head)
+    return live_files(context, head), schema

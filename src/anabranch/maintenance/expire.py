@@ -1,0 +1,140 @@
+"""Expiring snapshots as the options of a table say, by hand and in the jobs that write it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from anabranch.engine import Engine
+from anabranch.errors import InvalidInputError
+from anabranch.kernel.consumer_expiry import expire_consumers, next_read
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.expiry import Expiry, check_cleanable, expire
+from anabranch.kernel.retention import FOREVER, LEAST_RETAINED, Retention
+from anabranch.kernel.rollback_pins import tend_pins
+from anabranch.kernel.savepoints import tend as tend_savepoints
+from anabranch.kernel.tags import expire_tags
+from anabranch.maintenance.cutoff import Cutoff, cutoff_of
+from anabranch.options import (
+    CONSUMER_EXPIRATION_TIME,
+    EXPIRE_GRACE,
+    SNAPSHOT_EXPIRE_LIMIT,
+    SNAPSHOT_NUM_RETAINED_MAX,
+    SNAPSHOT_NUM_RETAINED_MIN,
+    SNAPSHOT_TIME_RETAINED,
+    WRITE_ONLY,
+)
+
+_PER_EXPIRY = 20
+"""In jobs, one in so many snapshots must be due before any go: an expiry reads all that stay, so this keeps its
+cost for each commit the same however many are retained."""
+
+
+def expire_snapshots(
+    context: TableContext,
+    options: Mapping[str, str],
+    *,
+    retain_max: int | None = None,
+    retain_min: int | None = None,
+    older_than: Cutoff | None = None,
+    engine: Engine | None = None,
+    dry_run: bool = False,
+) -> Expiry:
+    """Expire all that is due, with the tags that were kept long enough and the consumers that have not moved for
+    `consumer.expiration-time`.
+
+    Args:
+        context: the branch.
+        options: of the table, with those of the call over them.
+        retain_max: keep at most so many snapshots instead of `snapshot.num-retained.max`.
+        retain_min: keep at least so many instead of `snapshot.num-retained.min`. Two always stay.
+        older_than: expire what was replaced before this moment instead of `snapshot.time-retained`.
+        engine: what deletes many files.
+        dry_run: find out only.
+
+    Raises as `anabranch.kernel.expiry.expire`, and `InvalidInputError`.
+    """
+    retention = _retention(context, options, retain_max, retain_min, older_than)
+    check_cleanable(context)
+    if not dry_run:
+        tend_pins(context)
+        tend_savepoints(context)
+    gone = _expire_consumers(context, options, dry_run=dry_run)
+    tags = tuple(expire_tags(context, dry_run=dry_run))
+    expiry = expire(context, retention, engine=engine, dry_run=dry_run, without=gone)
+    return replace(expiry, consumers=gone, tags=tags)
+
+
+def expire_after_commit(
+    context: TableContext, options: Mapping[str, str], *, engine: Engine | None = None
+) -> Expiry | None:
+    """What a writing job does after its commits: nothing if `write-only`, and little while nothing is due.
+
+    At most `snapshot.expire.limit` snapshots go at once, and none before they are one in twenty of all there are.
+
+    Returns:
+        What went; None if it was not worth looking at all refs of the table.
+
+    Raises as `expire_snapshots`. A job may go on after any error: the next call takes up the work.
+    """
+    if WRITE_ONLY.of(options):
+        return None
+    retention = _retention(context, options, None, None, None)
+    gone = _expire_consumers(context, options, dry_run=False)
+    if not _is_worth_it(context, retention):
+        return Expiry(consumers=gone) if gone else None
+    limited = replace(retention, limit=SNAPSHOT_EXPIRE_LIMIT.of(options))
+    tags = tuple(expire_tags(context))
+    return replace(expire(context, limited, engine=engine), consumers=gone, tags=tags)
+
+
+def _is_worth_it(context: TableContext, retention: Retention) -> bool:
+    """Judged from a few small reads."""
+    head, first = context.snapshots.head(), context.snapshots.earliest_id()
+    if head is None or first is None:
+        return False
+    there = head.id - first + 1
+    wanted = max(1, there // _PER_EXPIRY)
+    if there - max(retention.at_least, LEAST_RETAINED) < wanted:
+        return False
+    following = context.snapshots.find(first + wanted)
+    if following is None:
+        return False  # others are expiring just now
+    is_too_many = there - max(retention.at_most, LEAST_RETAINED) >= wanted
+    if following.time_millis > retention.until(is_one_too_many=is_too_many):
+        return False
+    unread = next_read(context)
+    return unread is None or first + wanted <= unread
+
+
+def _expire_consumers(context: TableContext, options: Mapping[str, str], *, dry_run: bool) -> tuple[str, ...]:
+    kept = CONSUMER_EXPIRATION_TIME.of(options)
+    if kept is None:
+        return ()
+    return expire_consumers(context, context.runtime.clock.now_millis() - kept, dry_run=dry_run)
+
+
+def _retention(
+    context: TableContext,
+    options: Mapping[str, str],
+    retain_max: int | None,
+    retain_min: int | None,
+    older_than: Cutoff | None,
+) -> Retention:
+    for name, count in (("retain_max", retain_max), ("retain_min", retain_min)):
+        if count is not None and count < 1:
+            raise InvalidInputError(f"{name} is {count}, expected a whole number above 0")
+    now = context.runtime.clock.now_millis()
+    at_most = SNAPSHOT_NUM_RETAINED_MAX.of(options) if retain_max is None else retain_max
+    at_least = SNAPSHOT_NUM_RETAINED_MIN.of(options) if retain_min is None else retain_min
+    if retain_min is None and (retain_max is not None or SNAPSHOT_NUM_RETAINED_MIN.key not in options):
+        at_least = min(at_least, at_most)  # what is said counts for more than what is not
+    elif retain_min is not None and retain_max is None:
+        at_most = max(at_least, at_most)
+    age, grace = SNAPSHOT_TIME_RETAINED.of(options), EXPIRE_GRACE.of(options)
+    return Retention(
+        at_least=at_least,
+        at_most=at_most,
+        replaced_before=now - age if older_than is None else cutoff_of(older_than, now),
+        in_grace_since=now - grace if grace else FOREVER,
+    )

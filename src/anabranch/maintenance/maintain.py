@@ -1,0 +1,69 @@
+"""Everything a table needs from time to time, in the order in which each step helps the next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from anabranch.engine import Engine
+from anabranch.kernel.compaction.planning import plan_minor
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.expiry import Expiry
+from anabranch.maintenance.compact import CompactionResult, compact, newest_files
+from anabranch.maintenance.expire import expire_snapshots
+from anabranch.maintenance.orphans import Cleaning, remove_orphan_files
+from anabranch.options import TARGET_FILE_SIZE
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """What was done, or would be done, to one table."""
+
+    compaction: CompactionResult
+    expiry: Expiry
+    cleaning: Cleaning
+    dry_run: bool = False
+
+    def __str__(self) -> str:
+        would = "would be " if self.dry_run else ""
+        expired = sum(tally.files for tally in self.expiry.removed.values())
+        return (
+            f"{self.compaction.files_before:,} files {would}compacted into {self.compaction.files_after:,}; "
+            f"{len(self.expiry.snapshots):,} snapshots {would}expired with {expired:,} files; "
+            f"{self.cleaning.files.height:,} orphan files {would}moved away, {self.cleaning.purged.files:,} {would}purged"
+        )
+
+
+def maintain(
+    context: TableContext, options: Mapping[str, str], *, engine: Engine, dry_run: bool = False
+) -> Upkeep:
+    """Compact, then expire the snapshots that the options no longer keep, then move orphan files away.
+
+    Args:
+        context: the branch.
+        options: of the table, with those of the call over them.
+        engine: what rewrites and deletes files.
+        dry_run: find out only.
+
+    Raises what the three steps raise; what was done before an error stays done.
+    """
+    compaction = _would_compact(context, options) if dry_run else compact(context, options, engine=engine)
+    expiry = expire_snapshots(context, options, engine=engine, dry_run=dry_run)
+    cleaning = remove_orphan_files(context, engine=engine, dry_run=dry_run)
+    return Upkeep(compaction, expiry, cleaning, dry_run)
+
+
+def _would_compact(context: TableContext, options: Mapping[str, str]) -> CompactionResult:
+    """What compaction would begin with; its results are estimated by size."""
+    live, schema = newest_files(context)
+    limits = {**schema.options, **options}
+    tasks = plan_minor(live, schema, limits)
+    target = TARGET_FILE_SIZE.of(limits)
+    return CompactionResult(
+        files_before=sum(len(task.files) for task in tasks),
+        files_after=sum(max(1, -(-task.size // target)) for task in tasks),
+        bytes_before=sum(task.size for task in tasks),
+        rows=sum(task.row_count for task in tasks),
+        partitions=len({task.partition for task in tasks}),
+        tasks=len(tasks),
+    )

@@ -1,0 +1,165 @@
+"""Removing files that nothing in a table refers to: what failed and killed writers and expiries left.
+
+The order is what makes it safe. First the files are listed that are old enough; only then all refs of all
+branches are read. What was committed in between is seen by the refs, and what is being written now is too
+young. So the age to spare must be longer than the longest write takes from its first file to its commit.
+
+Orphans are moved before they are purged: into ``.orphans/<milliseconds of the run>/<where it was>``, a folder that
+no engine takes for a part of a table. A later run purges those that have lain there for the same age; until
+then `restore_orphan_files` brings them back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from anabranch.engine import Engine, LocalEngine
+from anabranch.errors import AnabranchError, NotFoundError
+from anabranch.kernel.candidates import DATA, no_files
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.expiry import Tally, check_cleanable, tallies
+from anabranch.kernel.reachability import Reachability
+from anabranch.kernel.removal import delete_empty_folders
+from anabranch.maintenance.cutoff import Cutoff, cutoff_of
+from anabranch.maintenance.orphan_listing import old_files
+from anabranch.storage.protocol import Storage
+
+ORPHANS_FOLDER = ".orphans"
+DEFAULT_AGE = "1 d"
+
+_FILES_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True)
+class Cleaning:
+    """What the cleaning of orphans moved and purged, or would if it was tried out only."""
+
+    run: int | None = None
+    """What `restore_orphan_files` takes to undo it; None if nothing was moved."""
+    files: pl.DataFrame = field(default_factory=no_files, repr=False)
+    """The orphans: `path`, `file_name`, `kind`, `bytes`."""
+    purged: Tally = Tally()  # noqa: RUF009 - immutable
+    """What earlier runs had moved and is gone for good now."""
+    dry_run: bool = False
+
+    @property
+    def moved(self) -> dict[str, Tally]:
+        """The orphans by kind: ``data``, ``index``, ``manifest``, ``snapshot``, ``statistics``, ``temporary``."""
+        return tallies(self.files, "kind")
+
+
+def remove_orphan_files(
+    context: TableContext,
+    *,
+    older_than: Cutoff = DEFAULT_AGE,
+    engine: Engine | None = None,
+    dry_run: bool = False,
+) -> Cleaning:
+    """Move the files of a table that no ref of any branch reaches out of the way; purge those moved long ago.
+
+    Args:
+        context: the table, on any branch.
+        older_than: spares what was stored, and moved, since. Shorter than the longest write, it takes away
+            files that are about to be committed.
+        engine: what lists and moves many files.
+        dry_run: find out only.
+
+    Raises:
+        CorruptTableError: a ref, or what it names, cannot be read, or a branch has no schema; nothing was moved.
+        UnsupportedFeatureError: the table uses something that this version does not know; nothing was moved.
+        InvalidInputError: `older_than` cannot be read.
+    """
+    engine = engine or LocalEngine()
+    now = context.runtime.clock.now_millis()
+    cutoff = cutoff_of(older_than, now)
+    schema = check_cleanable(context)
+    listed = old_files(context, schema.partition_keys, cutoff, engine)
+    reached = Reachability(context, listed["file_name"]).now()
+    orphans = listed.join(reached, on="file_name", how="anti", maintain_order="left")
+    if not dry_run and orphans.height:
+        folder = f"{ORPHANS_FOLDER}/{now}"
+        _move(context, {path: f"{folder}/{path}" for path in orphans["path"]}, engine)
+        data = orphans.filter(pl.col("kind") == DATA)["path"].to_list()
+        delete_empty_folders(context, data, len(schema.partition_keys))
+    purged = _purge(context, [run for run in orphan_runs(context) if run <= cutoff and run < now], dry_run)
+    return Cleaning(now if orphans.height and not dry_run else None, orphans, purged, dry_run)
+
+
+def clean_tables(
+    contexts: Iterable[TableContext],
+    *,
+    older_than: Cutoff = DEFAULT_AGE,
+    engine: Engine | None = None,
+    dry_run: bool = False,
+) -> Mapping[str, Cleaning | AnabranchError]:
+    """Clean many tables, one after the other, by name; the error of one does not keep the others from it."""
+    done: dict[str, Cleaning | AnabranchError] = {}
+    for context in contexts:
+        try:
+            done[context.name] = remove_orphan_files(
+                context, older_than=older_than, engine=engine, dry_run=dry_run
+            )
+        except AnabranchError as error:
+            done[context.name] = error
+    return done
+
+
+def orphan_runs(context: TableContext) -> list[int]:
+    """Runs whose files are still there, oldest first: their time in epoch milliseconds."""
+    names = (folder.rpartition("/")[2] for folder in context.storage.list_folders(ORPHANS_FOLDER))
+    return sorted(int(name) for name in names if name.isascii() and name.isdigit())
+
+
+def restore_orphan_files(context: TableContext, run: int, *, engine: Engine | None = None) -> Tally:
+    """Bring the files back that a run moved; where a file has come back by itself, it stays as it is.
+
+    Raises `NotFoundError` naming the runs there are.
+    """
+    folder = f"{ORPHANS_FOLDER}/{run}"
+    files = {
+        info.path[len(folder) + 1 :]: info.size
+        for info in context.storage.list(folder, recursive=True, include_temporary=True)
+    }
+    if not files:
+        runs = ", ".join(map(str, orphan_runs(context)))
+        raise NotFoundError(
+            f"there is no run {run} of the cleaning of '{context.name}'",
+            hint=f"runs there are: {runs}." if runs else "what was moved has been purged.",
+        )
+    missing = [path for path in files if not context.storage.exists(path)]
+    _move(context, {f"{folder}/{path}": path for path in missing}, engine or LocalEngine())
+    if len(missing) == len(files):
+        context.storage.delete_folder(folder)
+    return Tally(len(missing), sum(files[path] for path in missing))
+
+
+def _move(context: TableContext, moves: Mapping[str, str], engine: Engine) -> None:
+    pairs = list(moves.items())
+    batches = [
+        (context.storage, dict(pairs[start : start + _FILES_AT_ONCE]))
+        for start in range(0, len(pairs), _FILES_AT_ONCE)
+    ]
+    for _ in engine.map(_move_batch, batches, name=f"move files of {context.title}"):
+        continue
+
+
+def _move_batch(batch: tuple[Storage, dict[str, str]]) -> int:
+    storage, moves = batch
+    storage.move_many(moves)
+    return len(moves)
+
+
+def _purge(context: TableContext, runs: Sequence[int], dry_run: bool) -> Tally:
+    purged = Tally()
+    for run in runs:
+        folder = f"{ORPHANS_FOLDER}/{run}"
+        sizes = [i.size for i in context.storage.list(folder, recursive=True, include_temporary=True)]
+        purged += Tally(len(sizes), sum(sizes))
+        if not dry_run:
+            context.storage.delete_folder(folder)
+    if runs and not dry_run:
+        context.storage.delete_empty_folder(ORPHANS_FOLDER)
+    return purged

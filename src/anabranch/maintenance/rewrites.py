@@ -1,0 +1,264 @@
+"""Carrying out compaction tasks: an engine rewrites their files, and what it made is committed.
+
+The commit lands on whatever is newest then. Rows that were appended meanwhile stay. A task whose files somebody
+else compacted or overwrote meanwhile is given up, and it alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from anabranch.arrow.rewrite import rewrite
+from anabranch.arrow.writer import WriteContext, abort
+from anabranch.engine import Engine, LocalEngine
+from anabranch.errors import CommitConflictError, CommitRetriesExhaustedError, NotFoundError
+from anabranch.kernel.actions.compact import Compact
+from anabranch.kernel.base import Base
+from anabranch.kernel.commit_message import CommitMessage
+from anabranch.kernel.compaction.task import CompactionTask, Rewrite
+from anabranch.kernel.conflicts import outdated
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.identity import CommitIdentity
+from anabranch.kernel.transaction import NOT_PUBLISHED, CommitRequest, commit
+from anabranch.options import FILE_FORMAT
+from anabranch.spec.data_file import FileSource
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.support import check_writable
+
+_WAVE_TASKS: Final = 4096
+_WAVE_BYTES: Final = 256 << 30
+"""What is handed to the engine at once, so that a giant compaction is published bit by bit."""
+_PUBLISH_SECONDS: Final = 60.0
+"""How long finished work may wait for more, where an engine gives back one result after the other."""
+_COMMIT_TRIES: Final = 20
+_CHANGED: Final = frozenset({"FILE_GONE", "ORDER_CHANGED"})
+"""Conflicts with those who changed the files that were rewritten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of some tasks."""
+
+    snapshot: Snapshot | None = None
+    """The last one made; None if nothing was committed."""
+    committed: tuple[Rewrite, ...] = ()
+    given_up: tuple[CompactionTask, ...] = ()
+    """Those whose files were no longer as when they were planned; of their work nothing is left."""
+
+    def __add__(self, later: Outcome) -> Outcome:
+        return Outcome(
+            later.snapshot or self.snapshot,
+            (*self.committed, *later.committed),
+            (*self.given_up, *later.given_up),
+        )
+
+
+def carry_out(
+    context: TableContext,
+    options: Mapping[str, str],
+    tasks: Sequence[CompactionTask],
+    *,
+    engine: Engine,
+    description: Mapping[str, Any] | None = None,
+    work: Callable[[CompactionTask], Rewrite] | None = None,
+) -> Outcome:
+    """Have an engine rewrite the files of these tasks, and commit what it made, bit by bit.
+
+    Args:
+        context: the branch.
+        options: over the table's.
+        tasks: planned on some snapshot of the branch.
+        engine: what rewrites the files.
+        description: how it is done, for the snapshots' properties.
+        work: what to do with a task, picklable; rewriting its rows in their order if None.
+
+    Raises:
+        AnabranchError: a task could not be carried out, or its rewrite not be committed. What was finished before
+            is committed, and what certainly was not is removed.
+    """
+    writing = write_context(context, options, engine)
+    work = work or partial(rewrite, context=writing, schemas=context.schemas.get)
+    run = _Run(context, writing, description or {})
+    for wave in _waves(tasks):
+        name = f"compact {context.title}: {sum(len(task.files) for task in wave):,} files"
+        results = engine.map(partial(_attempt, work), wave, name=name)
+        try:
+            for result in results:
+                run.take(result)
+        except Exception:
+            run.publish()
+            raise
+        run.publish()
+        run.check_missing()
+    return run.outcome
+
+
+def commit_rewrites(
+    context: TableContext,
+    rewrites: Sequence[Rewrite],
+    writing: WriteContext,
+    *,
+    description: Mapping[str, Any] | None = None,
+) -> Outcome:
+    """Put rewritten files in the place of the old ones, in one COMPACT snapshot on whatever is newest.
+
+    Rewrites whose files are no longer as they were are given up and their new files removed; the rest is committed.
+
+    Args:
+        context: the branch.
+        rewrites: what engines made of tasks.
+        writing: what the new files were written with.
+        description: how it was done, for the snapshot's properties.
+
+    Raises:
+        CommitOutcomeUnknownError: the store did not say whether it happened; no file is removed.
+        AnabranchError: nothing was committed. New files are removed where that is certain.
+    """
+    pending, given_up = list(rewrites), list[Rewrite]()
+    identity = CommitIdentity.batch(context.runtime)
+    for _ in range(_COMMIT_TRIES):
+        if not pending:
+            return Outcome(given_up=_tasks_of(given_up))
+        request = CommitRequest(Compact(pending, dict(description or {})), identity)
+        try:
+            committed = commit(context, request)
+        except CommitConflictError as error:
+            if not _CHANGED.issuperset(conflict.kind for conflict in error.conflicts):
+                discard(pending, writing)
+                raise
+            lost = {id(one) for one in outdated(_base(context), pending)}
+            given_up += (gone := [one for one in pending if id(one) in lost])
+            pending = [one for one in pending if id(one) not in lost]
+            discard(gone, writing)
+        except NOT_PUBLISHED:
+            discard(pending, writing)
+            raise
+        else:
+            return Outcome(committed.snapshot, tuple(pending), _tasks_of(given_up))
+    discard(pending, writing)
+    raise CommitRetriesExhaustedError(
+        f"the files of '{context.title}' that were compacted changed {_COMMIT_TRIES} times while it was committed",
+        hint="nothing was published; compact again when fewer jobs overwrite the table.",
+    )
+
+
+def write_context(context: TableContext, options: Mapping[str, str], engine: Engine) -> WriteContext:
+    """What tasks of an engine write with: the newest schema, and Parquet whatever the table's option says.
+
+    Raises `UnsupportedFeatureError` if the table must not be written to.
+    """
+    schema = writable_schema(context)
+    return WriteContext(
+        context.storage,
+        schema,
+        {**options, FILE_FORMAT.key: "parquet"},
+        source=FileSource.COMPACT,
+        runtime=context.runtime,
+        # Elsewhere, one task has one core and others run beside it.
+        threads=None if isinstance(engine, LocalEngine) else 1,
+    )
+
+
+def discard(rewrites: Sequence[Rewrite], writing: WriteContext) -> None:
+    """Remove the new files of rewrites that are not, and never will be, committed."""
+    abort(
+        [CommitMessage(r.task.partition, r.task.bucket, r.task.total_buckets, r.new_files) for r in rewrites],
+        writing,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Missing:
+    """A task one of whose files is not in the store."""
+
+    task: CompactionTask
+    error: NotFoundError
+
+
+def _attempt(work: Callable[[CompactionTask], Rewrite], task: CompactionTask) -> Rewrite | _Missing:
+    """Runs where the engine runs it. A file that is gone is expected: others compact, and snapshots expire."""
+    try:
+        return work(task)
+    except NotFoundError as error:
+        return _Missing(task, error)
+
+
+@dataclass
+class _Run:
+    """Some tasks on their way into the table."""
+
+    context: TableContext
+    writing: WriteContext
+    description: Mapping[str, Any]
+    outcome: Outcome = field(default_factory=Outcome)
+    _finished: list[Rewrite] = field(default_factory=list)
+    _missing: list[_Missing] = field(default_factory=list)
+    _waiting_since: float = 0.0
+
+    def take(self, result: Rewrite | _Missing) -> None:
+        """Take in what became of a task."""
+        if isinstance(result, _Missing):
+            self._missing.append(result)
+            return
+        now = self.context.runtime.clock.monotonic()
+        if not self._finished:
+            self._waiting_since = now
+        self._finished.append(result)
+        if now - self._waiting_since >= _PUBLISH_SECONDS:
+            self.publish()
+
+    def publish(self) -> None:
+        """Commit what is finished."""
+        finished, self._finished = self._finished, []
+        if finished:
+            self.outcome += commit_rewrites(
+                self.context, finished, self.writing, description=self.description
+            )
+
+    def check_missing(self) -> None:
+        """Give up tasks whose files are rightly gone. Raises `NotFoundError` if one of them is still live."""
+        missing, self._missing = self._missing, []
+        if not missing:
+            return
+        untouched = [Rewrite(one.task, ()) for one in missing]
+        gone = {id(one) for one in outdated(_base(self.context), untouched)}
+        for one, rewritten in zip(missing, untouched, strict=True):
+            if id(rewritten) not in gone:
+                raise one.error
+        self.outcome += Outcome(given_up=tuple(one.task for one in missing))
+
+
+def _waves(tasks: Sequence[CompactionTask]) -> Iterator[list[CompactionTask]]:
+    wave: list[CompactionTask] = []
+    size = 0
+    for task in tasks:
+        if wave and (len(wave) >= _WAVE_TASKS or size + task.size > _WAVE_BYTES):
+            yield wave
+            wave, size = [], 0
+        wave.append(task)
+        size += task.size
+    if wave:
+        yield wave
+
+
+def _tasks_of(rewrites: Sequence[Rewrite]) -> tuple[CompactionTask, ...]:
+    return tuple(one.task for one in rewrites)
+
+
+def writable_schema(context: TableContext) -> TableSchema:
+    schema = context.schemas.latest()
+    if schema is None:
+        raise NotFoundError(
+            f"table '{context.title}' does not exist any more",
+            hint="lake.tables(database) lists those there are.",
+        )
+    check_writable(schema, path=context.layout.schema_path(schema.id))
+    return schema
+
+
+def _base(context: TableContext) -> Base:
+    return Base(context, context.snapshots.head(), writable_schema(context))

@@ -1,0 +1,156 @@
+"""Sort compaction: all rows of chosen partitions are rewritten in an order that lets queries skip files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, runtime_checkable
+
+from anabranch.arrow.sort_key import MOST_CURVE_COLUMNS, STRATEGIES, SortOrder
+from anabranch.arrow.sorting import sort
+from anabranch.arrow.writer import WriteContext
+from anabranch.engine import Engine, LocalEngine
+from anabranch.errors import InvalidInputError, SchemaError, UnsupportedFeatureError
+from anabranch.kernel.compaction.planning import plan_sort
+from anabranch.kernel.compaction.selection import Partitions, select_partitions
+from anabranch.kernel.compaction.task import CompactionTask, Rewrite
+from anabranch.kernel.context import TableContext
+from anabranch.maintenance.compact import CompactionResult, newest_files
+from anabranch.maintenance.rewrites import Outcome, carry_out, write_context
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.types import ArrayType, MapType, MultisetType, RowType
+
+
+@dataclass(frozen=True, slots=True)
+class SortJob:
+    """What sorting a partition needs beside its task. Picklable where the storage is."""
+
+    order: SortOrder
+    writing: WriteContext
+    schema_of: Callable[[int], TableSchema]
+    """The schema of an id."""
+
+    def run(self, task: CompactionTask) -> Rewrite:
+        """Sort a partition in this process, on the local disk if it is larger than the memory for it."""
+        return sort(task, self.writing, self.schema_of, self.order)
+
+
+@runtime_checkable
+class SortingEngine(Engine, Protocol):
+    """An engine that can sort one partition with many tasks."""
+
+    def largest_for_one_task(self, total: int) -> int:
+        """Bytes of a partition above which many tasks shall sort it, if all to be sorted are `total` bytes."""
+        ...
+
+    def sort(self, task: CompactionTask, job: SortJob) -> Rewrite:
+        """As `SortJob.run`; if it fails, what tasks wrote that still run then is left to orphan cleaning."""
+        ...
+
+
+def sort_compact(
+    context: TableContext,
+    options: Mapping[str, str],
+    *,
+    engine: Engine,
+    by: Sequence[str],
+    strategy: str = "zorder",
+    partitions: Partitions | None = None,
+) -> CompactionResult:
+    """Sort all rows of each of these partitions, and put them in the place of those that were read.
+
+    A partition is replaced as a whole or, if others rewrote some of its files meanwhile, given up. Rows that are
+    appended meanwhile stay as they are.
+
+    Args:
+        context: the branch.
+        options: over the table's.
+        engine: what sorts.
+        by: columns to sort by.
+        strategy: one of `STRATEGIES`.
+        partitions: only these; all if None.
+
+    Raises:
+        SchemaError: a column does not exist, cannot be sorted by, or is a partition column.
+        InvalidInputError: there are no columns or too many, no such strategy, or `partitions` asks for something else
+            than partition columns.
+        UnsupportedFeatureError: the table is a queue, or must not be written to.
+        CommitError, StorageError: partitions that were finished before are committed.
+    """
+    live, schema = newest_files(context)
+    _check_scalable(schema, context)
+    order = sort_order(by, strategy, schema)
+    tasks = plan_sort(select_partitions(live, partitions, schema))
+    description = {"sort": order.strategy, "by": list(order.by)}
+    writing = write_context(context, options, engine)
+    job = SortJob(order, writing, context.schemas.get)
+    outcome = Outcome()
+    for where, some, work in _shares(tasks, engine, job):
+        outcome += carry_out(context, options, some, engine=where, description=description, work=work)
+    return CompactionResult.of(outcome)
+
+
+def sort_order(by: Sequence[str], strategy: str, schema: TableSchema) -> SortOrder:
+    """The order that these names ask for. Raises `SchemaError`, `InvalidInputError`."""
+    if strategy not in STRATEGIES:
+        raise InvalidInputError(
+            f"'{strategy}' is no way to sort", hint=f"choose one of {', '.join(STRATEGIES)}."
+        )
+    names = [by] if isinstance(by, str) else list(by)
+    if not names:
+        raise InvalidInputError(
+            "no column to sort by was given",
+            hint="name the columns that queries filter by, those that they filter by most often first.",
+        )
+    for name in names:
+        _check_column(name, names, schema)
+    if strategy != "order" and len(names) > MOST_CURVE_COLUMNS:
+        raise InvalidInputError(
+            f"{len(names)} columns are too many for strategy '{strategy}'",
+            hint=f"at most {MOST_CURVE_COLUMNS} can be near each other; two to four are best.",
+        )
+    return SortOrder(strategy, tuple(names))
+
+
+_Work = Callable[[CompactionTask], Rewrite]
+
+
+def _shares(
+    tasks: Sequence[CompactionTask], engine: Engine, job: SortJob
+) -> Iterator[tuple[Engine, Sequence[CompactionTask], _Work]]:
+    """Which tasks are carried out where and how: small ones side by side, then large ones one by one."""
+    if not isinstance(engine, SortingEngine):
+        yield engine, tasks, job.run
+        return
+    largest = engine.largest_for_one_task(sum(task.size for task in tasks))
+    yield engine, [task for task in tasks if task.size <= largest], job.run
+    # Here begins only what the cluster then does.
+    yield LocalEngine(), [task for task in tasks if task.size > largest], partial(engine.sort, job=job)
+
+
+def _check_scalable(schema: TableSchema, context: TableContext) -> None:
+    if schema.bucket > 0:
+        raise UnsupportedFeatureError(
+            f"'{context.title}' is a queue, which gives its rows in the order they were written; sorting would "
+            "destroy that order",
+            feature="sort-compaction-of-queues",
+            hint="compact() joins its small files and keeps the order. To sort the rows, write them to a table with "
+            "'bucket' = '-1'.",
+        )
+
+
+def _check_column(name: str, names: Sequence[str], schema: TableSchema) -> None:
+    field = schema.field(name)
+    if names.count(name) > 1:
+        raise SchemaError(f"column '{name}' is named twice to sort by: {', '.join(names)}")
+    if name in schema.partition_keys:
+        raise SchemaError(
+            f"'{name}' is a partition column, and each partition is sorted by itself",
+            hint="leave it out: queries skip whole partitions by it already.",
+        )
+    if isinstance(field.type, ArrayType | MapType | MultisetType | RowType):
+        raise SchemaError(
+            f"rows cannot be sorted by column '{name}' of type {field.type}",
+            hint="choose columns of numbers, text, bytes, dates or times.",
+        )

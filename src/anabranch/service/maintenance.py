@@ -1,0 +1,235 @@
+"""Keeping tables fast and small, as the command line does it: one table, or all of a database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.kernel.health import Health
+from anabranch.lake import Lake, connect
+from anabranch.maintenance.compact import CompactionResult
+from anabranch.maintenance.maintain import Upkeep
+from anabranch.options import parse_duration
+from anabranch.runtime import SYSTEM
+from anabranch.service.tables import View, open_lake, open_table
+from anabranch.table import Table
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionInfo:
+    """What a compaction of one table did."""
+
+    table: str
+    snapshot: int | None
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+    rows: int
+    given_up: int
+
+    @classmethod
+    def of(cls, table: str, done: CompactionResult) -> CompactionInfo:
+        return cls(
+            table,
+            None if done.snapshot is None else done.snapshot.id,
+            *(done.files_before, done.files_after, done.bytes_before, done.bytes_after),
+            *(done.rows, done.given_up),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryInfo:
+    """What an expiry removed from one table, or would remove."""
+
+    table: str
+    snapshots: int
+    snapshots_left: int
+    data_files: int
+    metadata_files: int
+    bytes: int
+    removed: Mapping[str, Mapping[str, int]]
+    """Files and bytes by kind."""
+    held: Mapping[str, Mapping[str, int]]
+    """What stays although its snapshots went, by what holds it."""
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningInfo:
+    """What a clean-up of one table moved and purged, or would."""
+
+    table: str
+    run: int | None
+    """Number by which the moved files can be restored."""
+    moved: int
+    moved_bytes: int
+    purged: int
+    purged_bytes: int
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepInfo:
+    """What the upkeep of one table did."""
+
+    table: str
+    text: str
+
+
+def partition_values(texts: Sequence[str]) -> list[dict[str, str]] | None:
+    """Partitions from ``dt=2026-01-01/hour=3``; None for all. Raises `InvalidInputError`."""
+    found = []
+    for text in texts:
+        values = {}
+        for part in text.split("/"):
+            name, equals, value = part.partition("=")
+            if not equals or not name.strip():
+                raise InvalidInputError(
+                    f"'{text}' names no partition",
+                    hint="write column=value, several separated by '/': dt=2026-01-01/hour=3.",
+                )
+            values[name.strip()] = value.strip()
+        found.append(values)
+    return found or None
+
+
+@dataclass(frozen=True)
+class CompactionJob:
+    """Compaction of one table or of a database, once or again and again."""
+
+    warehouse: str
+    target: str
+    branch: str | None = None
+    full: bool = False
+    partitions: Sequence[str] = ()
+    idle: str | None = None
+    master: str | None = None
+
+    def rounds(self, every: str | None) -> Iterator[list[CompactionInfo]]:
+        """What each round did; there is one, or with `every` one after the other so far apart."""
+        pause = None if every is None else _duration(every) / 1000
+        chosen = partition_values(self.partitions)
+
+        def work(table: Table) -> CompactionInfo:
+            return CompactionInfo.of(table.name, table.compact(self.full, chosen, self.idle))
+
+        lake = _open(self.warehouse, self.master)
+        while True:
+            yield _each(lake, self.target, self.branch, work)
+            if pause is None:
+                return
+            SYSTEM.sleeper.sleep(pause)
+
+
+def sort_compact(
+    warehouse: str,
+    name: str,
+    branch: str | None,
+    *,
+    by: Sequence[str],
+    strategy: str,
+    partitions: Sequence[str],
+    master: str | None,
+) -> CompactionInfo:
+    """Sort a table, or some of its partitions, by columns."""
+    table = open_table(_open(warehouse, master), View(name, branch))
+    done = table.sort_compact(by, strategy=strategy, partitions=partition_values(partitions))
+    return CompactionInfo.of(table.name, done)
+
+
+def expire_snapshots(
+    warehouse: str, target: str, branch: str | None, *, master: str | None, **how: Any
+) -> list[ExpiryInfo]:
+    """Expire snapshots of a table or of all tables of a database; `how` as `Table.expire_snapshots` takes it."""
+
+    def work(table: Table) -> ExpiryInfo:
+        done = table.expire_snapshots(**how)
+        kinds = {kind: {"files": t.files, "bytes": t.bytes} for kind, t in done.removed.items()}
+        held = {ref: {"files": t.files, "bytes": t.bytes} for ref, t in done.held.items()}
+        files = {kind: tally["files"] for kind, tally in kinds.items()}
+        return ExpiryInfo(
+            table.name,
+            len(done.snapshots),
+            done.left,
+            files.get("data", 0),
+            sum(files.values()) - files.get("data", 0),
+            sum(tally["bytes"] for tally in kinds.values()),
+            kinds,
+            held,
+            done.dry_run,
+        )
+
+    return _each(_open(warehouse, master), target, branch, work)
+
+
+def remove_orphan_files(
+    warehouse: str, target: str, *, older_than: str, dry_run: bool, master: str | None
+) -> list[CleaningInfo]:
+    """Clean up a table or all tables of a database."""
+
+    def work(table: Table) -> CleaningInfo:
+        done = table.remove_orphan_files(older_than, dry_run)
+        sizes = done.files["bytes"]
+        return CleaningInfo(
+            table.name,
+            done.run,
+            len(sizes),
+            int(sizes.sum()),
+            done.purged.files,
+            done.purged.bytes,
+            done.dry_run,
+        )
+
+    return _each(_open(warehouse, master), target, None, work)
+
+
+def maintain(warehouse: str, target: str, *, dry_run: bool, master: str | None) -> list[UpkeepInfo]:
+    """Compact, expire and clean up a table or all tables of a database."""
+
+    def work(table: Table) -> UpkeepInfo:
+        done: Upkeep = table.maintain(dry_run)
+        return UpkeepInfo(table.name, f"{table.name}: {done}")
+
+    return _each(_open(warehouse, master), target, None, work)
+
+
+def health(warehouse: str, target: str, branch: str | None) -> list[Health]:
+    """How a table, or each table of a database, is."""
+    return _each(open_lake(warehouse), target, branch, lambda table: table.health())
+
+
+def _open(warehouse: str, master: str | None) -> Lake:
+    if master is None:
+        return open_lake(warehouse)
+    from anabranch.spark.session import session
+
+    return connect(warehouse, spark=session(warehouse, master=master, app_name="anabranch maintenance"))
+
+
+def _each(lake: Lake, target: str, branch: str | None, work: Callable[[Table], R]) -> list[R]:
+    """Do the work on a table, or on all tables if `target` is a database."""
+    if "." in target:
+        return [work(open_table(lake, View(target, branch)))]
+    names = lake.tables(target)
+    if not names:
+        raise NotFoundError(f"database '{target}' has no tables", hint="anabranch tables lists them.")
+    found = []
+    for name in names:
+        try:
+            found.append(work(open_table(lake, View(f"{target}.{name}", branch))))
+        except NotFoundError:
+            if branch is None:
+                raise  # dropped meanwhile
+    return found
+
+
+def _duration(text: str) -> int:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise InvalidInputError(f"'{text}' is no duration", hint="write 30 s, 10 min or 1 h.") from error

@@ -1,0 +1,135 @@
+"""Compaction in the process that started the streams, beside their batches.
+
+One thread of the process, the `Watcher`, looks into the folder of notices (`anabranch.spark.notices`). For every
+query that writes to a table it runs a `Compactor` in a thread of its own: coordinator and committer of the
+compaction are there, its workers are Spark tasks, at most half of those that run side by side. The batches of
+the query never wait for any of them. A compactor ends with the run of its query: its Spark job is cancelled, and
+what was written but not committed is removed. If the process dies, such files are left to orphan cleaning.
+
+The watcher looks rather than listens: a listener of streaming queries hears of them through sockets, which break
+in ways of their own, and a look into a folder once a second costs nothing.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import shutil
+import threading
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from anabranch.spark.compactor import Compactor
+from anabranch.spark.engine import is_running
+from anabranch.spark.notices import Notice, make_folder, take
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOG = logging.getLogger(__name__)
+_LOOK_SECONDS = 1.0
+_PATIENCE_SECONDS = 5.0
+"""How long compactors are waited for where the process or its last session ends."""
+
+
+def watch(spark: SparkSession) -> Path:
+    """Compact for the streams of this session from now on. Returns the folder for their notices."""
+    with _LOCK:
+        for watcher in _WATCHERS:
+            if watcher.adopt(spark):
+                return watcher.folder
+        watcher = Watcher(spark)
+        _WATCHERS[:] = [watcher]
+        watcher.start()
+        return watcher.folder
+
+
+_LOCK = threading.Lock()
+_WATCHERS: list[Watcher] = []
+"""The one of this process, if there is one."""
+
+
+class Watcher(threading.Thread):
+    """Starts and ends the compactors of all sessions of this process; ends when all of these have."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        super().__init__(name="anabranch-compaction", daemon=True)
+        self.folder = make_folder()
+        # A session that nobody holds any more need not live for us.
+        self._sessions = WeakSet([spark])
+        self._adopting = threading.Lock()
+        self._compactors: dict[tuple[str, str, str | None], Compactor] = {}
+        self._ending: list[Compactor] = []
+        self._closed = threading.Event()
+        atexit.register(self.close)
+
+    def adopt(self, spark: SparkSession) -> bool:
+        """Watch over this session too; False if this watcher has come to its end."""
+        with self._adopting:
+            if not self._closed.is_set():
+                self._sessions.add(spark)
+            return not self._closed.is_set()
+
+    def run(self) -> None:
+        while not self._closed.wait(_LOOK_SECONDS):
+            try:
+                self._look()
+            except Exception:  # the next look may go better; the streams go on in any case
+                _LOG.exception("compaction cannot see what the streams of this process do")
+            with self._adopting:
+                if not any(map(is_running, self._sessions)):
+                    self._closed.set()
+        self._end(list(self._compactors), hurry=True)
+        for compactor in self._ending:
+            compactor.join(_PATIENCE_SECONDS)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        atexit.unregister(self.close)
+
+    def close(self) -> None:
+        """End all compactors, and remove the folder."""
+        self._closed.set()
+        self.join(2 * _PATIENCE_SECONDS)
+
+    def _look(self) -> None:
+        notices = self._notices()
+        self._ending = [compactor for compactor in self._ending if compactor.is_alive()]
+        if not notices and not self._compactors and not self._ending:
+            return
+        runs = self._runs()
+        self._end([key for key, c in self._compactors.items() if (c.query, c.run_id) not in runs])
+        for notice in notices:
+            self._wake(notice, runs)
+
+    def _notices(self) -> list[Notice]:
+        try:
+            return take(self.folder)
+        except FileNotFoundError:  # somebody cleaned up temporary folders
+            self.folder.mkdir(mode=0o700)
+            return []
+
+    def _runs(self) -> dict[tuple[str, str], SparkSession]:
+        """The sessions of all runs of queries that go on, by the ids of query and run."""
+        with self._adopting:
+            sessions = [spark for spark in self._sessions if is_running(spark)]
+        runs: dict[tuple[str, str], SparkSession] = {}
+        for spark in sessions:
+            with suppress(Exception):  # of a session that gives no answer there is nothing to compact
+                runs |= {(str(query.id), str(query.runId)): spark for query in spark.streams.active}
+        return runs
+
+    def _wake(self, notice: Notice, runs: Mapping[tuple[str, str], SparkSession]) -> None:
+        if notice.key not in self._compactors:
+            run = next((run for run in runs if run[0] == notice.query), None)
+            if run is None:
+                return  # it has ended since
+            compactor = self._compactors[notice.key] = Compactor(runs[run], notice, run[1])
+            compactor.start()
+        self._compactors[notice.key].wake()
+
+    def _end(self, keys: Iterable[tuple[str, str, str | None]], *, hurry: bool = False) -> None:
+        self._ending += [self._compactors.pop(key) for key in keys]
+        for compactor in self._ending:
+            compactor.end(hurry=hurry)

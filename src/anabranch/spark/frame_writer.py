@@ -1,0 +1,82 @@
+"""Writing a DataFrame where its rows are: Spark's tasks write the files, the driver hears of them."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from anabranch.errors import AnabranchError, InvalidInputError
+from anabranch.kernel.commit_message import CommitMessage
+from anabranch.kernel.write_load import WriteLoad
+from anabranch.spark.batch import warn_of_load
+from anabranch.spark.clustering import cluster, expected_load
+from anabranch.spark.engine import job_error
+from anabranch.spark.row_writer import RowWriter
+from anabranch.storage.memory import MemoryStorage
+from anabranch.table import Table
+
+_OUTCOME = pa.schema([pa.field("failed", pa.bool_(), nullable=False), pa.field("outcome", pa.binary())])
+
+
+def write_frame(frame: Any, table: Table) -> list[CommitMessage] | None:
+    """Write all rows of a frame to new files of the table, durable on return, for a commit to take in.
+
+    Rows are clustered first (`anabranch.spark.cluster`), and the log says so if tasks will have too many buckets
+    even then. If writing fails, what the tasks had written is removed, unless Spark lost them.
+
+    Returns:
+        The messages in the order of the rows; None if this is no DataFrame, or if the table is in this process's
+        memory, where no task can write.
+
+    Raises:
+        InvalidInputError: the frame is of a stream.
+        SchemaError: the rows do not fit the table.
+        AnabranchError: Spark could not carry out the query.
+    """
+    if not isinstance(frame, DataFrame) or isinstance(table.context.storage, MemoryStorage):
+        return None
+    if frame.isStreaming:
+        raise InvalidInputError(
+            f"the rows for '{table.name}' are of a stream, which never ends",
+            hint="write it with df.writeStream.format('anabranch'), or call this for each batch in foreachBatch.",
+        )
+    rows = RowWriter.of(table, frame.schema)
+    expected = expected_load(frame, table)
+    warned = warn_of_load(expected, table)
+    tasks = expected.tasks if expected is not None and expected.tasks > 1 else None
+    clustered = cluster(frame, table, tasks=tasks)
+    by_task = _written(clustered, rows, table.name)
+    if not warned:
+        warn_of_load(WriteLoad.of_messages(by_task), table)
+    return [message for messages in by_task for message in messages]
+
+
+def _written(frame: DataFrame, rows: RowWriter, name: str) -> list[list[CommitMessage]]:
+    """The messages of each task, in the order of the frame's parts."""
+    try:
+        outcomes = frame.mapInArrow(_task(rows), "failed BOOLEAN, outcome BINARY").collect()
+    except Exception as error:  # of Py4J, of Spark or of gRPC: they have no root in common
+        raise job_error(f"writing '{name}'", error) from error
+    answers = [(row.failed, pickle.loads(row.outcome)) for row in outcomes]  # noqa: S301 - of our own tasks
+    failures = [answer for failed, answer in answers if failed]
+    messages = [answer for failed, answer in answers if not failed]
+    if failures:
+        rows.abort([message for written in messages for message in written])
+        raise failures[0]
+    return messages
+
+
+def _task(rows: RowWriter) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # An error is an answer too: the driver then still hears what the other tasks wrote, and can remove it.
+        try:
+            failed, outcome = False, pickle.dumps(rows.write(batches))
+        except AnabranchError as error:
+            failed, outcome = True, pickle.dumps(error)
+        yield pa.RecordBatch.from_pylist([{"failed": failed, "outcome": outcome}], schema=_OUTCOME)
+
+    return run

@@ -1,0 +1,97 @@
+"""Word of commits from where Spark runs a stream's sink to the process that started the stream.
+
+Spark commits the batches of a Python sink in short-lived processes of their own, on the driver's machine. They
+have no session that could run a compaction, so they leave a notice in a folder that the session's process
+made, which only this user can read. If the driver is another machine, as it may be with Spark Connect,
+the folder is not there, and no notice is left.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import pickle
+import shutil
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from anabranch.kernel.context import TableContext
+
+_LOG = logging.getLogger(__name__)
+_PREFIX = "anabranch-session-"
+_SUFFIX = ".notice"
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A query has committed a batch to a branch of a table."""
+
+    query: str
+    """Id of the query, the same over all its runs."""
+    context: TableContext
+    options: Mapping[str, str]
+    """Options of the write, which lie over the table's."""
+
+    @property
+    def key(self) -> tuple[str, str, str | None]:
+        """Query, place of the table and branch: of notices that share them the last is enough."""
+        return self.query, self.context.storage.url, self.context.branch
+
+
+def make_folder() -> Path:
+    """A folder for the notices to this process, which other users can neither read nor write."""
+    _remove_abandoned(Path(tempfile.gettempdir()))
+    return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+
+
+def leave(notice: Notice, folder: Path) -> None:
+    """Put a notice into the folder, in place of an earlier one of the same key. Never raises."""
+    name = hashlib.sha256(repr(notice.key).encode()).hexdigest()[:32]
+    draft = folder / f"{name}.{os.getpid()}"
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor has no path
+            file.write(pickle.dumps(notice))
+        draft.replace(folder / f"{name}{_SUFFIX}")
+    except FileNotFoundError:
+        _LOG.debug("the session's process is on another machine or has ended: nobody compacts")
+    except Exception as error:  # the batch is committed, whatever becomes of this
+        _LOG.debug("no notice of a commit was left: %s", error)
+        with suppress(OSError):
+            draft.unlink()
+
+
+def take(folder: Path) -> list[Notice]:
+    """The notices in the folder, which are removed from it.
+
+    One that is put there between reading and removing is lost, but what it tells of is in the table by then, and
+    whoever took the earlier one looks there afterwards. Raises `FileNotFoundError` if the folder is gone.
+    """
+    found = []
+    for path in [Path(entry.path) for entry in os.scandir(folder) if entry.name.endswith(_SUFFIX)]:
+        found.append(pickle.loads(path.read_bytes()))  # noqa: S301 - only this user can write there
+        path.unlink()
+    return found
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Remove folders of this user's processes that were killed: options in notices may be credentials."""
+    if os.name != "posix":  # elsewhere one cannot ask for a process by a signal that does nothing
+        return
+    for folder in parent.glob(f"{_PREFIX}*-*"):
+        pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
+        with suppress(OSError, ValueError):
+            if folder.stat(follow_symlinks=False).st_uid == os.getuid() and not _is_alive(int(pid)):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,78 @@
+"""System tables: what a table knows of itself, as tables of fixed columns.
+
+The columns are those that Paimon's system tables of the same name have, in their order; ours come after them.
+Times that are moments are timestamps with a zone; times that their writer noted by its own wall clock are without.
+What has no type of its own (options, statistics) is JSON text.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.system_tables.definition import SystemTable, View, select
+from anabranch.system_tables.files import BUCKETS, FILES, MANIFESTS, PARTITIONS
+from anabranch.system_tables.history import LINEAGE, OPTIONS, SCHEMAS, SNAPSHOTS
+from anabranch.system_tables.lake import LAKE_TABLES, lake_table, lake_table_of, read_lake_table
+from anabranch.system_tables.refs import BRANCHES, CONSUMERS, SAVEPOINTS, TAGS
+
+__all__ = [
+    "LAKE_TABLES",
+    "SYSTEM_TABLES",
+    "SystemTable",
+    "View",
+    "lake_table",
+    "lake_table_of",
+    "read_lake_table",
+    "read_system_table",
+    "select",
+    "system_table",
+]
+
+SYSTEM_TABLES: dict[str, SystemTable] = {
+    table.name: table
+    for table in (
+        *(SNAPSHOTS, SCHEMAS, OPTIONS, FILES, MANIFESTS, PARTITIONS, BUCKETS),
+        *(TAGS, SAVEPOINTS, BRANCHES, CONSUMERS, LINEAGE),
+    )
+}
+"""Those that every table has, by name."""
+
+
+def system_table(name: str) -> SystemTable:
+    """The system table of that name. Raises `NotFoundError` naming the one that was probably meant."""
+    found = SYSTEM_TABLES.get(name)
+    if found is None:
+        near = difflib.get_close_matches(name.lower(), SYSTEM_TABLES, n=1)
+        raise NotFoundError(
+            f"there is no system table '{name}'",
+            hint=(f"did you mean '{near[0]}'? " if near else "")
+            + f"System tables there are: {', '.join(SYSTEM_TABLES)}.",
+        )
+    return found
+
+
+def read_system_table(view: View, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """All rows of a system table.
+
+    Args:
+        view: the table, its branch, and the moment.
+        name: of the system table.
+        columns: those to return, in that order; all if None. Some cost work that is saved by leaving them out.
+
+    Raises:
+        NotFoundError: there is no such system table.
+        SchemaError: it has no such column.
+        InvalidInputError: a moment is named, but the table tells only of now.
+        CorruptTableError, UnsupportedFeatureError: the metadata cannot be read.
+    """
+    found = system_table(name)
+    if view.pinned and not found.of_a_moment:
+        raise InvalidInputError(
+            f"'{name}' tells what there is now, but '{view.context.title}' is looked at in the past",
+            hint=f"read '{name}' of the table itself.",
+        )
+    return found.read(view, columns)

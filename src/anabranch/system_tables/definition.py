@@ -1,0 +1,110 @@
+"""What a system table is: a name, columns, and how its rows come about."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from anabranch.expr.bind import bind
+from anabranch.expr.evaluate import filter_mask
+from anabranch.expr.parse import parse
+from anabranch.kernel.context import TableContext
+from anabranch.spec.arrow_types import to_arrow_schema
+from anabranch.spec.ddl import parse_columns
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.types import Field
+
+
+@dataclass(frozen=True)
+class View:
+    """Which table, and at which moment."""
+
+    context: TableContext
+    snapshot: Snapshot | None
+    """None for a table that was never written."""
+    schema: TableSchema
+    pinned: bool = False
+    """Whether it is a moment of the past that was asked for."""
+    columns: frozenset[str] = frozenset()
+    """Columns that are wanted; others need not be made."""
+
+
+Columns = Mapping[str, Any]
+"""Values by column: lists, Arrow arrays or Polars series."""
+
+
+@dataclass(frozen=True)
+class SystemTable:
+    """A table whose rows are made from metadata when it is read."""
+
+    name: str
+    meaning: str
+    ddl: str
+    """Its columns, as SQL spells them."""
+    rows: Callable[[View], Columns]
+    """The columns that are wanted, and perhaps others."""
+    of_a_moment: bool = False
+    """Whether it can also be read as of a moment in the past."""
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        """The columns."""
+        return parse_columns(self.ddl)
+
+    @cached_property
+    def schema(self) -> TableSchema:
+        """The columns as those of a table."""
+        return TableSchema.create(self.fields, time_millis=0)
+
+    def read(self, view: View, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows. Raises `SchemaError` for a column it does not have."""
+        chosen = self.fields if columns is None else tuple(self.schema.field(name) for name in columns)
+        return arrow_table(chosen, self.rows(replace(view, columns=frozenset(f.name for f in chosen))))
+
+
+def select(
+    table: pa.Table,
+    fields: Sequence[Field],
+    *,
+    filter: str | None = None,
+    columns: Sequence[str] | None = None,
+    limit: int | None = None,
+) -> pa.Table:
+    """Some rows and columns of a system table that was read whole. Raises `PredicateError`."""
+    if filter is not None:
+        mask = filter_mask(bind(parse(filter), fields), table)
+        table = table.filter(mask)
+    if columns is not None:
+        table = table.select(list(columns))
+    return table if limit is None else table.slice(0, limit)
+
+
+def arrow_table(fields: Sequence[Field], columns: Columns) -> pa.Table:
+    """The columns in the Arrow types of the fields."""
+    schema = to_arrow_schema(fields)
+    return pa.Table.from_arrays([_array(columns[f.name], f.type) for f in schema], schema=schema)
+
+
+def by_column(fields: Iterable[Field], rows: Iterable[Sequence[Any]]) -> Columns:
+    """Values by column from rows that have all columns."""
+    names = [f.name for f in fields]
+    whole = list(rows)
+    return dict(zip(names, zip(*whole, strict=True), strict=True)) if whole else dict.fromkeys(names, ())
+
+
+def as_json(value: Any) -> str:
+    """JSON text, with keys in the order they have."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _array(values: Any, arrow_type: pa.DataType) -> Any:
+    found = values.to_arrow() if hasattr(values, "to_arrow") else values
+    if isinstance(found, pa.Array | pa.ChunkedArray):
+        return found if found.type == arrow_type else found.cast(arrow_type)
+    return pa.array(found, arrow_type)

@@ -1,0 +1,213 @@
+"""What a snapshot is made of: files, manifests, partitions, buckets. By column from end to end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from anabranch.kernel.file_paths import bucket_folders
+from anabranch.kernel.pruning import partition_values, statistics_of_files
+from anabranch.kernel.statistics import Statistics
+from anabranch.spec.binary_row import decode_row
+from anabranch.spec.data_file import FileSource, ManifestFileMeta
+from anabranch.spec.entry_frame import COLUMNS, EntryFrame
+from anabranch.spec.partition_path import partition_path
+from anabranch.spec.types import Field
+from anabranch.system_tables.definition import Columns, SystemTable, View, by_column
+from anabranch.system_tables.json_text import json_objects
+
+_STATISTICS = ("null_value_counts", "min_value_stats", "max_value_stats")
+_OF_STATISTICS = ("value_min", "value_max", "value_null_counts", "value_stats_cols")
+
+
+def _files(view: View) -> Columns:
+    statistics = [name for name in _STATISTICS if name in view.columns]
+    frame = _live(view, [c for c in COLUMNS if statistics or c not in _OF_STATISTICS])
+    root = view.context.storage.url.rstrip("/")
+    folder = root + "/" + bucket_folders(frame, view.schema)
+    columns = {
+        "partition": _partition_texts(frame["partition"], view),
+        "bucket": frame["bucket"],
+        "file_path": pl.select(
+            pl.coalesce(frame["external_path"], folder + "/" + frame["file_name"])
+        ).to_series(),
+        "file_format": frame["file_name"].str.split(".").list.last(),
+        "schema_id": frame["schema_id"],
+        "level": frame["level"],
+        "record_count": frame["row_count"],
+        "file_size_in_bytes": frame["file_size"],
+        "min_key": pa.nulls(frame.height, pa.string()),
+        "max_key": pa.nulls(frame.height, pa.string()),
+        "min_sequence_number": frame["min_sequence_number"],
+        "max_sequence_number": frame["max_sequence_number"],
+        "creation_time": frame["creation_time"],
+        "deleteRowCount": frame["delete_row_count"],
+        "file_source": frame["file_source"].replace_strict(
+            {int(source): source.name for source in FileSource}, default=None, return_dtype=pl.String
+        ),
+        "first_row_id": frame["first_row_id"],
+        "write_cols": frame["write_cols"],
+        "total_buckets": frame["total_buckets"],
+        "extra_files": frame["extra_files"],
+    }
+    return {**columns, **_statistics(frame, view, statistics)}
+
+
+FILES = SystemTable(
+    "files",
+    "Live data files with their statistics.",
+    "partition STRING NOT NULL, bucket INT NOT NULL, file_path STRING NOT NULL, file_format STRING NOT NULL, "
+    "schema_id BIGINT NOT NULL, level INT NOT NULL, record_count BIGINT NOT NULL, "
+    "file_size_in_bytes BIGINT NOT NULL, min_key STRING, max_key STRING, null_value_counts STRING NOT NULL, "
+    "min_value_stats STRING NOT NULL, max_value_stats STRING NOT NULL, min_sequence_number BIGINT, "
+    "max_sequence_number BIGINT, creation_time TIMESTAMP(3), deleteRowCount BIGINT, file_source STRING, "
+    "first_row_id BIGINT, write_cols ARRAY<STRING>, total_buckets INT NOT NULL, "
+    "extra_files ARRAY<STRING> NOT NULL",
+    _files,
+    of_a_moment=True,
+)
+
+
+def _manifests(view: View) -> Columns:
+    if view.snapshot is None:
+        return by_column(MANIFESTS.fields, ())
+    store = view.context.manifests
+    base = store.read_list(view.snapshot.base_manifest_list)
+    delta = store.read_list(view.snapshot.delta_manifest_list)
+    metas = [*base, *delta]
+    low, high = (_partition_bounds(metas, view, bound) for bound in ("min_values", "max_values"))
+    return {
+        "file_name": [meta.file_name for meta in metas],
+        "file_size": [meta.file_size for meta in metas],
+        "num_added_files": [meta.num_added_files for meta in metas],
+        "num_deleted_files": [meta.num_deleted_files for meta in metas],
+        "schema_id": [meta.schema_id for meta in metas],
+        "min_partition_stats": low,
+        "max_partition_stats": high,
+        "list": ["base"] * len(base) + ["delta"] * len(delta),
+    }
+
+
+MANIFESTS = SystemTable(
+    "manifests",
+    "Manifests of the snapshot in the order of their commits; 'list' is base or delta.",
+    "file_name STRING NOT NULL, file_size BIGINT NOT NULL, num_added_files BIGINT NOT NULL, "
+    "num_deleted_files BIGINT NOT NULL, schema_id BIGINT NOT NULL, min_partition_stats STRING, "
+    "max_partition_stats STRING, list STRING NOT NULL",
+    _manifests,
+    of_a_moment=True,
+)
+
+
+def _partitions(view: View) -> Columns:
+    return _grouped(view, "partition")
+
+
+PARTITIONS = SystemTable(
+    "partitions",
+    "Partitions with live files.",
+    "partition STRING NOT NULL, record_count BIGINT NOT NULL, file_size_in_bytes BIGINT NOT NULL, "
+    "file_count BIGINT NOT NULL, last_update_time TIMESTAMP(3), total_buckets INT NOT NULL",
+    _partitions,
+    of_a_moment=True,
+)
+
+
+def _buckets(view: View) -> Columns:
+    return _grouped(view, "partition", "bucket")
+
+
+BUCKETS = SystemTable(
+    "buckets",
+    "Buckets with live files.",
+    "partition STRING NOT NULL, bucket INT NOT NULL, record_count BIGINT NOT NULL, "
+    "file_size_in_bytes BIGINT NOT NULL, file_count BIGINT NOT NULL, last_update_time TIMESTAMP(3), "
+    "total_buckets INT NOT NULL",
+    _buckets,
+    of_a_moment=True,
+)
+
+_TO_GROUP = (
+    *("kind", "partition", "bucket", "total_buckets", "file_name", "file_size", "row_count", "level"),
+    "creation_time",
+)
+
+
+def _grouped(view: View, *keys: str) -> Columns:
+    frame = _live(view, _TO_GROUP)
+    frame = frame.with_columns(partition=pl.Series(_partition_texts(frame["partition"], view)))
+    groups = frame.group_by(keys).agg(
+        record_count=pl.col("row_count").sum(),
+        file_size_in_bytes=pl.col("file_size").sum(),
+        file_count=pl.len().cast(pl.Int64),
+        last_update_time=pl.col("creation_time").max(),
+        total_buckets=pl.col("total_buckets").last(),
+    )
+    return groups.sort(keys).to_dict()
+
+
+def _live(view: View, columns: Sequence[str]) -> pl.DataFrame:
+    if view.snapshot is None:
+        return EntryFrame.empty().df.select(columns)
+    manifests = view.context.manifests
+    return manifests.entries(manifests.of_snapshot(view.snapshot), only=tuple(columns)).live().df
+
+
+def _partition_texts(partitions: pl.Series, view: View) -> pl.Series:
+    """Each partition as people write it: ``dt=2026-01-01/hour=5``; empty without partitions."""
+    fields = view.schema.partition_fields
+    types = [f.type for f in fields]
+    rows = partitions.unique()
+    texts = [
+        partition_path(
+            fields, decode_row(types, row, where="the partition of a manifest entry"), legacy_names=False
+        )
+        for row in rows
+    ]
+    spelled = pl.DataFrame({"partition": rows, "text": pl.Series(texts, dtype=pl.String)})
+    return partitions.to_frame("partition").join(spelled, on="partition", how="left", maintain_order="left")[
+        "text"
+    ]
+
+
+def _partition_bounds(metas: Sequence[ManifestFileMeta], view: View, bound: str) -> pl.Series:
+    """The least or greatest values of the partition columns, as JSON; null without partitions."""
+    if not view.schema.partition_keys or not metas:
+        return pl.Series([None] * len(metas), dtype=pl.String)
+    rows = pl.Series([getattr(meta.partition_stats, bound) for meta in metas], dtype=pl.Binary)
+    values = partition_values(rows, view.schema)
+    return json_objects(dict(zip(values.column_names, values.columns, strict=True)), len(metas))
+
+
+def _statistics(frame: pl.DataFrame, view: View, names: Sequence[str]) -> Columns:
+    """Column statistics as JSON objects, by the columns' names of the view."""
+    if not names or frame.height == 0:
+        return dict.fromkeys(names, ())
+    rows, texts = [], []
+    for group, statistics in statistics_of_files(frame, view.schema, view.context.schemas):
+        count = len(statistics.row_count)
+        rows.append(np.arange(count) if group is None else group)
+        texts.append(
+            pl.DataFrame(
+                {
+                    name: json_objects(
+                        {f.name: _known(statistics, f, name) for f in view.schema.fields}, count
+                    )
+                    for name in names
+                }
+            )
+        )
+    return pl.concat(texts)[np.argsort(np.concatenate(rows))].to_dict()
+
+
+def _known(statistics: Statistics, field: Field, name: str) -> pa.Array | None:
+    match name:
+        case "null_value_counts":
+            return statistics.null_count(field.id)
+        case "min_value_stats":
+            return statistics.min(field.id)
+        case _:
+            return statistics.max(field.id)

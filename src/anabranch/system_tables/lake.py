@@ -1,0 +1,116 @@
+"""System tables of a whole warehouse: ``sys.tables``."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from anabranch.catalog import FilesystemCatalog, Identifier
+from anabranch.errors import AnabranchError, NotFoundError, UnsupportedFeatureError
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.parallel import each
+from anabranch.spec.data_file import FileKind
+from anabranch.spec.ddl import parse_columns
+from anabranch.spec.names import SYSTEM_DATABASE
+from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.types import Field
+from anabranch.system_tables.definition import arrow_table, by_column
+
+LAKE_TABLES: dict[str, tuple[Field, ...]] = {
+    "tables": parse_columns(
+        "database_name STRING NOT NULL, table_name STRING NOT NULL, table_type STRING NOT NULL, "
+        "partitioned BOOLEAN, primary_key BOOLEAN, owner STRING, created_at BIGINT, created_by STRING, "
+        "updated_at BIGINT, updated_by STRING, record_count BIGINT, file_size_in_bytes BIGINT, "
+        "file_count BIGINT, last_file_creation_time BIGINT, location STRING NOT NULL, uuid STRING, "
+        "latest_snapshot_id BIGINT, problem STRING"
+    )
+}
+"""Their columns, by name."""
+
+_LATER = ("jobs", "table_lineage", "snapshot_lineage")
+_WHOLE = ("kind", "file_size", "creation_time")
+
+
+def lake_table_of(name: str) -> str | None:
+    """``tables`` for ``sys.tables``; None for a name that is of no system table of the warehouse."""
+    database, dot, table = name.partition(".")
+    return table if dot and database == SYSTEM_DATABASE else None
+
+
+def lake_table(name: str) -> tuple[Field, ...]:
+    """The columns of a system table of a warehouse.
+
+    Raises `NotFoundError` naming the one that was probably meant, `UnsupportedFeatureError` for those to come.
+    """
+    found = LAKE_TABLES.get(name)
+    if found is not None:
+        return found
+    if name in _LATER:
+        raise UnsupportedFeatureError(
+            f"the system table '{SYSTEM_DATABASE}.{name}' is not kept by this version",
+            feature=f"{SYSTEM_DATABASE}.{name}",
+            hint="the system table 'lineage' of a table says what went into each of its snapshots.",
+        )
+    near = difflib.get_close_matches(name.lower(), LAKE_TABLES, n=1)
+    raise NotFoundError(
+        f"there is no system table '{SYSTEM_DATABASE}.{name}'",
+        hint=(f"did you mean '{SYSTEM_DATABASE}.{near[0]}'? " if near else "")
+        + f"There are: {', '.join(f'{SYSTEM_DATABASE}.{known}' for known in LAKE_TABLES)}.",
+    )
+
+
+def read_lake_table(catalog: FilesystemCatalog, name: str) -> pa.Table:
+    """All rows of a system table of a warehouse. Raises as `lake_table`."""
+    fields = lake_table(name)
+    tables = [
+        Identifier(database, table) for database in catalog.databases() for table in catalog.tables(database)
+    ]
+    return arrow_table(fields, by_column(fields, each(lambda table: _table_row(catalog, table), tables)))
+
+
+def _table_row(catalog: FilesystemCatalog, table: Identifier) -> tuple[Any, ...]:
+    """What there is to say of a table; of one that cannot be read, why."""
+    named = (table.database, table.table, "table")
+    location = f"{catalog.storage.url.rstrip('/')}/{table.path}"
+    try:
+        known, last = _facts(catalog.open(table))
+    except AnabranchError as error:
+        return (*named, *(None,) * 11, location, None, None, error.message)
+    return (*named, *known, location, *last, None)
+
+
+def _facts(context: TableContext) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    first, newest, head = context.schemas.find(0), context.schemas.latest(), context.snapshots.head()
+    assert newest is not None, "an open table has a schema"
+    updated = newest.time_millis if head is None else max(newest.time_millis, head.time_millis)
+    size, files, last_file = _live_files(context, head)
+    known = (
+        *(bool(newest.partition_keys), bool(newest.primary_keys), None),
+        *(None if first is None else first.time_millis, None),
+        *(updated, None if head is None else head.commit_user),
+        *(0 if head is None else head.total_record_count, size, files, last_file),
+    )
+    return known, (context.table_uuid, None if head is None else head.id)
+
+
+def _live_files(context: TableContext, head: Snapshot | None) -> tuple[int, int, int | None]:
+    """Bytes and number of live files, and when the newest of all that are listed was made.
+
+    Whatever is deleted was added, so counting suffices: no entry is matched with another.
+    """
+    if head is None:
+        return 0, 0, None
+    entries = context.manifests.entries(context.manifests.of_snapshot(head), only=_WHOLE).df
+    signs = pl.when(pl.col("kind") == int(FileKind.ADD)).then(1).otherwise(-1)
+    size, files, newest = entries.select(
+        size=(signs * pl.col("file_size")).sum(), files=signs.sum(), newest=pl.col("creation_time").max()
+    ).row(0)
+    return int(size), int(files), None if newest is None else _instant(context, int(newest))
+
+
+def _instant(context: TableContext, wall_clock: int) -> int:
+    """A time of the local wall clock as milliseconds since the epoch, if its writer's zone was ours."""
+    return wall_clock - context.runtime.clock.local_offset_millis(wall_clock)

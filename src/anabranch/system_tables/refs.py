@@ -1,0 +1,114 @@
+"""What refers to a table's moments now: tags, savepoints, branches, consumers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anabranch.kernel.consumers import consumer_lags
+from anabranch.kernel.parallel import each
+from anabranch.kernel.refs import branch_names
+from anabranch.kernel.savepoint_log import savepoints
+from anabranch.kernel.tag_log import find_tags, is_internal, tag_names
+from anabranch.system_tables.definition import Columns, SystemTable, View, by_column
+
+
+def _tags(view: View) -> Columns:
+    context = view.context
+    visible = [name for name in tag_names(context) if not is_internal(name)]
+    return by_column(
+        TAGS.fields,
+        (
+            (
+                *(tag.name, tag.snapshot.id, tag.snapshot.schema_id, tag.snapshot.time_millis),
+                *(tag.snapshot.total_record_count, tag.create_time, _duration(tag.time_retained)),
+                tag.snapshot.stamp,
+            )
+            for tag in find_tags(context, visible)
+        ),
+    )
+
+
+TAGS = SystemTable(
+    "tags",
+    "Tags of the branch, by name; those that the table itself keeps are left out.",
+    "tag_name STRING NOT NULL, snapshot_id BIGINT NOT NULL, schema_id BIGINT NOT NULL, "
+    "commit_time TIMESTAMP(3) WITH LOCAL TIME ZONE NOT NULL, record_count BIGINT, create_time TIMESTAMP(3), "
+    "time_retained STRING, stamp STRING NOT NULL",
+    _tags,
+)
+
+
+def _savepoints(view: View) -> Columns:
+    return by_column(
+        SAVEPOINTS.fields,
+        (
+            (s.id, s.saved_snapshot_id, s.schema_id, s.save_time, s.record_count, s.full_manifest_list)
+            for s in savepoints(view.context)
+        ),
+    )
+
+
+SAVEPOINTS = SystemTable(
+    "savepoints",
+    "Savepoints of the branch.",
+    "savepoint_id BIGINT NOT NULL, saved_snapshot_id BIGINT NOT NULL, schema_id BIGINT NOT NULL, "
+    "save_time BIGINT, record_count BIGINT NOT NULL, full_manifest_list STRING NOT NULL",
+    _savepoints,
+)
+
+
+def _branches(view: View) -> Columns:
+    names = branch_names(view.context)
+    return by_column(BRANCHES.fields, each(lambda name: _branch_row(view, name), names))
+
+
+def _branch_row(view: View, name: str) -> tuple[Any, ...]:
+    branch = view.context.on_branch(name)
+    made = min((i.modified_millis for i in branch.storage.list(branch.layout.schema_folder)), default=None)
+    ids = branch.snapshots.ids()
+    known = [*ids, *(tag.snapshot.id for tag in find_tags(branch, tag_names(branch)))]
+    head = branch.snapshots.head()
+    return (
+        *(name, made, min(known, default=None)),
+        *((None, None) if head is None else (head.id, head.total_record_count)),
+    )
+
+
+BRANCHES = SystemTable(
+    "branches",
+    "Branches besides main.",
+    "branch_name STRING NOT NULL, create_time TIMESTAMP(3) WITH LOCAL TIME ZONE, first_snapshot_id BIGINT, "
+    "latest_snapshot_id BIGINT, record_count BIGINT",
+    _branches,
+)
+
+
+def _consumers(view: View) -> Columns:
+    return by_column(
+        CONSUMERS.fields,
+        (
+            (lag.name, lag.next_snapshot, lag.modified_millis, lag.snapshots, lag.rows, lag.millis)
+            for lag in consumer_lags(view.context)
+        ),
+    )
+
+
+CONSUMERS = SystemTable(
+    "consumers",
+    "Named readers of the branch, whose positions keep snapshots from expiring.",
+    "consumer_id STRING NOT NULL, next_snapshot_id BIGINT NOT NULL, "
+    "update_time TIMESTAMP(3) WITH LOCAL TIME ZONE NOT NULL, snapshots_behind BIGINT NOT NULL, "
+    "rows_behind BIGINT, millis_behind BIGINT NOT NULL",
+    _consumers,
+)
+
+
+def _duration(millis: int | None) -> str | None:
+    """As ISO 8601 has it: ``PT36H``, ``PT1M0.5S``."""
+    if millis is None:
+        return None
+    minutes, rest = divmod(millis, 60_000)
+    hours, minutes = divmod(minutes, 60)
+    seconds = f"{rest / 1000:.3f}".rstrip("0").rstrip(".")
+    parts = [(f"{hours}H", hours), (f"{minutes}M", minutes), (f"{seconds}S", rest or not millis)]
+    return "PT" + "".join(text for text, shown in parts if shown)

@@ -1,0 +1,48 @@
+"""Reading the past on the command line: the same words as everywhere."""
+
+import json
+
+import pytest
+
+from anabranch.cli.main import run
+from tests.support.moments import forget, history
+
+
+@pytest.fixture
+def cli(tmp_path, capsys):
+    def call(*words, code=0):
+        assert run(["-w", str(tmp_path), *words]) == code, capsys.readouterr()
+        return capsys.readouterr()
+
+    return call
+
+
+def _ids(said):
+    return [json.loads(line)["id"] for line in said.out.splitlines()]
+
+
+def test_every_way_to_name_a_moment(cli, tmp_path):
+    table = history(tmp_path)
+    table.create_savepoint(2)
+    table.create_tag("good", 3)
+    table.create_tag("1970-01-01", 4)
+    forget(table, 1, 2, 3)
+    for at, expected in {
+        "5": 5, "snapshot.5": 5, "savepoint.1": 2, "good": 3,
+        "1970-01-01 00:00:05.5": 5, "1970-01-01T00:00:03Z": 2,
+        "1970-01-01": 4,  # what is called so, not the time
+    }.items():  # fmt: skip
+        said = cli("read", "db.t", "--json", "--at", at)
+        assert _ids(said) == list(range(expected)), at
+    said = cli("read", "db.t", "--at", "1970-01-01 00:00:03")
+    assert "(savepoint.1 (snapshot 2) of 1970-01-01 00:00:02Z, 1 s from 1970-01-01 00:00:03Z" in said.err
+    found = json.loads(cli("describe", "db.t", "--json", "--at", "good").out)
+    assert (found["snapshot"]["id"], found["moment"][:17]) == (3, "good (snapshot 3)")
+    assert "moment" in cli("describe", "db.t", "--at", "good").out
+
+
+def test_what_is_not_there(cli, tmp_path):
+    history(tmp_path)
+    assert "tag 'bad' does not exist" in cli("read", "db.t", "--at", "bad", code=1).err
+    assert "no snapshot at or before" in cli("read", "db.t", "--at", "1969-01-01", code=1).err
+    assert "the earliest is 1, the latest is 6" in cli("read", "db.t", "--at", "9", code=1).err

@@ -1,0 +1,269 @@
+"""Random schema changes, nested ones too, with writers and readers that do not know of them yet.
+
+The model holds each row as values by field id, at every depth, in the types of the time of writing. A read in
+any schema must give the values under the ids of that schema, and null for those a row does not have, whether
+files were pruned or not.
+"""
+
+import itertools
+import random
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+import anabranch
+from anabranch.errors import CommitConflictError
+from anabranch.kernel.actions.append import Append
+from anabranch.kernel.actions.overwrite import Overwrite
+from anabranch.spec.types import (
+    ArrayType,
+    BigIntType,
+    DecimalType,
+    DoubleType,
+    IntType,
+    MapType,
+    RowType,
+    VarCharType,
+    is_atomic,
+)
+from tests.support.tables import make_table
+
+COLUMNS = """
+    k BIGINT NOT NULL, p STRING NOT NULL, n INT, d DECIMAL(4, 2), s VARCHAR(3) NOT NULL,
+    r ROW<x INT, y STRING NOT NULL>, a ARRAY<ROW<x INT, z DECIMAL(4, 2)>>, m MAP<STRING NOT NULL, ROW<x INT>>
+"""
+LAYOUTS = [
+    {"partition_by": ["p"]},
+    {"options": {"bucket": "3", "bucket-key": "k"}},
+    {"partition_by": ["p"], "options": {"bucket": "2", "bucket-key": "s,k", "metadata.stats-mode": "full"}},
+    {"options": {"bucket": "1"}},
+]
+NEW_TYPES = ["INT", "STRING", "DECIMAL(4, 2)", "ROW<x INT, y STRING>", "ARRAY<ROW<x INT>>", "ARRAY<INT>"]
+WIDER = {IntType: ["BIGINT", "DOUBLE"], DecimalType: ["DECIMAL(8, 4)"], VarCharType: ["VARCHAR(9)", "STRING"]}
+NAMES = "abcdefgh"
+_numbers = itertools.count()
+
+
+class Model:
+    """A table, what is in it, and some who opened it earlier."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        layout = self.random.choice(LAYOUTS)
+        self.table = make_table(f"memory://evolution{next(_numbers)}", schema=COLUMNS, **layout)
+        self.rows = []
+        self.stale = []
+        self.refused = 0
+        self.filters = 2
+
+    # Changing the schema
+
+    def alter(self):
+        schema = self.table.schema
+        change = self.table.alter()
+        for _ in range(self.random.randint(1, 3)):
+            path, data_type = self.random.choice([*_paths((), schema.row_type)])
+            kind = self.random.choice(["add", "drop", "rename", "widen", "nullable", "move", "add", "again"])
+            change = self._changed(change, kind, path, data_type)
+            if change is None:
+                return
+        try:
+            change.apply()
+        except anabranch.SchemaError:
+            self.refused += 1  # such as the last field, a partition key, a name that is taken
+
+    def _changed(self, change, kind, path, data_type):
+        name = self.random.choice(NAMES)
+        match kind:
+            case "add":
+                inside = isinstance(data_type, RowType) and self.random.random() < 0.7
+                target = (*path, name) if inside else (*path[:-1], name)
+                return change.add_column(
+                    target, self.random.choice(NEW_TYPES), first=self.random.random() < 0.3
+                )
+            case "drop":
+                return change.drop_column(path)
+            case "again":  # the name means another column afterwards
+                return change.drop_column(path).add_column(path, self.random.choice(NEW_TYPES))
+            case "rename":
+                return change.rename_column(path, name)
+            case "nullable":
+                return change.drop_not_null(path)
+            case "move":
+                return change.move_column(path, last=True)
+        wider = WIDER.get(type(data_type))
+        return change.widen_column(path, self.random.choice(wider)) if wider else None
+
+    def more_buckets(self):
+        if self.table.schema.bucket > 1:
+            self.table.alter().set_option("bucket", str(self.random.randint(2, 5))).apply()
+
+    def compact(self):
+        """Rewrite files of several schemas in the newest."""
+        self.table.with_options({"compaction.min.file-num": "2"}).compact(full=self.random.random() < 0.5)
+
+    # Writing
+
+    def open_writer(self):
+        """Somebody opens the table now and writes later; rows in the columns of now."""
+        self.stale = [*self.stale[-3:], self.table.writer()]
+
+    def write(self):
+        late = self.stale and self.random.random() < 0.6
+        writer = self.random.choice(self.stale) if late else self.table.writer()
+        schema = writer.table_schema
+        rows = [self._row(schema.row_type) for _ in range(self.random.randint(1, 5))]
+        arrow = pa.Table.from_pylist([_named(row, schema.row_type) for row in rows], writer.schema)
+        messages = writer.write(arrow.to_batches())
+        action, kept = self._action(messages, schema, rows)
+        try:
+            self.table.commit(action)
+        except CommitConflictError as error:
+            assert "BUCKET_COUNT_CHANGED" in str(error)
+            return
+        self.rows = [*kept, *rows]
+
+    def _action(self, messages, schema, rows):
+        if self.random.random() > (0.3 if schema.partition_keys else 0.05):
+            return Append(messages), self.rows
+        if not schema.partition_keys or self.random.random() < 0.1:
+            return Overwrite(messages), []
+        p = schema.field("p").id
+        replaced = {row[p] for row in rows}
+        if len(replaced) == 1 and self.random.random() < 0.5:
+            action = self.table.overwriting(messages, {"p": next(iter(replaced))})
+        else:
+            action = Overwrite(messages, dynamic=True)
+        return action, [row for row in self.rows if row[p] not in replaced]
+
+    def _row(self, data_type):
+        return {f.id: self._value(f.type) for f in data_type.fields}
+
+    def _value(self, data_type):
+        pick = self.random
+        if data_type.nullable and pick.random() < 0.25:
+            return None
+        match data_type:
+            case RowType():
+                return self._row(data_type)
+            case ArrayType(element=element):
+                return [self._value(element) for _ in range(pick.randint(0, 2))]
+            case MapType(value=value):
+                return {key: self._value(value) for key in pick.sample("uvw", pick.randint(0, 2))}
+            case VarCharType():
+                return pick.choice(["", "a", "b", "abc"])
+            case DecimalType():
+                return Decimal(pick.randint(-300, 300)).scaleb(-2)
+            case IntType() | BigIntType():
+                return pick.randint(-3, 3)
+            case DoubleType():
+                return float(pick.randint(-3, 3))
+        raise AssertionError(data_type)
+
+    # Reading
+
+    def check(self):
+        table = self.table
+        schema = table.schema
+        wanted = [_read(row, schema.row_type) for row in self.rows]
+        _same(table.scan().to_arrow(), wanted)
+        atomic = [f for f in schema.fields if is_atomic(f.type)]
+        for f in self.random.sample(atomic, min(self.filters, len(atomic))):
+            present = [row[f.name] for row in wanted if row[f.name] is not None]
+            nulls = [row for row in wanted if row[f.name] is None]
+            _same(table.scan(anabranch.col(f.name).is_null()).to_arrow(), nulls)
+            for value in self.random.sample(present, min(1, len(present))):
+                column = anabranch.col(f.name)
+                equal = [row for row in wanted if row[f.name] == value]
+                less = [row for row in wanted if row[f.name] is not None and row[f.name] < value]
+                other = [row for row in wanted if row[f.name] is not None and row[f.name] != value]
+                _same(table.scan(column == value).to_arrow(), equal)
+                _same(table.scan(column < value).to_arrow(), less)
+                _same(table.scan(column.is_in([value])).to_arrow(), equal)
+                _same(table.scan(column != value).to_arrow(), other)
+
+
+def _paths(path, data_type):
+    """Paths to fields and elements, and their types."""
+    match data_type:
+        case RowType(fields=fields):
+            for f in fields:
+                yield (*path, f.name), f.type
+                yield from _paths((*path, f.name), f.type)
+        case ArrayType(element=inner):
+            yield (*path, "element"), inner
+            yield from _paths((*path, "element"), inner)
+        case MapType(value=inner):
+            yield (*path, "value"), inner
+            yield from _paths((*path, "value"), inner)
+
+
+def _named(value, data_type):
+    """A value with its rows by name, to be written."""
+    if value is None:
+        return None
+    match data_type:
+        case RowType(fields=fields):
+            return {f.name: _named(value[f.id], f.type) for f in fields}
+        case ArrayType(element=element):
+            return [_named(item, element) for item in value]
+        case MapType(value=inner):
+            return [(key, _named(item, inner)) for key, item in value.items()]
+    return value
+
+
+def _read(value, data_type):
+    """What a value written at some time is in a type of another time."""
+    if value is None:
+        return None
+    match data_type:
+        case RowType(fields=fields):
+            return {f.name: _read(value.get(f.id), f.type) for f in fields}
+        case ArrayType(element=element):
+            return [_read(item, element) for item in value]
+        case MapType(value=inner):
+            return [(key, _read(item, inner)) for key, item in value.items()]
+        case DoubleType():
+            return float(value)
+        case DecimalType(scale=scale):
+            return value.quantize(Decimal(1).scaleb(-scale))
+    return value
+
+
+def _same(found, wanted):
+    assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, wanted))
+
+
+def _run(seed, steps):
+    model = Model(seed)
+    for _ in range(steps):
+        step = model.random.choices(
+            [model.alter, model.open_writer, model.write, model.more_buckets, model.compact],
+            [4, 3, 8, 0.3, 1],
+        )[0]
+        step()
+        if model.random.random() < 0.1:
+            model.check()
+    model.check()
+    return model
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_keep_their_meaning_through_any_changes(seed):
+    _run(seed, 50)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 400))
+def test_rows_keep_their_meaning_through_many_changes(seed):
+    _run(seed, 150)
+
+
+def test_the_histories_hold_what_they_are_about():
+    model = _run(1, 60)
+    assert len(model.table.schemas()) > model.refused > 0
+    files = model.table.context.manifests.entries(
+        model.table.context.manifests.of_snapshot(model.table.snapshot)
+    ).live()
+    assert files.df["schema_id"].n_unique() > 1

@@ -1,0 +1,349 @@
+"""Tags: made, changed, removed and expired; by several at once, dying at any call."""
+
+import itertools
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+import anabranch
+from anabranch.kernel.tags import expire_tags
+from anabranch.runtime import Runtime, SystemClock
+from tests.support.deaths import calls_of, each_death, through
+from tests.support.faults import no_space, run
+from tests.support.moments import copied_history, foreign_tag, forget
+from tests.support.tables import ids_of, make_table, rows
+
+_names = itertools.count()
+DAY = 86_400_000
+NOON = 1_780_000_000_000
+
+
+@pytest.fixture
+def table():
+    return copied_history()
+
+
+class _Clock(SystemClock):
+    """A machine in a zone two hours ahead of UTC."""
+
+    def __init__(self, millis=NOON):
+        self.millis = millis
+
+    def now_millis(self):
+        return self.millis
+
+    def local_offset_millis(self, at_millis):
+        return 7_200_000
+
+
+def _at(table, millis):
+    return anabranch.Table(replace(table.context, runtime=Runtime(clock=_Clock(millis))))
+
+
+def _internal(table):
+    return [name for name in table.tags(include_internal=True) if name.startswith("anabranch-")]
+
+
+# Making
+
+
+def test_a_tag_names_a_moment(table):
+    table.create_savepoint(2)
+    for name, how in {
+        "latest": {}, "by-id": {"snapshot": 3}, "by-version": {"snapshot": "snapshot.3"},
+        "by-tag": {"snapshot": "by-id"}, "by-savepoint": {"snapshot": "savepoint.1"},
+        "by-time": {"timestamp": "1970-01-01 00:00:04.500"}, "by-millis": {"timestamp": 4500},
+    }.items():  # fmt: skip
+        tag = table.create_tag(name, **how)
+        assert tag.snapshot == table.tag(name).snapshot
+        assert (tag.create_time, tag.time_retained) == (None, None)
+    assert {name: table.at(name).snapshot.id for name in table.tags()} == {
+        "latest": 6, "by-id": 3, "by-version": 3, "by-tag": 3, "by-savepoint": 2, "by-time": 4, "by-millis": 4
+    }  # fmt: skip
+    assert table.at("snapshot.2").create_tag("of the view").snapshot.id == 2
+    assert table.at("by-time").moment.found_by == "tag"
+
+
+def test_it_is_read_after_its_snapshot_has_expired(table):
+    table.create_tag("good", 2)
+    content = json.loads(table.context.storage.get("tag/tag-good"))
+    assert content == json.loads(table.context.storage.get("snapshot/snapshot-2"))
+    forget(table, 1, 2, 3)
+    assert ids_of(table.at("good")) == ids_of(table.with_options({"scan.tag-name": "good"})) == [0, 1]
+    assert table.create_tag("again", "good").snapshot.id == 2
+    with pytest.raises(anabranch.NotFoundError, match="tag 'bad' does not exist") as caught:
+        table.at("bad")
+    assert caught.value.hint == "tags there are: again, good."
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        " ",
+        "5",
+        "snapshot.5",
+        "savepoint.2",
+        "watermark-9",
+        "anabranch-x",
+        "a/b",
+        ".a",
+        "a..b",
+        " a",
+        "x" * 200,
+    ],
+)
+def test_names_that_a_new_tag_must_not_have(table, name):
+    table.create_tag("good")
+    for work in (table.create_tag, lambda new: table.rename_tag("good", new)):
+        with pytest.raises(anabranch.InvalidNameError):
+            work(name)
+    assert table.tags(include_internal=True) == ["good"]
+
+
+def test_a_name_is_given_once(table):
+    table.create_tag("good", 2)
+    for snapshot in (2, 3):
+        with pytest.raises(
+            anabranch.AlreadyExistsError, match="'good' exists already.*names snapshot 2"
+        ) as caught:
+            table.create_tag("good", snapshot)
+        assert "replace_tag" in caught.value.hint
+
+
+def test_of_two_who_give_a_name_at_once_one_does(table):
+    def compete(path):
+        table.create_tag("good", 2)
+
+    slow = through(table, run("before", "put_if_absent", compete))
+    with pytest.raises(anabranch.AlreadyExistsError):
+        slow.create_tag("good", 3)
+    assert table.at("good").snapshot.id == 2
+    together = threading.Barrier(5)
+
+    def work(snapshot):
+        mine = anabranch.Table(replace(table.context))
+        together.wait(30)
+        try:
+            return mine.create_tag("raced", snapshot).snapshot.id
+        except anabranch.AlreadyExistsError:
+            return None
+
+    with ThreadPoolExecutor(5) as pool:
+        made = [found for found in pool.map(work, range(1, 6)) if found]
+    assert made == [table.at("raced").snapshot.id]
+
+
+# Removing and renaming
+
+
+def test_removing(table):
+    table.create_tag("good")
+    foreign_tag(table, "7", 2)
+    assert table.delete_tag("good").snapshot.id == 6
+    assert table.delete_tag("7").snapshot.id == 2, "whatever others called it"
+    assert table.tags() == []
+    with pytest.raises(anabranch.NotFoundError, match="tag 'good' does not exist") as caught:
+        table.delete_tag("good")
+    assert caught.value.hint == "the table has no tags."
+
+
+def test_the_tables_own_tags_are_left_alone(table):
+    table.create_savepoint()
+    foreign_tag(table, "anabranch-other", 1)
+    assert table.tags() == []
+    assert table.tags(include_internal=True) == ["anabranch-other", "anabranch-savepoint-1"]
+    for work in (table.delete_tag, table.replace_tag, lambda name: table.rename_tag(name, "mine")):
+        with pytest.raises(anabranch.InvalidNameError) as caught:
+            work("anabranch-savepoint-1")
+        assert caught.value.hint == "delete the savepoint instead: delete_savepoint(1)."
+        with pytest.raises(anabranch.InvalidNameError, match="belongs to the table itself"):
+            work("anabranch-other")
+
+
+def test_renaming(table):
+    made = _at(table, NOON).create_tag("old", 2, retained="7 d")
+    assert table.rename_tag("old", "new") == replace(made, name="new")
+    assert table.tags() == ["new"]
+    foreign_tag(table, "12", 3)
+    table.rename_tag("12", "twelve")
+    assert table.at("twelve").snapshot.id == 3
+    with pytest.raises(anabranch.AlreadyExistsError):
+        table.rename_tag("new", "twelve")
+    with pytest.raises(anabranch.NotFoundError):
+        table.rename_tag("old", "other")
+    assert table.tags() == ["new", "twelve"]
+
+
+def test_a_tag_that_is_removed_while_it_is_renamed(table):
+    table.create_tag("old", 2)
+    slow = through(table, run("after", "put_if_absent", lambda _: table.delete_tag("old")))
+    with pytest.raises(anabranch.NotFoundError, match="'old' of 'db.t' was removed while"):
+        slow.rename_tag("old", "new")
+    assert table.tags() == []
+
+
+# Replacing
+
+
+def test_replacing(table):
+    at_noon = _at(table, NOON)
+    at_noon.create_tag("good", 2, retained="1 d")
+    later = _at(table, NOON + 5 * 3_600_000)
+    replaced = later.replace_tag("good", 4)
+    assert (replaced.snapshot.id, replaced.time_retained) == (4, DAY)
+    assert replaced.create_time == NOON + 7 * 3_600_000, "the time starts anew, by the local clock"
+    assert later.replace_tag("good", timestamp=5000, retained="2 d").time_retained == 2 * DAY
+    assert table.at("good").snapshot.id == 5
+    assert table.replace_tag("good").snapshot.id == 6
+    assert _internal(table) == []
+    for name, snapshot in [("bad", 2), ("good", 77)]:
+        with pytest.raises(anabranch.NotFoundError):
+            table.replace_tag(name, snapshot)
+    assert table.at("good").snapshot.id == 6
+
+
+# How long
+
+
+@pytest.mark.parametrize(
+    ("retained", "millis"), [("7 d", 7 * DAY), ("90 min", 5_400_000), (1500, 1500), (0, 0)]
+)
+def test_retention(table, retained, millis):
+    tag = _at(table, NOON).create_tag("good", retained=retained)
+    assert (tag.create_time, tag.time_retained) == (NOON + 7_200_000, millis)
+    assert expire_tags(_at(table, NOON + millis).context) == []
+    assert expire_tags(_at(table, NOON + millis + 1).context) == ["good"]
+    assert table.tags() == []
+
+
+@pytest.mark.parametrize("retained", ["soon", "-1 d", -5, ""])
+def test_retention_that_cannot_be(table, retained):
+    with pytest.raises(anabranch.InvalidInputError):
+        table.create_tag("good", retained=retained)
+    assert table.tags() == []
+
+
+def test_tags_without_retention_and_internal_ones_stay(table):
+    at_noon = _at(table, NOON)
+    at_noon.create_tag("for-good")
+    at_noon.create_tag("for-a-day", retained="1 d")
+    at_noon.create_savepoint()
+    assert expire_tags(_at(table, NOON + 5000 * DAY).context) == ["for-a-day"]
+    assert table.tags(include_internal=True) == ["anabranch-savepoint-1", "for-good"]
+
+
+def test_the_default_of_the_table():
+    table = make_table(f"memory://tags{next(_names)}", options={"tag.default-time-retained": "3 d"})
+    table.append(rows(0, 1))
+    assert table.create_tag("a").time_retained == 3 * DAY
+    assert table.create_tag("b", retained="1 h").time_retained == 3_600_000
+    assert table.create_savepoint().id == 1
+    assert table.tag("anabranch-savepoint-1").snapshot.id == 1
+    assert expire_tags(_at(table, 10**14).context) == ["a", "b"]
+
+
+def test_a_tag_that_is_replaced_while_it_expires_stays(table):
+    _at(table, NOON).create_tag("good", 2, retained="1 d")
+    late = _at(table, NOON + 2 * DAY)
+
+    def replace_it(path):
+        late.replace_tag("good", 3)
+
+    slow = through(late, run("after", "get", replace_it, where="tag/tag-good"))
+    assert expire_tags(slow.context) == []
+    assert table.at("good").snapshot.id == 3
+
+
+# While snapshots expire
+
+
+def _overwritten():
+    """Each of six snapshots has a file of its own, which only it reaches."""
+    table = make_table(f"memory://tags{next(_names)}")
+    for i in range(6):
+        table.overwrite(rows(i, 1))
+    table.create_tag("old", 2)
+    return table
+
+
+def _expire(table):
+    return table.expire_snapshots(retain_max=2, retain_min=2, older_than=0)
+
+
+def _fresh(table):
+    from anabranch.kernel.cache import MetadataCache
+
+    return anabranch.Table(replace(table.context, cache=MetadataCache()))
+
+
+WORKS = {
+    "create": lambda t: t.create_tag("new", 3),
+    "of a tag": lambda t: t.create_tag("new", "old"),
+    "replace": lambda t: t.replace_tag("old", 3),
+    "rename": lambda t: t.rename_tag("old", "new"),
+}
+
+
+@pytest.mark.parametrize("work", WORKS.values(), ids=WORKS)
+def test_an_expiry_between_any_two_calls(work):
+    """What the call says is so, and every tag there is reads its rows."""
+    for (name, nth), when in itertools.product([*calls_of(_overwritten(), work)], ("before", "after")):
+        table = _overwritten()
+        meanwhile = through(table, run(when, name, lambda _, table=table: _expire(table), nth=nth))
+        try:
+            work(meanwhile)
+        except anabranch.NotFoundError:
+            assert table.tags() == ["old"]
+            assert table.at("old").snapshot.id == 2
+        _expire(table)
+        for tag in table.tags():
+            assert ids_of(_fresh(table).at(tag)) == [table.at(tag).snapshot.id - 1]
+        assert _internal(table) == []
+
+
+# Dying
+
+
+def _with_old():
+    table = copied_history()
+    table.create_tag("old", 2)
+    return table
+
+
+def _check_readable(table):
+    for tag in table.tags(include_internal=True):
+        assert ids_of(table.at(tag)) == list(range(table.at(tag).snapshot.id))
+
+
+DEATHS = {
+    "create": (WORKS["create"], [{"old": 2}], {"old": 2, "new": 3}),
+    "replace": (WORKS["replace"], [{"old": 2}], {"old": 3}),
+    "rename": (WORKS["rename"], [{"old": 2}, {"old": 2, "new": 2}], {"new": 2}),
+    "delete": (lambda t: t.delete_tag("old"), [{"old": 2}], {}),
+}
+
+
+@pytest.mark.parametrize(("work", "befores", "after"), DEATHS.values(), ids=DEATHS)
+def test_dying_at_every_call(work, befores, after):
+    seen = []
+    for table, *where in each_death(_with_old, work):
+        _check_readable(table)
+        found = {name: table.at(name).snapshot.id for name in table.tags()}
+        assert found in (*befores, after), where
+        seen.append(found)
+        if found != after:
+            work(table)  # repeated, it comes to its end
+        assert {name: table.at(name).snapshot.id for name in table.tags()} == after
+    assert befores[0] in seen
+    assert after in seen
+
+
+def test_an_error_leaves_no_tag_that_was_not_looked_after(table):
+    slow = through(table, no_space("get", where="snapshot/snapshot-3", nth=2))
+    with pytest.raises(anabranch.StorageError):
+        slow.create_tag("new", 3)
+    assert table.tags() == []

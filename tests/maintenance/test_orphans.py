@@ -1,0 +1,355 @@
+"""Cleaning finds what nothing refers to, and only that; what it moved can be brought back until it is purged."""
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pytest
+from obstore.store import MemoryStore
+
+import anabranch
+from anabranch.errors import AnabranchError, CorruptTableError, InvalidInputError, NotFoundError
+from anabranch.kernel.actions.append import Append
+from anabranch.kernel.cache import MetadataCache
+from anabranch.kernel.expiry import Tally
+from anabranch.lake import Lake
+from anabranch.maintenance.orphans import clean_tables, orphan_runs
+from anabranch.runtime import Runtime
+from anabranch.storage.local import LocalStorage
+from anabranch.storage.memory import MemoryStorage
+from anabranch.storage.object_options import Clients
+from anabranch.storage.objects import ObjectStorage
+from tests.support.faults import FaultyStorage, fail, run
+from tests.support.reached import reached_paths, stored_paths
+
+DAY = 86_400_000
+START = 1_700_000_000_000
+
+
+@dataclass
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    now: int = START
+
+    def now_millis(self):
+        return self.now
+
+    def monotonic(self):
+        return self.now / 1000
+
+    def local_offset_millis(self, at_millis):
+        return 0
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def table(clock):
+    """A partitioned table in memory, whose files are as old as the clock says."""
+    runtime = Runtime(clock=clock)
+    lake = Lake(MemoryStorage(runtime=runtime), runtime=runtime)
+    made = lake.create_table("db.t", "id BIGINT, p STRING, h INT", partition_by=["p", "h"])
+    made.append(data(0))
+    made.append(data(1))
+    return made
+
+
+def data(*numbers, p="a"):
+    return pa.table(
+        {"id": [*numbers], "p": [p] * len(numbers), "h": pa.array([7] * len(numbers), pa.int32())}
+    )
+
+
+def ids_of(table):
+    return sorted(table.scan(columns=["id"]).to_arrow()["id"].to_pylist())
+
+
+def everything(table):
+    infos = table.context.storage.list(recursive=True, include_temporary=True)
+    return {info.path for info in infos}
+
+
+def through(table, *faults):
+    storage = FaultyStorage(table.context.storage, faults)
+    return anabranch.Table(replace(table.context, storage=storage, cache=MetadataCache()))
+
+
+ORPHANS = {
+    "p=a/h=7/bucket-0/data-1.parquet": "data",
+    "p=a/h=7/bucket-0/data-1.parquet.index": "data",
+    "p=a/h=7/bucket-0/.data-2.parquet.uuid.tmp": "temporary",
+    "p=z/h=1/bucket-3/data-3.orc": "data",
+    "manifest/manifest-x-0": "manifest",
+    "manifest/manifest-list-x-0": "manifest",
+    "manifest/.manifest-y-0.uuid.tmp": "temporary",
+    "index/index-x-0": "index",
+    "statistics/stat-x-0": "statistics",
+    "snapshot/.snapshot-3.uuid.tmp": "temporary",
+    "snapshot/snapshot-3-copy": "snapshot",
+    "schema/.schema-1.uuid.tmp": "temporary",
+    "tag/.tag-x.uuid.tmp": "temporary",
+    "consumer/.consumer-x.uuid.tmp": "temporary",
+    "savepoint/.savepoint-1.uuid.tmp": "temporary",
+    "ledger/.expired-1-2.uuid.tmp": "temporary",
+    "branch/.MAIN-1.uuid.tmp": "temporary",
+    "branch/branch-b/.FORK.uuid.tmp": "temporary",
+    "branch/branch-b/snapshot/.snapshot-1.uuid.tmp": "temporary",
+    "branch/branch-b/snapshot/leftover": "snapshot",
+}
+OTHERS = (
+    *("README.md", "notes/today.txt", "bucket-0/data-1.parquet", "p=a/readme", "p=a/bucket-0/data-1.parquet"),
+    *(
+        "p=a/h=7/x=1/bucket-0/data-1.parquet",
+        "q=a/h=7/bucket-0/data-1.parquet",
+        "p=a/h=7/bucket-x/data-1.parquet",
+    ),
+    *(
+        "schema/notes",
+        "consumer/consumer-x.bak",
+        "tag/notes",
+        "ledger/expired-1-2",
+        "savepoint/savepoint-9.deleted",
+    ),
+    *(
+        "branch/MAIN-1",
+        "branch/branch-b/FORK",
+        "branch/branch-b/MERGE-1.done",
+        "branch/notes",
+        "manifest/sub/file",
+    ),
+    *("snapshot/sub/file", ".hidden", ".hidden.tmp", "p=a/h=7/bucket-0/sub/file"),
+)
+
+
+def test_every_kind_of_orphan_is_found_and_nothing_else(table):
+    storage = table.context.storage
+    before = everything(table)
+    storage.put_many(dict.fromkeys(ORPHANS, b"12345"))
+    storage.put_many(dict.fromkeys(OTHERS, b"12345"))
+    dry = table.remove_orphan_files(older_than="0 s", dry_run=True)
+    assert dry.run is None
+    assert everything(table) == before | {*ORPHANS, *OTHERS}
+    done = table.remove_orphan_files(older_than="0 s")
+    assert dict(done.files.select("path", "kind").iter_rows()) == ORPHANS
+    assert done.files.equals(dry.files)
+    assert done.moved["temporary"] == Tally(11, 55)
+    assert done.moved == dry.moved
+    moved = {f".orphans/{done.run}/{path}" for path in ORPHANS}
+    assert everything(table) == before | {*OTHERS} | moved
+    assert ids_of(table) == [0, 1]
+    assert table.remove_orphan_files(older_than="0 s").run is None
+
+
+def test_what_is_younger_than_a_day_is_spared(table, clock):
+    storage = table.context.storage
+    storage.put("manifest/old", b"1")
+    clock.now += 1
+    storage.put("manifest/young", b"2")
+    clock.now += DAY - 1
+    assert table.remove_orphan_files().files["path"].to_list() == ["manifest/old"]
+    clock.now += 1
+    assert table.remove_orphan_files("1 h").files["path"].to_list() == ["manifest/young"]
+    with pytest.raises(InvalidInputError, match="neither an age nor a time"):
+        table.remove_orphan_files("tomorrow")
+
+
+def test_moved_files_come_back_or_are_purged_later(table, clock):
+    storage = table.context.storage
+    storage.put_many({"manifest/a": b"1", "p=a/h=7/bucket-0/.data.uuid.tmp": b"22"})
+    first = table.remove_orphan_files("0 s").run
+    clock.now += DAY // 2
+    storage.put("manifest/b", b"333")
+    second = table.remove_orphan_files("0 s").run
+    assert orphan_runs(table.context) == [second], "nothing was spared: the first run was purged"
+    with pytest.raises(NotFoundError, match=str(first)) as missing:
+        table.restore_orphan_files(first)
+    assert str(second) in missing.value.hint
+    assert table.restore_orphan_files(second) == Tally(1, 3)
+    assert orphan_runs(table.context) == []
+    assert storage.get("manifest/b") == b"333"
+
+    clock.now += DAY // 2
+    third = table.remove_orphan_files("1 h").run
+    clock.now += DAY // 2
+    assert table.remove_orphan_files("1 d").purged == Tally(0, 0)
+    clock.now += DAY // 2
+    assert table.remove_orphan_files("1 d", dry_run=True).purged == Tally(1, 3)
+    assert orphan_runs(table.context) == [third]
+    assert table.remove_orphan_files("1 d").purged == Tally(1, 3)
+    assert orphan_runs(table.context) == []
+    assert not [path for path in everything(table) if path.startswith(".orphans")]
+
+
+def test_a_file_that_has_come_back_by_itself_stays_as_it_is(table):
+    storage = table.context.storage
+    storage.put_many({"manifest/a": b"old", "manifest/b": b"old"})
+    done = table.remove_orphan_files("0 s")
+    storage.put("manifest/a", b"new")
+    assert table.restore_orphan_files(done.run) == Tally(1, 3)
+    assert storage.get("manifest/a") == b"new"
+    assert storage.get("manifest/b") == b"old"
+    assert storage.get(f".orphans/{done.run}/manifest/a") == b"old"
+
+
+def test_what_is_committed_between_the_listing_and_the_look_at_the_refs_stays(table):
+    """With no age to spare, the order alone protects a commit that is under way."""
+    messages = table.writer().write(data(5).to_batches())
+    committed = []
+
+    def commit(_):
+        if not committed:
+            committed.append(table.commit(Append(messages)))
+
+    # The listing of the data comes last; then the branches are listed, for their refs.
+    slow = through(table, run("before", "list_folders", commit, where="branch", nth=2))
+    done = slow.remove_orphan_files("0 s")
+    assert committed
+    assert done.files.height == 0
+    assert ids_of(table) == [0, 1, 5]
+
+
+def test_files_of_branches_are_not_orphans_until_the_branch_is_gone(table):
+    storage = table.context.storage
+    snapshot = table.snapshot
+    storage.put("branch/branch-fix/schema/schema-0", storage.get("schema/schema-0"))
+    storage.put(f"branch/branch-fix/snapshot/snapshot-{snapshot.id}", snapshot.to_json())
+    fix = table.branch("fix")
+    fix.append(data(9))
+    assert table.remove_orphan_files("0 s").files.height == 0
+    assert fix.remove_orphan_files("0 s").files.height == 0
+    assert ids_of(fix) == [0, 1, 9]
+    storage.delete_folder("branch/branch-fix")
+    done = table.remove_orphan_files("0 s")
+    assert {kind: tally.files for kind, tally in done.moved.items()} == {"data": 1, "manifest": 3}
+    assert ids_of(table) == [0, 1]
+
+
+@pytest.mark.parametrize("what", ["tag", "manifest", "branch"])
+def test_where_something_cannot_be_read_nothing_is_moved(table, what):
+    storage, layout = table.context.storage, table.context.layout
+    (manifest, *_) = table.context.manifests.of_snapshot(table.snapshot)
+    storage.put("manifest/orphan", b"1")
+    if what == "tag":
+        storage.put("tag/tag-x", b"{")
+    elif what == "manifest":
+        storage.delete(layout.manifest_path(manifest.file_name))
+    else:
+        storage.put("branch/branch-x/snapshot/snapshot-1", table.snapshot.to_json())
+    before = everything(table)
+    with pytest.raises(CorruptTableError):
+        through(table).remove_orphan_files("0 s")
+    assert everything(table) == before
+
+
+class Died(BaseException):
+    """The process ended."""
+
+
+def die(_):
+    raise Died
+
+
+def calls_of(table, work):
+    """(name, nth of that name) of every storage call of some work."""
+    watched = through(table)
+    work(watched)
+    seen = {}
+    for name, _ in watched.context.storage.calls:
+        seen[name] = seen.get(name, 0) + 1
+        yield name, seen[name]
+
+
+@pytest.mark.parametrize("work", ["append", "overwrite", "compact", "tag", "savepoint"])
+def test_a_killed_writer_leaves_orphans_only_and_cleaning_finds_exactly_these(table, work):
+    def change(view):
+        match work:
+            case "append":
+                view.append(data(100, p="b"))
+            case "overwrite":
+                view.overwrite(data(101))
+            case "compact":
+                view.compact(full=True)
+            case "tag":
+                view.create_tag(f"t{len(view.tags())}")
+            case "savepoint":
+                view.create_savepoint()
+
+    for name, nth in [*calls_of(table, change)]:
+        table.append(data(7))
+        with suppress(Died):
+            change(through(table, run("before", name, die, nth=nth)))
+        before = ids_of(table)
+        table.remove_orphan_files("0 s")
+        assert stored_paths(table) == reached_paths(table)
+        assert ids_of(table) == before
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_cleaning_that_is_killed_is_finished_by_the_next(table, when):
+    storage = table.context.storage
+    for number, (name, nth) in enumerate([*calls_of(table, lambda t: t.remove_orphan_files("0 s"))]):
+        storage.put_many(dict.fromkeys([f"manifest/x{number}", f"p=a/h=7/bucket-0/x{number}"], b"1"))
+        with suppress(Died):
+            through(table, run(when, name, die, nth=nth)).remove_orphan_files("0 s")
+        assert ids_of(table) == [0, 1]
+        table.remove_orphan_files("0 s")
+        assert stored_paths(table) == reached_paths(table)
+
+
+def test_moving_that_fails_is_an_error_and_repeatable(table):
+    table.context.storage.put("manifest/x", b"1")
+    with pytest.raises(AnabranchError):
+        through(table, fail("move_many")).remove_orphan_files("0 s")
+    assert table.context.storage.exists("manifest/x")
+    assert table.remove_orphan_files("0 s").files.height == 1
+
+
+def test_many_tables_are_cleaned_and_one_that_fails_does_not_stop_the_others(tmp_path):
+    lake = anabranch.connect(str(tmp_path))
+    tables = [lake.create_table(f"db.t{i}", "id BIGINT") for i in range(3)]
+    for made in tables:
+        made.append(pa.table({"id": [1]}))
+        made.context.storage.put("manifest/x", b"1")
+    tables[1].context.storage.put("tag/tag-x", b"{")
+    done = clean_tables([made.context for made in tables], older_than="0 s")
+    assert [*done] == ["db.t0", "db.t1", "db.t2"]
+    assert isinstance(done["db.t1"], CorruptTableError)
+    assert done["db.t0"].files["path"].to_list() == ["manifest/x"]
+    assert done["db.t2"].run is not None
+
+
+def bucket_in_memory():
+    store = MemoryStore()
+    return ObjectStorage(Clients(store, store), url="bucket-in-memory://").scoped("warehouse")
+
+
+@pytest.mark.parametrize("kind", ["local", "objects"])
+def test_on_every_kind_of_store(kind, tmp_path):
+    storage = LocalStorage(tmp_path) if kind == "local" else bucket_in_memory()
+    table = Lake(storage).create_table("db.t", "id BIGINT, p STRING, h INT", partition_by=["p", "h"])
+    table.append(data(1))
+    table.context.storage.put_many(dict.fromkeys(ORPHANS, b"12345"))
+    done = table.remove_orphan_files("0 s")
+    assert set(done.files["path"]) == {*ORPHANS}
+    assert stored_paths(table) == reached_paths(table)
+    if kind == "local":
+        assert not (tmp_path / "db.db/t/p=z").exists()
+    table.restore_orphan_files(done.run)
+    assert stored_paths(table) > reached_paths(table)
+    assert ids_of(table) == [1]
+
+
+def test_the_listing_of_many_partitions_is_split(monkeypatch, table):
+    monkeypatch.setattr("anabranch.maintenance.orphan_listing._FOLDERS_AT_ONCE", 2)
+    monkeypatch.setattr("anabranch.maintenance.orphans._FILES_AT_ONCE", 2)
+    for p in "bcdef":
+        table.append(data(1, p=p))
+        table.context.storage.put(f"p={p}/h=7/bucket-0/orphan", json.dumps(p).encode())
+    done = table.remove_orphan_files("0 s")
+    assert sorted(done.files["path"]) == [f"p={p}/h=7/bucket-0/orphan" for p in "bcdef"]
+    assert stored_paths(table) == reached_paths(table)
