@@ -9,12 +9,12 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.arrow.curves import hilbert, zorder
 from anabranch.arrow.ordered_values import ordered
-from anabranch.arrow.sort_key import Ranks, SortOrder
+from anabranch.arrow.sort_key import STRATEGIES, Ranks, SortOrder
 
 EPOCH = dt.datetime(1970, 1, 1)
 
@@ -51,6 +51,7 @@ def by_value(data_type):
 
 
 @pytest.mark.parametrize("data_type", TYPES, ids=str)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_ordered_values_sort_as_the_values_do(data_type, data):
     values, _ = TYPES[data_type]
@@ -68,9 +69,9 @@ def test_ordered_values_sort_as_the_values_do(data_type, data):
             assert (a < b, a == b) == (key(left) < key(right), key(left) == key(right))
 
 
-@pytest.mark.parametrize("strategy", ["order", "zorder", "hilbert"])
 @pytest.mark.parametrize("data_type", TYPES, ids=str)
-@given(data=st.data())
+@settings(max_examples=30, deadline=None)
+@given(data=st.data(), strategy=st.sampled_from(STRATEGIES))
 def test_keys_of_one_column_are_never_out_of_order(data_type, strategy, data):
     """Whether a value is among the sampled ones, between two, outside of them, or null."""
     values, _ = TYPES[data_type]
@@ -85,6 +86,7 @@ def test_keys_of_one_column_are_never_out_of_order(data_type, strategy, data):
     assert all(0 <= key < 2**63 for key in keys)
 
 
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_keys_of_order_follow_all_columns(data):
     """The first column that differs decides, as far as keys tell at all; the fourth is for sorting within a key."""
@@ -122,6 +124,7 @@ def naive_zorder(point, bits):
     return key
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_zorder_is_the_bits_in_turn(data):
     dimensions = data.draw(st.integers(1, 16))

@@ -235,7 +235,9 @@ def test_a_branch_that_took_over_the_pin_has_the_savepoint(table):
 # At once
 
 
-def test_many_make_and_remove_savepoints_at_once(table):
+@pytest.mark.parametrize("store", ["memory", "disk"])
+def test_many_make_and_remove_savepoints_at_once(store, tmp_path):
+    table = copied_history() if store == "memory" else history(tmp_path)
     together = threading.Barrier(4)
 
     def work(_):

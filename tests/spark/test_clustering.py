@@ -1,14 +1,19 @@
 """Frames that Spark's tasks write: few files, order in queues, one commit, and warnings with numbers."""
 
 import logging
+import pickle
 import time
 from collections import Counter
 
+import pyarrow as pa
 import pytest
 
 import anabranch
 from anabranch.errors import InvalidInputError, NotFoundError, SchemaError
 from anabranch.spark import cluster
+from anabranch.spark.batch import BatchWriter
+from anabranch.spark.types import spark_schema
+from anabranch.spec.arrow_types import to_arrow_schema
 from anabranch.spec.bucket import assign_buckets
 from anabranch.spec.types import BigIntType
 from tests.support.tables import ids_of, make_table
@@ -142,7 +147,7 @@ def test_a_failed_write_leaves_nothing(frame, lake, warehouse):
 
 def test_an_error_of_the_query_says_what_it_was(lake, spark):
     table = lake.create_table("db.t", "id BIGINT")
-    with pytest.raises(anabranch.AnabranchError, match="writing 'db.t'"):
+    with pytest.raises(anabranch.AnabranchError, match=r"writing db\.t"):
         table.append(spark.range(10).selectExpr("CAST(raise_error('a bad day') AS BIGINT) AS id"))
     assert table.snapshot is None
 
@@ -203,6 +208,29 @@ def test_a_warning_comes_before_the_job_if_the_frame_is_easy_to_count(frame, lak
     (warning,) = warnings_of(caplog)
     assert "20 partitions x 1 bucket / 2 tasks = 10 buckets" in warning
     assert "at least 7 tasks" in warning
+
+
+def test_plain_writes_warn_from_the_last_append_or_after_the_commit(lake, spark, caplog):
+    options = {"sink.writers-per-task.warn": "3"}
+    table = lake.create_table("db.t", COLUMNS, partition_by=["p"], options=options)
+    rows = pa.table({"id": range(20), "p": pa.array(range(20), pa.int32()), "k": [None] * 20})
+    schema = spark_schema(table.schema.fields)
+
+    def write():
+        writer = pickle.loads(
+            pickle.dumps(BatchWriter.of(table, schema, {"path": "db.t"}, overwrite=False, slots=2))
+        )
+        before = len(warnings_of(caplog))
+        batches = rows.cast(to_arrow_schema(table.schema.fields)).to_batches()
+        writer.commit([writer.write(iter(batches)), writer.write(iter(batches))])
+        return before, len(warnings_of(caplog)) - before
+
+    with caplog.at_level(logging.WARNING):
+        assert write() == (0, 1)
+        assert "in fact each wrote 20" in warnings_of(caplog)[0]
+        caplog.clear()
+        assert write() == (1, 0)
+        assert "20 partitions x 1 bucket / 2 tasks = 10 buckets" in warnings_of(caplog)[0]
 
 
 def test_enough_tasks_are_taken_where_spark_may_have_them(frame, lake, spark, caplog):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import anabranch
 from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError, UnsupportedFeatureError
+from anabranch.spec.layout import Layout, deleted_savepoint_id_of
 from anabranch.spec.refs import Tag
 from anabranch.spec.savepoint import Savepoint, pin_name, pinned_savepoint_of
 
@@ -151,6 +152,15 @@ def test_a_damaged_savepoint_is_read_or_refused(data):
     _, error = attempt(lambda: read(data))
     assert error is None or isinstance(error, CorruptTableError | UnsupportedFeatureError)
     assert error is None or error.path == PATH
+
+
+def test_savepoints_of_all_branches_lie_together():
+    for layout in (Layout(), Layout("fix")):
+        assert layout.savepoint_path(3) == PATH
+        assert layout.deleted_savepoint_path(3) == "savepoint/savepoint-3.deleted"
+    assert deleted_savepoint_id_of("savepoint/savepoint-3.deleted") == 3
+    for other in ("savepoint-3", "savepoint-.deleted", "savepoint-x.deleted", "savepoint-3.deleted.deleted"):
+        assert deleted_savepoint_id_of(other) is None
 
 
 def test_it_is_public():

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from rich.table import Table as TextTable
 
 from anabranch.demo import source
 from anabranch.errors import AnabranchError
+from anabranch.kernel.health import Health
 from anabranch.lake import Lake, connect
 from anabranch.table import Table
 
@@ -29,10 +31,13 @@ TIMEOUT_SECONDS = 600
 KILL_AT = 0.4
 """Part of the flights after which the job is killed."""
 SECONDS_BETWEEN_DAYS = 0.06
+STREAMED = ("flights", "delays")
 
 FLIGHTS = """flight_id BIGINT NOT NULL, month INT NOT NULL, day INT, carrier STRING, flight INT, tailnum STRING,
     origin STRING, dest STRING, sched_dep_time INT, dep_delay DOUBLE, arr_delay DOUBLE, distance INT,
     time_hour TIMESTAMP_LTZ(6)"""
+OPTIONS = {"compaction.max.file-num": "5"}
+"""A year of flights is little: compact it as early as if it were much."""
 WEATHER = """origin STRING, time_hour TIMESTAMP_LTZ(6), temp DOUBLE, wind_speed DOUBLE, visib DOUBLE,
     precip DOUBLE"""
 PLANES = "tailnum STRING, year INT, manufacturer STRING, model STRING, seats INT"
@@ -60,6 +65,9 @@ class DemoResult:
 
     facts: tuple[Fact, ...]
     snapshots: dict[str, int]
+    """Commits by kind of snapshot, over both tables that were streamed into."""
+    health: dict[str, Health]
+    """Of demo.flights, by when."""
     seconds: float
     warehouse: str
 
@@ -81,6 +89,7 @@ def run_demo(*, days: int = 365, folder: str | None = None, quiet: bool = False)
     demo = _Demo(root, days, console)
     demo.prepare()
     demo.stream()
+    demo.compact()
     result = demo.check(time.monotonic() - started)
     _show(result, demo, console)
     return result
@@ -99,6 +108,7 @@ class _Demo:
         self.days = source.days_of(source.flights())[:days]
         self.flights = pa.concat_tables([rows for _, rows in self.days])
         self.lake: Lake = connect(self.warehouse)
+        self.health: dict[str, Health] = {}
 
     def table(self, name: str) -> Table:
         return self.lake.table(f"demo.{name}")
@@ -106,8 +116,8 @@ class _Demo:
     def prepare(self) -> None:
         """Create the tables; weather and planes are there from the start."""
         self.landing.mkdir(parents=True)
-        self.lake.create_table("demo.flights", FLIGHTS, partition_by=["month"])
-        self.lake.create_table("demo.delays", DELAYS, partition_by=["month"])
+        for name, ddl in (("flights", FLIGHTS), ("delays", DELAYS)):
+            self.lake.create_table(f"demo.{name}", ddl, partition_by=["month"], options=OPTIONS)
         for name, ddl, rows in (("weather", WEATHER, source.weather()), ("planes", PLANES, source.planes())):
             snapshot = self.lake.create_table(f"demo.{name}", ddl).append(rows)
             self.console.print(f"  demo.{name}: {snapshot.total_record_count:,} rows")
@@ -132,8 +142,8 @@ class _Demo:
             def update() -> tuple[int, int]:
                 arrived = sum(1 for _ in self.landing.glob("*.parquet"))
                 progress.update(bars["days"], completed=arrived)
-                counts = [self._count(name) for name in ("flights", "delays")]
-                for name, count in zip(("flights", "delays"), counts, strict=True):
+                counts = [self._count(name) for name in STREAMED]
+                for name, count in zip(STREAMED, counts, strict=True):
                     progress.update(bars[name], completed=count)
                 return counts[0], counts[1]
 
@@ -143,6 +153,7 @@ class _Demo:
                 self._wait(job, lambda: update()[0] >= KILL_AT * total)
                 os.killpg(job.pid, signal.SIGKILL)
                 job.wait()
+                self.health["when the job was killed"] = self.table("flights").health()
                 self.console.print(
                     f"  [red]killed[/red] the job (SIGKILL) with {self._count('flights'):,} flights committed; "
                     "starting it again"
@@ -186,6 +197,13 @@ class _Demo:
         snapshot = self.table(name).snapshot
         return 0 if snapshot is None else snapshot.total_record_count or 0
 
+    def compact(self) -> None:
+        """What the stream left small becomes one file a month."""
+        self.health["when the stream ended"] = self.table("flights").health()
+        for name in STREAMED:
+            self.table(name).compact(full=True)
+        self.health["after anabranch compact --full"] = self.table("flights").health()
+
     def check(self, seconds: float) -> DemoResult:
         """Compare both tables with the source, row by row where a row has an identity."""
         flights = self.table("flights").scan().to_arrow()
@@ -207,8 +225,8 @@ class _Demo:
             ),
             Fact("delays in strong wind: rows", _windy_in_source(self.flights), int(windy["flights"].sum())),
         )
-        snapshots = {name: sum(1 for _ in self.table(name).snapshots()) for name in ("flights", "delays")}
-        return DemoResult(facts, snapshots, seconds, self.warehouse)
+        kinds = Counter(str(s.commit_kind) for name in STREAMED for s in self.table(name).snapshots())
+        return DemoResult(facts, dict(kinds), self.health, seconds, self.warehouse)
 
 
 WINDY = "wind_speed >= 25"
@@ -248,6 +266,16 @@ def _sum(column: pa.ChunkedArray) -> float:
     return float(pc.sum(column).as_py() or 0)
 
 
+def _health_table(result: DemoResult) -> TextTable:
+    shown = TextTable(title="anabranch health demo.flights", title_justify="left", box=None)
+    for heading in ("", "score", "files", "of them small", "rows", "compaction would leave"):
+        shown.add_column(heading, justify="right" if heading else "left")
+    for when, health in result.health.items():
+        numbers = (health.score, health.files, health.small_files, health.rows, health.files_compacted)
+        shown.add_row(when, *(f"{number:,}" for number in numbers))
+    return shown
+
+
 def _show(result: DemoResult, demo: _Demo, console: Console) -> None:
     facts = TextTable(title="checked against the source", title_justify="left", box=None)
     for heading in ("fact", "expected", "found", ""):
@@ -266,14 +294,14 @@ def _show(result: DemoResult, demo: _Demo, console: Console) -> None:
         wind.add_row(*map(str, row))
     console.print(wind)
     console.print()
-    for name, count in result.snapshots.items():
-        newest = demo.table(name).snapshot
-        assert newest is not None
-        console.print(f"demo.{name}: {count} snapshots, the newest by {newest.commit_user.split('@')[0]}")
+    console.print(_health_table(result))
+    console.print()
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(result.snapshots.items()))
+    console.print(f"snapshots of both tables: {kinds}; no compaction held a batch back")
     verdict = "[green]every row is there exactly once[/green]" if result.correct else "[red]rows differ[/red]"
     console.print(f"\n{verdict}, in {result.seconds:.0f} s. Look further:")
     for command in (
-        "describe demo.flights",
+        "health demo.flights",
         "snapshots demo.delays",
         f'explain demo.delays --filter "{WINDY}"',
     ):

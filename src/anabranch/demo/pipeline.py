@@ -15,7 +15,7 @@ from typing import Any
 
 import anabranch
 
-DAYS_PER_BATCH = 12
+DAYS_PER_BATCH = 5
 
 
 def main(warehouse: str, landing: str, checkpoints: str, stop: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from anabranch.errors import CorruptTableError, InvalidNameError, NotFoundError
+from anabranch.errors import CorruptTableError, NotFoundError
 from anabranch.kernel.context import TableContext
 from anabranch.spec.layout import consumer_id_of
 from anabranch.spec.names import check_consumer_name
@@ -39,8 +39,9 @@ class ConsumerLag:
 
 
 def find_consumer(context: TableContext, name: str) -> Consumer | None:
-    """The consumer of that name, or None. Raises `CorruptTableError`, `InvalidNameError`."""
-    check_consumer_name(name)
+    """The consumer of that name, whatever another engine called it, or None. Raises `CorruptTableError`."""
+    if "/" in name or "\\" in name or name in ("", ".", ".."):
+        return None
     path = context.layout.consumer_path(name)
     for attempt in range(_TRIES):
         try:
@@ -62,11 +63,7 @@ def record_consumer(context: TableContext, name: str, consumer: Consumer) -> Non
 
 def delete_consumer(context: TableContext, name: str) -> None:
     """Let go of what a consumer kept. Raises `NotFoundError` naming the consumers there are."""
-    try:
-        found = find_consumer(context, name)
-    except InvalidNameError:
-        found = None
-    if found is None:
+    if find_consumer(context, name) is None:
         known = [name for name, _ in _files(context)]
         raise NotFoundError(
             f"consumer '{name}' does not exist in '{context.title}'",

@@ -60,7 +60,7 @@ def _written(frame: DataFrame, rows: RowWriter, name: str) -> list[list[CommitMe
     try:
         outcomes = frame.mapInArrow(_task(rows), "failed BOOLEAN, outcome BINARY").collect()
     except Exception as error:  # of Py4J, of Spark or of gRPC: they have no root in common
-        raise job_error(f"writing '{name}'", error) from error
+        raise job_error(f"writing {name}", error) from error
     answers = [(row.failed, pickle.loads(row.outcome)) for row in outcomes]  # noqa: S301 - of our own tasks
     failures = [answer for failed, answer in answers if failed]
     messages = [answer for failed, answer in answers if not failed]

@@ -162,7 +162,7 @@ class Coordinator:
                 self._is_lost = True  # its files return with all there is now
             case TaskEnd.FAILED:
                 self._is_lost = True
-                failures = self._penalties[place].failures + 1 if place in self._penalties else 1
+                failures = 1 + (self._penalties[place].failures if place in self._penalties else 0)
                 self._penalties[place] = _Penalty(failures, self._round + min(2**failures, _LONGEST_PENALTY))
 
     @property

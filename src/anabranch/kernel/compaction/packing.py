@@ -24,11 +24,6 @@ LEFT_OUT: Final = -1
 """The kind of a file that must not be touched."""
 
 
-def _weight(size: int) -> int:
-    """What a file weighs against others."""
-    return max(size, OPEN_COST)
-
-
 class Run(NamedTuple):
     """Files from `start` up to, not including, `end`."""
 
@@ -198,6 +193,11 @@ def pack_queue_end(queue: Queue, limits: Limits) -> list[Run]:
         start += 1
     run = Run(start, last.end)
     return [run] if limits.gains(run.end - run.start, queue.size(run)) else []
+
+
+def _weight(size: int) -> int:
+    """What a file weighs against others."""
+    return max(size, OPEN_COST)
 
 
 def _small_stretches(queue: Queue, limits: Limits, within: Run | None = None) -> Iterator[tuple[Run, bool]]:
