@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import anabranch
-from benchmarks.workers.harness import WARM_UP_IDS, WARM_UP_ROWS, Clock, load, main
+from benchmarks.workers.harness import WARM_UP_IDS, WARM_UP_ROWS, Clock, load, main, stream
 
 NAME = "db.t"
 
@@ -53,9 +53,21 @@ def commits(clock: Clock, home: str, part: str, count: int, rows: int) -> dict[s
     return {"rows": table.snapshot.total_record_count}
 
 
-def _create(home: str, data: Any) -> Any:
+def partitions(clock: Clock, home: str, part: str, buffer: str) -> dict[str, Any]:
+    """One commit of a stream of batches into a table partitioned by p."""
+    how = {"partition_by": ["p"], "options": {"write-buffer-size": buffer}}
+    warm_up = stream(part).read_next_batch().slice(0, WARM_UP_ROWS)
+    _create(home + "/warm-up", warm_up, **how).append(warm_up)
+    table = _create(home, warm_up, **how)
+    with clock.lap():
+        table.append(stream(part))
+    plan = table.scan().plan()
+    return {"rows": plan.report.rows, "files": len(plan.files)}
+
+
+def _create(home: str, data: Any, **how: Any) -> Any:
     Path(home).mkdir(parents=True, exist_ok=True)
-    return anabranch.connect(home).create_table(NAME, data.schema)
+    return anabranch.connect(home).create_table(NAME, data.schema, **how)
 
 
 def _between(ids: list[int] | None) -> str | None:
@@ -63,4 +75,4 @@ def _between(ids: list[int] | None) -> str | None:
 
 
 if __name__ == "__main__":
-    main({"append": append, "scan": scan, "plan": plan, "commits": commits})
+    main({"append": append, "scan": scan, "plan": plan, "commits": commits, "partitions": partitions})

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import DeltaTable, write_deltalake
 
-from benchmarks.workers.harness import WARM_UP_IDS, WARM_UP_ROWS, Clock, load, main
+from benchmarks.workers.harness import WARM_UP_IDS, WARM_UP_ROWS, Clock, load, main, stream
 
 
 def append(clock: Clock, home: str, parts: list[str]) -> dict[str, Any]:
@@ -45,8 +45,18 @@ def commits(clock: Clock, home: str, part: str, count: int, rows: int) -> dict[s
     return {"rows": table.to_pyarrow_dataset().count_rows()}
 
 
-def _create(home: str, schema: pa.Schema) -> DeltaTable:
-    return DeltaTable.create(home + "/t", schema)
+def partitions(clock: Clock, home: str, part: str, buffer: str) -> dict[str, Any]:  # noqa: ARG001 - it has none
+    """One commit of a stream of batches into a table partitioned by p."""
+    warm_up = pa.Table.from_batches([stream(part).read_next_batch().slice(0, WARM_UP_ROWS)])
+    write_deltalake(_create(home + "/warm-up", warm_up.schema, ["p"]), warm_up, mode="append")
+    table = _create(home, warm_up.schema, ["p"])
+    with clock.lap():
+        write_deltalake(table, stream(part), mode="append")
+    return {"rows": table.to_pyarrow_dataset().count_rows(), "files": len(table.file_uris())}
+
+
+def _create(home: str, schema: pa.Schema, partition_by: list[str] | None = None) -> DeltaTable:
+    return DeltaTable.create(home + "/t", schema, partition_by=partition_by)
 
 
 def _read(home: str, columns: list[str] | None, ids: list[int] | None) -> pa.Table:
@@ -55,4 +65,4 @@ def _read(home: str, columns: list[str] | None, ids: list[int] | None) -> pa.Tab
 
 
 if __name__ == "__main__":
-    main({"append": append, "scan": scan, "commits": commits})
+    main({"append": append, "scan": scan, "commits": commits, "partitions": partitions})

@@ -69,6 +69,21 @@ def load(path: str) -> Any:
         return pa.ipc.open_file(source).read_all()
 
 
+def stream(path: str) -> Any:
+    """The batches of an Arrow IPC file one by one, each in memory only as long as somebody holds it."""
+    import pyarrow as pa
+
+    def batches() -> Iterator[Any]:
+        with pa.OSFile(path) as source:
+            reader = pa.ipc.open_file(source)
+            for number in range(reader.num_record_batches):
+                yield reader.get_batch(number)
+
+    with pa.OSFile(path) as source:
+        schema = pa.ipc.open_file(source).schema
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
 def main(operations: Mapping[str, Callable[..., dict[str, Any]]]) -> None:
     """Do the operation that stdin asks for and answer on stdout."""
     answers = os.fdopen(os.dup(1), "w")

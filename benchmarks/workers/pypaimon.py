@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from pypaimon import CatalogFactory, Schema
 
-from benchmarks.workers.harness import WARM_UP_IDS, WARM_UP_ROWS, Clock, load, main
+from benchmarks.workers.harness import WARM_UP_IDS, WARM_UP_ROWS, Clock, load, main, stream
 
 NAME = "db.t"
 
@@ -52,14 +52,32 @@ def commits(clock: Clock, home: str, part: str, count: int, rows: int) -> dict[s
     return {"rows": table.snapshot_manager().get_latest_snapshot().total_record_count}
 
 
+def partitions(clock: Clock, home: str, part: str, buffer: str) -> dict[str, Any]:  # noqa: ARG001 - it has none
+    """One commit of a stream of batches into a table partitioned by p."""
+    warm_up = pa.Table.from_batches([stream(part).read_next_batch().slice(0, WARM_UP_ROWS)])
+    _write(_create(home + "/warm-up", warm_up.schema, ["p"]), warm_up)
+    table = _create(home, warm_up.schema, ["p"])
+    with clock.lap():
+        builder = table.new_batch_write_builder()
+        write, commit = builder.new_write(), builder.new_commit()
+        for batch in stream(part):
+            write.write_arrow_batch(batch)
+        commit.commit(write.prepare_commit())
+        write.close()
+        commit.close()
+    splits = table.new_read_builder().new_scan().plan().splits()
+    files = [file for split in splits for file in split.files]
+    return {"rows": sum(file.row_count for file in files), "files": len(files)}
+
+
 def _catalog(home: str) -> Any:
     return CatalogFactory.create({"warehouse": home})
 
 
-def _create(home: str, schema: pa.Schema) -> Any:
+def _create(home: str, schema: pa.Schema, partition_keys: list[str] | None = None) -> Any:
     catalog = _catalog(home)
     catalog.create_database("db", True)
-    catalog.create_table(NAME, Schema.from_pyarrow_schema(schema), False)
+    catalog.create_table(NAME, Schema.from_pyarrow_schema(schema, partition_keys=partition_keys), False)
     return catalog.get_table(NAME)
 
 
@@ -95,4 +113,4 @@ def _splits(home: str, table: str, p: int | None, id: int | None) -> list[Any]:
 
 
 if __name__ == "__main__":
-    main({"append": append, "scan": scan, "plan": plan, "commits": commits})
+    main({"append": append, "scan": scan, "plan": plan, "commits": commits, "partitions": partitions})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,17 +14,57 @@ from anabranch.expr.bind import BoundPredicate
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.plan import Plan
 from anabranch.kernel.scan import ScanRequest
+from anabranch.kernel.split import Split
 from anabranch.read import Reader
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
+from anabranch.streaming.feed import Feed
+from anabranch.streaming.offsets import Position
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
 
+class Rows(ABC):
+    """Rows that can be had in several forms."""
+
+    limit: int | None = None
+    """The most rows to return."""
+
+    @property
+    @abstractmethod
+    def reader(self) -> Reader:
+        """What reads a split, here or in another process."""
+
+    @property
+    @abstractmethod
+    def splits(self) -> Sequence[Split]:
+        """What to read, in order."""
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as one table, in the table's Arrow types."""
+        return self.reader.read_table(self.splits, limit=self.limit)
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """All rows in batches, read as they are consumed, in memory bounded by the batch size."""
+        return self.reader.read_batches(self.splits, limit=self.limit)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All rows as a pandas frame."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """All rows as a Polars frame."""
+        import polars as pl
+
+        frame = pl.from_arrow(self.to_arrow())
+        assert isinstance(frame, pl.DataFrame)
+        return frame
+
+
 @dataclass(frozen=True)
-class Scan:
+class Scan(Rows):
     """Rows of one snapshot. Nothing is read before a plan or rows are asked for."""
 
     context: TableContext
@@ -34,6 +75,10 @@ class Scan:
     """Columns to return, in this order; None for all."""
     limit: int | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def splits(self) -> Sequence[Split]:
+        return self.plan().splits
 
     def plan(self) -> Plan:
         """The files to read. Raises `CorruptTableError`, `UnsupportedFeatureError`."""
@@ -50,29 +95,29 @@ class Scan:
         """What reads a split of the plan, here or in another process."""
         return Reader(self.context, self.schema.fields, self.columns, self.predicate)
 
-    def to_arrow(self) -> pa.Table:
-        """All rows as one table, in the table's Arrow types."""
-        return self.reader.read_table(self.plan().splits, limit=self.limit)
-
-    def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """All rows in batches, read as they are consumed, in memory bounded by the batch size."""
-        return self.reader.read_batches(self.plan().splits, limit=self.limit)
-
-    def to_pandas(self) -> pd.DataFrame:
-        """All rows as a pandas frame."""
-        return self.to_arrow().to_pandas()
-
-    def to_polars(self) -> pl.DataFrame:
-        """All rows as a Polars frame."""
-        import polars as pl
-
-        frame = pl.from_arrow(self.to_arrow())
-        assert isinstance(frame, pl.DataFrame)
-        return frame
-
     def explain(self) -> str:
         """How the plan came about: files before and after each pruning step, as text."""
         return explain(self.plan(), self)
+
+
+@dataclass(frozen=True)
+class Changes(Rows):
+    """Rows that were appended between two snapshots, in the columns of today."""
+
+    feed: Feed
+    start: Position
+    end: Position
+    columns: tuple[str, ...] | None = None
+    limit: int | None = None
+
+    @property
+    def reader(self) -> Reader:
+        return Reader(self.feed.context, self.feed.schema.fields, self.columns, self.feed.predicate)
+
+    @property
+    def splits(self) -> Sequence[Split]:
+        """Raises `NotFoundError` if some of the snapshots have expired, `OptionError` at an overwrite."""
+        return self.feed.splits(self.start, self.end)
 
 
 def explain(plan: Plan, scan: Scan) -> str:

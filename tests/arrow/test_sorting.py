@@ -66,7 +66,7 @@ def in_order(rows, *by):
 def little_memory(monkeypatch, tmp_path):
     """A context whose rows do not fit in memory: many ranges, most of them on disk."""
     monkeypatch.setattr(row_buffer, "MAX_ROWS", 300)
-    monkeypatch.setattr(sorting, "SAMPLE_ROWS", 200)
+    monkeypatch.setattr(sorting, "SAMPLE_ROWS", 1000)
     return context_of(SCHEMA, options={"write-buffer-size": "32 kb"}, spill_folder=str(tmp_path))
 
 

@@ -67,7 +67,7 @@ def test_a_filter_on_the_key_finds_what_reading_everything_finds(history):
 
 
 @pytest.mark.long
-@settings(max_examples=2_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(histories())
 def test_a_filter_on_the_key_finds_what_reading_everything_finds_in_many_histories(history):
     _check_filters(*history)

@@ -70,6 +70,7 @@ def test_a_tag_names_a_moment(table):
 def test_it_is_read_after_its_snapshot_has_expired(table):
     table.create_tag("good", 2)
     content = json.loads(table.context.storage.get("tag/tag-good"))
+    assert content.pop("anabranch.mark")
     assert content == json.loads(table.context.storage.get("snapshot/snapshot-2"))
     forget(table, 1, 2, 3)
     assert ids_of(table.at("good")) == ids_of(table.with_options({"scan.tag-name": "good"})) == [0, 1]
@@ -132,9 +133,10 @@ def test_of_two_who_give_a_name_at_once_one_does(table):
         except anabranch.AlreadyExistsError:
             return None
 
-    with ThreadPoolExecutor(5) as pool:
-        made = [found for found in pool.map(work, range(1, 6)) if found]
-    assert made == [table.at("raced").snapshot.id]
+    for snapshots in (range(1, 6), [3] * 5):
+        with ThreadPoolExecutor(5) as pool:
+            made = [found for found in pool.map(work, snapshots) if found]
+        assert made == [table.delete_tag("raced").snapshot.id]
 
 
 # Removing and renaming
@@ -184,6 +186,28 @@ def test_a_tag_that_is_removed_while_it_is_renamed(table):
     with pytest.raises(anabranch.NotFoundError, match="'old' of 'db.t' was removed while"):
         slow.rename_tag("old", "new")
     assert table.tags() == []
+
+
+def test_two_who_rename_a_tag_alike(table):
+    """The slower one may be told that the tag is gone, but never takes back what the faster one was promised."""
+    for when, call in [("before", "put_if_absent"), ("after", "put_if_absent"), ("after", "get")]:
+        table.create_tag("old", 2)
+        other = run(when, call, lambda _: table.rename_tag("old", "new"), where="tag/tag-*")
+        with pytest.raises((anabranch.NotFoundError, anabranch.AlreadyExistsError)):
+            through(table, other).rename_tag("old", "new")
+        assert table.tags() == ["new"]
+        assert table.delete_tag("new").snapshot.id == 2
+
+
+def test_a_tag_that_is_replaced_before_its_maker_has_looked(table):
+    def overtake(path):
+        table.replace_tag("good", 5)
+        forget(table, 2)
+
+    slow = through(table, run("after", "put_if_absent", overtake))
+    with pytest.raises(anabranch.NotFoundError):
+        slow.create_tag("good", 2)
+    assert table.at("good").snapshot.id == 5
 
 
 # Replacing

@@ -51,6 +51,10 @@ def test_a_tag_is_its_snapshot_and_two_times():
         tagCreateTime=[2026, 11, 21, 2, 56, 48, 511_000_000], tagTimeRetained=86400.5
     )
     assert json.loads(Tag("good", FIRST).to_json()) == document()
+    marked = Tag("good", FIRST, mark="m")
+    assert json.loads(marked.to_json()) == document(**{"anabranch.mark": "m"})
+    found = read(marked.to_json())
+    assert (found.mark, found) == ("m", read(document())), "who wrote it is no part of what it says"
 
 
 @pytest.mark.parametrize(

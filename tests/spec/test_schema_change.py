@@ -23,7 +23,6 @@ from anabranch.spec.schema_change import (
     After,
     Before,
     DropColumn,
-    SetNullable,
     First,
     Last,
     MoveColumn,
@@ -31,9 +30,11 @@ from anabranch.spec.schema_change import (
     RenameColumn,
     SetColumnComment,
     SetComment,
+    SetNullable,
     SetOption,
     WidenColumn,
     apply_changes,
+    meant_ids,
 )
 from anabranch.spec.type_grammar import parse_sql_type
 from anabranch.spec.widening import is_wider
@@ -314,6 +315,56 @@ def test_nulls_can_be_allowed():
     assert change(SetNullable(("l", "element"))).field("l").type == t.ArrayType(INT)
 
 
+def test_nulls_cannot_be_forbidden():
+    assert change(SetNullable("id", nullable=False), SetComment("x")).fields == TABLE.fields
+    for path in ("n", "a.element.b", "r"):
+        with pytest.raises(SchemaError, match=f"'{path}' cannot become NOT NULL"):
+            change(SetNullable(path, nullable=False))
+
+
+# Names and ids
+
+
+@pytest.mark.parametrize("path", ["a.element.b", ("a", "element", "b"), "a.`element`.b", "`a`.element.`b`"])
+def test_a_field_inside_is_named_by_its_path(path):
+    assert "b" not in inner(change(DropColumn(path)))
+    assert meant_ids(TABLE, [DropColumn(path)]) == [inner(TABLE)["b"].id]
+
+
+@pytest.mark.parametrize("path", ["", ".", "a.", ".a", "a..b", "`a", "a`b`", "`a`b"])
+def test_text_that_is_no_path_is_refused(path):
+    with pytest.raises(SchemaError):
+        change(DropColumn(path))
+
+
+def test_a_column_with_dots_in_its_name_comes_before_a_path():
+    dotted = change(AddColumn(("r.e",), STRING), AddColumn("`x.y`", STRING))
+    assert names(dotted)[-2:] == ["r.e", "x.y"]
+    changed = change(DropColumn("r.e"), DropColumn("x.y"), schema=dotted)
+    assert changed.field("r").type == TABLE.field("r").type
+    assert change(DropColumn("a.element.c"), schema=dotted).field("r.e").type == STRING
+
+
+def test_a_renamed_field_may_be_given_with_its_path():
+    assert [f.name for f in change(RenameColumn("r.e", "r.f")).field("r").type.fields] == ["f"]
+    with pytest.raises(SchemaError, match="stays in its row"):
+        change(RenameColumn("r.e", "a.f"))
+
+
+def test_each_change_is_about_a_field_or_the_one_around_it():
+    ids = {name: f.id for name, f in inner(TABLE).items()}
+    changes = [
+        AddColumn("new", INT),
+        AddColumn("a.element.new", INT),
+        WidenColumn("l.element", INT),
+        RenameColumn("new", "newer"),
+        DropColumn("newer"),
+        SetComment("x"),
+    ]
+    highest = TABLE.highest_field_id
+    assert meant_ids(TABLE, changes) == [None, ids["a"], ids["l"], highest + 1, highest + 1, None]
+
+
 # Places and comments
 
 
@@ -347,6 +398,11 @@ def test_columns_are_described():
 
 
 # Options
+
+
+def test_options_about_a_column_go_with_it():
+    assert "fields.n.stats-mode" not in change(DropColumn("n")).options
+    assert change(DropColumn("a")).options == TABLE.options
 
 
 def test_options_are_set_and_removed():

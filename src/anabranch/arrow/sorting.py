@@ -34,7 +34,7 @@ SAMPLE_ROWS: Final = 1 << 17
 """About how many rows of a partition are sampled; all of a smaller one."""
 _SAMPLE_LENGTH: Final = 256
 """Bytes of a text that a sample keeps. Rows sort by all of their bytes; only ranges end between these."""
-_MOST_RANGES: Final = 1024
+_MOST_RANGES: Final = 4096
 _KEY: Final = "\0key"
 """Name of the column of keys beside those of the table; none of these can have it."""
 

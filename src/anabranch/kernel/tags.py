@@ -7,6 +7,8 @@ tag, because it removes snapshots first and asks afterwards what is still referr
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from anabranch.errors import (
     AlreadyExistsError,
     AnabranchError,
@@ -28,7 +30,7 @@ def create_tag(
 ) -> Tag:
     """Name a moment.
 
-    Of several who create the same tag of the same snapshot at once, each succeeds; of different snapshots, one does.
+    Of several who give the same name at once, one does.
 
     Args:
         context: the branch.
@@ -48,13 +50,12 @@ def create_tag(
     if existing is not None:
         raise _exists(context, existing)
     tag = _new(context, name, moment, retained)
-    path = context.layout.tag_path(name)
-    if not context.storage.put_if_absent(path, tag.to_json()):
-        raise _exists(context, tag)
+    if not context.storage.put_if_absent(context.layout.tag_path(name), tag.to_json()):
+        raise _exists(context, find_tag(context, name) or tag)
     try:
         check_there(context, moment)
     except AnabranchError:
-        context.storage.delete(path)
+        _take_back(context, tag)
         raise
     return tag
 
@@ -83,17 +84,19 @@ def rename_tag(context: TableContext, name: str, new_name: str) -> Tag:
     _check_not_internal(name)
     check_tag_name(new_name)
     old = get_tag(context, name)
-    existing = find_tag(context, new_name)
-    new = Tag(new_name, old.snapshot, old.create_time, old.time_retained)
+    new = replace(old, name=new_name, mark=context.runtime.ids.uuid())
     path = context.layout.tag_path(new_name)
-    if existing != new and (
-        existing is not None or not context.storage.put_if_absent(path, new.to_json())
-    ):  # one that is equal already was left by a renaming that died
-        raise _exists(context, existing or new)
+    existing = find_tag(context, new_name)
+    if existing == new:
+        # Left by a renaming that died, or of one under way, which does not take it back any more; nor do we.
+        context.storage.put(path, new.to_json())
+    elif existing is not None or not context.storage.put_if_absent(path, new.to_json()):
+        raise _exists(context, existing or find_tag(context, new_name) or new)
     try:
         check_there(context, of_tag(old))
     except AnabranchError:
-        context.storage.delete(path)
+        if existing is None:
+            _take_back(context, new)
         raise
     context.storage.delete(context.layout.tag_path(name))
     return new
@@ -153,11 +156,19 @@ def _new(context: TableContext, name: str, moment: Moment, retained: int | None)
     if retained is None:
         schema = context.schemas.latest()
         retained = TAG_DEFAULT_TIME_RETAINED.of({} if schema is None else schema.options)
+    mark = context.runtime.ids.uuid()
     if retained is None:
-        return Tag(name, moment.snapshot)
+        return Tag(name, moment.snapshot, mark=mark)
     if retained < 0:
         raise InvalidInputError(f"tag '{name}' cannot be kept for {retained} ms")
-    return Tag(name, moment.snapshot, _local_now(context), retained)
+    return Tag(name, moment.snapshot, _local_now(context), retained, mark)
+
+
+def _take_back(context: TableContext, tag: Tag) -> None:
+    """Remove what this call put, and nothing that another one did: theirs may hold what this one came too late for."""
+    found = find_tag(context, tag.name)
+    if found is not None and found.mark == tag.mark:
+        context.storage.delete(context.layout.tag_path(tag.name))
 
 
 def _local_now(context: TableContext) -> int:

@@ -21,14 +21,12 @@ from anabranch.spec.schema_rules import check_buckets, check_option_texts, refus
 if TYPE_CHECKING:
     from anabranch.spec.schema import TableSchema
 
-PLACEMENT = frozenset({
-    BUCKET.key, BUCKET_KEY.key, BUCKET_KEY_ASSIGNED.key, "bucket-function.type", "data-file.path-directory", "type",
-    "row-tracking.enabled", "data-evolution.enabled",
+_FIXED_BY_SNAPSHOTS = frozenset({
+    BUCKET_KEY.key, "bucket-function.type", "data-file.path-directory", "type", "row-tracking.enabled",
+    "data-evolution.enabled",
     # The folders of files are derived from these two; another value would look for the files elsewhere.
     PARTITION_DEFAULT_NAME.key, PARTITION_LEGACY_NAME.key,
 })  # fmt: skip
-"""Options that files depend on: they are fixed from the first snapshot on, but for the number of buckets."""
-_NOT_COMPARED = {BUCKET.key, BUCKET_KEY_ASSIGNED.key}
 
 
 def option_set(options: Mapping[str, str], key: str, value: str) -> dict[str, str]:
@@ -96,7 +94,7 @@ def differing_placement(old: TableSchema, new: TableSchema) -> str | None:
     """
     if (old.bucket == -1) != (new.bucket == -1):
         return BUCKET.key
-    changed = {key for key in PLACEMENT - _NOT_COMPARED if old.options.get(key) != new.options.get(key)}
+    changed = {key for key in _FIXED_BY_SNAPSHOTS if old.options.get(key) != new.options.get(key)}
     if is_assigned(old.options) or _key_ids(old) == _key_ids(new):
         changed.discard(BUCKET_KEY.key)  # it decided nothing, or renamed columns are the same columns
     return min(changed, default=None)

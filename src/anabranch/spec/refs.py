@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +13,7 @@ from anabranch.spec.snapshot import Snapshot
 
 _CREATE_TIME = "tagCreateTime"
 _TIME_RETAINED = "tagTimeRetained"
+_MARK = "anabranch.mark"
 _OFFSET = "anabranchOffset"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -33,6 +34,8 @@ class Tag:
     """Local wall-clock time of the creator, in milliseconds, encoded as if it were UTC."""
     time_retained: int | None = None
     """How long the tag is kept after its creation, in milliseconds."""
+    mark: str | None = field(default=None, compare=False, repr=False)
+    """Who wrote it: unique, so that of several who write the same at once each knows its own."""
 
     def is_expired(self, local_now: int) -> bool:
         """Whether it has been kept long enough at `local_now`, a time like `create_time`."""
@@ -47,6 +50,8 @@ class Tag:
             values[_CREATE_TIME] = _to_parts(self.create_time)
         if self.time_retained is not None:
             values[_TIME_RETAINED] = self.time_retained / 1000
+        if self.mark is not None:
+            values[_MARK] = self.mark
         return to_bytes(values)
 
     @classmethod
@@ -59,9 +64,15 @@ class Tag:
         """
         content = JsonObject.parse(data, path=path)
         snapshot = Snapshot.from_object(content)
-        own = (_CREATE_TIME, _TIME_RETAINED)
+        own = (_CREATE_TIME, _TIME_RETAINED, _MARK)
         extra = {key: value for key, value in snapshot.extra.items() if key not in own}
-        return cls(name, replace(snapshot, extra=extra), _create_time(content), _time_retained(content))
+        return cls(
+            name,
+            replace(snapshot, extra=extra),
+            _create_time(content),
+            _time_retained(content),
+            content.optional_text(_MARK),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,136 @@
+"""Moments of a table that are kept, and going back to one."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from anabranch.errors import InvalidInputError
+from anabranch.kernel.moment import Moment, newest
+from anabranch.kernel.moments import resolve, to_millis
+from anabranch.kernel.savepoint_log import savepoints
+from anabranch.kernel.savepoints import create_savepoint, delete_savepoint
+from anabranch.kernel.tag_log import is_internal, tag_names
+from anabranch.kernel.tags import create_tag, delete_tag, parse_retained, rename_tag, replace_tag
+from anabranch.kernel.time_travel import at_time
+from anabranch.maintenance.rollback import RollbackResult, rollback
+from anabranch.savepoint_manager import SavepointManager
+from anabranch.spec.refs import Tag
+from anabranch.spec.savepoint import Savepoint
+from anabranch.table.view import TableView
+
+
+class Keeping(TableView):
+    """The part of a table that names moments."""
+
+    def tags(self, *, include_internal: bool = False) -> list[str]:
+        """Names of the tags of this branch, sorted; those the table made for itself only if asked for."""
+        return [name for name in tag_names(self._context) if include_internal or not is_internal(name)]
+
+    def savepoints(self) -> list[Savepoint]:
+        """The savepoints of this branch, oldest number first."""
+        return savepoints(self._context)
+
+    @property
+    def savepoint_manager(self) -> SavepointManager:
+        """The savepoints of this branch, one by one and by path."""
+        return SavepointManager(self._context)
+
+    def create_tag(
+        self,
+        name: str,
+        snapshot: str | int | None = None,
+        *,
+        timestamp: str | int | datetime | None = None,
+        retained: str | int | None = None,
+    ) -> Tag:
+        """Name a moment, which keeps it from expiring.
+
+        Args:
+            name: of the new tag.
+            snapshot: what to name, as `at` takes it; by default what this view shows.
+            timestamp: name the table as it was at this time instead, as `at` takes it.
+            retained: how long to keep it, such as ``7 d``; option `tag.default-time-retained` if None.
+
+        Raises:
+            InvalidNameError: a new tag must not be called so.
+            AlreadyExistsError: there is such a tag.
+            NotFoundError: there is no such moment.
+        """
+        moment = self._moment(snapshot, timestamp)
+        return create_tag(self._context, name, moment, retained=parse_retained(retained))
+
+    def delete_tag(self, name: str) -> Tag:
+        """Remove a tag. Files that only it kept go with the next expiry. Raises `NotFoundError`."""
+        return delete_tag(self._context, name)
+
+    def rename_tag(self, name: str, new_name: str) -> Tag:
+        """Give a tag another name. Raises `NotFoundError`, `AlreadyExistsError`, `InvalidNameError`."""
+        return rename_tag(self._context, name, new_name)
+
+    def replace_tag(
+        self,
+        name: str,
+        snapshot: str | int | None = None,
+        *,
+        timestamp: str | int | datetime | None = None,
+        retained: str | int | None = None,
+    ) -> Tag:
+        """Let a tag name another moment, at once. Arguments as for `create_tag`.
+
+        Without `retained` it is kept as long as it was to be kept so far, from now on. Raises `NotFoundError`.
+        """
+        moment = self._moment(snapshot, timestamp)
+        return replace_tag(self._context, name, moment, retained=parse_retained(retained))
+
+    def create_savepoint(
+        self, snapshot: str | int | None = None, *, timestamp: str | int | datetime | None = None
+    ) -> Savepoint:
+        """Keep a moment for good, under the next number: ``at("savepoint.3")`` reads it.
+
+        Args:
+            snapshot: what to keep, as `at` takes it; by default what this view shows.
+            timestamp: keep the table as it was at this time instead, as `at` takes it.
+
+        Raises `NotFoundError`: there is no such moment.
+        """
+        return create_savepoint(self._context, self._moment(snapshot, timestamp))
+
+    def delete_savepoint(self, savepoint_id: int) -> Savepoint:
+        """Let go of a savepoint; its number is never given out again. Raises `NotFoundError`."""
+        return delete_savepoint(self._context, savepoint_id)
+
+    def rollback(
+        self, version: str | int, *, destructive: bool = False, force: bool = False, dry_run: bool = False
+    ) -> RollbackResult:
+        """Go back to an earlier moment of this branch.
+
+        By default one new snapshot is committed whose live files are those of the moment: nothing of the history
+        in between goes away, and rolling back can itself be rolled back. Rows are read under the newest schema;
+        the watermark stays. What others append meanwhile is rolled away if it lands before, and stays if it
+        lands after.
+
+        Args:
+            version: a snapshot's id, ``snapshot.N``, ``savepoint.N`` or the name of a tag.
+            destructive: remove the snapshots after the moment for good instead. The schema stays the newest.
+            force: of a destructive rollback, also remove what refers to them: tags, savepoints, branches and
+                consumers; streaming queries that committed in between must start anew.
+            dry_run: only return what would be done.
+
+        Raises:
+            NotFoundError: there is no such moment.
+            CommitConflictError: data files of the moment are gone; or, if destructive, something refers to what
+                would be removed (``conflicts`` lists it) or the moment is not part of the current history.
+            CommitError: see `anabranch.errors`.
+        """
+        self._check_unpinned()
+        return rollback(self._context, version, destructive=destructive, force=force, dry_run=dry_run)
+
+    def _moment(self, version: str | int | None, timestamp: str | int | datetime | None) -> Moment:
+        """What to keep. Raises `NotFoundError`, `InvalidInputError`."""
+        if version is not None and timestamp is not None:
+            raise InvalidInputError("a moment is named either by a snapshot or by a timestamp")
+        if version is not None:
+            return resolve(self._context, version)
+        if timestamp is not None:
+            return at_time(self._context, to_millis(timestamp))
+        return self._pinned or newest(self._context)

@@ -1,0 +1,81 @@
+"""A table as its users hold it: thin, over the kernel and the embedded engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from anabranch.errors import InvalidInputError
+from anabranch.kernel.moment import Moment, of_tag
+from anabranch.kernel.moments import named_moment, resolve, to_millis
+from anabranch.kernel.refs import open_branch
+from anabranch.kernel.tag_log import get_tag
+from anabranch.kernel.time_travel import at_time, at_watermark
+from anabranch.options import BRANCH, check_options
+from anabranch.table.keeping import Keeping
+from anabranch.table.reading import Reading
+from anabranch.table.tending import Tending
+from anabranch.table.writing import Writing
+
+
+class Table(Reading, Writing, Keeping, Tending):
+    """One branch of a table, at its newest state or pinned to a moment."""
+
+    def at(
+        self,
+        version: str | int | None = None,
+        *,
+        timestamp: str | int | datetime | None = None,
+        watermark: int | None = None,
+        exact: bool = False,
+    ) -> Table:
+        """The table at a moment, with the schema of that moment. Its `moment` says what was found.
+
+        Args:
+            version: a snapshot id, ``snapshot.N``, ``savepoint.N``, ``watermark-N`` or a tag's name.
+            timestamp: text such as ``2026-01-01 00:00:00`` (UTC unless it names a zone), a datetime, or epoch
+                milliseconds: the newest that was committed at that time or before it is taken, over snapshots
+                and savepoints together.
+            watermark: epoch milliseconds: the first whose watermark is at least that is taken.
+            exact: refuse an answer by time or watermark if what has expired might be a better one.
+
+        Raises:
+            NotFoundError: nothing is there; the message says what is.
+            InvalidInputError: the version names several things, or the timestamp is no time.
+        """
+        if sum(asked is not None for asked in (version, timestamp, watermark)) != 1:
+            raise InvalidInputError("at() takes either a version, a timestamp or a watermark")
+        if version is not None:
+            found = resolve(self._context, version, exact=exact)
+        elif timestamp is not None:
+            found = at_time(self._context, to_millis(timestamp), exact=exact)
+        else:
+            assert watermark is not None
+            found = at_watermark(self._context, watermark, exact=exact)
+        return self._pinned_to(found)
+
+    def tag(self, name: str) -> Table:
+        """The table at a tag, by its exact name, whatever else might be called so. Raises `NotFoundError`."""
+        return self._pinned_to(of_tag(get_tag(self._context, name)))
+
+    def branch(self, name: str) -> Table:
+        """The table on another branch. Raises `NotFoundError`."""
+        branch = None if name == "main" else name
+        root = self._context.on_branch(None)
+        found = root if branch is None else open_branch(root, branch)
+        return Table(found, options=self._options, engine=self._engine)
+
+    def with_options(self, options: Mapping[str, str]) -> Table:
+        """The view that these options ask for, over those it has: branch, moment, settings of a read.
+
+        Raises `NotFoundError` if the branch, snapshot or tag does not exist, `OptionError`.
+        """
+        merged = {**self._options, **options}
+        check_options(merged)
+        branch = BRANCH.of(options)
+        view = self if branch is None else self.branch(branch)
+        pinned = named_moment(view.context, options) or (self._pinned if branch is None else None)
+        return Table(view.context, pinned=pinned, options=merged, engine=self._engine)
+
+    def _pinned_to(self, moment: Moment) -> Table:
+        return Table(self._context, pinned=moment, options=self._options, engine=self._engine)

@@ -1,0 +1,152 @@
+"""Keeping a table fast and small."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anabranch.errors import InvalidInputError
+from anabranch.kernel.compaction.selection import Partitions
+from anabranch.kernel.expiry import Expiry, Tally
+from anabranch.kernel.health import Health, health
+from anabranch.maintenance.compact import CompactionResult, compact
+from anabranch.maintenance.expire import expire_snapshots
+from anabranch.maintenance.maintain import Upkeep, maintain
+from anabranch.maintenance.orphans import Cleaning, remove_orphan_files, restore_orphan_files
+from anabranch.maintenance.sort import sort_compact
+from anabranch.options import parse_duration
+from anabranch.table.view import TableView
+
+
+class Tending(TableView):
+    """The part of a table that maintains it."""
+
+    def compact(
+        self, full: bool = False, partitions: Partitions | None = None, idle: str | None = None
+    ) -> CompactionResult:
+        """Rewrite small files as larger ones, while everybody keeps reading and writing.
+
+        Where there is nothing to gain nothing is committed. Rows stay as they are, and those of a queue in
+        their order.
+
+        Args:
+            full: leave no small file, however few there are.
+            partitions: only these: a condition such as ``dt < '2026-01-01'``, or partition values as a dict or a
+                list of dicts.
+            idle: only partitions that have got no file for so long, such as ``1 h``.
+
+        Raises:
+            InvalidInputError: `partitions` or `idle` cannot be read, or this view is pinned.
+            CommitError, StorageError: it could not be brought to its end; what was finished is committed.
+        """
+        self._check_unpinned()
+        return compact(
+            self._context,
+            self._options,
+            engine=self._engine,
+            full=full,
+            partitions=partitions,
+            idle_millis=None if idle is None else _duration(idle),
+        )
+
+    def sort_compact(
+        self, by: Sequence[str], strategy: str = "zorder", partitions: Partitions | None = None
+    ) -> CompactionResult:
+        """Rewrite whole partitions with their rows sorted, so that queries on these columns skip most files.
+
+        Rows stay the same and streams see nothing of it. What is appended meanwhile stays as it is; a partition
+        of which others rewrote files meanwhile is given up, and it alone.
+
+        Args:
+            by: columns of atomic types, no partition columns.
+            strategy: ``order`` sorts by the first column, then by the second and so on; ``zorder`` and ``hilbert``
+                keep rows together that are near in all of them.
+            partitions: only these, as `compact` takes them.
+
+        Raises:
+            SchemaError: a column does not exist or cannot be sorted by.
+            InvalidInputError: `by`, `strategy` or `partitions` cannot be read, or this view is pinned.
+            UnsupportedFeatureError: the table is a queue, whose order sorting would destroy.
+            CommitError, StorageError: it could not be brought to its end; what was finished is committed.
+        """
+        self._check_unpinned()
+        return sort_compact(
+            self._context, self._options, engine=self._engine, by=by, strategy=strategy, partitions=partitions
+        )
+
+    def expire_snapshots(
+        self,
+        retain_max: int | None = None,
+        retain_min: int | None = None,
+        older_than: str | int | None = None,
+        dry_run: bool = False,
+    ) -> Expiry:
+        """Remove old snapshots of this branch, and the files that no ref of any branch reaches then.
+
+        What tags, savepoints and branches reach stays; snapshots that a consumer has not read stay as well. At
+        least two snapshots are kept. See the page on expiry.
+
+        Args:
+            retain_max: keep at most so many snapshots; the option ``snapshot.num-retained.max`` if None.
+            retain_min: keep at least so many; ``snapshot.num-retained.min`` if None.
+            older_than: expire what was replaced before: an age such as ``1 d``, a time such as ``2026-01-31 12:00:00``
+                or epoch milliseconds; ``snapshot.time-retained`` if None.
+            dry_run: find out only.
+
+        Raises:
+            CorruptTableError: what stays cannot be read in full; nothing was deleted.
+            UnsupportedFeatureError: the table uses something that this version does not know; nothing was deleted.
+            InvalidInputError: an argument cannot be used.
+        """
+        self._check_unpinned()
+        return expire_snapshots(
+            self._context,
+            self.options,
+            retain_max=retain_max,
+            retain_min=retain_min,
+            older_than=older_than,
+            engine=self._engine,
+            dry_run=dry_run,
+        )
+
+    def remove_orphan_files(self, older_than: str | int = "1 d", dry_run: bool = False) -> Cleaning:
+        """Move the files that no ref of any branch reaches out of the way, and purge what was moved before.
+
+        Args:
+            older_than: spares what was stored, and moved, since: an age, a time or epoch milliseconds, as in
+                `expire_snapshots`. It must be longer than the longest write takes.
+            dry_run: find out only.
+
+        Raises:
+            CorruptTableError: a ref, or what it names, cannot be read; nothing was moved.
+            UnsupportedFeatureError: the table uses something that this version does not know; nothing was moved.
+        """
+        self._check_unpinned()
+        return remove_orphan_files(self._context, older_than=older_than, engine=self._engine, dry_run=dry_run)
+
+    def restore_orphan_files(self, run: int) -> Tally:
+        """Bring back what a run of `remove_orphan_files` moved, until a later run purges it. Raises `NotFoundError`."""
+        return restore_orphan_files(self._context, run, engine=self._engine)
+
+    def maintain(self, dry_run: bool = False) -> Upkeep:
+        """Compact, expire snapshots and clean up, as the table's options say. Raises what these three raise.
+
+        Args:
+            dry_run: find out only.
+        """
+        self._check_unpinned()
+        return maintain(self._context, self.options, engine=self._engine, dry_run=dry_run)
+
+    def health(self) -> Health:
+        """How the table is: small files, what compaction would gain, and the commands that mend it."""
+        schema, snapshot = self.schema, self.snapshot
+        self._check_readable(schema, snapshot)
+        return health(self._context, snapshot, schema, self.options)
+
+
+def _duration(text: str) -> int:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise InvalidInputError(
+            f"'{text}' is no duration", hint="write a number and its unit: 30 s, 10 min, 1 h, 2 d."
+        ) from error

@@ -1,0 +1,115 @@
+"""One branch of a table, at its newest state or pinned to a moment: what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+from anabranch.engine import Engine, LocalEngine
+from anabranch.errors import InvalidInputError
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.guards import check_snapshot_readable
+from anabranch.kernel.moment import Moment
+from anabranch.kernel.refs import branch_names
+from anabranch.options import check_options
+from anabranch.spec.per_use import asks_of_the_table, refuse_table_options
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.support import check_readable
+
+
+class TableView:
+    """What every part of a table's facade knows."""
+
+    def __init__(
+        self,
+        context: TableContext,
+        *,
+        pinned: Moment | None = None,
+        options: Mapping[str, str] | None = None,
+        engine: Engine | None = None,
+    ) -> None:
+        self._context = context
+        self._pinned = pinned
+        self._engine = engine or LocalEngine()
+        self._options = dict(options or {})
+        self._last: Snapshot | None = None
+        check_options(self._options)
+        if asks_of_the_table(self._options):
+            refuse_table_options(self._options, self.schema)
+
+    def __repr__(self) -> str:
+        at = "" if self._pinned is None else f" at {self._pinned}"
+        return f"<Table {self._context.title}{at}>"
+
+    @property
+    def context(self) -> TableContext:
+        """The kernel's view of this branch."""
+        return self._context
+
+    @property
+    def name(self) -> str:
+        """``database.table``, with ``$branch_<name>`` on a branch."""
+        return self._context.title
+
+    @cached_property
+    def table_uuid(self) -> str:
+        """Identity of the table; it survives renaming."""
+        return self._context.table_uuid
+
+    @property
+    def branch_uuid(self) -> str:
+        """Identity of this branch; main's is the table's."""
+        return self._context.branch_uuid
+
+    @property
+    def schema(self) -> TableSchema:
+        """The newest schema, or that of the pinned moment."""
+        if self._pinned is not None:
+            return self._context.schemas.get(self._pinned.snapshot.schema_id)
+        latest = self._context.schemas.latest()
+        assert latest is not None, "an open table has a schema"
+        return latest
+
+    def schemas(self) -> list[TableSchema]:
+        """All schema versions, oldest first."""
+        return [self._context.schemas.get(i) for i in self._context.schemas.ids()]
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Options of the table, with those of this view over them."""
+        return {**self.schema.options, **self._options}
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The newest snapshot or the pinned one; None for a table that was never written."""
+        return self._context.snapshots.head() if self._pinned is None else self._pinned.snapshot
+
+    @property
+    def moment(self) -> Moment | None:
+        """What this view is pinned to: the snapshot, by what it was found, and how far it is from what was asked.
+
+        None for the table at its newest state.
+        """
+        return self._pinned
+
+    def snapshots(self) -> Iterator[Snapshot]:
+        """Retained snapshots, newest first."""
+        head = self.snapshot
+        return iter(()) if head is None else self._context.snapshots.backwards(head)
+
+    def branches(self) -> list[str]:
+        """Names of the branches besides main."""
+        return branch_names(self._context)
+
+    def _check_readable(self, schema: TableSchema, snapshot: Snapshot | None) -> None:
+        check_readable(schema, path=self._context.layout.schema_path(schema.id))
+        if snapshot is not None:
+            check_snapshot_readable(self._context, snapshot)
+
+    def _check_unpinned(self) -> None:
+        if self._pinned is not None:
+            raise InvalidInputError(
+                f"'{self.name}' is pinned to {self._pinned.name}: the past cannot be written",
+                hint="write to the table itself, or to a branch.",
+            )

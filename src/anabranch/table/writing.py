@@ -1,0 +1,117 @@
+"""Writing to a table: rows and schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from anabranch.alter import Alter
+from anabranch.arrow.convert import convert
+from anabranch.engine import WritesFrames
+from anabranch.kernel.actions.append import Append
+from anabranch.kernel.actions.overwrite import Overwrite
+from anabranch.kernel.base import Action
+from anabranch.kernel.commit_message import CommitMessage
+from anabranch.kernel.identity import CommitIdentity
+from anabranch.kernel.transaction import NOT_PUBLISHED, CommitRequest, Committed, commit
+from anabranch.kernel.upkeep import keep_due
+from anabranch.options import DYNAMIC_PARTITION_OVERWRITE
+from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.snapshot_ref import SnapshotRef
+from anabranch.spec.support import check_writable
+from anabranch.table.view import TableView
+from anabranch.write import Writer
+
+
+class Writing(TableView):
+    """The part of a table that writes."""
+
+    def append(self, data: Any) -> Snapshot:
+        """Add rows: a pyarrow table, batches or reader, a pandas or Polars frame, or a list of dicts.
+
+        A Spark DataFrame is written by the tasks of its session, clustered by partition and bucket (see
+        `anabranch.spark.cluster`); in a queue its rows keep their order.
+
+        Columns go by name. Missing nullable columns become null; unknown ones are an error.
+
+        Raises:
+            SchemaError: the data does not fit; nothing was written.
+            CommitError: see `anabranch.errors`.
+        """
+        return self._write(data, Append)
+
+    def overwrite(self, data: Any, partition: Mapping[str, Any] | None = None) -> Snapshot:
+        """Replace rows by `data`.
+
+        Without `partition`, a partitioned table loses exactly the partitions that occur in `data` (option
+        ``dynamic-partition-overwrite``), an unpartitioned one all its rows. With `partition`, for example
+        ``{"dt": "2026-01-01"}``, all rows of it are replaced and `data` must lie inside of it.
+        """
+        return self._write(data, lambda messages: self.overwriting(messages, partition))
+
+    def overwriting(
+        self, messages: Sequence[CommitMessage], partition: Mapping[str, Any] | None = None
+    ) -> Overwrite:
+        """The action that replaces rows by the files of these messages. Raises `InvalidInputError`."""
+        schema = self.schema
+        if partition is not None:
+            return Overwrite.of_partition(messages, partition, schema)
+        dynamic = bool(schema.partition_keys) and DYNAMIC_PARTITION_OVERWRITE.of(self.options)
+        return Overwrite(messages, dynamic=dynamic)
+
+    def writer(self) -> Writer:
+        """What writes data files for a later `commit`, here or in another process.
+
+        Raises `UnsupportedFeatureError` if the table must not be written to.
+        """
+        self._check_unpinned()
+        schema = self.schema
+        check_writable(schema, path=self._context.layout.schema_path(schema.id))
+        return Writer.of(self._context, schema, self._options)
+
+    def commit(
+        self,
+        action: Action,
+        *,
+        identity: CommitIdentity | None = None,
+        properties: Mapping[str, str] | None = None,
+        watermark: int | None = None,
+        floor: SnapshotRef | None = None,
+    ) -> Committed:
+        """Make an action permanent, once per identity. See `anabranch.kernel.transaction.commit`.
+
+        Afterwards the automatic tags and the savepoint that are due are made.
+        """
+        self._check_unpinned()
+        request = CommitRequest(
+            action,
+            identity or CommitIdentity.batch(self._context.runtime),
+            properties or {},
+            watermark,
+            floor,
+        )
+        committed = commit(self._context, request, known_head=self._last)
+        self._last = committed.snapshot or self._last
+        if committed.snapshot is not None:
+            schema = self._context.schemas.get(committed.snapshot.schema_id)
+            keep_due(self._context, {**schema.options, **self._options}, committed.snapshot)
+        return committed
+
+    def alter(self) -> Alter:
+        """Schema changes to collect and then apply together."""
+        self._check_unpinned()
+        return Alter(self._context, self._context.schemas.latest())
+
+    def _write(self, data: Any, action: Any) -> Snapshot:
+        writer = self.writer()
+        engine = self._engine
+        messages = engine.write(data, self) if isinstance(engine, WritesFrames) else None
+        if messages is None:
+            messages = writer.write(convert(data, writer.table_schema.fields))
+        try:
+            committed = self.commit(action(messages))
+        except NOT_PUBLISHED:
+            writer.abort(messages)  # after any other error files stay
+            raise
+        assert committed.snapshot is not None
+        return committed.snapshot

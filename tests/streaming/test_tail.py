@@ -1,0 +1,142 @@
+"""Following a table without Spark, and reading what was appended between two snapshots."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+import anabranch
+from anabranch.errors import InvalidInputError, NotFoundError, OptionError
+from anabranch.kernel.consumers import consumer_lags, delete_consumer, find_consumer, record_consumer
+from anabranch.runtime import Runtime
+from anabranch.spec.refs import Consumer
+from tests.support.tables import make_table, rows
+
+_names = itertools.count()
+
+
+@pytest.fixture
+def table():
+    return make_table(f"memory://tail{next(_names)}")
+
+
+def ids(batches):
+    return sorted(i for batch in batches for i in batch["id"].to_pylist())
+
+
+def test_changes_are_the_rows_appended_in_between(table):
+    for start in (0, 10, 20):
+        table.append(rows(start, 2))
+    table.compact(full=True)
+    assert ids(table.changes(1).to_batches()) == [10, 11, 20, 21]
+    assert table.changes(0, 2, columns=["id"]).to_arrow()["id"].to_pylist() == [0, 1, 10, 11]
+    assert table.changes(0, filter="id > 10").to_polars()["id"].to_list() == [11, 20, 21]
+    assert table.changes(4).to_arrow().num_rows == 0
+    for start, end in ((5, None), (2, 1), (-1, None), (0, 9)):
+        with pytest.raises(InvalidInputError, match="snapshots go up to 4"):
+            table.changes(start, end)
+
+
+def test_changes_over_an_overwrite_say_so(table):
+    table.append(rows(0, 2))
+    table.overwrite(rows(10, 1))
+    with pytest.raises(OptionError, match="scan.on-overwrite"):
+        table.changes(1).to_arrow()
+    assert ids(table.changes(0, on_overwrite="added").to_batches()) == [0, 1, 10]
+    assert ids(table.changes(0, on_overwrite="skip").to_batches()) == [0, 1]
+
+
+def test_a_tail_gives_what_there_is_and_then_what_comes(table):
+    table.append(rows(0, 2))
+    tail = iter(table.tail())
+    assert next(tail)["id"].to_pylist() == [0, 1]
+    table.append(rows(2, 1))
+    table.append(rows(3, 1))
+    assert [next(tail)["id"].to_pylist() for _ in range(2)] == [[2], [3]]
+
+
+def test_a_tail_waits_longer_and_longer_and_ends_when_told_to(table):
+    pauses = []
+
+    class Time:
+        now = 0.0
+
+        def sleep(self, seconds):
+            pauses.append(seconds)
+            self.now += seconds
+
+        def monotonic(self):
+            return self.now
+
+        def now_millis(self):
+            return int(self.now * 1000)
+
+    time = Time()
+    quiet = anabranch.Table(replace(table.context, runtime=Runtime(clock=time, sleeper=time)))
+    assert list(quiet.tail(idle=10)) == []
+    assert pauses[:6] == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6]
+    assert sum(pauses) == pytest.approx(10)
+    assert max(pauses) <= 2
+
+
+def test_a_consumer_goes_on_after_what_was_worked_through(table):
+    table.append(rows(0, 1))
+    tail = iter(table.tail("job", idle=0))
+    assert ids([next(tail)]) == [0]
+    assert ids(table.tail("job", idle=0)) == [0]  # the first reader died before it came back
+    table.append(rows(1, 1))
+    table.append(rows(2, 1))
+    assert ids(table.tail("job", idle=0)) == [1, 2]
+    assert ids(table.tail("job", idle=0)) == []
+    assert find_consumer(table.context, "job").next_snapshot == 4
+    assert ids(table.tail("other", start="latest", idle=0)) == []
+
+
+def test_a_consumer_that_another_engine_moved_is_taken_at_its_word(table):
+    for i in range(3):
+        table.append(rows(i, 1))
+    assert ids(table.tail("job", idle=0)) == [0, 1, 2]
+    record_consumer(table.context, "job", Consumer(2))
+    assert ids(table.tail("job", idle=0)) == [1, 2]
+
+
+def test_a_consumer_keeps_what_it_has_not_read_from_expiring(table):
+    table.append(rows(0, 1))
+    assert ids(table.tail("job", idle=0)) == [0]
+    for i in range(1, 6):
+        table.append(rows(i, 1))
+    table.expire_snapshots(retain_max=2, retain_min=2, older_than="0 s")
+    assert [s.id for s in table.snapshots()][-1] <= 2
+    assert ids(table.tail("job", idle=0)) == [1, 2, 3, 4, 5]
+    table.expire_snapshots(retain_max=2, retain_min=2, older_than="0 s")
+    assert [s.id for s in table.snapshots()] == [6, 5]
+
+
+def test_lag_in_snapshots_rows_and_time(table):
+    table.append(rows(0, 2))
+    list(table.tail("job", idle=0))
+    assert [(lag.name, lag.snapshots, lag.rows, lag.millis) for lag in consumer_lags(table.context)] == [
+        ("job", 0, 0, 0)
+    ]
+    table.append(rows(2, 3))
+    table.append(rows(5, 1))
+    table.compact(full=True)
+    (lag,) = consumer_lags(table.context)
+    assert (lag.snapshots, lag.rows) == (3, 4)
+    delete_consumer(table.context, "job")
+    with pytest.raises(NotFoundError, match="'job'"):
+        delete_consumer(table.context, "job")
+
+
+def test_a_consumer_of_a_table_made_anew_is_refused(tmp_path):
+    table = make_table(tmp_path)
+    table.append(rows(0, 1))
+    list(table.tail("job", idle=0))
+    stored = table.context.storage.get(table.context.layout.consumer_path("job"))
+    lake = anabranch.connect(str(tmp_path))
+    lake.drop_table("db.t")
+    again = make_table(tmp_path)
+    again.append(rows(5, 1))
+    again.context.storage.put(again.context.layout.consumer_path("job"), stored)
+    with pytest.raises(InvalidInputError, match="belongs to table"):
+        list(again.tail("job", idle=0))
