@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable, write_deltalake
 
-from benchmarks.workers.harness import WARM_UP_IDS, WARM_UP_ROWS, Clock, load, main, stream
+from benchmarks.workers.harness import WARM_UP_IDS, WARM_UP_ROWS, Clock, load, main, shares_of, stream
 
 
 def append(clock: Clock, home: str, parts: list[str]) -> dict[str, Any]:
@@ -55,6 +56,34 @@ def partitions(clock: Clock, home: str, part: str, buffer: str) -> dict[str, Any
     return {"rows": table.to_pyarrow_dataset().count_rows(), "files": len(table.file_uris())}
 
 
+def sort(
+    clock: Clock,
+    home: str,
+    parts: list[str],
+    by: list[str],
+    strategy: str,
+    target: str,
+    queries: list[list[int]],
+) -> dict[str, Any]:
+    """Z-order what was appended in any order, then count the files whose statistics let queries skip them not."""
+    assert strategy == "zorder"
+    table = _create(home, load(parts[0]).schema)
+    for part in parts:
+        write_deltalake(table, load(part), mode="append")
+    with clock.lap():
+        table.optimize.z_order(by, target_size=int(target))
+    bounds = pa.table(table.get_add_actions(flatten=True))
+    found = []
+    for low, width in queries:
+        reads = [_reads(bounds, name, low, low + width) for name in by]
+        found.append([pc.mean(each.cast("int8")).as_py() for each in (*reads, pc.and_(*reads))])
+    return {"files": len(bounds), "shares": shares_of(found)}
+
+
+def _reads(bounds: pa.Table, name: str, low: int, high: int) -> Any:
+    return pc.and_(pc.greater_equal(bounds[f"max.{name}"], low), pc.less(bounds[f"min.{name}"], high))
+
+
 def _create(home: str, schema: pa.Schema, partition_by: list[str] | None = None) -> DeltaTable:
     return DeltaTable.create(home + "/t", schema, partition_by=partition_by)
 
@@ -65,4 +94,4 @@ def _read(home: str, columns: list[str] | None, ids: list[int] | None) -> pa.Tab
 
 
 if __name__ == "__main__":
-    main({"append": append, "scan": scan, "commits": commits, "partitions": partitions})
+    main({"append": append, "scan": scan, "commits": commits, "partitions": partitions, "sort": sort})

@@ -61,6 +61,11 @@ def _status(key: str) -> int:
     return int(line.split()[1]) * 1024
 
 
+def shares_of(shares: list[list[float]]) -> list[dict[str, float]]:
+    """Of what each query of some kinds read, the mean and the most, kind by kind."""
+    return [{"mean": sum(kind) / len(kind), "most": max(kind)} for kind in zip(*shares, strict=True)]
+
+
 def load(path: str) -> Any:
     """A table of an Arrow IPC file, in memory of this process."""
     import pyarrow as pa

@@ -32,6 +32,21 @@ def scan(
     return {"rows": data.num_rows, "columns": data.num_columns}
 
 
+def compact(clock: Clock, home: str, source: str) -> dict[str, Any]:
+    """Read all files of a folder, and write their rows to one."""
+    paths = sorted(Path(source).glob("db.db/t/**/*.parquet"))
+    _write(home + "/warm-up", 0, _file(paths[0]))
+    with clock.lap():
+        data = pa.concat_tables([_file(path) for path in paths])
+        _write(home, 0, data)
+    return {"rows": data.num_rows}
+
+
+def _file(path: Path) -> pa.Table:
+    with pq.ParquetFile(path) as file:
+        return file.read()
+
+
 def _write(home: str, number: int, data: pa.Table) -> None:
     folder = Path(home) / "t"
     folder.mkdir(parents=True, exist_ok=True)
@@ -44,4 +59,4 @@ def _read(home: str, columns: list[str] | None, ids: list[int] | None) -> pa.Tab
 
 
 if __name__ == "__main__":
-    main({"append": append, "scan": scan})
+    main({"append": append, "scan": scan, "compact": compact})

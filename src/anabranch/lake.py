@@ -129,7 +129,7 @@ def connect(warehouse: str, *, spark: Any = None, options: Mapping[str, str] | N
             (``az:``) or of memory (``memory:``).
         spark: a SparkSession that shall know the warehouse: ``format("anabranch")`` then reads and writes its
             tables by name. The tables of the lake itself read and write without Spark; what rewrites or deletes
-            many files, as compaction does, is done by its tasks.
+            many files, as compaction does, is done by its tasks, and so is the writing of a Spark DataFrame.
         options: credentials and endpoint of the store; see the storage page.
     """
     if spark is not None:

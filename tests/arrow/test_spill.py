@@ -175,10 +175,9 @@ def test_waiting_rows_keep_their_order_and_count_their_memory(steps, max_size):
             if isinstance(step, dict):
                 block = pa.table({"n": range(count, count + sum(step.values()))}, schema=schema)
                 count += len(block)
-                parts = list(zip(step, pieces(block, *step.values()), strict=True))
-                for key, rows in parts:
+                for key, rows in zip(step, pieces(block, *step.values()), strict=True):
                     put.setdefault(key, []).extend(rows["n"].to_pylist())
-                for key in waiting.add(parts):
+                for key in waiting.add(block, step.items()):
                     groups = waiting.take_full(key)
                     assert groups
                     take(key, groups)
@@ -207,7 +206,7 @@ def test_rows_hold_the_memory_they_came_in(monkeypatch):
     monkeypatch.setattr(row_buffer, "MAX_ROWS", 100)
     waiting = WaitingRows(GroupSize())
     block = pa.table({"n": range(1000)})
-    (full,) = waiting.add([("large", block.slice(0, 990)), ("small", block.slice(990))])
+    (full,) = waiting.add(block, [("large", 990), ("small", 10)])
     assert sum(len(group) for group in waiting.take_full(full)) == 900
     assert (waiting.live, waiting.held) == (100 * 8, 1000 * 8)
     waiting.take_rest("large")

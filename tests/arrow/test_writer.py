@@ -314,6 +314,21 @@ def test_when_the_disk_that_may_be_taken_is_full_rows_are_written_earlier(aside)
     assert list(aside.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"write-buffer-size": "lots"},
+        {"write-buffer-spillable": "perhaps"},
+        {"write-buffer-for-append": "1"},
+        {"write-buffer-spill.max-disk-size": "-1"},
+    ],
+    ids=str,
+)
+def test_settings_of_the_buffer_that_mean_nothing_are_refused(options):
+    with pytest.raises(OptionError, match=next(iter(options))):
+        TableWriter(context_of(SCALABLE, options=options))
+
+
 def test_a_full_disk_leaves_no_file_anywhere(aside, monkeypatch):
     fill_after(monkeypatch, 100_000)
     context = context_of(MANY, options=bounded(40_000))

@@ -7,8 +7,9 @@ import pytest
 import anabranch
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.identity import CommitIdentity
-from anabranch.kernel.ledger import hand_over
+from anabranch.kernel.ledger import hand_over, recorded_after, tidy
 from anabranch.spec.snapshot_ref import SnapshotRef
+from tests.support.faults import FaultyStorage, run
 from tests.support.tables import ids_of, make_table, rows, written
 
 
@@ -153,3 +154,82 @@ def test_a_damaged_ledger_page_is_named(table):
     table.context.storage.put("ledger/expired-1-2", b"{")
     with pytest.raises(anabranch.CorruptTableError, match="ledger/expired-1-2"):
         _commit(table, "job", 0, 9, floor)
+
+
+def _pages(table):
+    return sorted(info.path.removeprefix("ledger/expired-") for info in table.context.storage.list("ledger"))
+
+
+def _many_pages(table, count=20):
+    """A page a snapshot; two jobs commit by turns."""
+    for number in range(count + 1):
+        _commit(table, f"job-{number % 2}", number // 2, number)
+    for number in range(1, count + 1):
+        _expire(table, number, ledger=True)
+    assert len(_pages(table)) == count
+
+
+def test_many_pages_become_one_that_says_the_same(table):
+    floor = _floor(table)
+    _many_pages(table)
+    tidy(table.context, 0)
+    assert _pages(table) == ["1-20"]
+    assert _commit(table, "job-1", 9, 99, floor).repeated
+    assert not _commit(table, "job-1", 10, 99, floor).repeated
+    assert not _commit(table, "job-2", 0, 98, floor).repeated
+    tidy(table.context, 0)
+    assert _pages(table) == ["1-20"]
+
+
+def test_what_is_forgotten_is_not_covered_any_more(table):
+    floor = _floor(table)
+    _many_pages(table)
+    times = {user: entry.time_millis for user, entry in recorded_after(table.context, 0).items()}
+    later = table.context.snapshots.get(21)
+    assert times["job-0"] <= times["job-1"] <= later.time_millis
+    tidy(table.context, later.time_millis + 1)
+    assert _pages(table) == []
+    with pytest.raises(anabranch.CommitOutcomeUnknownError, match="snapshots 1 to 20"):
+        _commit(table, "job-1", 9, 99, floor)
+    with pytest.raises(anabranch.CommitOutcomeUnknownError):
+        _commit(table, "job-3", 0, 99, floor)
+
+
+def test_pages_that_do_not_follow_each_other_stay_apart(table):
+    _many_pages(table)
+    table.context.storage.delete("ledger/expired-9-9")
+    tidy(table.context, 0)
+    assert _pages(table) == ["1-8", "10-20"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_tidying_that_is_killed_loses_nothing(when):
+    class Died(BaseException):
+        pass
+
+    def die(_):
+        raise Died
+
+    table = make_table("memory://ledger-killed-" + when)
+    floor = _floor(table)
+    _many_pages(table)
+    pages = {path: table.context.storage.get(path) for path in map("ledger/expired-{}".format, _pages(table))}
+    calls = [("list", 1), *(("get", i) for i in range(1, 21)), ("put", 1), ("delete_many", 1)]
+    for name, nth in calls:
+        table.context.storage.delete_folder("ledger")
+        table.context.storage.put_many(pages)
+        storage = FaultyStorage(table.context.storage, [run(when, name, die, nth=nth)])
+        with pytest.raises(Died):
+            tidy(replace(table.context, storage=storage), 0)
+        assert _commit(table, "job-1", 9, 99, floor).repeated
+        tidy(table.context, 0)
+        assert _commit(table, "job-1", 9, 99, floor).repeated
+        assert "1-20" in _pages(table)
+
+
+def test_a_query_that_looks_while_pages_are_joined_gets_its_answer(table):
+    floor = _floor(table)
+    _many_pages(table)
+    join = run("before", "get", lambda _: tidy(table.context, 0), where="ledger/*", nth=5)
+    slow = anabranch.Table(replace(table.context, storage=FaultyStorage(table.context.storage, [join])))
+    assert _commit(slow, "job-1", 9, 99, floor).repeated

@@ -228,6 +228,27 @@ def test_a_snapshot_that_expires_meanwhile_is_no_error():
     assert found < everything
 
 
+def test_what_a_vanishing_snapshot_handed_to_a_new_tag_is_not_missed():
+    table = make_table("memory://reach-handed-over")
+    for i in range(4):
+        table.overwrite(rows(i, 1))
+    storage, layout = table.context.storage, table.context.layout
+    first = table.context.snapshots.get(1)
+
+    def tag_and_expire(path):
+        """The second is tagged, then both expire, and what only the first named is deleted."""
+        table.create_tag("late", 2)
+        for number in (1, 2):
+            storage.delete(layout.snapshot_path(number))
+        storage.delete(layout.manifest_path(first.delta_manifest_list))
+
+    hook = run("before", "get", tag_and_expire, where=layout.manifest_path(first.delta_manifest_list))
+    everything = {path.rpartition("/")[2] for path in stored_paths(table)}
+    found = reached_names(through(table, [hook]), everything)
+    assert found == {path.rpartition("/")[2] for path in reached_paths(table)}
+    assert len([name for name in found if name.startswith("data-")]) == 3
+
+
 def test_a_tag_that_is_renamed_while_we_look_is_not_missed():
     table = make_table("memory://reach-renamed")
     table.append(rows(0, 1))

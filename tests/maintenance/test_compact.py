@@ -20,6 +20,7 @@ from anabranch.errors import CommitOutcomeUnknownError, StorageError
 from anabranch.kernel.compaction.coordinator import Coordinator
 from anabranch.kernel.compaction.live import live_files
 from anabranch.kernel.compaction.task import Rewrite
+from anabranch.maintenance import rewrites
 from anabranch.maintenance.compact import CompactionResult, compact_round
 from anabranch.maintenance.rewrites import carry_out
 from anabranch.runtime import Runtime, SystemClock
@@ -339,6 +340,18 @@ def test_work_that_takes_long_is_published_bit_by_bit():
 
     anabranch.Table(replace(table.context, runtime=Runtime(clock=Slow()))).compact()
     assert [str(s.commit_kind) for s in table.snapshots()].count("COMPACT") == 2
+
+
+def test_much_that_is_finished_soon_is_published_bit_by_bit(monkeypatch):
+    monkeypatch.setattr(rewrites, "_PUBLISH_FILES", 6)
+    table = by_day(options=EAGER)
+    for i in range(4):
+        for dt in "abc":
+            table.append(day(dt, i))
+    table.compact()
+    commits = [s for s in table.snapshots() if s.commit_kind == "COMPACT"]
+    assert len(commits) == 2, "8 files, then 4: a commit of too many would always come too late"
+    assert read(table) == sorted([0, 1, 2, 3] * 3)
 
 
 def test_a_live_file_that_is_missing_is_an_error_and_the_rest_is_compacted():

@@ -14,7 +14,6 @@ import pytest
 
 import anabranch
 from anabranch.errors import InvalidInputError, SchemaError, StorageError, UnsupportedFeatureError
-from anabranch.kernel.base import Conflict
 from anabranch.maintenance import sort as sort_module
 from anabranch.spec.types import ArrayType, MapType, MultisetType, RowType
 from anabranch.streaming.feed import Feed
@@ -31,7 +30,7 @@ STRATEGIES = ("order", "zorder", "hilbert")
 
 
 def new_table(url=None, **how):
-    options = {"target-file-size": "8 kb", **how.pop("options", {})}
+    options = {"target-file-size": "2 kb", **how.pop("options", {})}
     return make_table(url or f"memory://sort{next(_names)}", schema=COLUMNS, options=options, **how)
 
 
@@ -78,7 +77,7 @@ def test_rows_stay_and_files_are_skipped(strategy):
     assert table.snapshot.stamp == result.snapshot.stamp
     assert (result.files_before, result.rows, result.partitions, result.tasks) == (files, 8000, 1, 1)
     assert result.files_after == table.scan().plan().files.height > 30
-    most = {"order": 0.1, "zorder": 0.4, "hilbert": 0.4}[strategy]
+    most = {"order": 0.1, "zorder": 0.3, "hilbert": 0.3}[strategy]
     assert share_read(table, f"a < {10**7}") < most
     if strategy != "order":
         assert share_read(table, "b < 1e-19") < most
@@ -88,9 +87,9 @@ def test_rows_stay_and_files_are_skipped(strategy):
 def test_texts_and_nulls_are_found_without_the_other_files():
     table = appended(new_table())
     table.sort_compact(["s", "a"])
-    assert share_read(table, "s = '500'") < 0.3
-    assert share_read(table, "s IS NULL") < 0.3
-    assert share_read(table, "a IS NULL") < 0.3
+    assert share_read(table, "s = '500'") < 0.25
+    assert share_read(table, "s IS NULL") < 0.25
+    assert share_read(table, "a IS NULL") < 0.25
     assert len(ids_of(table, filter="s = '500'")) == table.scan().to_arrow()["s"].to_pylist().count("500")
 
 
@@ -293,7 +292,6 @@ def test_what_was_finished_before_an_error_is_committed():
     with pytest.raises(StorageError):
         Table(replace(table.context, storage=storage)).sort_compact(["a"])
     assert table.snapshot.commit_kind == "COMPACT"
-    assert len(ids_of(table)) == 500
     assert table.scan("p = 2").to_arrow().num_rows == 500
     assert table.scan().to_arrow().num_rows == 1500
 
@@ -310,11 +308,11 @@ def _sort_and_die(path, call, nth):
 def test_killed_in_the_middle_nothing_is_lost_and_the_next_finishes(call, nth, tmp_path):
     table = appended(new_table(str(tmp_path)), 2000)
     before = canonical(table)
-    process = multiprocessing.get_context("fork").Process(
-        target=_sort_and_die, args=(str(tmp_path), call, nth)
-    )
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload(["tests.maintenance.test_sort"])
+    process = server.Process(target=_sort_and_die, args=(str(tmp_path), call, nth))
     process.start()
-    process.join()
+    process.join(60)
     assert process.exitcode == -signal.SIGKILL
     assert canonical(table) == before
     assert table.sort_compact(["a", "b"]).rows == 2000

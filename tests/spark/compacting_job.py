@@ -9,12 +9,14 @@ It copies db.src to db.dst, one snapshot a batch, until all is there and a compa
 import os
 import signal
 import sys
+import threading
 import time
 from dataclasses import replace
 
 import anabranch
 import anabranch.spark
 from anabranch.maintenance import rewrites
+from anabranch.spark.compaction import watch
 from tests.spark.conftest import CONF
 from tests.support.faults import Fault, FaultyStorage
 
@@ -48,7 +50,13 @@ def main(warehouse, checkpoint, *point):
         assert query.isActive, query.exception()
         time.sleep(0.1)
     query.stop()
+    folder = watch(spark)
+    assert folder.is_dir()
     spark.stop()
+    deadline = time.monotonic() + 30
+    while folder.exists() or any(t.name.startswith("anabranch") for t in threading.enumerate()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import time
 
 import anabranch
 import anabranch.spark
+from anabranch.spark import sort
 from anabranch.spark.compaction import watch
 from tests.support.tables import SCHEMA, rows
 
@@ -29,6 +30,7 @@ def main(warehouse, checkpoint):
     folder = watch(spark)
     assert folder.is_dir()
     compact_beside(spark, warehouse, checkpoint + "-small")
+    sort_there(spark, warehouse)
     spark.stop()
     eventually(lambda: not folder.exists())
     eventually(lambda: not any(thread.name.startswith("anabranch") for thread in threading.enumerate()))
@@ -53,8 +55,22 @@ def compact_beside(spark, warehouse, checkpoint):
     query.stop()
 
 
+def sort_there(spark, warehouse):
+    """A table that is one large partition, as it were, sorted by several tasks."""
+    sort._LEAST_PART = sort._MOST_PART = sort._PIECE_SIZE = 8 << 10
+    lake = anabranch.connect(warehouse, spark=spark)
+    table = lake.create_table("db.sorted", SCHEMA, options={"target-file-size": "4 kb"})
+    for start in range(3000, 0, -1000):
+        table.append(rows(start, 1000))
+    table.sort_compact("id", "order")
+    found = table.scan(columns=["id"]).to_arrow()["id"].to_pylist()
+    assert found == list(range(1000, 4000)), found[:10]
+    assert table.scan("id = 2000").plan().files.height == 1
+    assert table.scan().plan().files.height > 2
+
+
 def eventually(condition):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.1)

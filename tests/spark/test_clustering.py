@@ -44,21 +44,17 @@ def warnings_of(caplog):
     return [r.getMessage() for r in caplog.records if "buckets to write for each task" in r.getMessage()]
 
 
-def test_a_frame_makes_one_file_for_each_partition(frame, lake, spark):
-    table = lake.create_table("db.t", COLUMNS, partition_by=["p"])
-    snapshot = table.append(frame())
-    assert (snapshot.id, snapshot.commit_kind, snapshot.total_record_count) == (1, "APPEND", 4_000)
-    assert set(file_counts(table).values()) == {1}
-    assert len(file_counts(table)) == 20
-    assert ids_of(table) == list(range(4_000))
-
-
-def test_without_clustering_every_task_makes_its_files(frame, lake, writing):
+def test_a_frame_makes_one_file_for_each_partition(frame, lake, writing):
     table = lake.create_table("db.t", COLUMNS, partition_by=["p"])
     writing(frame())
-    assert set(file_counts(table).values()) == {4}
+    assert set(file_counts(table).values()) == {4}  # one of each task
     writing(cluster(frame(), table), mode="overwrite")
     assert set(file_counts(table).values()) == {1}
+    snapshot = table.append(frame())
+    assert (snapshot.id, snapshot.commit_kind, snapshot.delta_record_count) == (3, "APPEND", 4_000)
+    assert set(file_counts(table).values()) == {2}
+    assert len(file_counts(table)) == 20
+    assert ids_of(table) == sorted([*range(4_000)] * 2)
 
 
 def test_rows_of_a_queue_keep_their_order(frame, lake):
@@ -146,9 +142,9 @@ def test_a_failed_write_leaves_nothing(frame, lake, warehouse):
 
 
 def test_an_error_of_the_query_says_what_it_was(lake, spark):
-    table = lake.create_table("db.t", "id BIGINT")
-    with pytest.raises(anabranch.AnabranchError, match=r"writing db\.t"):
-        table.append(spark.range(10).selectExpr("CAST(raise_error('a bad day') AS BIGINT) AS id"))
+    table = lake.create_table("db.t", "id BIGINT, p BIGINT", partition_by=["p"])
+    with pytest.raises(anabranch.AnabranchError, match=r"writing db\.t.*a bad day"):
+        table.append(spark.range(10).selectExpr("id", "CAST(raise_error('a bad day') AS BIGINT) AS p"))
     assert table.snapshot is None
 
 

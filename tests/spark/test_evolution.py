@@ -54,20 +54,17 @@ def test_a_running_query_writes_into_what_its_table_has_become(tables, start):
     query = start()
     src.append(rows(1))
     query.processAllAvailable()
-    dst.alter().add_column("z", "STRING", first=True).widen_column("n", "BIGINT").apply()
+    change = dst.alter().add_column("z", "STRING", first=True).drop_not_null("id")
+    change.drop_column("n").add_column("n", "BIGINT").apply()
     src.append(rows(2))
     query.processAllAvailable()
-    dst.alter().drop_column("n").add_column("n", "INT").apply()
-    src.append(rows(3))
-    query.processAllAvailable()
-    wanted = [{"z": None, "id": 1, "n": None}, {"z": None, "id": 2, "n": None}, {"z": None, "id": 3, "n": 3}]
-    assert found(dst) == wanted
+    assert found(dst) == [{"z": None, "id": 1, "n": None}, {"z": None, "id": 2, "n": 2}]
     dst.alter().rename_column("n", "m").apply()
-    src.append(rows(4))
+    src.append(rows(3))
     assert "column 'n' is not in 'db.dst'" in failure(query)
-    assert len(found(dst)) == 3
+    assert len(found(dst)) == 2
     start(lambda frame: frame.withColumnRenamed("n", "m")).processAllAvailable()
-    assert [row["m"] for row in found(dst)] == [None, None, 3, 4]
+    assert [row["m"] for row in found(dst)] == [None, 2, 3]
 
 
 def test_a_running_query_reads_on_in_its_columns_until_they_cannot_hold_what_comes(tables, start):

@@ -7,11 +7,13 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from anabranch.spark.compactor import Compactor
 from anabranch.spark.notices import Notice, leave, make_folder, take
+from anabranch.spark.session import _check_scheduling, attach
 from tests.support.faults import FaultyStorage, fail, run
 from tests.support.tables import SCHEMA, ids_of, rows
 
@@ -19,7 +21,7 @@ pytestmark = pytest.mark.spark
 SMALL = {"compaction.max.file-num": "4"}
 
 
-def eventually(condition, seconds=60):
+def eventually(condition, seconds=120):
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, "it did not come about"
@@ -55,7 +57,7 @@ def test_a_queue_is_compacted_while_a_stream_writes_it(lake, warehouse, spark, t
     query = sink.queryName("copy").trigger(processingTime="100 milliseconds").start("db.queue")
     count = 0
     try:
-        while len(compactions(queue)) < 2 and count < 100:
+        while not (queue.snapshot and compactions(queue)) and count < 100:
             src.append(rows(count, 1))
             count += 1
             eventually(lambda count=count: queue.snapshot is not None and len(ids_of(queue)) == count)
@@ -183,3 +185,14 @@ def test_folders_of_killed_processes_go(tmp_path, monkeypatch):
     assert make_folder().parent == tmp_path
     assert not abandoned.exists()
     assert alive.exists()
+
+
+def test_attach_says_once_where_pools_have_no_effect(spark, warehouse, caplog):
+    attach(spark, warehouse)
+    assert caplog.messages == []
+
+    context = SimpleNamespace(applicationId="unfair", getConf=dict)
+    for _ in range(2):
+        _check_scheduling(SimpleNamespace(sparkContext=context))
+    (said,) = caplog.messages
+    assert "spark.scheduler.mode=FAIR" in said

@@ -24,6 +24,9 @@ from anabranch.storage.protocol import Sink, Storage
 
 FORMAT: Final = "parquet"
 
+_LEAST_SIZE: Final = 1 << 20
+"""Bytes that a row group counts for at least while it is on its way: its rows are not all that it takes."""
+
 
 @dataclass(frozen=True, slots=True)
 class FileSettings:
@@ -121,7 +124,7 @@ class BucketWriter:
         """Write the rows as one row group."""
         if self._last is not None and self._last.done():
             self._last.result()
-        size = rows.nbytes
+        size = max(rows.nbytes, _LEAST_SIZE)
         encoded = self._pipeline.encode(size, encode, rows, self._settings.compression)
         self._last = self._pipeline.write(self._write, rows, size, encoded, self._last)
 

@@ -7,6 +7,7 @@ waits in memory or on local disk. At last one range after the other is sorted an
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -114,9 +115,11 @@ class SortPlan:
 
         There are fewer ranges than asked for if too many rows have the same key.
         """
+        if not len(self.sampled):
+            return self.sampled
         places = np.arange(1, ranges) * len(self.sampled) // ranges
-        cuts = np.unique(self.sampled[places]) if len(self.sampled) else self.sampled
-        return cuts[cuts > self.sampled[:1]]
+        cuts: Keys = np.unique(self.sampled[places])
+        return cuts[cuts > self.sampled[0]]
 
     def part(self, cuts: Keys, number: int) -> SortPlan:
         """The plan for the rows of one range alone."""
@@ -198,7 +201,8 @@ class RangeSorter:
     def _distribute(self, rows: pa.Table) -> None:
         if self._cuts is None:
             total = self._row_count * rows.nbytes // len(rows)
-            self._cuts = self._plan.cuts(min(_MOST_RANGES, -(-total // self._range_size)))
+            ranges = max(1, -(-total // self._range_size))
+            self._cuts = self._plan.cuts(min(_MOST_RANGES, ranges))
             self._ranges = [_Range() for _ in range(len(self._cuts) + 1)]
         keys = self._plan.keys_of(rows)
         keyed = rows.append_column(_KEY, pa.array(keys))
@@ -228,18 +232,18 @@ class _Range:
     """Rows of one range, in the order they came: first those on disk."""
 
     def __init__(self) -> None:
-        self.aside: list[SpilledRows] = []
-        self.memory: list[pa.Table] = []
+        self.aside: deque[SpilledRows] = deque()
+        self.memory: deque[pa.Table] = deque()
 
     def pieces(self, size: int) -> Iterator[pa.Table]:
         """All rows, once: together, unless they are more bytes than that."""
-        tables: list[pa.Table] = []
+        tables, taken = list[pa.Table](), 0
         while self.aside or self.memory:
-            tables.append(self.aside.pop(0).take() if self.aside else self.memory.pop(0))
-            is_last = not self.aside and not self.memory
-            if is_last or sum(table.nbytes for table in tables) >= size:
+            tables.append(self.aside.popleft().take() if self.aside else self.memory.popleft())
+            taken += tables[-1].nbytes
+            if taken >= size or not (self.aside or self.memory):
                 yield pa.concat_tables(tables)
-                tables = []
+                tables, taken = [], 0
 
 
 def _sample_of(rows: pa.Table, order: SortOrder) -> pa.Table:

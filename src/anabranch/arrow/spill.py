@@ -59,7 +59,7 @@ class Spill:
         """Bytes of disk that are taken now."""
         return sum(segment.size for segment in self._segments)
 
-    def put(self, tables: Sequence[pa.Table]) -> list[SpilledRows]:
+    def put(self, tables: Iterable[pa.Table]) -> list[SpilledRows]:
         """Put tables aside: the first so many of them as the limit of space allows.
 
         Raises:
@@ -178,11 +178,15 @@ class SpilledRows:
         return self.spill.take([self])
 
 
-def _pieces(tables: Sequence[pa.Table], least_bytes: int) -> Iterator[Sequence[pa.Table]]:
+def _pieces(tables: Iterable[pa.Table], least_bytes: int) -> Iterator[Sequence[pa.Table]]:
     """The tables in groups of so many bytes."""
-    start, size = 0, 0
-    for end, table in enumerate(tables, 1):
+    piece: list[pa.Table] = []
+    size = 0
+    for table in tables:
+        piece.append(table)
         size += table.nbytes
-        if size >= least_bytes or end == len(tables):
-            yield tables[start:end]
-            start, size = end, 0
+        if size >= least_bytes:
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,21 +39,19 @@ class Splitter:
         self._legacy_names = PARTITION_LEGACY_NAME.of(options)
         self._default_name = PARTITION_DEFAULT_NAME.of(options)
 
-    def split(self, table: pa.Table) -> Iterator[tuple[BucketKey, pa.Table]]:
-        """The rows of each bucket, in the order they have in `table`; buckets by their first row."""
+    def split(self, table: pa.Table) -> tuple[pa.Table, list[tuple[BucketKey, int]]]:
+        """The rows of one bucket after the other, each in the order they have in `table`.
+
+        Returns:
+            The rows, and for each bucket how many of them are its; buckets stand in the order of their first rows.
+        """
         codes = self._codes(table)
         if codes is None or not codes.any():
-            if len(table):
-                yield self._keys(table, np.zeros(1, np.int64))[0], table
-            return
+            return table, [(self._keys(table, np.zeros(1, np.int64))[0], len(table))] if len(table) else []
         order = np.argsort(_narrowed(codes), kind="stable")
-        ends = np.cumsum(np.bincount(codes))
-        starts = np.concatenate(([0], ends[:-1]))
-        rows = table.take(pa.array(order))
-        for key, start, end in zip(
-            self._keys(table, order[starts]), starts.tolist(), ends.tolist(), strict=True
-        ):
-            yield key, rows.slice(start, end - start)
+        counts = np.bincount(codes)
+        keys = self._keys(table, order[np.cumsum(counts) - counts])
+        return table.take(pa.array(order)), list(zip(keys, counts.tolist(), strict=True))
 
     def folder(self, key: BucketKey) -> str:
         """Where files of the bucket lie, relative to the table's root."""

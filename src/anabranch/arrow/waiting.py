@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import Generic, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from anabranch.arrow.row_buffer import GroupSize
@@ -41,15 +41,18 @@ class WaitingRows(Generic[K]):
         """The keys that came so far and were not emptied by `take_rest`, in the order of their first rows."""
         return list(self._queues)
 
-    def add(self, parts: Iterable[tuple[K, pa.Table]]) -> list[K]:
-        """Take in rows that share memory; gives the keys that now have enough for a row group."""
-        parts = [(key, rows) for key, rows in parts if len(rows)]
-        full = []
-        for (key, _), part in zip(parts, self._hold([rows for _, rows in parts]), strict=True):
+    def add(self, rows: pa.Table, counts: Iterable[tuple[K, int]]) -> list[K]:
+        """Take in rows, of one key after the other; gives the keys that now have enough for a row group.
+
+        Args:
+            rows: their memory must not change afterwards.
+            counts: each key that there are rows of, and how many.
+        """
+        block, start, full = _Block(rows), 0, []
+        for key, count in counts:
             queue = self._queues.setdefault(key, _Queue())
-            queue.memory.append(part)
-            queue.rows += len(part.rows)
-            queue.size += part.size
+            self._hold(queue, block, start, count)
+            start += count
             if self._group_size.is_reached(queue.rows, queue.size):
                 full.append(key)
         return full
@@ -62,10 +65,10 @@ class WaitingRows(Generic[K]):
             last = queue.memory[-1] if queue.memory else None
             groups, rest = self._group_size.cut(self._take(queue))
             taken += groups
-            if len(rest):
-                shared = last.block if last is not None and len(rest) <= len(last.rows) else None
-                queue.memory = self._hold([rest], shared)
-                queue.rows, queue.size = len(rest), rest.nbytes
+            if last is not None and len(rest) <= last.rows:
+                self._hold(queue, last.block, last.start + last.rows - len(rest), len(rest))
+            elif len(rest):
+                self._hold(queue, _Block(rest.combine_chunks()), 0, len(rest))
         return taken
 
     def take_rest(self, key: K) -> list[pa.Table]:
@@ -87,45 +90,43 @@ class WaitingRows(Generic[K]):
         """
         if self._spill is None:
             return
-        queues, tables = self._memory_by_queue()
-        for queue, spilled in zip(queues, self._spill.put(tables), strict=False):
+        queues = [queue for queue in self._queues.values() if queue.memory]
+        placed = self._spill.put(pa.concat_tables(queue.tables()) for queue in queues)
+        for queue, spilled in zip(queues, placed, strict=False):
             self._release(queue)
             queue.spilled.append(spilled)
 
     def pack(self) -> None:
-        """Copy the rows that are in memory, so that they hold no more than themselves."""
-        queues, tables = self._memory_by_queue()
-        if not queues:
-            return
-        together = pa.concat_tables(tables).combine_chunks()
-        starts = accumulate((len(table) for table in tables), initial=0)
-        copies = [together.slice(start, len(table)) for start, table in zip(starts, tables, strict=False)]
-        for queue, part in zip(queues, self._hold(copies), strict=True):
-            self._release(queue)
-            queue.memory = [part]
-
-    def _memory_by_queue(self) -> tuple[list[_Queue], list[pa.Table]]:
-        """The queues with rows in memory, and these rows of each."""
-        queues = [queue for queue in self._queues.values() if queue.memory]
-        return queues, [pa.concat_tables([part.rows for part in queue.memory]) for queue in queues]
+        """Copy the rows that are in memory, block by block, so that they hold no more than themselves."""
+        parts: dict[_Block, list[_Part]] = {}
+        for queue in self._queues.values():
+            for part in queue.memory:
+                parts.setdefault(part.block, []).append(part)
+        for block, of_block in parts.items():
+            self.held -= block.size
+            block.pack(of_block)
+            self.held += block.size
 
     def _take(self, queue: _Queue) -> pa.Table:
-        tables = [part.rows for part in queue.memory]
+        tables = queue.tables()
         if queue.spilled and self._spill is not None:
             tables = [self._spill.take(queue.spilled), *tables]
         self._release(queue)
         queue.spilled, queue.rows, queue.size = [], 0, 0
         return pa.concat_tables(tables)
 
-    def _hold(self, tables: Sequence[pa.Table], block: _Block | None = None) -> list[_Part]:
-        """The tables as parts that live in one block of memory, a new one by default."""
-        sizes = [table.nbytes for table in tables]
-        block = block or _Block(sum(sizes))
+    def _hold(self, queue: _Queue, block: _Block, start: int, rows: int) -> None:
+        """Append rows of a block to a queue."""
+        if not rows:
+            return
+        part = _Part(block, start, rows, block.table.slice(start, rows).nbytes)
         if not block.parts:
             self.held += block.size
-        block.parts += len(tables)
-        self.live += sum(sizes)
-        return [_Part(rows, size, block) for rows, size in zip(tables, sizes, strict=True)]
+        block.parts += 1
+        self.live += part.size
+        queue.memory.append(part)
+        queue.rows += rows
+        queue.size += part.size
 
     def _release(self, queue: _Queue) -> None:
         """Give up the queue's memory."""
@@ -137,22 +138,36 @@ class WaitingRows(Generic[K]):
         queue.memory = []
 
 
-@dataclass(eq=False, slots=True)
 class _Block:
-    """Memory that is freed as a whole."""
+    """A table that is freed as a whole, when no part of it waits any more."""
 
-    size: int
-    parts: int = 0
-    """How many parts in it are waiting."""
+    __slots__ = ("parts", "size", "table")
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+        self.size = table.nbytes
+        self.parts = 0
+        """How many parts of it are waiting."""
+
+    def pack(self, parts: Sequence[_Part]) -> None:
+        """Hold no rows but those of these parts, which are all that are waiting."""
+        ranges = [np.arange(part.start, part.start + part.rows) for part in parts]
+        self.table = self.table.take(pa.array(np.concatenate(ranges)))
+        self.size = self.table.nbytes
+        start = 0
+        for part in parts:
+            part.start = start
+            start += part.rows
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(eq=False, slots=True)
 class _Part:
-    """Rows of one key that came together."""
+    """Rows of one key that came together. As small as it can be: there may be very many."""
 
-    rows: pa.Table
-    size: int
     block: _Block
+    start: int
+    rows: int
+    size: int
 
 
 @dataclass(eq=False, slots=True)
@@ -164,3 +179,7 @@ class _Queue:
     rows: int = 0
     size: int = 0
     """Bytes of all its rows in Arrow's form."""
+
+    def tables(self) -> list[pa.Table]:
+        """Its rows in memory."""
+        return [part.block.table.slice(part.start, part.rows) for part in self.memory]

@@ -119,7 +119,8 @@ class TableWriter:
         self._splitter = Splitter(context.schema, options)
         settings = file_settings(context, options)
         self._budget = WRITE_BUFFER_SIZE.of(options) if WRITE_BUFFER_FOR_APPEND.of(options) else None
-        self._incoming = RowBuffer(self._schema, _least(settings.target_size, self._budget, divisor=4))
+        most_at_once = settings.target_size if self._budget is None else self._budget // 4
+        self._incoming = RowBuffer(self._schema, min(settings.target_size, most_at_once))
         self._spill = _spill(context, options) if WRITE_BUFFER_SPILLABLE.of(options) else None
         self._waiting = WaitingRows[BucketKey](GroupSize(settings.target_size), self._spill)
         self._pipeline = Pipeline(context.threads)
@@ -197,10 +198,10 @@ class TableWriter:
 
     def _distribute(self, rows: pa.Table) -> None:
         self._make_room(2 * rows.nbytes)  # sorting them copies them
-        parts = list(self._splitter.split(rows))
-        for key, _ in parts:
+        rows, counts = self._splitter.split(rows)
+        for key, _ in counts:
             self._buckets.add(key)
-        for key in self._waiting.add(parts):
+        for key in self._waiting.add(rows, counts):
             self._append(key, self._waiting.take_full(key))
 
     def _append(self, key: BucketKey, groups: Iterable[pa.Table]) -> None:
@@ -233,10 +234,6 @@ class TableWriter:
         if self._appended >= at_least:
             self._appended = 0
             pa.default_memory_pool().release_unused()
-
-
-def _least(size: int, budget: int | None, *, divisor: int) -> int:
-    return size if budget is None else min(size, budget // divisor)
 
 
 def _spill(context: WriteContext, options: Mapping[str, str]) -> Spill:

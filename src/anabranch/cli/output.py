@@ -75,6 +75,8 @@ def _plain(value: Any) -> Any:
         return asdict(value)
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
     return value
 
 

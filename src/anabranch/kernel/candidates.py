@@ -1,8 +1,9 @@
 """What may become unreachable when snapshots expire.
 
 A data file was last visible in the snapshot before the one that deleted it, so it may go when that one is
-gone: candidates are the files deleted by the snapshots that expire and by the one after them. Of metadata,
-everything that the expiring snapshots name. Whether a candidate goes is for the refs that are left to say.
+gone: candidates are the files deleted by the snapshots that expire and by the one after them, but for those
+that the first of them deleted, which were candidates when the one before it went. Of metadata, everything that
+the expiring snapshots name. Whether a candidate goes is for the refs that are left to say.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ class _Reader:
         lists = dict(zip(names, each(self._list, names), strict=True))
         manifests: dict[str, ManifestFileMeta] = {}
         for snapshot in snapshots:
-            self._deltas += [m for m in lists[snapshot.delta_manifest_list] if m.num_deleted_files]
+            if snapshot is not snapshots[0]:
+                self._deltas += [m for m in lists[snapshot.delta_manifest_list] if m.num_deleted_files]
             if snapshot is keep:
                 continue
             for name, size in _lists(snapshot).items():

@@ -28,11 +28,12 @@ from anabranch.kernel.candidates import DATA, candidates, no_files
 from anabranch.kernel.consumer_expiry import next_read
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_main_readable
-from anabranch.kernel.ledger import hand_over
+from anabranch.kernel.ledger import hand_over, tidy
 from anabranch.kernel.reachability import Reachability
 from anabranch.kernel.ref_files import Look, RefReader
 from anabranch.kernel.removal import delete_empty_folders, delete_files
 from anabranch.kernel.retention import History, Retention
+from anabranch.options import LEDGER_TIME_RETAINED
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.support import check_expirable, check_readable
@@ -144,7 +145,10 @@ def expire(
         part = this_round.run(dry_run)
         total += part
         if dry_run or len(part.snapshots) < _SNAPSHOTS_AT_ONCE:
-            return total
+            break
+    if total.snapshots and not dry_run:
+        tidy(context, context.runtime.clock.now_millis() - LEDGER_TIME_RETAINED.of(schema.options))
+    return total
 
 
 def check_cleanable(context: TableContext) -> TableSchema:

@@ -5,7 +5,8 @@ expired, it is in the ledger: before an expiry removes snapshots it writes, once
 identifier of each streaming user among them. Where neither can answer, the commit is refused: appending
 on a guess could write every row twice.
 
-A ledger file covers a range of snapshots: ``ledger/expired-<first>-<last>`` below the branch's folder.
+A ledger file covers a range of snapshots: ``ledger/expired-<first>-<last>`` below the branch's folder. Many
+such pages are joined into one from time to time.
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.errors import CommitOutcomeUnknownError, CorruptTableError
+from anabranch.errors import CommitOutcomeUnknownError, CorruptTableError, NotFoundError, StorageError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.identity import CommitIdentity
 from anabranch.spec.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from anabranch.spec.snapshot_ref import SnapshotRef
 
+_MANY_PAGES = 16
+_READS = 8
 _FOLDER = "ledger"
+_MAX_ID = 2**63 - 1
 _FILE = re.compile(r"expired-([1-9][0-9]{0,17})-([1-9][0-9]{0,17})")
 
 
@@ -95,15 +99,32 @@ def hand_over(context: TableContext, snapshots: Sequence[Snapshot]) -> None:
     _put(context, ordered[0].id, ordered[-1].id, users)
 
 
+def tidy(context: TableContext, forget_before: int) -> None:
+    """Join the pages into one where there are many, and forget commits made before a moment (epoch milliseconds).
+
+    What is forgotten is not covered any more: a query that asks for it is refused, not told that it never
+    committed. Safe beside others that do the same, and to repeat if it was killed. Costs one listing while there are few pages.
+    """
+    pages = _pages(context)
+    if len(pages) <= _MANY_PAGES:
+        return
+    following: list[_Page] = []
+    for page in pages:
+        if following and page.first > max(p.last for p in following) + 1:
+            _join(context, following, forget_before)
+            following = []
+        following.append(page)
+    _join(context, following, forget_before)
+
+
 def recorded_after(context: TableContext, snapshot_id: int) -> dict[str, LedgerEntry]:
     """What the ledger says of commits after a snapshot, by user: each user's newest."""
     found: dict[str, LedgerEntry] = {}
-    for page in _pages(context):
-        if page.last > snapshot_id:
-            for user, entry in _entries(page.path, context.storage.get(page.path)).items():
-                known = found.get(user)
-                if entry.snapshot_id > snapshot_id and (known is None or entry.identifier > known.identifier):
-                    found[user] = entry
+    for _, entries in _read(context, snapshot_id + 1, _MAX_ID):
+        for user, entry in entries.items():
+            known = found.get(user)
+            if entry.snapshot_id > snapshot_id and (known is None or entry.identifier > known.identifier):
+                found[user] = entry
     return found
 
 
@@ -151,10 +172,8 @@ def _in_ledger(
     """The user's commit in the expired snapshots `first` to `last`, which the ledger must cover if strict."""
     newest: LedgerEntry | None = None
     covered = first - 1
-    for page in _pages(context):
-        if page.last < first or page.first > last:
-            continue
-        entry = _entry(context, page, identity.user)
+    for page, entries in _read(context, first, last):
+        entry = entries.get(identity.user)
         if entry is not None and (newest is None or entry.identifier > newest.identifier):
             newest = entry
         if page.first <= covered + 1:
@@ -180,8 +199,33 @@ def _pages(context: TableContext) -> list[_Page]:
     return sorted(pages, key=lambda page: (page.first, page.last))
 
 
-def _entry(context: TableContext, page: _Page, user: str) -> LedgerEntry | None:
-    return _entries(page.path, context.storage.get(page.path)).get(user)
+def _read(context: TableContext, first: int, last: int) -> list[tuple[_Page, dict[str, LedgerEntry]]]:
+    """The pages about any of these snapshots; looked for again if they are joined meanwhile."""
+    for _ in range(_READS):
+        wanted = [page for page in _pages(context) if page.last >= first and page.first <= last]
+        try:
+            return [(page, _entries(page.path, context.storage.get(page.path))) for page in wanted]
+        except NotFoundError:
+            continue
+    raise StorageError(f"the ledger of '{context.title}' changes faster than it can be read", retryable=True)
+
+
+def _join(context: TableContext, pages: Sequence[_Page], forget_before: int) -> None:
+    """One page in place of several that cover a range without gap."""
+    users: dict[str, LedgerEntry] = {}
+    try:
+        for page in pages:
+            for user, entry in _entries(page.path, context.storage.get(page.path)).items():
+                if user not in users or entry.snapshot_id > users[user].snapshot_id:
+                    users[user] = entry
+    except NotFoundError:
+        return  # somebody else is joining them
+    forgotten = [entry.snapshot_id for entry in users.values() if entry.time_millis < forget_before]
+    first, last = max([pages[0].first, *(i + 1 for i in forgotten)]), max(page.last for page in pages)
+    joined = _path(context, first, last)
+    if first <= last:
+        _put(context, first, last, {u: e for u, e in users.items() if e.time_millis >= forget_before})
+    context.storage.delete_many([page.path for page in pages if page.path != joined])
 
 
 def _entries(path: str, data: bytes) -> dict[str, LedgerEntry]:
@@ -201,5 +245,9 @@ def _put(context: TableContext, first: int, last: int, users: Mapping[str, Ledge
         user: {"identifier": entry.identifier, "snapshot": entry.snapshot_id, "timeMillis": entry.time_millis}
         for user, entry in users.items()
     }
-    path = f"{context.layout.branch_file_path(_FOLDER)}/expired-{first}-{last}"
-    context.storage.put(path, json.dumps({"version": 1, "users": content}, sort_keys=True).encode())
+    data = json.dumps({"version": 1, "users": content}, sort_keys=True).encode()
+    context.storage.put(_path(context, first, last), data)
+
+
+def _path(context: TableContext, first: int, last: int) -> str:
+    return f"{context.layout.branch_file_path(_FOLDER)}/expired-{first}-{last}"

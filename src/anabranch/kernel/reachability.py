@@ -80,20 +80,26 @@ class Reachability:
             CorruptTableError: a ref, or what it names, cannot be read, or a branch has no schema.
             UnsupportedFeatureError: refs or manifests are of a kind that is not known.
         """
-        return self.through(self._reader.read())
+        return self._tried(self._reader.read(), self._reader.read)
 
     def through(self, refs: Collection[Ref]) -> pl.DataFrame:
         """The files that these refs reach, as `now` says it. Refs that are removed meanwhile may not count."""
+        chosen = frozenset(refs)
+        return self._tried(chosen, lambda: chosen & self._reader.look().refs)
+
+    def _tried(self, refs: frozenset[Ref], again: Callable[[], frozenset[Ref]]) -> pl.DataFrame:
+        """What the refs reach; read `again` if an expiry removes some of them, and what they name, while we look.
+
+        Then all of them are read again: what a removed one held may by now be held by a new one.
+        """
         for _ in range(_ATTEMPTS):
             try:
                 return self._through(refs)
             except CorruptTableError:
-                # Perhaps an expiry has just removed a snapshot, and then what only that named.
-                left = frozenset(refs) & self._reader.look().refs
-                if len(left) == len(refs):
+                before, refs = refs, again()
+                if before <= refs:
                     raise
-                refs = left
-        return self._through(refs)  # refs go faster than we look
+        return self._through(refs)
 
     def _through(self, refs: Collection[Ref]) -> pl.DataFrame:
         reached = _Reached.by(self._context, refs)

@@ -34,6 +34,8 @@ _WAVE_BYTES: Final = 256 << 30
 """What is handed to the engine at once, so that a giant compaction is published bit by bit."""
 _PUBLISH_SECONDS: Final = 60.0
 """How long finished work may wait for more, where an engine gives back one result after the other."""
+_PUBLISH_FILES: Final = 10_000
+"""How many old files may wait: preparing a commit of many more takes so long that a busy stream is always faster."""
 _COMMIT_TRIES: Final = 20
 _CHANGED: Final = frozenset({"FILE_GONE", "ORDER_CHANGED"})
 """Conflicts with those who changed the files that were rewritten."""
@@ -197,6 +199,7 @@ class _Run:
     outcome: Outcome = field(default_factory=Outcome)
     _finished: list[Rewrite] = field(default_factory=list)
     _missing: list[_Missing] = field(default_factory=list)
+    _waiting_files: int = 0
     _waiting_since: float = 0.0
 
     def take(self, result: Rewrite | _Missing) -> None:
@@ -208,12 +211,13 @@ class _Run:
         if not self._finished:
             self._waiting_since = now
         self._finished.append(result)
-        if now - self._waiting_since >= _PUBLISH_SECONDS:
+        self._waiting_files += len(result.task.files)
+        if now - self._waiting_since >= _PUBLISH_SECONDS or self._waiting_files >= _PUBLISH_FILES:
             self.publish()
 
     def publish(self) -> None:
         """Commit what is finished."""
-        finished, self._finished = self._finished, []
+        finished, self._finished, self._waiting_files = self._finished, [], 0
         if finished:
             self.outcome += commit_rewrites(
                 self.context, finished, self.writing, description=self.description

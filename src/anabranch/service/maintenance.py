@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError
 from anabranch.kernel.health import Health
 from anabranch.lake import Lake, connect
 from anabranch.maintenance.compact import CompactionResult
@@ -17,6 +18,8 @@ from anabranch.service.tables import View, open_lake, open_table
 from anabranch.table import Table
 
 R = TypeVar("R")
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,11 @@ class CompactionJob:
     master: str | None = None
 
     def rounds(self, every: str | None) -> Iterator[list[CompactionInfo]]:
-        """What each round did; there is one, or with `every` one after the other so far apart."""
+        """What each round did; there is one, or with `every` one after the other so far apart.
+
+        With `every`, once a round went well, no error but wrong usage ends it: it is logged, and the next round
+        tries again.
+        """
         pause = None if every is None else _duration(every) / 1000
         chosen = partition_values(self.partitions)
 
@@ -119,11 +126,17 @@ class CompactionJob:
             return CompactionInfo.of(table.name, table.compact(self.full, chosen, self.idle))
 
         lake = _open(self.warehouse, self.master)
-        while True:
-            yield _each(lake, self.target, self.branch, work)
-            if pause is None:
-                return
+        yield _each(lake, self.target, self.branch, work)
+        while pause is not None:
             SYSTEM.sleeper.sleep(pause)
+            try:
+                done = _each(lake, self.target, self.branch, work)
+            except InvalidInputError:
+                raise
+            except AnabranchError as error:
+                _LOG.warning("compaction of %s goes on after an error: %s", self.target, error)
+            else:
+                yield done
 
 
 def sort_compact(
@@ -212,19 +225,30 @@ def _open(warehouse: str, master: str | None) -> Lake:
 
 
 def _each(lake: Lake, target: str, branch: str | None, work: Callable[[Table], R]) -> list[R]:
-    """Do the work on a table, or on all tables if `target` is a database."""
+    """Do the work on a table, or on all tables if `target` is a database.
+
+    Raises `AnabranchError` at the end if it failed for some tables of a database; the others are done then.
+    """
     if "." in target:
         return [work(open_table(lake, View(target, branch)))]
     names = lake.tables(target)
     if not names:
         raise NotFoundError(f"database '{target}' has no tables", hint="anabranch tables lists them.")
-    found = []
+    found, failed = [], []
     for name in names:
         try:
-            found.append(work(open_table(lake, View(f"{target}.{name}", branch))))
+            table = open_table(lake, View(f"{target}.{name}", branch))
         except NotFoundError:
-            if branch is None:
-                raise  # dropped meanwhile
+            continue  # it was dropped meanwhile, or has no such branch
+        try:
+            found.append(work(table))
+        except AnabranchError as error:
+            failed.append(f"{target}.{name}: {error}")
+    if failed:
+        raise AnabranchError(
+            f"{len(failed)} of {len(names)} tables of '{target}' failed: " + "; ".join(failed),
+            hint="the others are done; see to these and repeat it for them.",
+        )
     return found
 
 

@@ -7,7 +7,7 @@ asked for depends on the table and on what Spark can do for the frame.
   longer than the others (it *rebalances*), where adaptive execution is on.
 - Scalable tables without partitions: nothing is done.
 - Queues: rows go by partition and bucket, the whole of a bucket to one task, and are sorted back into the order they
-  had. A queue of one bucket without partitions is left alone: its tasks write one after the other anyway.
+  had. A queue of one bucket without partitions is left alone: the files of its tasks are committed in their order.
 
 Streams cannot be sorted. Those into queues are left alone as well, unless order does not matter (`keep_order`).
 """
@@ -163,9 +163,12 @@ def _counted(frame: DataFrame, table: Table) -> int | None:
         return 1
     if frame.isStreaming or context_of(frame.sparkSession) is None:
         return None
-    if not _is_row_by_row(frame._jdf.queryExecution().optimizedPlan()):  # noqa: SLF001 - Python offers no other way
+    try:
+        if not _is_row_by_row(frame._jdf.queryExecution().optimizedPlan()):  # noqa: SLF001 - Python has no other way
+            return None
+        return max(1, frame.select(*_columns(frame, table, fields)).distinct().count())
+    except Exception:  # of Py4J or Spark: the write itself will say what is wrong
         return None
-    return max(1, frame.select(*_columns(frame, table, fields)).distinct().count())
 
 
 def _is_row_by_row(plan: Any) -> bool:

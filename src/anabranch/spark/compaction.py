@@ -35,16 +35,27 @@ _PATIENCE_SECONDS = 5.0
 """How long compactors are waited for where the process or its last session ends."""
 
 
-def watch(spark: SparkSession) -> Path:
-    """Compact for the streams of this session from now on. Returns the folder for their notices."""
+def watch(spark: SparkSession) -> Path | None:
+    """Compact for the streams of this session from now on.
+
+    Returns:
+        The folder for their notices; None if none can be made, and nothing is compacted.
+    """
     with _LOCK:
         for watcher in _WATCHERS:
             if watcher.adopt(spark):
                 return watcher.folder
-        watcher = Watcher(spark)
+        try:
+            folder = make_folder()
+        except OSError as error:
+            _LOG.warning(
+                "streams of this session are not compacted: no temporary folder can be made: %s", error
+            )
+            return None
+        watcher = Watcher(spark, folder)
         _WATCHERS[:] = [watcher]
         watcher.start()
-        return watcher.folder
+        return folder
 
 
 _LOCK = threading.Lock()
@@ -55,9 +66,9 @@ _WATCHERS: list[Watcher] = []
 class Watcher(threading.Thread):
     """Starts and ends the compactors of all sessions of this process; ends when all of these have."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
         super().__init__(name="anabranch-compaction", daemon=True)
-        self.folder = make_folder()
+        self.folder = folder
         # A session that nobody holds any more need not live for us.
         self._sessions = WeakSet([spark])
         self._adopting = threading.Lock()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _SCHEDULING = "spark.scheduler.mode"
+_CHECKED: set[str] = set()
 _DEFAULTS = {
     _SCHEDULING: "FAIR",
     "spark.pyspark.python": sys.executable,
@@ -44,7 +45,8 @@ def session(
 
     Spark's Python processes run the interpreter that calls this, unless ``PYSPARK_PYTHON`` says otherwise:
     by itself Spark starts whatever ``python3`` it finds, which need not have Anabranch. The time zone of
-    the session stays as it is: TIMESTAMP WITH LOCAL TIME ZONE columns are instants in any zone.
+    the session stays as it is: TIMESTAMP WITH LOCAL TIME ZONE columns are instants in any zone. Jobs are
+    scheduled fairly, so that compaction does not come before the batches of streams.
 
     Args:
         warehouse: path or URL of the warehouse.
@@ -89,6 +91,9 @@ def attach(
     out. Spark's Python processes must have Anabranch installed. Sessions made from this one later do not
     know the warehouse until they are attached as well. Attaching again replaces the warehouse.
 
+    From now on this process compacts the tables that streams of the session write to, beside their batches and
+    unless the option ``write-only`` is set: see `anabranch.spark.compaction`.
+
     Args:
         spark: the session.
         warehouse: path or URL of the warehouse.
@@ -119,8 +124,12 @@ def _slots(spark: SparkSession) -> int | None:
 
 
 def _check_scheduling(spark: SparkSession) -> None:
+    """Warn, once for each application, if compaction may come before the batches it runs beside."""
     context = context_of(spark)
-    if context is not None and context.getConf().get(_SCHEDULING, "FIFO") != "FAIR":
+    if context is None or context.applicationId in _CHECKED:
+        return
+    _CHECKED.add(context.applicationId)
+    if context.getConf().get(_SCHEDULING, "FIFO") != "FAIR":
         _LOG.warning(
             "Spark runs its jobs first in, first out: batches of streams that write to Anabranch tables may have to "
             "wait for tasks of compaction. Start Spark with %s=FAIR, as anabranch.spark.session() does, or write with "
