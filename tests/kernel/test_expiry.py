@@ -565,6 +565,25 @@ def test_two_expiries_meet(clock, step):
         place += step
 
 
+@pytest.mark.parametrize("work", ["append", "overwrite"])
+def test_a_commit_whose_base_expires_while_it_is_read_is_built_on_the_next(table, work):
+    """Others were so fast that what it was built on expires before it has been read in full."""
+    fill(table, 3, overwrite=True)
+    data, done = pa.table({"id": [99], "p": ["b"]}), []
+
+    def overtake(_):
+        if not done:
+            done.append(None)
+            fill(table, 3, overwrite=True)
+            expire_to(table, 2)
+
+    slow = through(table, run("before", "get", overtake, where="manifest/*"))
+    getattr(slow, work)(data)
+    assert done
+    assert ids(table) == [5, 6, 7]
+    assert ids_of(table) == [6, 99]
+
+
 class Died(BaseException):
     """The process ended."""
 

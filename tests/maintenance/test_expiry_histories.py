@@ -148,10 +148,20 @@ class World:
         except (StorageError, CommitError, NotFoundError, InvalidInputError):
             return
         except AnabranchError as error:
-            assert self.is_half_made(error), error
+            assert self.is_half_made(error) or (act in self.readers and self.has_expired(error)), error
         except Died:
             assert process.dead
             self.processes[process.number] = Process(self, process.number)
+
+    @property
+    def readers(self):
+        """What reads a snapshot before it holds it, and has to look again if that expires meanwhile."""
+        return (self.compact, self.roll_back)
+
+    def has_expired(self, error):
+        return "may have expired while it was read" in str(
+            error.hint
+        ) or "expired or the file removed" in str(error.hint)
 
     def is_half_made(self, error):
         """A branch is made or removed file by file, and meanwhile nobody may delete anything."""

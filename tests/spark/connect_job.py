@@ -57,9 +57,9 @@ def compact_beside(spark, warehouse, checkpoint):
 
 def sort_there(spark, warehouse):
     """A table that is one large partition, as it were, sorted by several tasks."""
-    sort._LEAST_PART = sort._MOST_PART = sort._PIECE_SIZE = 8 << 10
+    sort._LEAST_PART = sort._MOST_PART = sort._PIECE_SIZE = 2 << 10
     lake = anabranch.connect(warehouse, spark=spark)
-    table = lake.create_table("db.sorted", SCHEMA, options={"target-file-size": "4 kb"})
+    table = lake.create_table("db.sorted", SCHEMA, options={"target-file-size": "1 kb"})
     for start in range(3000, 0, -1000):
         table.append(rows(start, 1000))
     table.sort_compact("id", "order")

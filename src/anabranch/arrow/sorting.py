@@ -118,8 +118,9 @@ class SortPlan:
         if not len(self.sampled):
             return self.sampled
         places = np.arange(1, ranges) * len(self.sampled) // ranges
-        cuts: Keys = np.unique(self.sampled[places])
-        return cuts[cuts > self.sampled[0]]
+        above_the_first = self.sampled[places][self.sampled[places] > self.sampled[0]]
+        cuts: Keys = np.unique(above_the_first)
+        return cuts
 
     def part(self, cuts: Keys, number: int) -> SortPlan:
         """The plan for the rows of one range alone."""

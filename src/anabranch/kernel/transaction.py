@@ -138,16 +138,16 @@ def _commit(
         made = find_commit(context, request.identity, head, request.floor)
         if made is not None:
             return Committed(_snapshot_of(context, made), repeated=True)
-        change = _change_on(base, request.action)
-        snapshot = attempts.prepare(base, change, reuse_delta=not request.action.depends_on_base)
-        if _publish(context, snapshot, head, attempts):
+        snapshot = _prepared(base, request.action, attempts)
+        if snapshot is not None and _publish(context, snapshot, head, attempts):
             attempts.published()
             context.snapshots.write_hint(snapshot.id)
             return Committed(snapshot, repeated=False)
         newest = context.snapshots.head(head)
         progress = newest is not None and (head is None or newest.id > head.id)
         patience = patience or _Patience(context, base.schema.options)
-        patience.wait(progress=progress, reason=f"another writer took snapshot {snapshot.id}")
+        taken = 1 if head is None else head.id + 1
+        patience.wait(progress=progress, reason=f"another writer took snapshot {taken}")
         head = newest
 
 
@@ -166,6 +166,17 @@ def _base(context: TableContext, head: Snapshot | None) -> Base:
     if head is not None:
         check_snapshot_writable(context, head)
     return base
+
+
+def _prepared(base: Base, action: Action, attempts: Attempts) -> Snapshot | None:
+    """The snapshot to publish; None if others were so fast that the base expired while it was read."""
+    try:
+        return attempts.prepare(base, _change_on(base, action), reuse_delta=not action.depends_on_base)
+    except CorruptTableError:
+        found = None if base.snapshot is None else base.context.snapshots.find(base.snapshot.id)
+        if base.snapshot is None or (found is not None and found.stamp == base.snapshot.stamp):
+            raise
+        return None
 
 
 def _change_on(base: Base, action: Action) -> Change:

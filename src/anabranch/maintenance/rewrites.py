@@ -85,7 +85,7 @@ def carry_out(
     writing = write_context(context, options, engine)
     work = work or partial(rewrite, context=writing, schemas=context.schemas.get)
     run = _Run(context, writing, description or {})
-    for wave in _waves(tasks):
+    for wave in waves(tasks):
         name = f"compact {context.title}: {sum(len(task.files) for task in wave):,} files"
         results = engine.map(partial(_attempt, work), wave, name=name)
         try:
@@ -236,7 +236,8 @@ class _Run:
         self.outcome += Outcome(given_up=tuple(one.task for one in missing))
 
 
-def _waves(tasks: Sequence[CompactionTask]) -> Iterator[list[CompactionTask]]:
+def waves(tasks: Sequence[CompactionTask]) -> Iterator[list[CompactionTask]]:
+    """The tasks in portions that are handed to an engine at once, each a job of its own."""
     wave: list[CompactionTask] = []
     size = 0
     for task in tasks:

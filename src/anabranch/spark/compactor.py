@@ -18,7 +18,7 @@ from anabranch.kernel.compaction.coordinator import Coordinator, TaskEnd
 from anabranch.kernel.compaction.task import CompactionTask
 from anabranch.kernel.context import TableContext
 from anabranch.maintenance.expire import expire_after_commit
-from anabranch.maintenance.rewrites import carry_out, write_context
+from anabranch.maintenance.rewrites import carry_out, waves, write_context
 from anabranch.options import WRITE_ONLY
 from anabranch.runtime import RandomIds, Runtime
 from anabranch.spark.engine import JobFailedError, SparkEngine, is_running, slots_of
@@ -125,17 +125,26 @@ class Compactor(threading.Thread):
         return {**(schema.options if schema is not None else {}), **self._options}
 
     def _carry_out(self, tasks: Sequence[CompactionTask]) -> None:
+        left = list(tasks)
+        try:
+            for wave in waves(tasks):
+                self._carry_out_job(wave)
+                del left[: len(wave)]
+        except BaseException:
+            for task in left:
+                self._coordinator.done(task, TaskEnd.FAILED)
+            raise
+
+    def _carry_out_job(self, tasks: Sequence[CompactionTask]) -> None:
+        """Tasks of one Spark job, under a mark of its own: what an earlier job wrote may be committed by now."""
         mark = self._context.runtime.ids.uuid()[: len("00000000-0000-0000")]
         context = replace(self._context, runtime=Runtime(ids=MarkedIds(mark)))
         engine = SparkEngine(self.spark, self._slots, POOL, self._tag)
         try:
             outcome = carry_out(context, self._options, tasks, engine=engine, description=DESCRIPTION)
-        except AnabranchError as error:
-            for task in tasks:
-                self._coordinator.done(task, TaskEnd.FAILED)
-            if isinstance(error, JobFailedError):
-                self._hurried.wait(_DYING_SECONDS)
-                remove_marked(mark, tasks, write_context(context, self._options, engine))
+        except JobFailedError:
+            self._hurried.wait(_DYING_SECONDS)
+            remove_marked(mark, tasks, write_context(context, self._options, engine))
             raise
         for rewritten in outcome.committed:
             self._coordinator.done(rewritten.task, TaskEnd.COMMITTED)
