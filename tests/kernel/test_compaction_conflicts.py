@@ -102,6 +102,23 @@ def test_an_overwrite_of_the_partition_wins(table):
     assert ids_of(table) == [7]
 
 
+def test_what_was_rolled_away_is_not_compacted(table):
+    two_files(table)
+    done = meanwhile(table, lambda: table.rollback(1)).compact(full=True)
+    assert (done.snapshot, done.given_up) == (None, 1)
+    assert kinds(table) == ["APPEND", "APPEND", "OVERWRITE"]
+    assert ids_of(table) == [0, 1]
+
+
+def test_a_rollback_takes_away_what_was_compacted_meanwhile(table):
+    two_files(table)
+    meanwhile(table, lambda: table.compact(full=True)).rollback(1)
+    assert kinds(table) == ["APPEND", "APPEND", "COMPACT", "OVERWRITE"]
+    assert ids_of(table) == [0, 1]
+    table.append(day("a", 9))
+    assert ids_of(table) == [0, 1, 9]
+
+
 def test_an_overwrite_of_another_partition_is_no_conflict(table):
     two_files(table, "a")
     table.append(day("b", 5))

@@ -584,6 +584,27 @@ def test_a_commit_whose_base_expires_while_it_is_read_is_built_on_the_next(table
     assert ids_of(table) == [6, 99]
 
 
+def test_a_writer_of_a_queue_whose_last_look_has_expired_looks_again(clock):
+    table = new_table(clock, bucket="1")
+    fill(table, 2)
+    overtaken = []
+
+    def overtake(path):
+        if path == overtaken[-1]:
+            fill(table, 1)
+            expire_to(table, 2)
+
+    slow = through(table, run("before", "get", overtake, where="manifest/*", times=10**9))
+    overtaken.append(None)
+    slow.append(pa.table({"id": [3], "p": ["a"]}))  # it knows where the queue ends now
+    fill(table, 3)
+    between = table.context.snapshots.get(5)
+    overtaken.append(table.context.layout.manifest_path(between.delta_manifest_list))
+    slow.append(pa.table({"id": [8], "p": ["a"]}))
+    assert ids(table) == [6, 7, 8]
+    assert table.scan().to_arrow()["id"].to_pylist() == [*range(1, 9)]
+
+
 class Died(BaseException):
     """The process ended."""
 

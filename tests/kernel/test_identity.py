@@ -8,6 +8,7 @@ import pytest
 
 import anabranch
 from anabranch.kernel.actions.append import Append
+from anabranch.kernel.properties import BRANCH_PROPERTY
 from tests.support.faults import FaultyStorage, run
 from tests.support.tables import ids_of, make_table, rows, written
 
@@ -94,6 +95,17 @@ def test_a_stale_handle_changes_no_schema(lake, table, again):
         _check_untouched(other, 1)
     else:
         assert lake.tables("db") == []
+
+
+def test_a_snapshot_of_another_branch_is_not_built_on(table):
+    first = table.append(rows(0, 1))
+    messages = written(table, 5, 1)
+    storage, path = table.context.storage, table.context.layout.snapshot_path(2)
+    foreign = {**first.properties, BRANCH_PROPERTY: "11111111-2222-3333-4444-555555555555"}
+    storage.put_if_absent(path, replace(first, id=2, properties=foreign).to_json())
+    with pytest.raises(anabranch.CommitConflictError, match="BRANCH_REPLACED"):
+        table.commit(Append(messages))
+    assert table.snapshot.id == 2
 
 
 # Between the last look at the table and the put of the snapshot

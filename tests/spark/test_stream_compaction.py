@@ -166,6 +166,7 @@ def test_notices(table, tmp_path):
         leave(replace(first, options={"a": "2"}), folder)
         leave(replace(first, query="other"), folder)
         assert sorted((n.query, n.options["a"]) for n in take(folder)) == [("other", "1"), ("q", "2")]
+        (folder / "broken.notice").write_bytes(b"of another version")
         assert take(folder) == []
         assert list(folder.iterdir()) == []
     finally:

@@ -283,6 +283,12 @@ def test_ids_of_another_tables_columns_are_replaced():
         ("a INT, b INT", {"partition_keys": ["a"], "options": {"bucket": "2", "bucket-key": "a"}}, OptionError,
          "partition key"),
         ("a INT", {"options": {"full-compaction.delta-commits": "3"}}, OptionError, "needs buckets"),
+        (
+            "a INT",
+            {"options": {"snapshot.num-retained.min": "20", "snapshot.num-retained.max": "5"}},
+            OptionError,
+            "more than",
+        ),
         ("a INT", {"options": {"write-only": True}}, OptionError, "text"),
         ("a INT", {"options": {"anabranch.tabel-uuid": "x"}}, OptionError, "anabranch.table-uuid"),
         ("a INT", {"options": {"file.format": "csv"}}, OptionError, "file.format"),

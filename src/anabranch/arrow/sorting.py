@@ -118,8 +118,8 @@ class SortPlan:
         if not len(self.sampled):
             return self.sampled
         places = np.arange(1, ranges) * len(self.sampled) // ranges
-        above_the_first = self.sampled[places][self.sampled[places] > self.sampled[0]]
-        cuts: Keys = np.unique(above_the_first)
+        found: Keys = np.unique(self.sampled[places])
+        cuts: Keys = found[found > self.sampled[0]]
         return cuts
 
     def part(self, cuts: Keys, number: int) -> SortPlan:

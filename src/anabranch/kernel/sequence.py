@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
+from anabranch.errors import CorruptTableError
 from anabranch.kernel.base import Base
 from anabranch.kernel.partitions import PartitionKey, key_of_row
 from anabranch.spec.data_file import FileKind, ManifestEntry
@@ -87,7 +88,7 @@ def _queues(base: Base) -> _Queues:
 
 
 def _advanced(base: Base, known: _Known, snapshot: Snapshot) -> _Queues | None:
-    """What is known brought forward to `snapshot`; None if history does not lead there."""
+    """What is known brought forward to `snapshot`; None if history does not lead there, or what lies between expires."""
     if known.snapshot_id > snapshot.id:
         return None
     context = base.context
@@ -102,6 +103,9 @@ def _advanced(base: Base, known: _Known, snapshot: Snapshot) -> _Queues | None:
         return None
     queues = known.queues
     for found in reversed(later):
-        delta = context.manifests.entries(context.manifests.read_list(found.delta_manifest_list))
+        try:
+            delta = context.manifests.entries(context.manifests.read_list(found.delta_manifest_list))
+        except CorruptTableError:
+            return None
         queues = queues.with_files(delta.adds().df, base.schema)
     return queues

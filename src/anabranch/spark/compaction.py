@@ -85,11 +85,13 @@ class Watcher(threading.Thread):
             return not self._closed.is_set()
 
     def run(self) -> None:
+        level = logging.WARNING
         while not self._closed.wait(_LOOK_SECONDS):
             try:
                 self._look()
-            except Exception:  # the next look may go better; the streams go on in any case
-                _LOG.exception("compaction cannot see what the streams of this process do")
+            except Exception as error:  # the next look may go better; the streams go on in any case
+                _LOG.log(level, "compaction cannot see what the streams of this process do", exc_info=error)
+                level = logging.DEBUG  # once is enough
             with self._adopting:
                 if not any(map(is_running, self._sessions)):
                     self._closed.set()

@@ -71,10 +71,14 @@ def take(folder: Path) -> list[Notice]:
     One that is put there between reading and removing is lost, but what it tells of is in the table by then, and
     whoever took the earlier one looks there afterwards. Raises `FileNotFoundError` if the folder is gone.
     """
-    found = []
+    found: list[Notice] = []
     for path in [Path(entry.path) for entry in os.scandir(folder) if entry.name.endswith(_SUFFIX)]:
-        found.append(pickle.loads(path.read_bytes()))  # noqa: S301 - only this user can write there
+        data = path.read_bytes()
         path.unlink()
+        try:
+            found.append(pickle.loads(data))  # noqa: S301 - only this user can write there
+        except Exception as error:  # a Spark Connect server may have another version of us
+            _LOG.warning("a notice of a commit cannot be read, so nothing is compacted for it: %s", error)
     return found
 
 

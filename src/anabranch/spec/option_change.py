@@ -16,7 +16,13 @@ from anabranch.options import (
     check_options,
 )
 from anabranch.spec.queue_key import check_assigned, is_assigned, with_assigned_key, without_key
-from anabranch.spec.schema_rules import check_buckets, check_option_texts, refuse_primary_keys, split_names
+from anabranch.spec.schema_rules import (
+    check_bounds,
+    check_buckets,
+    check_option_texts,
+    refuse_primary_keys,
+    split_names,
+)
 
 if TYPE_CHECKING:
     from anabranch.spec.schema import TableSchema
@@ -77,6 +83,7 @@ def check_changed_options(old: TableSchema, new: TableSchema, *, has_snapshots: 
     if changed & {BUCKET.key, BUCKET_KEY.key}:
         check_assigned(new.options)
     check_buckets(new.fields, new.partition_keys, new.options)
+    check_bounds(new.options)
     _refuse_ours(new, changed)
     fixed = differing_placement(old, new) if has_snapshots else None
     if fixed is not None:

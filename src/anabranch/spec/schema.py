@@ -13,6 +13,7 @@ from anabranch.spec.field_ids import assign_field_ids
 from anabranch.spec.json_object import JsonObject, to_bytes
 from anabranch.spec.queue_key import check_assigned, is_assigned, with_assigned_key
 from anabranch.spec.schema_rules import (
+    check_bounds,
     check_buckets,
     check_fields,
     check_option_texts,
@@ -87,6 +88,7 @@ class TableSchema:
         check_assigned(given)
         given = with_assigned_key(given, columns, partition_keys)
         check_buckets(columns, tuple(partition_keys), given)
+        check_bounds(given)
         numbered, highest = assign_field_ids(columns)
         schema = cls(
             id=0,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from anabranch.errors import OptionError, SchemaError, UnsupportedFeatureError
-from anabranch.options import BUCKET, BUCKET_KEY
+from anabranch.options import BUCKET, BUCKET_KEY, SNAPSHOT_NUM_RETAINED_MAX, SNAPSHOT_NUM_RETAINED_MIN
 from anabranch.spec.names import check_column_name
 from anabranch.spec.type_grammar import check_depth, inner_types
 from anabranch.spec.types import DataType, Field, RowType, is_atomic
@@ -129,6 +129,16 @@ def check_buckets(
             hint="name the columns whose rows keep their order; bucket = 1 is a queue without a key.",
         )
     _check_bucket_keys(fields, partition_keys, keys)
+
+
+def check_bounds(options: Mapping[str, str]) -> None:
+    """Check that what is to be kept at least is not more than what is to be kept at most. Raises `OptionError`."""
+    least, most = SNAPSHOT_NUM_RETAINED_MIN, SNAPSHOT_NUM_RETAINED_MAX
+    if {least.key, most.key} <= options.keys() and least.of(options) > most.of(options):
+        raise OptionError(
+            f"option '{least.key}' is {least.of(options)}, more than '{most.key}', which is {most.of(options)}",
+            hint="snapshots could not expire: lower the first or raise the second.",
+        )
 
 
 def split_names(text: str | None) -> tuple[str, ...]:
