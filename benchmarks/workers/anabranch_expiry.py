@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import anabranch
-from anabranch.kernel.attempt import Attempts
-from anabranch.kernel.base import Base, Change
 from anabranch.kernel.cache import MetadataCache
+from anabranch.kernel.commit.attempt import Attempts
+from anabranch.kernel.commit.base import Base, Change
+from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.file_paths import bucket_folders
-from anabranch.kernel.identity import CommitIdentity
 from anabranch.runtime import SYSTEM
 from anabranch.spec.binary_row import encode_row, with_arity
 from anabranch.spec.data_file import EMPTY_STATS, DataFileMeta, FileKind, ManifestEntry

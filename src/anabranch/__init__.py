@@ -9,7 +9,7 @@ from anabranch.version import __version__
 
 if TYPE_CHECKING:
     from anabranch.expr import col
-    from anabranch.kernel.moment import Moment
+    from anabranch.kernel.refs.moment import Moment
     from anabranch.lake import Lake, connect
     from anabranch.savepoint_manager import SavepointManager
     from anabranch.scan import Scan
@@ -37,7 +37,7 @@ __all__ = [  # noqa: PLE0604 - the errors are named once, in their own module
 
 _HOMES = {
     "Lake": "anabranch.lake",
-    "Moment": "anabranch.kernel.moment",
+    "Moment": "anabranch.kernel.refs.moment",
     "Savepoint": "anabranch.spec.savepoint",
     "SavepointManager": "anabranch.savepoint_manager",
     "Scan": "anabranch.scan",

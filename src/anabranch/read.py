@@ -10,7 +10,7 @@ import pyarrow as pa
 from anabranch.arrow.reader import ReadContext, read_batches, read_schema, read_table
 from anabranch.expr.bind import BoundPredicate
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.split import Split
+from anabranch.kernel.scan.split import Split
 from anabranch.spec.types import Field
 
 

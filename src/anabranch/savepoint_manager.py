@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from anabranch.kernel import savepoint_log, savepoints
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.moments import resolve
+from anabranch.kernel.refs import savepoint_log, savepoints
+from anabranch.kernel.refs.moments import resolve
 from anabranch.spec.savepoint import Savepoint
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from anabranch.expr.bind import BoundPredicate
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.plan import Plan
-from anabranch.kernel.scan import ScanRequest
-from anabranch.kernel.split import Split
+from anabranch.kernel.scan.plan import Plan
+from anabranch.kernel.scan.request import ScanRequest
+from anabranch.kernel.scan.split import Split
+from anabranch.lazy import lazy
 from anabranch.read import Reader
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
@@ -84,7 +84,7 @@ class Scan(Rows):
         """The files to read. Raises `CorruptTableError`, `UnsupportedFeatureError`."""
         return self._plan
 
-    @cached_property
+    @lazy
     def _plan(self) -> Plan:
         return ScanRequest(
             self.context, self.snapshot, self.schema, self.predicate, self.limit, self.options

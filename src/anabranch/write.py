@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from anabranch.arrow.writer import WriteContext, abort, write
-from anabranch.kernel.commit_message import CommitMessage
+from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.context import TableContext
 from anabranch.spec.arrow_types import to_arrow_schema
 from anabranch.spec.schema import TableSchema

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from anabranch.arrow.evolution import ColumnMapping
 from anabranch.errors import CorruptTableError, SchemaError, UnsupportedFeatureError
-from anabranch.kernel.split import Split, SplitFile
+from anabranch.kernel.scan.split import Split, SplitFile
 from anabranch.spec.arrow_types import to_arrow_schema, to_arrow_type
 from anabranch.spec.ddl import parse_columns
 from anabranch.spec.schema import TableSchema

@@ -13,7 +13,7 @@ from pyarrow import orc
 from anabranch.arrow.orc_file import OrcData
 from anabranch.arrow.reader import ReadContext
 from anabranch.errors import CorruptTableError, UnsupportedFeatureError
-from anabranch.kernel.split import Split, SplitFile
+from anabranch.kernel.scan.split import Split, SplitFile
 from anabranch.spec.types import Field, IntType
 from anabranch.storage.local import LocalStorage
 from anabranch.storage.memory import MemoryStorage

@@ -25,7 +25,7 @@ from anabranch.errors import (
     UnsupportedFeatureError,
 )
 from anabranch.expr.evaluate import filter_mask
-from anabranch.kernel.split import Split
+from anabranch.kernel.scan.split import Split
 from anabranch.spec.arrow_types import to_arrow_schema
 from anabranch.spec.types import Field
 from anabranch.storage.local import LocalStorage

@@ -11,8 +11,8 @@ import pytest
 
 import anabranch
 from anabranch.errors import OptionError
-from anabranch.kernel.auto_tags import due_tags
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.refs.auto_tags import due_tags
 from anabranch.runtime import Runtime, SystemClock
 from anabranch.spec.snapshot import CommitKind, Snapshot
 from anabranch.storage.memory import MemoryStorage

@@ -7,7 +7,7 @@ import pytest
 
 import anabranch
 from anabranch.kernel.actions.append import Append
-from anabranch.kernel.identity import CommitIdentity
+from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.spec.snapshot import CommitKind
 from tests.support.tables import ids_of, make_table, rows, written
 
@@ -155,7 +155,7 @@ def test_threads_append_to_one_table_in_memory():
     assert ids_of(table) == list(range(64))
 
 
-# The conflict table of kernel/conflicts.py, row by row
+# The conflict table of kernel/commit/conflicts.py, row by row
 
 
 def test_append_is_replayed_over_append_and_overwrite(tmp_path):

@@ -12,7 +12,7 @@ from anabranch.arrow.rewrite import rewrite
 from anabranch.engine import LocalEngine
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.actions.compact import Compact
-from anabranch.kernel.base import Change
+from anabranch.kernel.commit.base import Change
 from anabranch.kernel.compaction.live import live_files
 from anabranch.kernel.compaction.planning import plan_full
 from anabranch.kernel.compaction.task import CompactionTask

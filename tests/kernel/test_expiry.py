@@ -20,10 +20,10 @@ from anabranch.errors import (
 )
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.cache import MetadataCache
-from anabranch.kernel.expiry import expire
-from anabranch.kernel.identity import CommitIdentity
-from anabranch.kernel.ledger import find_commit
-from anabranch.kernel.retention import Retention
+from anabranch.kernel.commit.identity import CommitIdentity
+from anabranch.kernel.commit.ledger import find_commit
+from anabranch.kernel.expiry.expire import expire
+from anabranch.kernel.expiry.retention import Retention
 from anabranch.lake import Lake
 from anabranch.maintenance.expire import expire_after_commit
 from anabranch.runtime import Runtime

@@ -16,8 +16,8 @@ import anabranch
 from anabranch.errors import AnabranchError, CommitOutcomeUnknownError, StorageError
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.cache import MetadataCache
-from anabranch.kernel.identity import CommitIdentity
-from anabranch.kernel.ledger import hand_over
+from anabranch.kernel.commit.identity import CommitIdentity
+from anabranch.kernel.commit.ledger import hand_over
 from anabranch.lake import Lake
 from anabranch.runtime import Runtime
 from anabranch.spec.snapshot import BATCH_COMMIT_IDENTIFIER

@@ -9,11 +9,11 @@ import anabranch
 from anabranch.errors import CommitConflictError, CommitOutcomeUnknownError, NotFoundError
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.cache import MetadataCache
-from anabranch.kernel.consumers import record_consumer
-from anabranch.kernel.history_removal import plan_removal, remove_after
-from anabranch.kernel.identity import CommitIdentity
-from anabranch.kernel.ledger import hand_over
-from anabranch.kernel.tag_log import tag_names
+from anabranch.kernel.commit.identity import CommitIdentity
+from anabranch.kernel.commit.ledger import hand_over
+from anabranch.kernel.refs.consumers import record_consumer
+from anabranch.kernel.refs.tag_log import tag_names
+from anabranch.kernel.rollback.history_removal import plan_removal, remove_after
 from anabranch.runtime import Runtime, SystemClock
 from anabranch.spec.refs import Consumer
 from anabranch.spec.snapshot_ref import SnapshotRef

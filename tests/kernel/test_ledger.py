@@ -6,8 +6,8 @@ import pytest
 
 import anabranch
 from anabranch.kernel.actions.append import Append
-from anabranch.kernel.identity import CommitIdentity
-from anabranch.kernel.ledger import hand_over, recorded_after, tidy
+from anabranch.kernel.commit.identity import CommitIdentity
+from anabranch.kernel.commit.ledger import hand_over, recorded_after, tidy
 from anabranch.spec.snapshot_ref import SnapshotRef
 from tests.support.faults import FaultyStorage, run
 from tests.support.tables import ids_of, make_table, rows, written

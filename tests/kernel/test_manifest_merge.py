@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.kernel.base import Change
-from anabranch.kernel.manifest_merge import merge_manifests
-from anabranch.kernel.manifest_writer import ManifestWriter
+from anabranch.kernel.commit.base import Change
+from anabranch.kernel.commit.manifest_merge import merge_manifests
+from anabranch.kernel.commit.manifest_writer import ManifestWriter
 from anabranch.spec.avro_container import read_header
 from anabranch.spec.binary_row import encode_row, with_arity
 from anabranch.spec.data_file import EMPTY_ROW, FileKind, ManifestEntry, SimpleStats

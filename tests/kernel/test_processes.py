@@ -7,7 +7,7 @@ import pytest
 
 import anabranch
 from anabranch.kernel.actions.append import Append
-from anabranch.kernel.identity import CommitIdentity
+from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.spec.snapshot_ref import SnapshotRef
 from tests.support.s3 import running_s3
 from tests.support.tables import ids_of, rows, written

@@ -10,10 +10,10 @@ import pytest
 
 import anabranch
 from anabranch.errors import CorruptTableError, UnsupportedFeatureError
-from anabranch.kernel.base import Change
 from anabranch.kernel.cache import MetadataCache
-from anabranch.kernel.reachability import Reachability
-from anabranch.kernel.ref_files import RefReader
+from anabranch.kernel.commit.base import Change
+from anabranch.kernel.expiry.reachability import Reachability
+from anabranch.kernel.expiry.ref_files import RefReader
 from anabranch.lake import Lake
 from anabranch.spec.data_file import FileKind
 from anabranch.spec.manifest import encode_manifest

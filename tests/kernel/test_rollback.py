@@ -12,10 +12,10 @@ import pytest
 import anabranch
 from anabranch.errors import CommitConflictError, InvalidInputError, NotFoundError, OptionError
 from anabranch.kernel.cache import MetadataCache
-from anabranch.kernel.identity import CommitIdentity
+from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.properties import ROLLBACK_PROPERTY
-from anabranch.kernel.rollback_pins import brings_back, tend_pins
-from anabranch.kernel.tag_log import find_tags
+from anabranch.kernel.refs.tag_log import find_tags
+from anabranch.kernel.rollback.pins import brings_back, tend_pins
 from anabranch.runtime import Runtime, SystemClock
 from anabranch.spec.data_file import FileKind
 from anabranch.spec.entry_frame import IDENTITY

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 import anabranch
-from anabranch.kernel.savepoints import due_savepoint, tend
+from anabranch.kernel.refs.savepoints import due_savepoint, tend
 from anabranch.runtime import Runtime, SystemClock
 from anabranch.spec.savepoint import Savepoint
 from tests.support.deaths import calls_of, each_death, through

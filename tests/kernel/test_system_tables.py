@@ -21,8 +21,8 @@ from anabranch.errors import (
 )
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.cache import MetadataCache
-from anabranch.kernel.commit_message import CommitMessage
-from anabranch.kernel.consumers import record_consumer
+from anabranch.kernel.commit.commit_message import CommitMessage
+from anabranch.kernel.refs.consumers import record_consumer
 from anabranch.lineage.model import LINEAGE_PROPERTY, Engine, LineageEntry, SourceInput, TableInput
 from anabranch.spec.binary_row import encode_row, with_arity
 from anabranch.spec.data_file import DataFileMeta, SimpleStats

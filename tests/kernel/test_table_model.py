@@ -17,7 +17,7 @@ import anabranch
 from anabranch.errors import CommitError, CommitOutcomeUnknownError, SchemaError, StorageError
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.cache import MetadataCache
-from anabranch.kernel.identity import CommitIdentity
+from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.lake import Lake
 from anabranch.runtime import Runtime
 from anabranch.spec.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind

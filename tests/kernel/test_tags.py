@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 import anabranch
-from anabranch.kernel.tags import expire_tags
+from anabranch.kernel.refs.tags import expire_tags
 from anabranch.runtime import Runtime, SystemClock
 from tests.support.deaths import calls_of, each_death, through
 from tests.support.faults import no_space, run

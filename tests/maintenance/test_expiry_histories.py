@@ -25,7 +25,7 @@ from anabranch.errors import (
     StorageError,
 )
 from anabranch.kernel.cache import MetadataCache
-from anabranch.kernel.scan import ScanRequest
+from anabranch.kernel.scan.request import ScanRequest
 from anabranch.lake import Lake
 from anabranch.runtime import Runtime
 from anabranch.spec.refs import Consumer

@@ -13,7 +13,7 @@ import anabranch
 from anabranch.errors import AnabranchError, CorruptTableError, InvalidInputError, NotFoundError
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.cache import MetadataCache
-from anabranch.kernel.expiry import Tally
+from anabranch.kernel.expiry.expire import Tally
 from anabranch.lake import Lake
 from anabranch.maintenance.orphans import clean_tables, orphan_runs
 from anabranch.runtime import Runtime

@@ -67,7 +67,7 @@ def test_public_names():
 
 
 def test_the_kernel_loads_no_engine():
-    code = "import sys, anabranch.kernel.transaction, anabranch.kernel.scan; print(sorted({'pyspark', 'sqlglot', 'anabranch.arrow'} & set(sys.modules)))"
+    code = "import sys, anabranch.kernel.commit.transaction, anabranch.kernel.scan.request; print(sorted({'pyspark', 'sqlglot', 'anabranch.arrow'} & set(sys.modules)))"
     assert _run("-c", code).stdout.strip() == "[]"
 
 

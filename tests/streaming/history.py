@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from anabranch.catalog import FilesystemCatalog, Identifier
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.actions.overwrite import Overwrite
-from anabranch.kernel.base import Change
-from anabranch.kernel.commit_message import CommitMessage
+from anabranch.kernel.commit.base import Change
+from anabranch.kernel.commit.commit_message import CommitMessage
+from anabranch.kernel.commit.identity import CommitIdentity
+from anabranch.kernel.commit.transaction import CommitRequest, commit
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.identity import CommitIdentity
-from anabranch.kernel.transaction import CommitRequest, commit
 from anabranch.runtime import SYSTEM
 from anabranch.spec.binary_row import encode_row, with_arity
 from anabranch.spec.data_file import EMPTY_STATS, DataFileMeta, FileKind, ManifestEntry

@@ -7,7 +7,7 @@ import pytest
 
 import anabranch
 from anabranch.errors import InvalidInputError, NotFoundError, OptionError
-from anabranch.kernel.consumers import consumer_lags, delete_consumer, find_consumer, record_consumer
+from anabranch.kernel.refs.consumers import consumer_lags, delete_consumer, find_consumer, record_consumer
 from anabranch.runtime import Runtime
 from anabranch.spec.refs import Consumer
 from tests.support.tables import make_table, rows

@@ -6,7 +6,7 @@ neighbours do not have.
 """
 
 from anabranch.kernel.file_paths import bucket_folders
-from anabranch.kernel.tag_log import find_tag, find_tags, tag_names
+from anabranch.kernel.refs.tag_log import find_tag, find_tags, tag_names
 from anabranch.spec.data_file import FileKind
 
 

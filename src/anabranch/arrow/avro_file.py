@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from anabranch.arrow.data_files import check_rows
 from anabranch.errors import CorruptTableError
-from anabranch.kernel.split import SplitFile
+from anabranch.kernel.scan.split import SplitFile
 from anabranch.spec.arrow_types import to_arrow_type
 from anabranch.spec.avro_container import Block, read_blocks, read_header
 from anabranch.spec.avro_schema import SchemaProblemError, writer_schema

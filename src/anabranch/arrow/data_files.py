@@ -8,7 +8,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from anabranch.errors import CorruptTableError
-from anabranch.kernel.split import SplitFile
+from anabranch.kernel.scan.split import SplitFile
 from anabranch.spec.types import Field
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError, StorageError
-from anabranch.kernel.split import SplitFile
+from anabranch.kernel.scan.split import SplitFile
 from anabranch.storage.protocol import Storage
 
 Range = tuple[int, int]

@@ -14,7 +14,7 @@ from anabranch.arrow import nested
 from anabranch.arrow.data_files import check_rows
 from anabranch.arrow.files import open_whole
 from anabranch.errors import UnsupportedFeatureError
-from anabranch.kernel.split import SplitFile
+from anabranch.kernel.scan.split import SplitFile
 from anabranch.spec.types import ArrayType, CharType, DataType, Field, MapType, RowType
 from anabranch.storage.protocol import Storage
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +14,8 @@ import pyarrow.parquet as pq
 from anabranch.arrow.data_files import check_rows
 from anabranch.arrow.files import Range, open_file
 from anabranch.arrow.parquet_footer import MAGIC, with_int96_as_bytes
-from anabranch.kernel.split import SplitFile
+from anabranch.kernel.scan.split import SplitFile
+from anabranch.lazy import lazy
 from anabranch.spec.types import Field
 from anabranch.storage.protocol import Storage
 
@@ -49,7 +49,7 @@ class ParquetData:
         position = self.schema.get_field_index(name)
         return position >= 0 and bool(self.schema.field(position).type == data_type)
 
-    @cached_property
+    @lazy
     def leaves(self) -> dict[str, list[int]]:
         """Positions of the primitive columns of each top-level column."""
         schema = self.metadata.schema

@@ -26,7 +26,7 @@ from anabranch.arrow.parquet_file import ParquetData
 from anabranch.arrow.pipeline import MAX_THREADS, available_cores
 from anabranch.errors import SchemaError, UnsupportedFeatureError
 from anabranch.expr.bound import BoundPredicate
-from anabranch.kernel.split import Split, SplitFile
+from anabranch.kernel.scan.split import Split, SplitFile
 from anabranch.spec.arrow_types import to_arrow_schema
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.types import Field

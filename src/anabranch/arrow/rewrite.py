@@ -17,7 +17,7 @@ from anabranch.arrow.splitting import BucketKey, Splitter
 from anabranch.arrow.writer import WriteContext, file_settings
 from anabranch.errors import CorruptTableError
 from anabranch.kernel.compaction.task import CompactionTask, Rewrite
-from anabranch.kernel.split import Split, SplitFile
+from anabranch.kernel.scan.split import Split, SplitFile
 from anabranch.spec.arrow_types import to_arrow_schema
 from anabranch.spec.data_file import DataFileMeta, FileSource
 from anabranch.spec.layout import file_format_of

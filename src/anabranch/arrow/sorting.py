@@ -26,7 +26,7 @@ from anabranch.arrow.sort_key import KeyMaker, SortOrder
 from anabranch.arrow.spill import Spill, SpilledRows
 from anabranch.arrow.writer import WriteContext
 from anabranch.kernel.compaction.task import CompactionTask, Rewrite
-from anabranch.kernel.split import Split
+from anabranch.kernel.scan.split import Split
 from anabranch.options import WRITE_BUFFER_SIZE
 from anabranch.spec.arrow_types import to_arrow_schema
 from anabranch.spec.schema import TableSchema

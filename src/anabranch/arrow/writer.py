@@ -19,7 +19,7 @@ from anabranch.arrow.spill import Spill
 from anabranch.arrow.splitting import BucketKey, Splitter
 from anabranch.arrow.waiting import WaitingRows
 from anabranch.errors import AnabranchError, SchemaError, UnsupportedFeatureError
-from anabranch.kernel.commit_message import CommitMessage
+from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.options import (
     FILE_FORMAT,
     TARGET_FILE_SIZE,

@@ -6,7 +6,6 @@ import itertools
 import math
 import sys
 from collections.abc import Collection, Sequence
-from functools import cached_property
 from typing import Literal, Protocol
 
 import numpy as np
@@ -36,6 +35,7 @@ from anabranch.expr.bound import (
     tests,
 )
 from anabranch.expr.nodes import Operator
+from anabranch.lazy import lazy
 from anabranch.spec.buffers import ArrowArray
 
 __all__ = ["ColumnStats", "columns", "for_footers", "key_values", "may_match", "split_conjuncts"]
@@ -220,11 +220,11 @@ class _Column:
         low, high = self._bounds
         return self._mask(_within(test, low, high)) | _unbounded(low, high, self._column)
 
-    @cached_property
+    @lazy
     def _nulls(self) -> ArrowArray | None:
         return self._stats.null_count(self._column.id)
 
-    @cached_property
+    @lazy
     def _bounds(self) -> tuple[ArrowArray, ArrowArray] | None:
         low, high = self._stats.min(self._column.id), self._stats.max(self._column.id)
         if low is None or high is None or not low.type == high.type == self._column.arrow_type:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 from anabranch.errors import CorruptTableError, NotFoundError
@@ -13,6 +12,7 @@ from anabranch.kernel.manifest_store import ManifestStore
 from anabranch.kernel.properties import BRANCH_PROPERTY
 from anabranch.kernel.schema_log import SchemaLog
 from anabranch.kernel.snapshot_log import SnapshotLog
+from anabranch.lazy import lazy
 from anabranch.options import TABLE_UUID
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.spec.layout import Layout
@@ -39,19 +39,19 @@ class TableContext:
     """Identity of the table as it was opened; None to read it when it is first asked for."""
     cache: MetadataCache = field(default=SHARED, repr=False, compare=False)
 
-    @cached_property
+    @lazy
     def layout(self) -> Layout:
         return Layout(self.branch)
 
-    @cached_property
+    @lazy
     def snapshots(self) -> SnapshotLog:
         return SnapshotLog(self.storage, self.layout)
 
-    @cached_property
+    @lazy
     def schemas(self) -> SchemaLog:
         return SchemaLog(self.storage, self.layout)
 
-    @cached_property
+    @lazy
     def manifests(self) -> ManifestStore:
         return ManifestStore(self.storage, self.cache)
 
@@ -60,7 +60,7 @@ class TableContext:
         """The name with its branch, as users write it."""
         return self.name if self.branch is None else f"{self.name}$branch_{self.branch}"
 
-    @cached_property
+    @lazy
     def table_uuid(self) -> str:
         """Identity of the table that was opened: the one given at creation, else derived from its first schema.
 
@@ -108,7 +108,7 @@ class TableContext:
         self.cache.put(key, True, len(found.stamp))
         return False
 
-    @cached_property
+    @lazy
     def branch_uuid(self) -> str:
         """Identity of the branch; main's is the table's."""
         if self.branch is None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from anabranch.kernel.pruning import partition_values
+from anabranch.kernel.scan.pruning import partition_values
 from anabranch.spec.binary_row import decode_row
 from anabranch.spec.partition_path import partition_path
 from anabranch.spec.schema import TableSchema

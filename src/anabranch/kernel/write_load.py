@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from anabranch.kernel.commit_message import CommitMessage
+from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.options import WRITE_ONLY, WRITERS_PER_TASK_WARN
 
 _LIMIT = 100

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from anabranch.engine import Engine
 from anabranch.errors import InvalidInputError
-from anabranch.kernel.consumer_expiry import expire_consumers, next_read
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.expiry import Expiry, check_cleanable, expire
-from anabranch.kernel.retention import FOREVER, LEAST_RETAINED, Retention
-from anabranch.kernel.rollback_pins import tend_pins
-from anabranch.kernel.savepoints import tend as tend_savepoints
-from anabranch.kernel.tags import expire_tags
+from anabranch.kernel.expiry.consumer_expiry import expire_consumers, next_read
+from anabranch.kernel.expiry.expire import Expiry, check_cleanable, expire
+from anabranch.kernel.expiry.retention import FOREVER, LEAST_RETAINED, Retention
+from anabranch.kernel.refs.savepoints import tend as tend_savepoints
+from anabranch.kernel.refs.tags import expire_tags
+from anabranch.kernel.rollback.pins import tend_pins
 from anabranch.maintenance.cutoff import Cutoff, cutoff_of
 from anabranch.options import (
     CONSUMER_EXPIRATION_TIME,
@@ -52,7 +52,7 @@ def expire_snapshots(
         engine: what deletes many files.
         dry_run: find out only.
 
-    Raises as `anabranch.kernel.expiry.expire`, and `InvalidInputError`.
+    Raises as `anabranch.kernel.expiry.expire.expire`, and `InvalidInputError`.
     """
     retention = _retention(context, options, retain_max, retain_min, older_than)
     check_cleanable(context)

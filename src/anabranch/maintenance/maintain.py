@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from anabranch.engine import Engine
 from anabranch.kernel.compaction.planning import plan_minor
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.expiry import Expiry
+from anabranch.kernel.expiry.expire import Expiry
 from anabranch.maintenance.compact import CompactionResult, compact, newest_files
 from anabranch.maintenance.expire import expire_snapshots
 from anabranch.maintenance.orphans import Cleaning, remove_orphan_files

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from anabranch.engine import Engine
-from anabranch.kernel.candidates import COLUMNS, DATA, INDEX, MANIFEST, STATISTICS
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.expiry.candidates import COLUMNS, DATA, INDEX, MANIFEST, STATISTICS
 from anabranch.spec.layout import (
     BRANCH_FOLDER,
     INDEX_FOLDER,

@@ -18,11 +18,11 @@ import polars as pl
 
 from anabranch.engine import Engine, LocalEngine
 from anabranch.errors import AnabranchError, NotFoundError
-from anabranch.kernel.candidates import DATA, no_files
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.expiry import Tally, check_cleanable, tallies
-from anabranch.kernel.reachability import Reachability
-from anabranch.kernel.removal import delete_empty_folders
+from anabranch.kernel.expiry.candidates import DATA, no_files
+from anabranch.kernel.expiry.expire import Tally, check_cleanable, tallies
+from anabranch.kernel.expiry.reachability import Reachability
+from anabranch.kernel.expiry.removal import delete_empty_folders
 from anabranch.maintenance.cutoff import Cutoff, cutoff_of
 from anabranch.maintenance.orphan_listing import old_files
 from anabranch.storage.protocol import Storage

@@ -16,13 +16,13 @@ from anabranch.arrow.writer import WriteContext, abort
 from anabranch.engine import Engine, LocalEngine
 from anabranch.errors import CommitConflictError, CommitRetriesExhaustedError, NotFoundError
 from anabranch.kernel.actions.compact import Compact
-from anabranch.kernel.base import Base
-from anabranch.kernel.commit_message import CommitMessage
+from anabranch.kernel.commit.base import Base
+from anabranch.kernel.commit.commit_message import CommitMessage
+from anabranch.kernel.commit.conflicts import outdated
+from anabranch.kernel.commit.identity import CommitIdentity
+from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, commit
 from anabranch.kernel.compaction.task import CompactionTask, Rewrite
-from anabranch.kernel.conflicts import outdated
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.identity import CommitIdentity
-from anabranch.kernel.transaction import NOT_PUBLISHED, CommitRequest, commit
 from anabranch.options import FILE_FORMAT
 from anabranch.spec.data_file import FileSource
 from anabranch.spec.schema import TableSchema

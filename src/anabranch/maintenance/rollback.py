@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.history_removal import Removal, plan_removal, remove_after
-from anabranch.kernel.rollback import Changed, preview, roll_back
+from anabranch.kernel.rollback.history_removal import Removal, plan_removal, remove_after
+from anabranch.kernel.rollback.roll_back import Changed, preview, roll_back
 from anabranch.spec.snapshot import Snapshot
 
 

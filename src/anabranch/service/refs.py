@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.kernel.tag_log import find_tags, get_tag
+from anabranch.kernel.refs.tag_log import find_tags, get_tag
 from anabranch.service.tables import View, open_lake, open_table
 from anabranch.spec.refs import Tag
 from anabranch.spec.savepoint import Savepoint

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch.errors import InvalidInputError, NotFoundError
-from anabranch.kernel.moments import to_millis
+from anabranch.kernel.refs.moments import to_millis
 from anabranch.lake import Lake, connect
 from anabranch.options import TABLE_UUID
 from anabranch.spec.schema import TableSchema

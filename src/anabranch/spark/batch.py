@@ -22,8 +22,8 @@ from anabranch.errors import (
     SealedBranchError,
 )
 from anabranch.kernel.actions.append import Append
-from anabranch.kernel.base import Action
-from anabranch.kernel.commit_message import CommitMessage
+from anabranch.kernel.commit.base import Action
+from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.write_load import WriteLoad, load_warning
 from anabranch.options import OVERWRITE_PARTITION
 from anabranch.spark.clustering import last_load

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from anabranch.arrow.splitting import BucketKey, Splitter
@@ -17,6 +17,7 @@ from anabranch.errors import AnabranchError
 from anabranch.kernel.compaction.coordinator import Coordinator, TaskEnd
 from anabranch.kernel.compaction.task import CompactionTask
 from anabranch.kernel.context import TableContext
+from anabranch.lazy import lazy
 from anabranch.maintenance.expire import expire_after_commit
 from anabranch.maintenance.rewrites import carry_out, waves, write_context
 from anabranch.options import WRITE_ONLY
@@ -151,7 +152,7 @@ class Compactor(threading.Thread):
         for task in outcome.given_up:
             self._coordinator.done(task, TaskEnd.GIVEN_UP)
 
-    @cached_property
+    @lazy
     def _slots(self) -> int:
         return max(slots_of(self.spark) // 2, 1)
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from anabranch.errors import AnabranchError, InvalidInputError
-from anabranch.kernel.commit_message import CommitMessage
+from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.write_load import WriteLoad
 from anabranch.spark.batch import warn_of_load
 from anabranch.spark.clustering import cluster, expected_load

@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Mapping
 
 from anabranch.errors import OptionError
-from anabranch.kernel.moments import MOMENT_OPTIONS
+from anabranch.kernel.refs.moments import MOMENT_OPTIONS
 from anabranch.options import (
     ALL,
     CODE_VERSION,

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import InputPartition
 from anabranch.arrow.reader import ReadContext, read_batches
 from anabranch.expr.bind import BoundPredicate
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.split import Split
+from anabranch.kernel.scan.split import Split
 from anabranch.spark.arrow_values import to_schema
 from anabranch.spec.schema import TableSchema
 

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from anabranch.arrow.convert import fit
 from anabranch.arrow.writer import WriteContext, abort, write
 from anabranch.errors import InvalidInputError, SchemaError
-from anabranch.kernel.commit_message import CommitMessage
+from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.spark.arrow_values import to_type
 from anabranch.spark.types import arrow_type, type_from_spark
 from anabranch.spec.arrow_types import to_arrow_schema, to_arrow_type

@@ -22,7 +22,7 @@ from anabranch.arrow.row_buffer import RowBuffer
 from anabranch.arrow.sorting import RangeSorter, SortPlan, range_of, sample, sample_share, split_by_range
 from anabranch.errors import AnabranchError
 from anabranch.kernel.compaction.task import CompactionTask, Rewrite
-from anabranch.kernel.split import Split
+from anabranch.kernel.scan.split import Split
 from anabranch.maintenance.rewrites import discard
 from anabranch.maintenance.sort import SortJob
 from anabranch.options import TARGET_FILE_SIZE

@@ -1,7 +1,7 @@
 """Streaming writes to a table through the data source, each batch exactly once.
 
 A batch is committed under (commit user, batch id); a batch that Spark repeats after a crash is recognised by
-them and not committed again (`anabranch.kernel.ledger`). The commit user is fixed when the query first
+them and not committed again (`anabranch.kernel.commit.ledger`). The commit user is fixed when the query first
 starts and kept in its checkpoint (`anabranch.streaming.sink_identity`).
 
 Spark makes a writer anew for every step of every batch: on the driver to plan a batch, by pickle in its tasks,
@@ -25,9 +25,9 @@ from pyspark.sql.types import StructType
 from anabranch.errors import CommitConflictError, CorruptTableError
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.actions.overwrite import Overwrite
-from anabranch.kernel.commit_message import CommitMessage
-from anabranch.kernel.identity import CommitIdentity
-from anabranch.kernel.transaction import Committed
+from anabranch.kernel.commit.commit_message import CommitMessage
+from anabranch.kernel.commit.identity import CommitIdentity
+from anabranch.kernel.commit.transaction import Committed
 from anabranch.lineage.model import LINEAGE_PROPERTY, LineageEntry, lineage_of
 from anabranch.options import JOB, WRITE_ONLY
 from anabranch.spark.batch import NOT_PUBLISHED, WrittenFiles, files_of, load_of, may_remove, warn_of_load

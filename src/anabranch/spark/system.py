@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from anabranch.errors import InvalidInputError
+from anabranch.lazy import lazy
 from anabranch.options import BRANCH, PATH, SCAN_COLUMNS, SCAN_FILTER
 from anabranch.spark.tables import catalog_of, names_moment, view_of
 from anabranch.spec.schema import TableSchema
@@ -40,7 +40,7 @@ class SystemRead:
     options: Mapping[str, str]
     """Of the read; `path` names the table that it is about."""
 
-    @cached_property
+    @lazy
     def schema(self) -> TableSchema:
         """All columns of the system table."""
         if self.of_lake:

@@ -14,10 +14,10 @@ from anabranch.expr.bind import BoundPredicate, bind
 from anabranch.expr.parse import parse
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_snapshot_readable
-from anabranch.kernel.moments import named_moment
-from anabranch.kernel.plan import Plan
-from anabranch.kernel.refs import open_branch
-from anabranch.kernel.scan import ScanRequest
+from anabranch.kernel.refs.branches import open_branch
+from anabranch.kernel.refs.moments import named_moment
+from anabranch.kernel.scan.plan import Plan
+from anabranch.kernel.scan.request import ScanRequest
 from anabranch.options import BRANCH, PATH, SCAN_MODE, WAREHOUSE
 from anabranch.spark.options import MOMENT_KEYS, table_options
 from anabranch.spec.schema import TableSchema

@@ -21,10 +21,10 @@ from anabranch.errors import AnabranchError, NotFoundError, OptionError
 from anabranch.expr.bind import BoundPredicate
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_snapshot_readable
-from anabranch.kernel.plan import Plan, split_starts
 from anabranch.kernel.properties import PARENT_PROPERTY
-from anabranch.kernel.scan import ScanRequest
-from anabranch.kernel.split import Split, SplitFile
+from anabranch.kernel.scan.plan import Plan, split_starts
+from anabranch.kernel.scan.request import ScanRequest
+from anabranch.kernel.scan.split import Split, SplitFile
 from anabranch.options import SPLIT_OPEN_FILE_COST, SPLIT_TARGET_SIZE
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import CommitKind, Snapshot

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from anabranch.errors import InvalidInputError
-from anabranch.kernel.consumers import find_consumer, record_consumer
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.split import Split
+from anabranch.kernel.refs.consumers import find_consumer, record_consumer
+from anabranch.kernel.scan.split import Split
 from anabranch.spec.refs import Consumer
 from anabranch.streaming.feed import UNLIMITED, Feed, Limits
 from anabranch.streaming.offsets import Offset, Position, check_same_history

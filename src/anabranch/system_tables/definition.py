@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +13,7 @@ from anabranch.expr.bind import bind
 from anabranch.expr.evaluate import filter_mask
 from anabranch.expr.parse import parse
 from anabranch.kernel.context import TableContext
+from anabranch.lazy import lazy
 from anabranch.spec.arrow_types import to_arrow_schema
 from anabranch.spec.ddl import parse_columns
 from anabranch.spec.schema import TableSchema
@@ -52,12 +52,12 @@ class SystemTable:
     of_a_moment: bool = False
     """Whether it can also be read as of a moment in the past."""
 
-    @cached_property
+    @lazy
     def fields(self) -> tuple[Field, ...]:
         """The columns."""
         return parse_columns(self.ddl)
 
-    @cached_property
+    @lazy
     def schema(self) -> TableSchema:
         """The columns as those of a table."""
         return TableSchema.create(self.fields, time_millis=0)

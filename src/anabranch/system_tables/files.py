@@ -9,8 +9,8 @@ import polars as pl
 import pyarrow as pa
 
 from anabranch.kernel.file_paths import bucket_folders
-from anabranch.kernel.pruning import partition_values, statistics_of_files
-from anabranch.kernel.statistics import Statistics
+from anabranch.kernel.scan.pruning import partition_values, statistics_of_files
+from anabranch.kernel.scan.statistics import Statistics
 from anabranch.spec.binary_row import decode_row
 from anabranch.spec.data_file import FileSource, ManifestFileMeta
 from anabranch.spec.entry_frame import COLUMNS, EntryFrame

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch.kernel.consumers import consumer_lags
 from anabranch.kernel.parallel import each
-from anabranch.kernel.refs import branch_names
-from anabranch.kernel.savepoint_log import savepoints
-from anabranch.kernel.tag_log import find_tags, is_internal, tag_names
+from anabranch.kernel.refs.branches import branch_names
+from anabranch.kernel.refs.consumers import consumer_lags
+from anabranch.kernel.refs.savepoint_log import savepoints
+from anabranch.kernel.refs.tag_log import find_tags, is_internal, tag_names
 from anabranch.system_tables.definition import Columns, SystemTable, View, by_column
 
 

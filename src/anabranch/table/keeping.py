@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 
 from anabranch.errors import InvalidInputError
-from anabranch.kernel.moment import Moment, newest
-from anabranch.kernel.moments import resolve, to_millis
-from anabranch.kernel.savepoint_log import savepoints
-from anabranch.kernel.savepoints import create_savepoint, delete_savepoint
-from anabranch.kernel.tag_log import is_internal, tag_names
-from anabranch.kernel.tags import create_tag, delete_tag, parse_retained, rename_tag, replace_tag
-from anabranch.kernel.time_travel import at_time
+from anabranch.kernel.refs.moment import Moment, newest
+from anabranch.kernel.refs.moments import resolve, to_millis
+from anabranch.kernel.refs.savepoint_log import savepoints
+from anabranch.kernel.refs.savepoints import create_savepoint, delete_savepoint
+from anabranch.kernel.refs.tag_log import is_internal, tag_names
+from anabranch.kernel.refs.tags import create_tag, delete_tag, parse_retained, rename_tag, replace_tag
+from anabranch.kernel.refs.time_travel import at_time
 from anabranch.maintenance.rollback import RollbackResult, rollback
 from anabranch.savepoint_manager import SavepointManager
 from anabranch.spec.refs import Tag

@@ -9,8 +9,8 @@ import pyarrow as pa
 from anabranch.expr.bind import BoundPredicate, bind
 from anabranch.expr.nodes import Predicate
 from anabranch.expr.parse import parse
-from anabranch.kernel.plan import Plan
-from anabranch.kernel.scan import ScanRequest
+from anabranch.kernel.scan.plan import Plan
+from anabranch.kernel.scan.request import ScanRequest
 from anabranch.options import SCAN_MODE, SCAN_ON_OVERWRITE
 from anabranch.read import Reader
 from anabranch.scan import Changes, Scan, check_columns

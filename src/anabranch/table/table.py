@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from anabranch.errors import InvalidInputError
-from anabranch.kernel.moment import Moment, of_tag
-from anabranch.kernel.moments import named_moment, resolve, to_millis
-from anabranch.kernel.refs import open_branch
-from anabranch.kernel.tag_log import get_tag
-from anabranch.kernel.time_travel import at_time, at_watermark
+from anabranch.kernel.refs.branches import open_branch
+from anabranch.kernel.refs.moment import Moment, of_tag
+from anabranch.kernel.refs.moments import named_moment, resolve, to_millis
+from anabranch.kernel.refs.tag_log import get_tag
+from anabranch.kernel.refs.time_travel import at_time, at_watermark
 from anabranch.options import BRANCH, check_options
 from anabranch.table.keeping import Keeping
 from anabranch.table.reading import Reading

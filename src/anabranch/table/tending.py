@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from anabranch.errors import InvalidInputError
 from anabranch.kernel.compaction.selection import Partitions
-from anabranch.kernel.expiry import Expiry, Tally
+from anabranch.kernel.expiry.expire import Expiry, Tally
 from anabranch.kernel.health import Health, health
 from anabranch.maintenance.compact import CompactionResult, compact
 from anabranch.maintenance.expire import expire_snapshots

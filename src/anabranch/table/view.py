@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 
 from anabranch.engine import Engine, LocalEngine
 from anabranch.errors import InvalidInputError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_snapshot_readable
-from anabranch.kernel.moment import Moment
-from anabranch.kernel.refs import branch_names
+from anabranch.kernel.refs.branches import branch_names
+from anabranch.kernel.refs.moment import Moment
+from anabranch.lazy import lazy
 from anabranch.options import check_options
 from anabranch.spec.per_use import asks_of_the_table, refuse_table_options
 from anabranch.spec.schema import TableSchema
@@ -52,7 +52,7 @@ class TableView:
         """``database.table``, with ``$branch_<name>`` on a branch."""
         return self._context.title
 
-    @cached_property
+    @lazy
     def table_uuid(self) -> str:
         """Identity of the table; it survives renaming."""
         return self._context.table_uuid

@@ -10,11 +10,11 @@ from anabranch.arrow.convert import convert
 from anabranch.engine import WritesFrames
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.actions.overwrite import Overwrite
-from anabranch.kernel.base import Action
-from anabranch.kernel.commit_message import CommitMessage
-from anabranch.kernel.identity import CommitIdentity
-from anabranch.kernel.transaction import NOT_PUBLISHED, CommitRequest, Committed, commit
-from anabranch.kernel.upkeep import keep_due
+from anabranch.kernel.commit.base import Action
+from anabranch.kernel.commit.commit_message import CommitMessage
+from anabranch.kernel.commit.identity import CommitIdentity
+from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, Committed, commit
+from anabranch.kernel.refs.upkeep import keep_due
 from anabranch.options import DYNAMIC_PARTITION_OVERWRITE
 from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.snapshot_ref import SnapshotRef
@@ -78,7 +78,7 @@ class Writing(TableView):
         watermark: int | None = None,
         floor: SnapshotRef | None = None,
     ) -> Committed:
-        """Make an action permanent, once per identity. See `anabranch.kernel.transaction.commit`.
+        """Make an action permanent, once per identity. See `anabranch.kernel.commit.transaction.commit`.
 
         Afterwards the automatic tags and the savepoint that are due are made.
         """

@@ -13,9 +13,9 @@ from anabranch.errors import (
     StorageError,
     UnsupportedFeatureError,
 )
-from anabranch.kernel.base import Conflict
+from anabranch.kernel.commit.base import Conflict
+from anabranch.kernel.commit.placement import keep_placement
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.placement import keep_placement
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.schema_change import SchemaChange, apply_changes, meant_ids
 from anabranch.spec.schema_diff import changes_between

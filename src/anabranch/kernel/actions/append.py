@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from anabranch.kernel.base import Base, Change, Conflict
-from anabranch.kernel.commit_message import CommitMessage
-from anabranch.kernel.conflicts import bucket_count_conflict, partition_buckets_conflict
-from anabranch.kernel.sequence import continue_sequences
+from anabranch.kernel.commit.base import Base, Change, Conflict
+from anabranch.kernel.commit.commit_message import CommitMessage
+from anabranch.kernel.commit.conflicts import bucket_count_conflict, partition_buckets_conflict
+from anabranch.kernel.commit.sequence import continue_sequences
 from anabranch.spec.data_file import FileKind, ManifestEntry
 from anabranch.spec.snapshot import CommitKind
 

@@ -15,13 +15,13 @@ from anabranch.expr.bind import BoundPredicate, bind
 from anabranch.expr.evaluate import filter_mask
 from anabranch.expr.nodes import Column, ColumnExpression, all_of
 from anabranch.kernel.actions.append import added_entries
-from anabranch.kernel.base import Base, Change, Conflict
-from anabranch.kernel.commit_message import CommitMessage
-from anabranch.kernel.conflicts import bucket_count_conflict
+from anabranch.kernel.commit.base import Base, Change, Conflict
+from anabranch.kernel.commit.commit_message import CommitMessage
+from anabranch.kernel.commit.conflicts import bucket_count_conflict
+from anabranch.kernel.commit.sequence import continue_sequences
 from anabranch.kernel.partitions import key_of_row
 from anabranch.kernel.properties import OVERWRITE_PROPERTY
-from anabranch.kernel.pruning import partition_values
-from anabranch.kernel.sequence import continue_sequences
+from anabranch.kernel.scan.pruning import partition_values
 from anabranch.spec.data_file import FileKind
 from anabranch.spec.entry_frame import EntryFrame
 from anabranch.spec.schema import TableSchema

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from anabranch.kernel.base import Base, Change, Conflict
+from anabranch.kernel.commit.base import Base, Change, Conflict
 from anabranch.kernel.file_paths import missing_files
 from anabranch.kernel.properties import ROLLBACK_PROPERTY
 from anabranch.spec.data_file import FileKind

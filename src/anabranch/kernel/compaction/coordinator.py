@@ -32,7 +32,7 @@ from anabranch.kernel.compaction.task import CompactionTask
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_snapshot_writable
 from anabranch.kernel.properties import PARENT_PROPERTY
-from anabranch.kernel.scan import check_supported
+from anabranch.kernel.scan.request import check_supported
 from anabranch.options import FULL_COMPACTION_DELTA_COMMITS
 from anabranch.spec.entry_frame import COLUMNS, EntryFrame
 from anabranch.spec.schema import TableSchema

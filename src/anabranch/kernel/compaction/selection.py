@@ -12,7 +12,7 @@ from anabranch.expr.bind import BoundPredicate, bind
 from anabranch.expr.bound import columns
 from anabranch.expr.nodes import Column, ColumnExpression, Predicate, all_of, any_of
 from anabranch.expr.parse import parse
-from anabranch.kernel.pruning import partitions_match
+from anabranch.kernel.scan.pruning import partitions_match
 from anabranch.runtime import Clock
 from anabranch.spec.entry_frame import EntryFrame
 from anabranch.spec.schema import TableSchema

@@ -1,0 +1,141 @@
+"""The metadata files of a commit: written per attempt, removed again unless they became part of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from anabranch.errors import AnabranchError
+from anabranch.kernel.commit.base import Base, Change
+from anabranch.kernel.commit.identity import CommitIdentity
+from anabranch.kernel.commit.manifest_merge import merge_manifests, without_files
+from anabranch.kernel.commit.manifest_writer import ManifestWriter
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.properties import BRANCH_PROPERTY, PARENT_PROPERTY, WRITER_PROPERTY
+from anabranch.spec.data_file import FileKind, ManifestEntry, ManifestFileMeta
+from anabranch.spec.snapshot import Snapshot
+from anabranch.version import __version__
+
+SNAPSHOT_VERSION = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Delta:
+    """What a commit changes, stored: it stays the same on every base unless the action says otherwise."""
+
+    metas: Sequence[ManifestFileMeta]
+    list_name: str
+    list_size: int
+    paths: frozenset[str]
+
+
+@dataclass
+class Attempts:
+    """All attempts at one commit, and the files they left in the store."""
+
+    context: TableContext
+    identity: CommitIdentity
+    properties: Mapping[str, str]
+    watermark: int | None
+    in_doubt: bool = False
+    """Whether the store has not yet said if the snapshot was taken. Then nothing may be removed."""
+    _delta: _Delta | None = field(default=None, init=False)
+    _written: set[str] = field(default_factory=set, init=False)
+    _kept: set[str] = field(default_factory=set, init=False)
+
+    def prepare(self, base: Base, change: Change, *, reuse_delta: bool) -> Snapshot:
+        """Store everything the new snapshot refers to and return it, not yet published."""
+        self.discard()
+        options = base.schema.options
+        writer = ManifestWriter(self.context, base.schema, options)
+        previous = base.snapshot
+        existing = [] if previous is None else self.context.manifests.of_snapshot(previous)
+        if change.adds_again:
+            kept = without_files(existing, change.entries, writer)
+        else:
+            kept = merge_manifests(existing, writer)
+        base_list, base_size = writer.manifest_list(kept)
+        if self._delta is None or not reuse_delta:
+            before = set(writer.objects)
+            metas = writer.manifests(change.entries)
+            name, size = writer.manifest_list(metas)
+            self._delta = _Delta(metas, name, size, frozenset(set(writer.objects) - before))
+        self._written |= set(writer.objects)
+        self._kept = set(self._delta.paths) if reuse_delta else set()
+        self.context.storage.put_many(writer.objects)
+        added = _row_delta(change.entries)
+        now = self.context.runtime.clock.now_millis()
+        return Snapshot(
+            version=SNAPSHOT_VERSION,
+            id=1 if previous is None else previous.id + 1,
+            schema_id=base.schema.id,
+            base_manifest_list=base_list,
+            base_manifest_list_size=base_size,
+            delta_manifest_list=self._delta.list_name,
+            delta_manifest_list_size=self._delta.list_size,
+            index_manifest=None if previous is None else previous.index_manifest,
+            commit_user=self.identity.user,
+            commit_identifier=self.identity.identifier,
+            commit_kind=change.kind,
+            # Readers find snapshots by time, so time must not go back even if the machine's clock does.
+            time_millis=now if previous is None else max(now, previous.time_millis),
+            total_record_count=_total(previous, added),
+            delta_record_count=added,
+            watermark=_highest(self.watermark, None if previous is None else previous.watermark),
+            statistics=_carried_statistics(base),
+            next_row_id=None if previous is None else previous.next_row_id,
+            uuid=self.context.runtime.ids.uuid(),
+            properties={
+                **self.properties,
+                **change.properties,
+                BRANCH_PROPERTY: self.context.branch_uuid,
+                WRITER_PROPERTY: f"anabranch {__version__}",
+                **({} if previous is None else {PARENT_PROPERTY: previous.stamp}),
+            },
+        )
+
+    def published(self) -> None:
+        """Everything of the last attempt belongs to the table now."""
+        self._written.clear()
+        self._kept.clear()
+
+    def discard(self) -> None:
+        """Remove what was written for nothing, as far as possible; never while the outcome is in doubt."""
+        if self.in_doubt:
+            return
+        for path in self._written - self._kept:
+            try:
+                self.context.storage.delete(path)
+            except AnabranchError:
+                continue  # an orphan that cleaning will find
+        self._written &= self._kept
+
+    def give_up(self) -> None:
+        """Remove what is left after the last attempt."""
+        self._kept.clear()
+        self.discard()
+
+
+def _row_delta(entries: Sequence[ManifestEntry]) -> int:
+    return sum(
+        entry.file.row_count if entry.kind == FileKind.ADD else -entry.file.row_count for entry in entries
+    )
+
+
+def _total(previous: Snapshot | None, added: int) -> int | None:
+    """Rows of the table; unknown for good where an old engine did not count them."""
+    if previous is None:
+        return added
+    return None if previous.total_record_count is None else previous.total_record_count + added
+
+
+def _highest(first: int | None, second: int | None) -> int | None:
+    known = [value for value in (first, second) if value is not None]
+    return max(known) if known else None
+
+
+def _carried_statistics(base: Base) -> str | None:
+    """Table statistics stay valid as long as the schema they were computed for is the newest."""
+    if base.snapshot is None or base.snapshot.schema_id != base.schema.id:
+        return None
+    return base.snapshot.statistics

@@ -1,0 +1,65 @@
+"""What a commit builds on, and what an action makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from anabranch.kernel.context import TableContext
+from anabranch.lazy import lazy
+from anabranch.spec.data_file import ManifestEntry
+from anabranch.spec.entry_frame import EntryFrame
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.snapshot import CommitKind, Snapshot
+
+
+@dataclass(frozen=True)
+class Base:
+    """The newest state of a branch at the start of one commit attempt."""
+
+    context: TableContext
+    snapshot: Snapshot | None
+    schema: TableSchema
+    """The newest schema, which the snapshot to be made will name."""
+
+    @lazy
+    def live(self) -> EntryFrame:
+        """Every live file. Reads all manifests: only for actions that need it."""
+        if self.snapshot is None:
+            return EntryFrame.empty()
+        return self.context.manifests.entries(self.context.manifests.of_snapshot(self.snapshot)).live()
+
+
+@dataclass(frozen=True)
+class Change:
+    """What one commit adds to and removes from its base."""
+
+    kind: CommitKind
+    entries: Sequence[ManifestEntry]
+    properties: Mapping[str, str] = field(default_factory=dict)
+    adds_again: bool = False
+    """Whether added files may have been added and deleted before: the base list must not tell of that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Why a change cannot be made on a base. A value, because losing is expected."""
+
+    kind: str
+    """Stable name, for example ``BUCKET_COUNT_CHANGED``."""
+    message: str
+    hint: str
+
+
+class Action(Protocol):
+    """An intent that can be replayed on any base. Holds inputs only."""
+
+    def on(self, base: Base) -> Change | Conflict:
+        """What the intent means on this base."""
+        ...
+
+    @property
+    def depends_on_base(self) -> bool:
+        """Whether another base may give another change; if not, its manifests are written once."""
+        ...

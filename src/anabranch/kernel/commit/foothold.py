@@ -1,0 +1,82 @@
+"""Whether a snapshot that was just put is part of history, or fell into a place that history has left.
+
+Put-if-absent protects a number only while its file exists. If a writer is paused while snapshots n-1 and n
+are expired or rolled away, or while the whole table is dropped, renamed or created again, its put of n
+succeeds although readers will never come to it.
+"""
+
+from __future__ import annotations
+
+from anabranch.errors import CommitOutcomeUnknownError, NotFoundError
+from anabranch.kernel.commit.placement import is_misplaced
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.properties import PARENT_PROPERTY
+from anabranch.spec.snapshot import Snapshot
+
+
+def took_hold(context: TableContext, snapshot: Snapshot, built_on: Snapshot | None) -> bool:
+    """True if the snapshot is in the current history; if not, it is removed and False returned.
+
+    Args:
+        context: the branch that was written.
+        snapshot: what was put.
+        built_on: the snapshot before it; None for the first of a table.
+
+    Raises:
+        CommitOutcomeUnknownError: what is left of history does not tell.
+    """
+    if built_on is not None:
+        predecessor = context.snapshots.find(built_on.id)
+        if predecessor is not None and predecessor.stamp == built_on.stamp:
+            return True
+    if _is_in_history(context, snapshot) and not (built_on is None and is_misplaced(context, snapshot)):
+        return True
+    context.storage.delete(context.layout.snapshot_path(snapshot.id))
+    return False
+
+
+def _is_in_history(context: TableContext, snapshot: Snapshot) -> bool:
+    """What the snapshots around it say, where the one it was built on is not there."""
+    if _is_gone(context, snapshot):
+        return False
+    ids = context.snapshots.ids()
+    if snapshot.id not in ids:
+        raise _untold(context, snapshot, "it has been removed since, as an expiry does with old snapshots")
+    if ids == [snapshot.id]:
+        return True  # an expiry left it, or it is the first
+    if snapshot.id + 1 not in ids:
+        return False  # history goes on above a gap, or was rolled back to below it
+    return _is_built_on(context, snapshot)
+
+
+def _is_gone(context: TableContext, snapshot: Snapshot) -> bool:
+    """Whether the branch or its table was dropped, renamed or created again."""
+    try:
+        if context.is_replaced(None):
+            return True
+    except NotFoundError:
+        return True
+    return not context.storage.exists(context.layout.schema_path(snapshot.schema_id))
+
+
+def _is_built_on(context: TableContext, snapshot: Snapshot) -> bool:
+    """Whether the snapshot that follows in number was made on top of this one."""
+    following = context.snapshots.find(snapshot.id + 1)
+    if following is None:
+        raise _untold(context, snapshot, "the one after it was removed while it was looked at")
+    parent = following.properties.get(PARENT_PROPERTY)
+    if parent is not None:
+        return parent == snapshot.stamp
+    ours = {meta.file_name for meta in context.manifests.read_list(snapshot.delta_manifest_list)}
+    theirs = {meta.file_name for meta in context.manifests.read_list(following.base_manifest_list)}
+    if ours and ours <= theirs:
+        return True
+    raise _untold(context, snapshot, "the one after it does not tell what it was built on")
+
+
+def _untold(context: TableContext, snapshot: Snapshot, why: str) -> CommitOutcomeUnknownError:
+    return CommitOutcomeUnknownError(
+        f"snapshot {snapshot.id} of '{context.title}' was stored, but the snapshot before it was removed "
+        f"meanwhile and {why}",
+        hint=f"compare the rows of commit user {snapshot.commit_user} with the table before writing again.",
+    )

@@ -1,0 +1,228 @@
+"""Making a change permanent: prepare on the newest base, claim the next number, or try again.
+
+One put-if-absent of ``snapshot-<n>`` is the commit. Losing that race is expected: the action is replayed
+on the newer base under the same identity. What a commit promises and in which order it works:
+
+1. The base is read, and a streaming identity that committed before ends the call with that commit.
+2. Manifests and lists are stored, durably, under names nobody else uses.
+3. The snapshot is put if absent. From here on the commit is visible, or it never will be.
+4. The snapshot it builds on must still be there, under the same stamp. If an expiry or a drop overtook a
+   paused writer, its number may have been free only because history moved on; such a snapshot is taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from anabranch.errors import (
+    AnabranchError,
+    CommitConflictError,
+    CommitOutcomeUnknownError,
+    CommitRetriesExhaustedError,
+    CorruptTableError,
+    InvalidInputError,
+    NotFoundError,
+    SealedBranchError,
+    StorageError,
+    UnsupportedFeatureError,
+)
+from anabranch.kernel.commit.attempt import Attempts
+from anabranch.kernel.commit.base import Action, Base, Change, Conflict
+from anabranch.kernel.commit.conflicts import file_conflict, identity_conflict
+from anabranch.kernel.commit.foothold import took_hold
+from anabranch.kernel.commit.identity import CommitIdentity
+from anabranch.kernel.commit.ledger import LedgerEntry, find_commit
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.guards import check_snapshot_writable
+from anabranch.options import (
+    COMMIT_MAX_RETRIES,
+    COMMIT_MAX_RETRY_WAIT,
+    COMMIT_MIN_RETRY_WAIT,
+    COMMIT_TIMEOUT,
+)
+from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.snapshot_ref import SnapshotRef
+from anabranch.spec.support import check_writable
+
+NOT_PUBLISHED = (
+    *(CommitConflictError, CommitRetriesExhaustedError, SealedBranchError),
+    *(CorruptTableError, InvalidInputError, NotFoundError, UnsupportedFeatureError),
+)
+"""After these errors nothing of a commit can ever become visible, so its files may go."""
+
+
+@dataclass(frozen=True)
+class CommitRequest:
+    """A change to make, by whom, and what to say of it."""
+
+    action: Action
+    identity: CommitIdentity
+    properties: Mapping[str, str] = field(default_factory=dict)
+    watermark: int | None = None
+    """Event-time watermark in epoch milliseconds; a table's never goes back."""
+    floor: SnapshotRef | None = None
+    """A snapshot known to be older than this commit, where the search for a repetition may stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A commit that is part of the table's history."""
+
+    snapshot: Snapshot | None
+    """None if the commit was made earlier and has expired since."""
+    repeated: bool
+    """Whether it had been made before this call."""
+
+
+@dataclass
+class _Patience:
+    """When to stop trying: rounds without anybody's progress count, lost races do not."""
+
+    context: TableContext
+    options: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        self._idle_rounds = 0
+        self._rounds = 0
+        self._started = self.context.runtime.clock.monotonic()
+
+    def wait(self, *, progress: bool, reason: str) -> None:
+        """Wait before another round. Raises `CommitRetriesExhaustedError` when there may be none."""
+        self._rounds += 1
+        self._idle_rounds = 0 if progress else self._idle_rounds + 1
+        limit = COMMIT_MAX_RETRIES.of(self.options)
+        timeout = COMMIT_TIMEOUT.of(self.options)
+        elapsed = (self.context.runtime.clock.monotonic() - self._started) * 1000
+        if self._idle_rounds > limit or (timeout is not None and elapsed > timeout):
+            raise CommitRetriesExhaustedError(
+                f"commit to '{self.context.title}' gave up after {self._rounds} rounds and {elapsed:.0f} ms: {reason}",
+                hint="nothing was published; try again, or raise commit.max-retries or commit.timeout.",
+            )
+        longest = COMMIT_MAX_RETRY_WAIT.of(self.options)
+        # Where others make progress, a short spread-out wait is enough; where nobody does, back off.
+        exponent = min(self._rounds, 4) if progress else min(self._idle_rounds, 10)
+        ceiling = min(COMMIT_MIN_RETRY_WAIT.of(self.options) * 2**exponent, longest)
+        self.context.runtime.sleeper.sleep(ceiling * self.context.runtime.ids.jitter() / 1000)
+
+
+def commit(context: TableContext, request: CommitRequest, *, known_head: Snapshot | None = None) -> Committed:
+    """Make the change permanent, once.
+
+    Args:
+        context: the branch to change.
+        request: the change.
+        known_head: a snapshot seen before, where to begin looking for the newest.
+
+    Raises:
+        CommitConflictError: the change cannot be made on what is there now; nothing was published.
+        NotFoundError: the table is not there any more; nothing was published.
+        CommitRetriesExhaustedError: the retry budget ran out; nothing was published.
+        CommitOutcomeUnknownError: the store did not say whether it happened; delete nothing.
+        UnsupportedFeatureError: the table uses something that must not be written to.
+    """
+    attempts = Attempts(context, request.identity, request.properties, request.watermark)
+    try:
+        return _commit(context, request, attempts, known_head)
+    finally:
+        attempts.give_up()
+
+
+def _commit(
+    context: TableContext, request: CommitRequest, attempts: Attempts, head: Snapshot | None
+) -> Committed:
+    patience: _Patience | None = None
+    while True:
+        head = context.snapshots.head(head)
+        base = _base(context, head)
+        made = find_commit(context, request.identity, head, request.floor)
+        if made is not None:
+            return Committed(_snapshot_of(context, made), repeated=True)
+        snapshot = _prepared(base, request.action, attempts)
+        if snapshot is not None and _publish(context, snapshot, head, attempts):
+            attempts.published()
+            context.snapshots.write_hint(snapshot.id)
+            return Committed(snapshot, repeated=False)
+        newest = context.snapshots.head(head)
+        progress = newest is not None and (head is None or newest.id > head.id)
+        patience = patience or _Patience(context, base.schema.options)
+        taken = 1 if head is None else head.id + 1
+        patience.wait(progress=progress, reason=f"another writer took snapshot {taken}")
+        head = newest
+
+
+def _base(context: TableContext, head: Snapshot | None) -> Base:
+    schema = context.schemas.latest()
+    if schema is None:
+        raise NotFoundError(
+            f"table '{context.title}' does not exist: there is no schema in {context.storage.url}",
+            hint="lake.tables(database) lists the tables there are.",
+        )
+    base = Base(context, head, schema)
+    replaced = identity_conflict(base)
+    if replaced is not None:
+        raise _refusal(replaced)
+    check_writable(schema, path=context.layout.schema_path(schema.id))
+    if head is not None:
+        check_snapshot_writable(context, head)
+    return base
+
+
+def _prepared(base: Base, action: Action, attempts: Attempts) -> Snapshot | None:
+    """The snapshot to publish; None if others were so fast that the base expired while it was read."""
+    try:
+        return attempts.prepare(base, _change_on(base, action), reuse_delta=not action.depends_on_base)
+    except CorruptTableError:
+        found = None if base.snapshot is None else base.context.snapshots.find(base.snapshot.id)
+        if base.snapshot is None or (found is not None and found.stamp == base.snapshot.stamp):
+            raise
+        return None
+
+
+def _change_on(base: Base, action: Action) -> Change:
+    outcome = action.on(base)
+    if isinstance(outcome, Change):
+        outcome = file_conflict(base, outcome) or outcome
+    if isinstance(outcome, Conflict):
+        raise _refusal(outcome)
+    return outcome
+
+
+def _refusal(conflict: Conflict) -> CommitConflictError:
+    return CommitConflictError(
+        f"{conflict.kind}: {conflict.message}", conflicts=(conflict,), hint=conflict.hint
+    )
+
+
+def _publish(context: TableContext, snapshot: Snapshot, head: Snapshot | None, attempts: Attempts) -> bool:
+    """Claim the snapshot's number; False if another writer has it. Raises `CommitOutcomeUnknownError`."""
+    attempts.in_doubt = True
+    try:
+        won = context.storage.put_if_absent(context.layout.snapshot_path(snapshot.id), snapshot.to_json())
+    except StorageError as error:
+        attempts.in_doubt = error.outcome_unknown
+        if not error.outcome_unknown:
+            raise
+        raise _unknown_outcome(context, snapshot, error) from error
+    if won:
+        try:
+            won = took_hold(context, snapshot, head)
+        except CommitOutcomeUnknownError:
+            raise
+        except AnabranchError as error:  # it is stored, and what keeps us from judging it does not matter
+            raise _unknown_outcome(context, snapshot, error) from error
+    attempts.in_doubt = False
+    return won
+
+
+def _unknown_outcome(
+    context: TableContext, snapshot: Snapshot, error: AnabranchError
+) -> CommitOutcomeUnknownError:
+    return CommitOutcomeUnknownError(
+        f"it is not known whether snapshot {snapshot.id} of '{context.title}' was committed: {error.message}",
+        hint=f"look for commit user {snapshot.commit_user} among the table's snapshots before writing again.",
+    )
+
+
+def _snapshot_of(context: TableContext, made: Snapshot | LedgerEntry) -> Snapshot | None:
+    return made if isinstance(made, Snapshot) else context.snapshots.find(made.snapshot_id)

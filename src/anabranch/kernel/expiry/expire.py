@@ -1,0 +1,281 @@
+"""Removing old snapshots, and the files that nothing reaches once they are gone.
+
+The order is what makes it safe against everybody else:
+
+0. What is to go and what it names is read, and so are all refs: if one that stays cannot be read, nothing
+   is changed at all.
+1. The ledger of exactly-once takes over what it must remember; then the snapshot files are removed, oldest
+   first, so that history never has a gap; then the hint EARLIEST is written.
+2. All refs of all branches are read again. Whoever meanwhile made one of a snapshot that was just removed
+   finds that snapshot gone when it checks, as it must, and takes its ref back.
+3. Of the files that the removed snapshots named, those that no ref reaches are deleted.
+
+Nobody can come back to a file that no ref reached in step 2: new refs are made of refs, and new commits are
+built on the newest snapshot. A second expirer deletes the same files or others; a kill leaves files that
+nothing refers to, which the cleaning of orphans finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import polars as pl
+
+from anabranch.engine import Engine, LocalEngine
+from anabranch.errors import CommitConflictError, NotFoundError
+from anabranch.kernel.commit.ledger import hand_over, tidy
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.expiry.candidates import DATA, candidates, no_files
+from anabranch.kernel.expiry.consumer_expiry import next_read
+from anabranch.kernel.expiry.reachability import Reachability
+from anabranch.kernel.expiry.ref_files import Look, RefReader
+from anabranch.kernel.expiry.removal import delete_empty_folders, delete_files
+from anabranch.kernel.expiry.retention import History, Retention
+from anabranch.kernel.guards import check_main_readable
+from anabranch.options import LEDGER_TIME_RETAINED
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.support import check_expirable, check_readable
+
+_SNAPSHOTS_AT_ONCE = 2_000
+"""So that what they name fits into memory."""
+_CHECK_EVERY = 64
+_LOOKS = 5
+_DAY = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """So many files of so many bytes; bytes as far as the metadata tells."""
+
+    files: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(self.files + other.files, self.bytes + other.bytes)
+
+
+@dataclass(frozen=True)
+class Expiry:
+    """What an expiry removed, or would remove if it was tried out only."""
+
+    snapshots: tuple[int, ...] = ()
+    """Ids of the snapshots that went, ascending."""
+    left: int = 0
+    """How many stayed."""
+    files: pl.DataFrame = field(default_factory=no_files, repr=False)
+    """The files that went with them, snapshot files aside: `path`, `file_name`, `kind`, `bytes`."""
+    held: Mapping[str, Tally] = field(default_factory=dict)
+    """What stayed because others than the snapshots that are left reach it: by the name of one ref that does, for
+    example ``tag 'good'``."""
+    unreadable: int = 0
+    """Metadata files of the snapshots that were missing or damaged. What only they named stays, as orphans."""
+    consumers: tuple[str, ...] = ()
+    """Names of consumers that went because they had not moved for long."""
+    tags: tuple[str, ...] = ()
+    """Names of tags that went because they were kept long enough. What only they held is found as they go, not before
+    (when it is tried out only)."""
+    dry_run: bool = False
+    """Whether nothing was removed."""
+
+    @property
+    def removed(self) -> dict[str, Tally]:
+        """The files by kind: ``data``, ``index``, ``manifest``, ``manifest-list``, ``statistics``."""
+        return tallies(self.files, "kind")
+
+    def __add__(self, other: Expiry) -> Expiry:
+        """This and what was done after it."""
+        held = dict(self.held)
+        for ref, tally in other.held.items():
+            held[ref] = held.get(ref, Tally()) + tally
+        return Expiry(
+            snapshots=self.snapshots + other.snapshots,
+            left=other.left,
+            files=pl.concat([self.files, other.files]),
+            held=held,
+            unreadable=self.unreadable + other.unreadable,
+            consumers=self.consumers + other.consumers,
+            tags=self.tags + other.tags,
+            dry_run=other.dry_run,
+        )
+
+
+def tallies(files: pl.DataFrame, by: str) -> dict[str, Tally]:
+    """Number and bytes of files by the value of a column, ordered by it."""
+    counts = files.group_by(by).agg(files=pl.len(), bytes=pl.col("bytes").sum()).sort(by)
+    return {value: Tally(number, size) for value, number, size in counts.iter_rows()}
+
+
+def expire(
+    context: TableContext,
+    retention: Retention,
+    *,
+    engine: Engine | None = None,
+    dry_run: bool = False,
+    without: Collection[str] = (),
+) -> Expiry:
+    """Remove the snapshots of this branch that need not be kept, and what only they reached.
+
+    A tag or savepoint does not keep a snapshot from expiring; it keeps its files. A consumer of the branch
+    keeps the snapshots from the one it reads next.
+
+    Args:
+        context: the branch.
+        retention: what to keep.
+        engine: what deletes many files.
+        dry_run: find out only.
+        without: names of consumers that do not count.
+
+    Raises:
+        CorruptTableError: what stays cannot be read in full; nothing was deleted.
+        UnsupportedFeatureError: the table uses something that must not be expired here; nothing was deleted.
+        CommitConflictError: history was rolled back meanwhile; nothing more was deleted.
+    """
+    schema = check_cleanable(context)
+    check_expirable(schema, path=context.layout.schema_path(schema.id))
+    total = Expiry(dry_run=dry_run)
+    while True:
+        limit = None if retention.limit is None else retention.limit - len(total.snapshots)
+        if not dry_run:
+            limit = _SNAPSHOTS_AT_ONCE if limit is None else min(limit, _SNAPSHOTS_AT_ONCE)
+        this_round = _Round(
+            context, schema, replace(retention, limit=limit), without, engine or LocalEngine()
+        )
+        part = this_round.run(dry_run)
+        total += part
+        if dry_run or len(part.snapshots) < _SNAPSHOTS_AT_ONCE:
+            break
+    if total.snapshots and not dry_run:
+        tidy(context, context.runtime.clock.now_millis() - LEDGER_TIME_RETAINED.of(schema.options))
+    return total
+
+
+def check_cleanable(context: TableContext) -> TableSchema:
+    """The newest schema, if this version knows everything that the table uses.
+
+    Raises `NotFoundError`, `UnsupportedFeatureError`, `CorruptTableError`.
+    """
+    check_main_readable(context)
+    schema = context.schemas.latest()
+    if schema is None:
+        raise NotFoundError(f"table '{context.title}' does not exist: there is no schema")
+    check_readable(schema, path=context.layout.schema_path(schema.id))
+    return schema
+
+
+@dataclass(frozen=True)
+class _Round:
+    """One pass of the steps, over a bounded number of snapshots."""
+
+    context: TableContext
+    schema: TableSchema
+    retention: Retention
+    without: Collection[str]
+    """Names of consumers that do not count."""
+    engine: Engine
+
+    def run(self, dry_run: bool) -> Expiry:
+        while True:
+            done = self._attempt(dry_run)
+            if done is not None:
+                return done
+
+    def _attempt(self, dry_run: bool) -> Expiry | None:
+        """None if a consumer came in between that wants to read what was to go; nothing was removed then."""
+        reader = RefReader(self.context)
+        unread = next_read(self.context, without=self.without)
+        look, history = self._look(reader)
+        if history is None:
+            return Expiry(dry_run=dry_run)
+        left_over = self._left_over(history, unread)
+        due = self.retention.due(history.snapshots, unread)
+        if not due:
+            if not dry_run:
+                self.context.storage.delete_many(left_over)
+            return Expiry(left=len(history.snapshots), dry_run=dry_run)
+        following = history.snapshots[len(due)]
+        named = candidates(self.context, self.schema, due, following)
+        reachability = Reachability(self.context, named.files["file_name"], reader=reader)
+        gone = {*left_over, *(self.context.layout.snapshot_path(snapshot.id) for snapshot in due)}
+        held = reachability.through([ref for ref in look.refs if ref.path not in gone])
+        if not dry_run:
+            if not self._remove_snapshots(due, following):
+                return None
+            self.context.storage.delete_many(left_over)
+            held = reachability.now()
+        free = named.files.join(held, on="file_name", how="anti", maintain_order="left")
+        if not dry_run:
+            self._delete(free)
+        return Expiry(
+            snapshots=tuple(snapshot.id for snapshot in due),
+            left=len(history.snapshots) - len(due),
+            files=free,
+            held=self._tell_held(named.files.join(held, on="file_name")),
+            unreadable=named.unreadable,
+            dry_run=dry_run,
+        )
+
+    def _look(self, reader: RefReader) -> tuple[Look, History | None]:
+        """All refs, and the history of this branch among them; None for a table without snapshots."""
+        for _ in range(_LOOKS):
+            head = self.context.snapshots.head()
+            look = reader.look()
+            history = None if head is None else History.of(look.snapshots, head)
+            if head is None or history is not None:
+                return look, history
+        raise _rolled_back(self.context)
+
+    def _left_over(self, history: History, unread: int | None) -> list[str]:
+        """Snapshot files below history that are old and that no living writer can be about to take back."""
+        yesterday = self.context.runtime.clock.now_millis() - _DAY
+        return [
+            file.path
+            for file in history.below
+            if file.modified_millis < yesterday
+            if file.snapshot.time_millis < self.retention.replaced_before
+            if unread is None or file.snapshot.id < unread
+        ]
+
+    def _remove_snapshots(self, due: Sequence[Snapshot], following: Snapshot) -> bool:
+        """Step 1; False if a consumer wants one of them. Raises `CommitConflictError` if a rollback may."""
+        context = self.context
+        self._check_still_there(following)
+        hand_over(context, due)
+        unread = next_read(context, without=self.without)
+        if unread is not None and unread <= due[-1].id:
+            return False
+        for number, snapshot in enumerate(due):
+            if number % _CHECK_EVERY == 0:
+                self._check_still_there(following)
+            context.storage.delete(context.layout.snapshot_path(snapshot.id))
+        hint = str(following.id).encode()
+        context.storage.put(context.layout.earliest_hint_path, hint, durable=False)
+        return True
+
+    def _check_still_there(self, following: Snapshot) -> None:
+        """Raises unless the snapshot that is to stay does, or another expiry has gone beyond it."""
+        found = self.context.snapshots.find(following.id)
+        if found is not None and found.stamp == following.stamp:
+            return
+        head = self.context.snapshots.head()
+        if found is not None or head is None or head.id <= following.id:
+            raise _rolled_back(self.context)
+
+    def _tell_held(self, files: pl.DataFrame) -> dict[str, Tally]:
+        """What others than the snapshots that stay hold: that those share files with older ones is as it must be."""
+        own = pl.col("holder_path").str.starts_with(f"{self.context.layout.snapshot_folder}/")
+        return tallies(files.filter(~own), "holder")
+
+    def _delete(self, files: pl.DataFrame) -> None:
+        """Step 3."""
+        delete_files(self.context, files["path"].to_list(), self.engine)
+        data = files.filter(pl.col("kind") == DATA)["path"].to_list()
+        delete_empty_folders(self.context, data, len(self.schema.partition_keys))
+
+
+def _rolled_back(context: TableContext) -> CommitConflictError:
+    return CommitConflictError(
+        f"the history of '{context.title}' was rolled back while its snapshots were expiring",
+        hint="nothing that is still reachable was deleted; run it again.",
+    )

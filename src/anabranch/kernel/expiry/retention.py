@@ -1,0 +1,94 @@
+"""Which snapshots of a branch may go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from anabranch.errors import InvalidInputError
+from anabranch.kernel.expiry.ref_files import SnapshotFile
+from anabranch.kernel.properties import PARENT_PROPERTY
+from anabranch.spec.snapshot import Snapshot
+
+FOREVER = 2**63 - 1
+"""After every moment."""
+LEAST_RETAINED = 2
+"""Fewer would let a paused writer take its late snapshot for a part of history."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What to keep; times in epoch milliseconds.
+
+    A snapshot's age counts from the moment the next one replaced it: until then a reader may have chosen it
+    as the newest.
+    """
+
+    at_least: int
+    """Newest snapshots that stay whatever their age; never fewer than two."""
+    at_most: int
+    """More than this many go whatever their age."""
+    replaced_before: int
+    """Snapshots that were replaced until this moment go."""
+    in_grace_since: int = FOREVER
+    """What was replaced after this moment stays in any case."""
+    limit: int | None = None
+    """The most to expire at once."""
+
+    def __post_init__(self) -> None:
+        if self.at_most < self.at_least:
+            raise InvalidInputError(
+                f"at most {self.at_most} snapshots are to be kept, but at least {self.at_least}",
+                hint="make retain_max (snapshot.num-retained.max) no smaller than retain_min (.min).",
+            )
+
+    def until(self, *, is_one_too_many: bool) -> int:
+        """A snapshot goes if it was replaced until this moment."""
+        return self.in_grace_since if is_one_too_many else min(self.replaced_before, self.in_grace_since)
+
+    def due(self, history: Sequence[Snapshot], unread: int | None = None) -> list[Snapshot]:
+        """The oldest snapshots of a branch, those that may go.
+
+        Args:
+            history: all snapshots, oldest first, without gap.
+            unread: id of the first snapshot that a consumer of the branch has not read.
+        """
+        too_many = len(history) - max(self.at_most, LEAST_RETAINED)
+        most = len(history) - max(self.at_least, LEAST_RETAINED)
+        if self.limit is not None:
+            most = min(most, self.limit)
+        gone: list[Snapshot] = []
+        for snapshot, following in pairwise(history[: max(most, 0) + 1]):
+            if unread is not None and snapshot.id >= unread:
+                break
+            if following.time_millis > self.until(is_one_too_many=len(gone) < too_many):
+                break
+            gone.append(snapshot)
+        return gone
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The snapshots of a branch that follow from each other, and older ones that nothing leads to."""
+
+    snapshots: tuple[Snapshot, ...]
+    """Oldest first, without gap."""
+    below: tuple[SnapshotFile, ...]
+    """Below a gap: left by a writer that came too late and died, or by an expiry of another engine."""
+
+    @classmethod
+    def of(cls, found: Sequence[SnapshotFile], head: Snapshot) -> History | None:
+        """Sort out snapshots given by ascending id; None if the head is not among them any more."""
+        last = next((i for i, file in enumerate(found) if file.snapshot.stamp == head.stamp), None)
+        if last is None:
+            return None
+        first = last
+        while first > 0 and _follows(found[first - 1].snapshot, found[first].snapshot):
+            first -= 1
+        return cls(tuple(file.snapshot for file in found[first : last + 1]), tuple(found[:first]))
+
+
+def _follows(snapshot: Snapshot, following: Snapshot) -> bool:
+    parent = following.properties.get(PARENT_PROPERTY)
+    return following.id == snapshot.id + 1 and parent in (None, snapshot.stamp)

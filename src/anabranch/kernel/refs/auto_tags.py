@@ -1,0 +1,265 @@
+"""Tags that commits make by themselves, as Paimon does: `tag.automatic-creation`.
+
+By time (``process-time``: of the commit; ``watermark``: of the table's event time), a tag stands for a *period*, a
+day or some hours of a local clock, and is named after it: ``2026-01-31``. The first snapshot that comes
+`tag.creation-delay` or later after the end of a period gets the tag of the period that has just passed; periods
+without a commit get none, or with `tag.automatic-completion` the same snapshot. With ``batch``, the snapshot of each
+batch write gets the tag of the day, which is replaced if there is one.
+
+Everybody who commits asks what is due, and what is due follows from snapshots and tags alone: whoever comes second
+finds the tag. A tag that was deleted is not made again: the file ``tag/AUTOMATIC`` remembers how far the periods
+have come. It is only a hint; without it the newest tag tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from anabranch.errors import AlreadyExistsError, AnabranchError, NotFoundError, OptionError
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.expiry.search import find_border
+from anabranch.kernel.refs.moment import of_snapshot
+from anabranch.kernel.refs.tag_log import find_tag, find_tags, tag_names
+from anabranch.kernel.refs.tags import create_tag, expire_tags, replace_tag
+from anabranch.options import (
+    SINK_PROCESS_TIME_ZONE,
+    SINK_WATERMARK_TIME_ZONE,
+    TAG_AUTOMATIC_COMPLETION,
+    TAG_AUTOMATIC_CREATION,
+    TAG_BATCH_NAME,
+    TAG_CREATION_DELAY,
+    TAG_CREATION_PERIOD,
+    TAG_DEFAULT_TIME_RETAINED,
+    TAG_NUM_RETAINED_MAX,
+    TAG_PERIOD_FORMATTER,
+)
+from anabranch.runtime import Clock
+from anabranch.spec.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
+
+_HOUR = 3_600_000
+_PERIODS = {"daily": 24 * _HOUR, "hourly": _HOUR, "two-hours": 2 * _HOUR}
+_DAY_FORMS = {
+    "with_dashes": "%Y-%m-%d",
+    "without_dashes": "%Y%m%d",
+    "without_dashes_and_spaces": "%Y%m%d",
+}
+_HOUR_FORMS = {
+    "with_dashes": "%Y-%m-%d %H",
+    "without_dashes": "%Y%m%d %H",
+    "without_dashes_and_spaces": "%Y%m%d%H",
+}
+_BATCH_PREFIX = "batch-write-"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def due_tags(context: TableContext, options: Mapping[str, str], newest: Snapshot | None = None) -> list[str]:
+    """Make the automatic tags that are due, and remove those that are too many or were kept long enough.
+
+    Cheap where nothing is due: one small read.
+
+    Args:
+        context: the branch.
+        options: of the table, with those of the job over them.
+        newest: the snapshot up to which to look, such as one just committed; the newest if None.
+
+    Returns:
+        The names of the tags that this call made or replaced.
+
+    Raises:
+        OptionError: the options contradict each other.
+    """
+    mode = TAG_AUTOMATIC_CREATION.of(options)
+    head = None if mode == "none" else newest or context.snapshots.head()
+    if head is None:
+        return []
+    made = [_of_batch(context, options, head)] if mode == "batch" else _of_periods(context, options, head)
+    made = [name for name in made if name]
+    if made:
+        _remove_surplus(context, options)
+        if TAG_DEFAULT_TIME_RETAINED.of(options) is not None:
+            expire_tags(context)
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class Periods:
+    """How time is cut into periods and how they are named. Times are milliseconds of a local clock, as if UTC."""
+
+    length: int
+    delay: int
+    form: str
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Periods:
+        """As the options say. Raises `OptionError`."""
+        length = _PERIODS[TAG_CREATION_PERIOD.of(options)]
+        delay = TAG_CREATION_DELAY.of(options)
+        if delay >= length:
+            raise OptionError(
+                f"{TAG_CREATION_DELAY.key} is {delay} ms, which is not less than the period of {length} ms",
+                hint="choose a longer tag.creation-period or a shorter delay.",
+            )
+        forms = _DAY_FORMS if length == 24 * _HOUR else _HOUR_FORMS
+        return cls(length, delay, forms[TAG_PERIOD_FORMATTER.of(options)])
+
+    def passed_at(self, local: int) -> int:
+        """Start of the last period that had passed, by the delay at least."""
+        return (local - self.delay) // self.length * self.length - self.length
+
+    def name(self, start: int) -> str:
+        return (_EPOCH + timedelta(milliseconds=start)).strftime(self.form)
+
+    def parse(self, name: str) -> int | None:
+        """Start of the period that a tag is named after; None for a tag of another kind."""
+        try:
+            start = datetime.strptime(name, self.form).replace(tzinfo=UTC)
+        except ValueError:
+            return None
+        millis = (start - _EPOCH) // timedelta(milliseconds=1)
+        return millis if self.name(millis) == name else None
+
+
+def _of_periods(context: TableContext, options: Mapping[str, str], head: Snapshot) -> list[str]:
+    periods = Periods.of(options)
+    hint = _Hint(context, periods)
+    reached, now = hint.read(), _local_time(context, options, head)
+    if now is None or (reached is not None and periods.passed_at(now) <= reached):
+        return []
+    tagged = [start for name in tag_names(context) if (start := periods.parse(name)) is not None]
+    newest = find_tag(context, periods.name(max(tagged))) if tagged else None
+    first_id = context.snapshots.earliest_id() if newest is None else newest.snapshot.id + 1
+    last = max((*tagged, *([] if reached is None else [reached])), default=None)
+    made = []
+    for snapshot, start in _due(context, options, periods, range(first_id or 1, head.id + 1), last):
+        names = [periods.name(period) for period in _completed(options, periods, last, start)]
+        made += [name for name in names if _create(context, options, name, snapshot)]
+        last = start
+    if last is not None:
+        hint.write(last)
+    return made
+
+
+def _completed(options: Mapping[str, str], periods: Periods, last: int | None, start: int) -> range:
+    """The periods that a snapshot gets tags of: `start`, and with completion those since `last` that had none."""
+    first = start
+    if last is not None and TAG_AUTOMATIC_COMPLETION.of(options):
+        first = last + periods.length
+        most = TAG_NUM_RETAINED_MAX.of(options)
+        if most is not None:  # no more than would stay
+            first = max(first, start - (most - 1) * periods.length)
+    return range(first, start + 1, periods.length)
+
+
+def _due(
+    context: TableContext,
+    options: Mapping[str, str],
+    periods: Periods,
+    ids: range,
+    last: int | None,
+) -> Iterator[tuple[Snapshot, int]]:
+    """Snapshots that are the first after a period later than `last`, and the start of the period."""
+    while ids:
+
+        def is_before(snapshot: Snapshot, last: int | None = last) -> bool:
+            local = _local_time(context, options, snapshot)
+            return local is None or (last is not None and periods.passed_at(local) <= last)
+
+        found = find_border(context.snapshots, ids, is_before).after
+        local = None if found is None else _local_time(context, options, found)
+        if found is None or local is None:
+            return
+        last = periods.passed_at(local)
+        yield found, last
+        ids = range(found.id + 1, ids.stop)
+
+
+def _local_time(context: TableContext, options: Mapping[str, str], snapshot: Snapshot) -> int | None:
+    """Time of a snapshot on the clock that tags go by; None if it has no watermark."""
+    if TAG_AUTOMATIC_CREATION.of(options) == "watermark":
+        zone = SINK_WATERMARK_TIME_ZONE.of(options)
+        return (
+            None if snapshot.watermark is None else _on_clock(snapshot.watermark, zone, context.runtime.clock)
+        )
+    return _on_clock(snapshot.time_millis, SINK_PROCESS_TIME_ZONE.of(options), context.runtime.clock)
+
+
+def _on_clock(millis: int, zone: str | None, machine: Clock) -> int:
+    if zone is None:
+        return millis + machine.local_offset_millis(millis)
+    if zone == "UTC":
+        return millis
+    try:
+        offset = (_EPOCH + timedelta(milliseconds=millis)).astimezone(ZoneInfo(zone)).utcoffset()
+    except OverflowError:
+        return millis
+    return millis + (offset or timedelta()) // timedelta(milliseconds=1)
+
+
+def _of_batch(context: TableContext, options: Mapping[str, str], written: Snapshot) -> str | None:
+    if written.commit_identifier != BATCH_COMMIT_IDENTIFIER:
+        return None
+    local = _on_clock(written.time_millis, SINK_PROCESS_TIME_ZONE.of(options), context.runtime.clock)
+    day = (_EPOCH + timedelta(milliseconds=local)).strftime("%Y-%m-%d")
+    name = TAG_BATCH_NAME.of(options) or f"{_BATCH_PREFIX}{day}"
+    existing = find_tag(context, name)
+    if existing is None:
+        return name if _create(context, options, name, written) else None
+    if existing.snapshot.id >= written.id:
+        return None  # of a later write, which was faster
+    replace_tag(context, name, of_snapshot(written))
+    return name
+
+
+def _create(context: TableContext, options: Mapping[str, str], name: str, snapshot: Snapshot) -> bool:
+    """Whether this call made the tag; others may have made it, and the snapshot may have expired."""
+    try:
+        retained = TAG_DEFAULT_TIME_RETAINED.of(options)
+        create_tag(context, name, of_snapshot(snapshot), retained=retained, automatic=True)
+    except (AlreadyExistsError, NotFoundError):
+        return False
+    return True
+
+
+def _remove_surplus(context: TableContext, options: Mapping[str, str]) -> None:
+    """Remove the oldest automatic tags beyond `tag.num-retained-max`."""
+    most = TAG_NUM_RETAINED_MAX.of(options)
+    if most is None:
+        return
+    if TAG_AUTOMATIC_CREATION.of(options) == "batch":
+        names = [name for name in tag_names(context) if name.startswith(_BATCH_PREFIX)]
+    else:
+        periods = Periods.of(options)
+        names = [name for name in tag_names(context) if periods.parse(name) is not None]
+    tags = sorted(find_tags(context, names), key=lambda tag: (tag.snapshot.id, tag.name))
+    for tag in tags[: max(0, len(tags) - most)]:
+        context.storage.delete(context.layout.tag_path(tag.name))
+
+
+@dataclass(frozen=True, slots=True)
+class _Hint:
+    """How far automatic tags have come: the start of the newest period that was tagged."""
+
+    context: TableContext
+    periods: Periods
+
+    def read(self) -> int | None:
+        """None if it is not known."""
+        try:
+            text = self.context.storage.get(self._path).decode("ascii")
+            return self.periods.parse(text)
+        except (AnabranchError, UnicodeDecodeError):
+            return None
+
+    def write(self, start: int) -> None:
+        """A hint that cannot be written is no failure."""
+        try:
+            self.context.storage.put(self._path, self.periods.name(start).encode("ascii"), durable=False)
+        except AnabranchError:
+            return
+
+    @property
+    def _path(self) -> str:
+        return f"{self.context.layout.tag_folder}/AUTOMATIC"

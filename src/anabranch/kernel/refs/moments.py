@@ -1,0 +1,193 @@
+"""From what people type to a moment of a table: versions, times, and the options of a read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from anabranch.errors import InvalidInputError, NotFoundError, OptionError
+from anabranch.expr.values import Timestamp, parse_timestamp, to_value
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.refs.moment import Moment, of_savepoint, of_snapshot, of_tag
+from anabranch.kernel.refs.savepoint_log import find_savepoint, get_savepoint, is_of, savepoints
+from anabranch.kernel.refs.tag_log import find_tag, find_tags, get_tag, is_internal, tag_names
+from anabranch.kernel.refs.time_travel import at_time, at_watermark
+from anabranch.options import (
+    SCAN_EXACT,
+    SCAN_SAVEPOINT_ID,
+    SCAN_SNAPSHOT_ID,
+    SCAN_TAG_NAME,
+    SCAN_TIMESTAMP,
+    SCAN_TIMESTAMP_MILLIS,
+    SCAN_VERSION,
+    SCAN_WATERMARK,
+    Option,
+)
+
+MOMENT_OPTIONS: tuple[Option[Any], ...] = (
+    SCAN_VERSION,
+    SCAN_SNAPSHOT_ID,
+    SCAN_SAVEPOINT_ID,
+    SCAN_TAG_NAME,
+    SCAN_TIMESTAMP,
+    SCAN_TIMESTAMP_MILLIS,
+    SCAN_WATERMARK,
+)
+"""The options that name the moment a read sees; there may be one of them."""
+
+_LONGEST_NUMBER = 19
+"""Digits of the largest snapshot id."""
+
+
+def resolve(context: TableContext, version: str | int, *, exact: bool = False) -> Moment:
+    """The moment that a version names.
+
+    Args:
+        context: the branch.
+        version: a snapshot's id, ``snapshot.N``, ``savepoint.N``, ``watermark-N``, or the name of a tag.
+        exact: as in `at_watermark`.
+
+    Raises:
+        NotFoundError: there is no such moment; the message says what there is.
+        InvalidInputError: the text names several things; the message lists them.
+    """
+    if isinstance(version, int):
+        return _snapshot(context, version)
+    tag = find_tag(context, version)
+    kind, number = _parse(version)
+    if tag is None:
+        match kind:
+            case "snapshot":
+                return _snapshot(context, number, asked=version)
+            case "savepoint":
+                return of_savepoint(context, get_savepoint(context, number), version)
+            case "watermark":
+                return at_watermark(context, number, exact=exact)
+            case _:
+                return of_tag(get_tag(context, version))
+    if kind is not None and _is_there(context, kind, number):
+        raise InvalidInputError(
+            f"'{version}' is ambiguous in '{context.title}': it names the tag '{version}' (of snapshot "
+            f"{tag.snapshot.id}) and {kind} {number}",
+            hint=f"say which: option scan.tag-name={version} for the tag, {_unmistakable(kind, number)} for the {kind}.",
+        )
+    return of_tag(tag)
+
+
+def named_moment(context: TableContext, options: Mapping[str, str]) -> Moment | None:
+    """The moment that the options of a read name, or None if they name none.
+
+    Raises `OptionError` if they name several, otherwise as `resolve`, `at_time` and `at_watermark`.
+    """
+    given = [option for option in MOMENT_OPTIONS if option.key in options]
+    if len(given) > 1:
+        raise OptionError(
+            f"a read sees one moment, found {' and '.join(option.key for option in given)}",
+            hint="give one of them only.",
+        )
+    exact = SCAN_EXACT.of(options)
+    for option in given:
+        value = option.of(options)
+        match option.key:
+            case SCAN_VERSION.key:
+                return resolve(context, value, exact=exact)
+            case SCAN_SNAPSHOT_ID.key:
+                return _snapshot(context, value)
+            case SCAN_SAVEPOINT_ID.key:
+                return of_savepoint(context, get_savepoint(context, value))
+            case SCAN_TAG_NAME.key:
+                return of_tag(get_tag(context, value))
+            case SCAN_WATERMARK.key:
+                return at_watermark(context, value, exact=exact)
+            case _:
+                return at_time(context, to_millis(value), exact=exact)
+    return None
+
+
+def to_millis(moment: str | int | datetime) -> int:
+    """A time as milliseconds since the epoch; what is finer is cut off.
+
+    Args:
+        moment: milliseconds since the epoch, a datetime, or text such as ``2026-01-31 12:00:00``; without a zone
+            UTC is meant. Where clocks are set back and an hour comes twice, the text means the first.
+
+    Raises:
+        InvalidInputError: it is no time.
+    """
+    if isinstance(moment, int):
+        return moment
+    parsed = to_value(moment) if isinstance(moment, datetime) else parse_timestamp(moment)
+    if not isinstance(parsed, Timestamp):
+        raise InvalidInputError(
+            f"'{moment}' is no moment", hint="write 2026-01-31 12:00:00, with a zone if it is not UTC."
+        )
+    return parsed.nanos // 1_000_000
+
+
+def _parse(version: str) -> tuple[str | None, int]:
+    """What the text means if it is not the name of a tag."""
+    for kind, prefix in (("snapshot", "snapshot."), ("savepoint", "savepoint."), ("watermark", "watermark-")):
+        number = _number(version.removeprefix(prefix))
+        if version.startswith(prefix) and number is not None:
+            return kind, number
+    number = _number(version)
+    return (None, 0) if number is None else ("snapshot", number)
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER else None
+
+
+def _is_there(context: TableContext, kind: str, number: int) -> bool:
+    match kind:
+        case "snapshot":
+            return context.snapshots.find(number) is not None
+        case "savepoint":
+            found = find_savepoint(context, number)
+            return found is not None and is_of(context, found)
+        case _:
+            try:
+                at_watermark(context, number)
+            except NotFoundError:
+                return False
+            return True
+
+
+def _unmistakable(kind: str, number: int) -> str:
+    match kind:
+        case "snapshot":
+            return f"scan.snapshot-id={number}"
+        case "savepoint":
+            return f"scan.savepoint-id={number}"
+        case _:
+            return f"scan.watermark={number}"
+
+
+def _snapshot(context: TableContext, number: int, *, asked: str | None = None) -> Moment:
+    found = context.snapshots.find(number) if number > 0 else None
+    if found is not None:
+        return of_snapshot(found, asked)
+    ids = context.snapshots.ids()
+    there = f"the earliest is {ids[0]}, the latest is {ids[-1]}" if ids else "it has no snapshots"
+    raise NotFoundError(
+        f"snapshot {number} does not exist in '{context.title}': {there}", hint=_instead(context, number, ids)
+    )
+
+
+def _instead(context: TableContext, number: int, ids: list[int]) -> str:
+    """What to read instead of a snapshot that is not there."""
+    saved = savepoints(context)
+    holders = [f"savepoint.{s.id}" for s in saved if s.saved_snapshot_id == number]
+    named = [name for name in tag_names(context) if not is_internal(name)]
+    holders += [tag.name for tag in find_tags(context, named) if tag.snapshot.id == number]
+    if holders:
+        return f"it is kept as '{holders[0]}': ask for that."
+    near = []
+    if ids:
+        near.append(f"the nearest snapshot is {min(ids, key=lambda known: (abs(known - number), known))}")
+    if saved:
+        nearest = min(saved, key=lambda s: (abs(s.saved_snapshot_id - number), s.id))
+        near.append(f"the nearest savepoint is {nearest.id}, of snapshot {nearest.saved_snapshot_id}")
+    near.append("what expired can be read only through a tag or savepoint.")
+    return "; ".join(near)

@@ -1,0 +1,233 @@
+"""Making and removing savepoints, so that a process may die at any call and nothing is lost.
+
+Making one:
+
+1. A pin, a short-lived tag, holds the snapshot; then it is looked whether the snapshot is still there.
+2. The full manifest list is written: one list of all manifests of the snapshot.
+3. ``savepoint-<n>`` is put if absent, n being the next number of the table. That one call makes the savepoint and
+   gives out the number; who loses the race tries the next one. All that it needs is held by then.
+4. The savepoint's own tag, ``anabranch-savepoint-<n>``, takes over from the pin, which goes.
+
+Removing one: an empty ``savepoint-<n>.deleted``, so that the number is not given out again; then the file; then
+the tag. Manifests and data go with the next expiry and orphan cleaning.
+
+A process that dies leaves a pin without a savepoint, a savepoint whose tag is missing, a mark beside a savepoint
+that should be gone, or a tag without its savepoint. Each is recognised for what it is and put in order by `tend`,
+which every creation and removal begins with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from anabranch.errors import AnabranchError, StorageError
+from anabranch.kernel.commit.manifest_writer import ManifestWriter
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.parallel import each
+from anabranch.kernel.refs import pins
+from anabranch.kernel.refs.moment import Moment, of_snapshot
+from anabranch.kernel.refs.moment import newest as newest_moment
+from anabranch.kernel.refs.savepoint_log import (
+    find_savepoint,
+    get_savepoint,
+    is_of,
+    newest_first,
+    read_numbers,
+)
+from anabranch.kernel.refs.tag_log import tag_names
+from anabranch.options import SAVEPOINT_CREATE_INTERVAL
+from anabranch.spec.data_file import ManifestFileMeta
+from anabranch.spec.entry_frame import IDENTITY
+from anabranch.spec.refs import Tag
+from anabranch.spec.savepoint import Savepoint, pin_name, pinned_savepoint_of
+from anabranch.spec.snapshot import Snapshot
+
+_MARK_MILLIS = 24 * 3_600_000
+"""How long the mark of a deleted savepoint stays when newer numbers were given out: no creation lasts as long."""
+
+
+def create_savepoint(context: TableContext, moment: Moment | None = None) -> Savepoint:
+    """Keep a moment for good, under the next number of the table.
+
+    Args:
+        context: the branch.
+        moment: what to keep; the newest snapshot if None.
+
+    Raises:
+        NotFoundError: there is no snapshot, or the moment was removed meanwhile; there is no savepoint.
+        StorageError: with `outcome_unknown`, it may have been made; `savepoint_log.savepoints` shows it.
+    """
+    chosen = moment or newest_moment(context)
+    tend(context)
+    while True:
+        made = _create(context, chosen, read_numbers(context).next)
+        if made is not None:
+            return made
+
+
+def due_savepoint(
+    context: TableContext, options: Mapping[str, str], newest: Snapshot | None = None
+) -> Savepoint | None:
+    """The savepoint that `savepoint.create-interval` asks for now, made; None if none is due.
+
+    One is due when that snapshot is younger than that of the branch's newest savepoint by the interval, or
+    the branch has none. So however long nobody asked, one is made; and of several who ask at once, one makes it.
+    Cheap where nothing is due: one listing and one small read.
+
+    Args:
+        context: the branch.
+        options: of the table, with those of the job over them.
+        newest: the snapshot that would be saved, such as one just committed; the newest if None.
+    """
+    interval = SAVEPOINT_CREATE_INTERVAL.of(options)
+    head = None if interval is None else newest or context.snapshots.head()
+    if interval is None or head is None:
+        return None
+    tended = False
+    while True:
+        numbers = read_numbers(context)
+        last = next(newest_first(context, numbers), None)
+        since = None if last is None else last.saved_time
+        if since is not None and head.time_millis - since < interval:
+            return None
+        if not tended:
+            tend(context)
+            tended = True
+        # Only under the number that follows what was seen: who loses it looks again whether one is due.
+        made = _create(context, of_snapshot(head), numbers.next)
+        if made is not None:
+            return made
+
+
+def delete_savepoint(context: TableContext, number: int) -> Savepoint:
+    """Let go of a savepoint; its number is not given out again.
+
+    Raises `NotFoundError`: this branch has no such savepoint.
+    """
+    tend(context)
+    savepoint = get_savepoint(context, number)
+    context.storage.put(context.layout.deleted_savepoint_path(number), b"")
+    _remove(context, savepoint)
+    return savepoint
+
+
+@dataclass(frozen=True, slots=True)
+class Tended:
+    """What `tend` put in order, by the names of tags and the numbers of savepoints."""
+
+    pinned: tuple[str, ...] = ()
+    """Tags that were missing."""
+    unpinned: tuple[str, ...] = ()
+    """Tags that nothing needed any more."""
+    deleted: tuple[int, ...] = ()
+    """Savepoints whose removal had begun."""
+
+
+def tend(context: TableContext) -> Tended:
+    """Put in order what processes left that died while they made or removed savepoints or held a pin.
+
+    Safe beside others that work on the same. Costs two listings where there is nothing to do.
+    """
+    tags = set(tag_names(context))  # read before the savepoints: a tag is put after its savepoint
+    numbers = read_numbers(context)
+    deleted, pinned, unpinned = [], [], []
+    suspects = [n for n in numbers.present if n in numbers.deleted or pin_name(n) not in tags]
+    for savepoint in each(lambda number: find_savepoint(context, number), suspects):
+        if savepoint is None or not is_of(context, savepoint):
+            continue
+        if savepoint.id in numbers.deleted:
+            _remove(context, savepoint)
+            deleted.append(savepoint.id)
+        elif savepoint.saved_snapshot is not None:
+            _pin(context, savepoint)
+            pinned.append(savepoint.pin)
+    for name in sorted(tags):
+        number_of_pin = pinned_savepoint_of(name)
+        if number_of_pin is not None and not _exists(context, number_of_pin):
+            context.storage.delete(context.layout.tag_path(name))
+            unpinned.append(name)
+    unpinned += pins.release_old(context)
+    now = context.runtime.clock.now_millis()
+    for number, marked_at in numbers.deleted.items():
+        if number + 1 < numbers.next and number not in numbers.present and now - marked_at > _MARK_MILLIS:
+            context.storage.delete(context.layout.deleted_savepoint_path(number))
+    return Tended(tuple(pinned), tuple(unpinned), tuple(deleted))
+
+
+def _create(context: TableContext, moment: Moment, number: int) -> Savepoint | None:
+    """The savepoint under exactly that number; None if somebody else took it."""
+    pin = pins.take(context, moment)
+    draft: Savepoint | None = None
+    try:
+        draft = _draft(context, moment.snapshot, number)
+        won = context.storage.put_if_absent(context.layout.savepoint_path(number), draft.to_json())
+    except AnabranchError as error:
+        if not (isinstance(error, StorageError) and error.outcome_unknown):
+            _discard(context, draft, pin)
+        raise
+    if won and context.storage.exists(context.layout.deleted_savepoint_path(number)):
+        # Made and deleted by others since the numbers were read: the number must not come back.
+        context.storage.delete(context.layout.savepoint_path(number))
+        won = False
+    if not won:
+        _discard(context, draft, pin)
+        return None
+    # Whatever fails from here on, the savepoint is there and the pin holds it.
+    _pin(context, draft)
+    pins.release(context, pin)
+    return draft
+
+
+def _draft(context: TableContext, snapshot: Snapshot, number: int) -> Savepoint:
+    """The savepoint, not yet there, with its manifest list, which is."""
+    schema = context.schemas.get(snapshot.schema_id)
+    manifests = context.manifests.of_snapshot(snapshot)
+    writer = ManifestWriter(context, schema, schema.options)
+    full_list, _ = writer.manifest_list(manifests)
+    context.storage.put_many(writer.objects)
+    return Savepoint(
+        id=number,
+        saved_snapshot_id=snapshot.id,
+        schema_id=snapshot.schema_id,
+        full_manifest_list=full_list,
+        record_count=_count(context, snapshot, manifests),
+        save_time=context.runtime.clock.now_millis(),
+        branch_uuid=context.branch_uuid,
+        saved_snapshot=snapshot,
+    )
+
+
+def _count(context: TableContext, snapshot: Snapshot, manifests: list[ManifestFileMeta]) -> int:
+    """How many rows there are; counted where the snapshot, made by a very old engine, does not know."""
+    if snapshot.total_record_count is not None and snapshot.total_record_count >= 0:
+        return snapshot.total_record_count
+    entries = context.manifests.entries(manifests, only=("kind", "row_count", *IDENTITY))
+    return int(entries.live().df["row_count"].sum())
+
+
+def _pin(context: TableContext, savepoint: Savepoint) -> None:
+    """Put the savepoint's own tag, unless the savepoint is removed meanwhile."""
+    assert savepoint.saved_snapshot is not None
+    path = context.layout.tag_path(savepoint.pin)
+    context.storage.put(path, Tag(savepoint.pin, savepoint.saved_snapshot).to_json())
+    if not _exists(context, savepoint.id):
+        context.storage.delete(path)
+
+
+def _remove(context: TableContext, savepoint: Savepoint) -> None:
+    context.storage.delete(context.layout.savepoint_path(savepoint.id))
+    context.storage.delete(context.layout.tag_path(savepoint.pin))
+
+
+def _exists(context: TableContext, number: int) -> bool:
+    return context.storage.exists(context.layout.savepoint_path(number))
+
+
+def _discard(context: TableContext, draft: Savepoint | None, pin: str) -> None:
+    """Take back what was written for nothing; what cannot be removed now is found by cleaning."""
+    if draft is not None:
+        with suppress(StorageError):
+            context.storage.delete(context.layout.manifest_path(draft.full_manifest_list))
+    pins.release(context, pin)

@@ -1,0 +1,194 @@
+"""Making, changing and removing tags: names for snapshots, which they keep from expiring.
+
+The rule that keeps a tag readable: it is written first, and then it is looked whether what it names is still there;
+if not, it goes again. An expiry that removed the snapshot before shows in that look; one that comes later finds the
+tag, because it removes snapshots first and asks afterwards what is still referred to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from anabranch.errors import (
+    AlreadyExistsError,
+    AnabranchError,
+    InvalidInputError,
+    InvalidNameError,
+)
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.refs import pins
+from anabranch.kernel.refs.moment import Moment, check_there, of_tag
+from anabranch.kernel.refs.tag_log import find_tag, find_tags, get_tag, is_internal, tag_names
+from anabranch.options import TAG_DEFAULT_TIME_RETAINED, parse_duration
+from anabranch.spec.names import check_tag_name
+from anabranch.spec.refs import Tag
+from anabranch.spec.savepoint import pinned_savepoint_of
+
+
+def create_tag(
+    context: TableContext, name: str, moment: Moment, *, retained: int | None = None, automatic: bool = False
+) -> Tag:
+    """Name a moment.
+
+    Of several who give the same name at once, one does.
+
+    Args:
+        context: the branch.
+        name: of the new tag.
+        moment: what to name.
+        retained: how many milliseconds to keep it; `tag.default-time-retained` if None.
+        automatic: whether the name was made from a period, and so may have digits only.
+
+    Raises:
+        InvalidNameError: a new tag must not be called so.
+        AlreadyExistsError: there is such a tag.
+        NotFoundError: the moment was removed meanwhile; no tag was made.
+    """
+    if not automatic:
+        check_tag_name(name)
+    existing = find_tag(context, name)
+    if existing is not None:
+        raise _exists(context, existing)
+    tag = _new(context, name, moment, retained)
+    if not context.storage.put_if_absent(context.layout.tag_path(name), tag.to_json()):
+        raise _exists(context, find_tag(context, name) or tag)
+    try:
+        check_there(context, moment)
+    except AnabranchError:
+        _take_back(context, tag)
+        raise
+    return tag
+
+
+def delete_tag(context: TableContext, name: str) -> Tag:
+    """Remove a tag. What only it kept goes with the next expiry and orphan cleaning.
+
+    Raises:
+        InvalidNameError: the table made the tag for itself.
+        NotFoundError: there is no such tag.
+    """
+    _check_not_internal(name)
+    tag = get_tag(context, name)
+    context.storage.delete(context.layout.tag_path(name))
+    return tag
+
+
+def rename_tag(context: TableContext, name: str, new_name: str) -> Tag:
+    """Give a tag another name. If the process dies there may be both; repeating it then says so.
+
+    Raises:
+        InvalidNameError: a tag must not be called so.
+        NotFoundError: there is no such tag, or it was removed meanwhile.
+        AlreadyExistsError: there is a tag of the new name.
+    """
+    _check_not_internal(name)
+    check_tag_name(new_name)
+    old = get_tag(context, name)
+    new = replace(old, name=new_name, mark=context.runtime.ids.uuid())
+    path = context.layout.tag_path(new_name)
+    existing = find_tag(context, new_name)
+    if existing == new:
+        # Left by a renaming that died, or of one under way, which does not take it back any more; nor do we.
+        context.storage.put(path, new.to_json())
+    elif existing is not None or not context.storage.put_if_absent(path, new.to_json()):
+        raise _exists(context, existing or find_tag(context, new_name) or new)
+    try:
+        check_there(context, of_tag(old))
+    except AnabranchError:
+        if existing is None:
+            _take_back(context, new)
+        raise
+    context.storage.delete(context.layout.tag_path(name))
+    return new
+
+
+def replace_tag(context: TableContext, name: str, moment: Moment, *, retained: int | None = None) -> Tag:
+    """Let a tag name another moment, at once: readers see the old one or the new one.
+
+    Args:
+        context: the branch.
+        name: of the tag.
+        moment: what it is to name.
+        retained: how many milliseconds to keep it from now on; as long as it was to be kept so far if None.
+
+    Raises:
+        InvalidNameError: the table made the tag for itself.
+        NotFoundError: there is no such tag, or the moment was removed meanwhile; the tag is as it was.
+    """
+    _check_not_internal(name)
+    old = get_tag(context, name)
+    pin = pins.take(context, moment)  # what the tag names when it is written is held already
+    tag = _new(context, name, moment, old.time_retained if retained is None else retained)
+    context.storage.put(context.layout.tag_path(name), tag.to_json())
+    pins.release(context, pin)
+    return tag
+
+
+def expire_tags(context: TableContext, *, dry_run: bool = False) -> list[str]:
+    """Remove the tags that were kept long enough, by the local clock; their names. Reads all tags."""
+    now = _local_now(context)
+    tags = find_tags(context, [name for name in tag_names(context) if not is_internal(name)])
+    expired = [tag for tag in tags if tag.is_expired(now)]
+    if dry_run:
+        return [tag.name for tag in expired]
+    removed = []
+    for tag in expired:
+        if find_tag(context, tag.name) == tag:  # it may have been replaced just now
+            context.storage.delete(context.layout.tag_path(tag.name))
+            removed.append(tag.name)
+    return removed
+
+
+def parse_retained(text: str | int | None) -> int | None:
+    """How long to keep a tag, in milliseconds, from text such as ``7 d``. Raises `InvalidInputError`."""
+    if text is None or isinstance(text, int):
+        return text
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise InvalidInputError(
+            f"a tag cannot be kept for '{text}', which is no duration",
+            hint="write '7 d', '12 h' or '30 min'.",
+        ) from error
+
+
+def _new(context: TableContext, name: str, moment: Moment, retained: int | None) -> Tag:
+    if retained is None:
+        schema = context.schemas.latest()
+        retained = TAG_DEFAULT_TIME_RETAINED.of({} if schema is None else schema.options)
+    mark = context.runtime.ids.uuid()
+    if retained is None:
+        return Tag(name, moment.snapshot, mark=mark)
+    if retained < 0:
+        raise InvalidInputError(f"tag '{name}' cannot be kept for {retained} ms")
+    return Tag(name, moment.snapshot, _local_now(context), retained, mark)
+
+
+def _take_back(context: TableContext, tag: Tag) -> None:
+    """Remove what this call put, and nothing that another one did: theirs may hold what this one came too late for."""
+    found = find_tag(context, tag.name)
+    if found is not None and found.mark == tag.mark:
+        context.storage.delete(context.layout.tag_path(tag.name))
+
+
+def _local_now(context: TableContext) -> int:
+    now = context.runtime.clock.now_millis()
+    return now + context.runtime.clock.local_offset_millis(now)
+
+
+def _check_not_internal(name: str) -> None:
+    if not is_internal(name):
+        return
+    savepoint = pinned_savepoint_of(name)
+    hint = "the table removes it itself when it is not needed any more."
+    raise InvalidNameError(
+        f"the tag '{name}' belongs to the table itself",
+        hint=hint if savepoint is None else f"delete the savepoint instead: delete_savepoint({savepoint}).",
+    )
+
+
+def _exists(context: TableContext, tag: Tag) -> AlreadyExistsError:
+    return AlreadyExistsError(
+        f"tag '{tag.name}' exists already in '{context.title}' and names snapshot {tag.snapshot.id}",
+        hint="choose another name, or let it name another snapshot with replace_tag().",
+    )

@@ -1,0 +1,120 @@
+"""What holds on to the snapshots after a moment: whoever removes these must let go of that first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+
+from anabranch.errors import NotFoundError
+from anabranch.kernel.commit.ledger import LedgerEntry, recorded_after
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.refs.branches import branch_names
+from anabranch.kernel.refs.consumers import find_consumer
+from anabranch.kernel.refs.savepoint_log import savepoints
+from anabranch.kernel.refs.savepoints import delete_savepoint
+from anabranch.kernel.refs.tag_log import find_tags, tag_names
+from anabranch.kernel.rollback.pins import is_rollback_pin
+from anabranch.options import LEDGER_TIME_RETAINED
+from anabranch.spec.layout import consumer_id_of
+from anabranch.spec.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
+
+
+class HolderKind(StrEnum):
+    """What kind of thing holds on."""
+
+    TAG = "tag"
+    SAVEPOINT = "savepoint"
+    BRANCH = "branch"
+    CONSUMER = "consumer"
+    STREAM = "stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Something that refers to a snapshot."""
+
+    kind: HolderKind
+    name: str
+    """Of the tag, branch or consumer; the savepoint's id; the commit user of a stream."""
+    snapshot_id: int
+    """The newest snapshot it refers to."""
+
+    def __str__(self) -> str:
+        return f"{self.kind} '{self.name}' (snapshot {self.snapshot_id})"
+
+
+def holders_after(context: TableContext, target: Snapshot, later: Sequence[Snapshot]) -> list[Holder]:
+    """All that refers to something newer than `target`, in the order in which to let go of it.
+
+    Args:
+        context: the branch.
+        target: the snapshot that stays.
+        later: the snapshots after it.
+    """
+    saved = [s for s in savepoints(context) if s.saved_snapshot_id > target.id]
+    pins = {savepoint.pin for savepoint in saved}
+    tags = [tag for tag in find_tags(context, tag_names(context)) if tag.snapshot.id > target.id]
+    return [
+        *_streams(context, target.id, later),
+        *_consumers(context, target.id),
+        *(Holder(HolderKind.SAVEPOINT, str(s.id), s.saved_snapshot_id) for s in saved),
+        *_branches(context, target.id),
+        *(
+            Holder(HolderKind.TAG, tag.name, tag.snapshot.id)
+            for tag in tags
+            if tag.name not in pins and not is_rollback_pin(tag.name)
+        ),
+    ]
+
+
+def release(context: TableContext, holder: Holder) -> None:
+    """Let go: remove the file or, of a branch, the folder. Data files stay."""
+    storage, layout = context.storage, context.layout
+    match holder.kind:
+        case HolderKind.TAG:
+            storage.delete(layout.tag_path(holder.name))
+        case HolderKind.CONSUMER:
+            storage.delete(layout.consumer_path(holder.name))
+        case HolderKind.BRANCH:
+            storage.delete_folder(context.on_branch(holder.name).layout.branch_root)
+        case HolderKind.SAVEPOINT:
+            with suppress(NotFoundError):  # somebody else was faster
+                delete_savepoint(context, int(holder.name))
+        case HolderKind.STREAM:
+            return  # its commits go with the snapshots, and the ledger's pages are rewritten
+
+
+def _branches(context: TableContext, after: int) -> Iterator[Holder]:
+    """Branches that left main after the snapshot: the oldest they know is the one they began with."""
+    for name in branch_names(context) if context.branch is None else ():
+        branch = context.on_branch(name)
+        known = [*branch.snapshots.ids(), *(tag.snapshot.id for tag in find_tags(branch, tag_names(branch)))]
+        if known and min(known) > after:
+            yield Holder(HolderKind.BRANCH, name, min(known))
+
+
+def _consumers(context: TableContext, after: int) -> Iterator[Holder]:
+    """Consumers that have read beyond the snapshot."""
+    for info in context.storage.list(context.layout.consumer_folder):
+        name = consumer_id_of(info.path)
+        consumer = None if name is None else find_consumer(context, name)
+        if name is not None and consumer is not None and consumer.next_snapshot > after + 1:
+            yield Holder(HolderKind.CONSUMER, name, consumer.next_snapshot - 1)
+
+
+def _streams(context: TableContext, after: int, later: Sequence[Snapshot]) -> Iterator[Holder]:
+    """Streaming queries that committed after the snapshot, and not so long ago that they cannot come back."""
+    newest = recorded_after(context, after)
+    for snapshot in sorted(later, key=lambda snapshot: snapshot.id):
+        if snapshot.commit_identifier != BATCH_COMMIT_IDENTIFIER:
+            newest[snapshot.commit_user] = LedgerEntry(
+                snapshot.commit_identifier, snapshot.id, snapshot.time_millis
+            )
+    schema = context.schemas.latest()
+    retained = LEDGER_TIME_RETAINED.of({} if schema is None else schema.options)
+    oldest = context.runtime.clock.now_millis() - retained
+    for user, entry in sorted(newest.items()):
+        if entry.time_millis >= oldest:
+            yield Holder(HolderKind.STREAM, user, entry.snapshot_id)

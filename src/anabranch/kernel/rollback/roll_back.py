@@ -1,0 +1,110 @@
+"""Rolling a branch back to an earlier state, as one new commit.
+
+What the new snapshot holds and why:
+
+* Its delta list says what changed, as any overwrite does: DELETEs for files that go, ADDs for files that come
+  back. Streams and record counts need that.
+* Files that come back were deleted before, and some readers take for live what is added anywhere and deleted
+  nowhere. So the base list is the previous snapshot's without the old entries of these files
+  (`manifest_merge.without_files`): each file is added once in the whole snapshot.
+* Data files are shared, not copied: rolling back costs no more than its metadata. Pins keep other engines from
+  deleting them (`rollback_pins`), and that they are in the store is checked before the commit.
+* The schema stays the newest, the watermark stays where it is (readers have acted on it), sequence numbers of
+  queues go on above those of the files that are taken away.
+
+Nothing of the history in between goes away; see `history_removal` for the other way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anabranch.errors import NotFoundError
+from anabranch.kernel.actions.rollback import Difference, Rollback, difference_to
+from anabranch.kernel.commit.base import Base
+from anabranch.kernel.commit.identity import CommitIdentity
+from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, commit
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.guards import check_snapshot_readable
+from anabranch.kernel.properties import ROLLBACK_PROPERTY
+from anabranch.kernel.refs.moment import Moment, check_there
+from anabranch.kernel.refs.moments import resolve
+from anabranch.kernel.rollback.pins import brings_back, pin_result, pin_target, unpin
+from anabranch.spec.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Files and rows that a rollback takes away and brings back."""
+
+    files_removed: int = 0
+    rows_removed: int = 0
+    files_restored: int = 0
+    rows_restored: int = 0
+
+    @classmethod
+    def of(cls, difference: Difference) -> Changed:
+        removed, restored = difference.removed.df["row_count"], difference.restored.df["row_count"]
+        return cls(len(removed), int(removed.sum()), len(restored), int(restored.sum()))
+
+
+def preview(context: TableContext, version: str | int) -> tuple[Snapshot, Changed]:
+    """The snapshot that a rollback would go to, and what it would change. Raises as `roll_back`."""
+    target = _target(context, version).snapshot
+    return target, Changed.of(difference_to(_newest(context), target))
+
+
+def roll_back(context: TableContext, version: str | int) -> Snapshot:
+    """Make the live files those of an earlier moment, in one new snapshot of kind OVERWRITE.
+
+    Whatever else was committed meanwhile is taken away too; what is committed afterwards stays. Where the live
+    files are those of the target already, nothing is committed and the newest snapshot returned: so a rollback
+    that was killed may be repeated.
+
+    Args:
+        context: the branch.
+        version: as `resolve` takes it.
+
+    Raises:
+        NotFoundError: there is no such moment, or it was removed while it was rolled back to.
+        CommitConflictError: data files of the target are not there; nothing was published.
+        UnsupportedFeatureError: the target or the newest snapshot uses what we do not implement.
+        CommitError: as for any commit.
+    """
+    moment = _target(context, version)
+    newest = _newest(context)
+    if newest.snapshot is not None and difference_to(newest, moment.snapshot).is_empty:
+        if ROLLBACK_PROPERTY in newest.snapshot.properties and brings_back(context, newest.snapshot):
+            pin_result(context, newest.snapshot)  # in case whoever made it was killed before
+        return newest.snapshot
+    identity = CommitIdentity.batch(context.runtime)
+    pin_target(context, moment.snapshot, identity.user)
+    try:
+        check_there(context, moment)
+        action = Rollback(moment.snapshot, str(version))
+        made = commit(context, CommitRequest(action, identity), known_head=newest.snapshot).snapshot
+    except NOT_PUBLISHED:
+        unpin(context, identity.user)  # after any other error it may be needed
+        raise
+    assert made is not None, "the commit was made just now"
+    if brings_back(context, made):
+        pin_result(context, made)
+    else:
+        unpin(context, identity.user)
+    return made
+
+
+def _target(context: TableContext, version: str | int) -> Moment:
+    moment = resolve(context, version)
+    check_snapshot_readable(context, moment.snapshot)
+    return moment
+
+
+def _newest(context: TableContext) -> Base:
+    schema = context.schemas.latest()
+    if schema is None:
+        raise NotFoundError(
+            f"table '{context.title}' does not exist: there is no schema in {context.storage.url}",
+            hint="lake.tables(database) lists the tables there are.",
+        )
+    return Base(context, context.snapshots.head(), schema)

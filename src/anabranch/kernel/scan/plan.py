@@ -1,0 +1,116 @@
+"""The result of planning: which files to read, packed into splits, and how it came about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import polars as pl
+
+from anabranch.kernel.scan.split import Split, SplitFile
+from anabranch.lazy import lazy
+from anabranch.spec.layout import Layout, file_format_of
+from anabranch.spec.snapshot import Snapshot
+
+EMPTY_FILES = pl.DataFrame(
+    schema={
+        "folder": pl.Int64,
+        "partition": pl.Binary,
+        "bucket": pl.Int32,
+        "file_name": pl.String,
+        "file_size": pl.Int64,
+        "row_count": pl.Int64,
+        "schema_id": pl.Int64,
+    }
+)
+"""The planned files of an empty plan, for its columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStep:
+    """What one pruning step left over."""
+
+    name: str
+    manifests: int
+    """Manifests that remain after the step."""
+    files: int | None
+    """Data files that remain after the step; None while only manifests are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanReport:
+    """How planning came to its files, step by step."""
+
+    steps: tuple[PlanStep, ...]
+    splits: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Files to read of one snapshot, in order. A value: it stays true whatever is committed meanwhile."""
+
+    snapshot: Snapshot | None
+    """None for a table that was never written."""
+    files: pl.DataFrame = field(repr=False)
+    """One row a file, with the columns of `EMPTY_FILES`."""
+    folders: tuple[str, ...] = field(repr=False)
+    """Folders of the partitions, by the number in column `folder`; empty text without partitions."""
+    starts: np.ndarray = field(repr=False)
+    """Row in `files` at which each split begins."""
+    steps: tuple[PlanStep, ...] = ()
+
+    @lazy
+    def splits(self) -> list[Split]:
+        """The files in units of work; files of one bucket keep their order."""
+        if self.files.height == 0:
+            return []
+        first = self.files.select("partition", "bucket", "folder")[self.starts]
+        ends = [*self.starts[1:].tolist(), self.files.height]
+        return [
+            Split(partition, bucket, partial(self._split_files, folder, bucket, start, end))
+            for (partition, bucket, folder), start, end in zip(
+                first.iter_rows(), self.starts.tolist(), ends, strict=True
+            )
+        ]
+
+    def _split_files(self, folder: int, bucket: int, start: int, end: int) -> tuple[SplitFile, ...]:
+        path = Layout().bucket_path(self.folders[folder], bucket)
+        part = self.files.select("file_name", "file_size", "row_count", "schema_id")[start:end]
+        return tuple(
+            SplitFile(f"{path}/{name}", size, rows, schema_id, file_format_of(name))
+            for name, size, rows, schema_id in part.iter_rows()
+        )
+
+    @property
+    def row_count(self) -> int:
+        """Rows in the planned files, before any row is filtered."""
+        return int(self.files["row_count"].sum())
+
+    @property
+    def report(self) -> PlanReport:
+        return PlanReport(self.steps, len(self.starts), self.row_count, int(self.files["file_size"].sum()))
+
+
+def split_starts(group: np.ndarray, sizes: np.ndarray, *, target: int, open_cost: int) -> np.ndarray:
+    """Where splits begin in files ordered by group, the bucket of a partition.
+
+    A split takes files of one bucket until the next one would make it heavier than `target` bytes; a file
+    weighs at least `open_cost`, so that very small files do not pile up in one split.
+    """
+    if len(sizes) == 0:
+        return np.empty(0, np.int64)
+    edges = np.flatnonzero(np.diff(group)) + 1
+    group_starts = np.concatenate(([0], edges))
+    group_ends = np.concatenate((edges, [len(sizes)]))
+    reached = np.concatenate(([0], np.cumsum(np.maximum(sizes, open_cost))))
+    starts: list[int] = []
+    for begin, end in zip(group_starts.tolist(), group_ends.tolist(), strict=True):
+        start = begin
+        while start < end:
+            starts.append(start)
+            fits = int(np.searchsorted(reached, reached[start] + target, side="right")) - 1
+            start = max(fits, start + 1)
+    return np.asarray(starts, np.int64)

@@ -1,0 +1,171 @@
+"""Leaving out what a predicate cannot match: manifests, partitions, buckets and files, each by column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from anabranch.errors import UnsupportedFeatureError
+from anabranch.expr.bind import BoundPredicate
+from anabranch.expr.evaluate import filter_mask
+from anabranch.expr.prune import key_values, may_match
+from anabranch.kernel.scan.statistics import Statistics
+from anabranch.kernel.schema_log import SchemaLog
+from anabranch.spec.arrow_types import to_arrow_type
+from anabranch.spec.binary_row import SlotKind, slot_kind
+from anabranch.spec.binary_row_columns import decode_column
+from anabranch.spec.bucket import assign_buckets
+from anabranch.spec.data_file import ManifestFileMeta
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.types import DataType, Field
+
+Mask = np.ndarray
+
+
+def partition_values(partitions: pl.Series, schema: TableSchema) -> pa.Table:
+    """Partition rows as a table of their values, one column a partition field."""
+    rows = partitions.to_arrow()
+    fields = schema.partition_fields
+    arrays = [
+        decode_column(rows, i, f.type, len(fields), strict=True, where="a partition")
+        for i, f in enumerate(fields)
+    ]
+    return pa.Table.from_arrays(arrays, names=[f.name for f in fields])
+
+
+def manifests_may_match(
+    metas: Sequence[ManifestFileMeta], predicate: BoundPredicate, schema: TableSchema
+) -> list[ManifestFileMeta]:
+    """The manifests whose partition range may hold a match."""
+    statistics = Statistics(
+        fields=schema.partition_fields,
+        table_fields=schema.partition_fields,
+        min_rows=pa.array([m.partition_stats.min_values for m in metas], pa.large_binary()),
+        max_rows=pa.array([m.partition_stats.max_values for m in metas], pa.large_binary()),
+        null_counts=pl.Series([list(m.partition_stats.null_counts) for m in metas], dtype=pl.List(pl.Int64)),
+        row_counts=pa.array([m.num_added_files + m.num_deleted_files for m in metas], pa.int64()),
+    )
+    keep = may_match(predicate, statistics)
+    return [meta for meta, kept in zip(metas, keep, strict=True) if kept]
+
+
+def partitions_match(frame: pl.DataFrame, predicate: BoundPredicate, schema: TableSchema) -> pl.DataFrame:
+    """The entries whose partition satisfies the predicate, decided exactly."""
+    unique = frame["partition"].unique()
+    mask = filter_mask(predicate, partition_values(unique, schema))
+    kept = unique.filter(pl.Series(np.asarray(mask, dtype=bool)))
+    return frame if len(kept) == len(unique) else frame.filter(pl.col("partition").is_in(kept.implode()))
+
+
+def buckets_match(
+    frame: pl.DataFrame, predicate: BoundPredicate, schema: TableSchema, schemas: SchemaLog
+) -> pl.DataFrame:
+    """The entries whose bucket can hold one of the bucket keys that the predicate asks for.
+
+    The number of buckets may have changed over time, so each entry is judged by its own. So may the key and its
+    types, if another engine changed them: such files are judged as if nothing was known of their buckets.
+    """
+    keys = [schema.field(name) for name in schema.bucket_keys]
+    if not keys:
+        return frame
+    wanted = key_values(predicate, [key.id for key in keys])
+    if wanted is None:
+        return frame
+    if any(_hashes_vary(key.type, row[i]) for i, key in enumerate(keys) for row in wanted):
+        return frame
+    columns = [pa.array([row[i] for row in wanted], to_arrow_type(key.type)) for i, key in enumerate(keys)]
+    rehashed = [i for i in frame["schema_id"].unique() if not _has_keys(schemas.get(i), keys)]
+    keep = (pl.col("total_buckets") <= 0) | pl.col("schema_id").is_in(rehashed)
+    for total in frame["total_buckets"].unique().to_list():
+        if total > 0:
+            buckets = assign_buckets(columns, [key.type for key in keys], total).tolist()
+            keep |= (pl.col("total_buckets") == total) & pl.col("bucket").is_in(sorted(set(buckets)))
+    return frame.filter(keep)
+
+
+def _hashes_vary(data_type: DataType, value: pa.Scalar | None) -> bool:
+    """Whether engines lay out the value differently, so that they put it into different buckets.
+
+    They differ in nulls of types that take more than a slot, and in the length of some wide decimals.
+    """
+    kind = slot_kind(data_type)
+    return kind is SlotKind.WIDE_DECIMAL or (kind is SlotKind.MILLIS_AND_NANOS and value is None)
+
+
+def _has_keys(schema: TableSchema, keys: Sequence[Field]) -> bool:
+    """Whether rows of an older schema were hashed by these fields, in types that hash alike."""
+    if [schema.field(name).id for name in schema.bucket_keys] != [key.id for key in keys]:
+        return False
+    for key in keys:
+        old = schema.field_by_id(key.id)
+        if old is None or to_arrow_type(old.type) != to_arrow_type(key.type):
+            return False
+    return True
+
+
+def files_may_match(
+    frame: pl.DataFrame, predicate: BoundPredicate, schema: TableSchema, schemas: SchemaLog
+) -> pl.DataFrame:
+    """The entries whose column statistics may hold a match."""
+    keep = np.ones(frame.height, dtype=bool)
+    for rows, statistics in statistics_of_files(frame, schema, schemas):
+        mask = np.asarray(may_match(predicate, statistics), dtype=bool)
+        if rows is None:
+            keep = mask
+        else:
+            keep[rows] = mask
+    return frame if keep.all() else frame.filter(pl.Series(keep))
+
+
+def statistics_of_files(
+    frame: pl.DataFrame, schema: TableSchema, schemas: SchemaLog
+) -> Iterator[tuple[np.ndarray | None, Statistics]]:
+    """Column statistics of entries, with the rows they are of (None for all).
+
+    They are laid out by the schema a file was written with, so they come in groups of one schema and one choice
+    of columns; asked for by the field ids of `schema`.
+    """
+    for schema_id, columns, rows in _layouts(frame):
+        group = frame if rows is None else frame[rows]
+        file_schema = schemas.get(schema_id)
+        if columns is None:
+            fields = file_schema.fields
+        else:
+            known = {f.name: f for f in file_schema.fields}
+            fields = tuple(known[name] for name in columns if name in known)
+            if len(fields) != len(columns):
+                raise UnsupportedFeatureError(
+                    f"a file of schema {schema_id} has statistics of columns {columns}, not all of which "
+                    "are in that schema",
+                    feature="stats-columns",
+                )
+        yield (
+            rows,
+            Statistics(
+                fields=fields,
+                table_fields=schema.fields,
+                absent_ids=frozenset(f.id for f in schema.fields) - {f.id for f in file_schema.fields},
+                min_rows=group["value_min"].to_arrow(),
+                max_rows=group["value_max"].to_arrow(),
+                null_counts=group["value_null_counts"],
+                row_counts=group["row_count"].to_arrow(),
+                partitions=(group["partition"], schema),
+            ),
+        )
+
+
+def _layouts(frame: pl.DataFrame) -> list[tuple[int, list[str] | None, np.ndarray | None]]:
+    """Groups of rows whose statistics are laid out alike: schema id, column names, rows (None for all)."""
+    dense = frame["value_stats_cols"]
+    if frame["schema_id"].n_unique() == 1 and dense.null_count() == len(dense):
+        return [(int(frame["schema_id"][0]), None, None)]
+    keys = frame.select("schema_id", cols=dense.list.join("\0"), count=dense.list.len()).with_row_index("row")
+    groups: list[tuple[int, list[str] | None, np.ndarray | None]] = []
+    for group in keys.partition_by("schema_id", "cols", "count", maintain_order=True):
+        rows = group["row"].to_numpy()
+        columns = dense[int(rows[0])]
+        groups.append((int(group["schema_id"][0]), None if columns is None else columns.to_list(), rows))
+    return groups

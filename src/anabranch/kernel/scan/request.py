@@ -1,0 +1,186 @@
+"""From a snapshot and a predicate to the files that must be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from anabranch.errors import UnsupportedFeatureError
+from anabranch.expr.bind import BoundPredicate
+from anabranch.expr.prune import split_conjuncts
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.guards import check_snapshot_readable
+from anabranch.kernel.partitions import PartitionKey, partition_key
+from anabranch.kernel.scan.plan import EMPTY_FILES, Plan, PlanStep, split_starts
+from anabranch.kernel.scan.pruning import (
+    buckets_match,
+    files_may_match,
+    manifests_may_match,
+    partition_values,
+    partitions_match,
+)
+from anabranch.options import (
+    PARTITION_DEFAULT_NAME,
+    PARTITION_LEGACY_NAME,
+    SPLIT_OPEN_FILE_COST,
+    SPLIT_TARGET_SIZE,
+)
+from anabranch.spec.data_file import ManifestFileMeta
+from anabranch.spec.entry_frame import EntryFrame
+from anabranch.spec.layout import file_format_of
+from anabranch.spec.partition_path import partition_path
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.values import physical_values
+
+FORMATS = ("parquet", "orc", "avro")
+_TO_LOCATE = (
+    *("kind", "partition", "bucket", "total_buckets", "file_name", "file_size", "row_count"),
+    *("min_sequence_number", "schema_id", "level", "external_path", "write_cols"),
+)
+"""Columns of manifest entries that every plan needs."""
+_TO_PRUNE = (*_TO_LOCATE, "value_min", "value_max", "value_null_counts", "value_stats_cols")
+"""Those and the statistics, which take as long to decode as all of them."""
+
+
+@dataclass(frozen=True)
+class ScanRequest:
+    """What to plan: rows of one snapshot (or only those it added) that may satisfy a predicate."""
+
+    context: TableContext
+    snapshot: Snapshot | None
+    schema: TableSchema
+    predicate: BoundPredicate | None = None
+    limit: int | None = None
+    """With no predicate, stop after files that hold this many rows."""
+    options: Mapping[str, str] | None = None
+    """Options of the read, over the table's."""
+
+    def plan(self) -> Plan:
+        """All live files of the snapshot. Raises `CorruptTableError`, `UnsupportedFeatureError`."""
+        if self.snapshot is None:
+            return self._packed(EMPTY_FILES, [])
+        check_snapshot_readable(self.context, self.snapshot)
+        return self._plan(self.context.manifests.of_snapshot(self.snapshot), delta=False)
+
+    def plan_delta(self) -> Plan:
+        """Only the files that the snapshot itself added."""
+        if self.snapshot is None:
+            return self._packed(EMPTY_FILES, [])
+        check_snapshot_readable(self.context, self.snapshot)
+        return self._plan(self.context.manifests.read_list(self.snapshot.delta_manifest_list), delta=True)
+
+    def _plan(self, metas: Sequence[ManifestFileMeta], *, delta: bool) -> Plan:
+        steps = [PlanStep("snapshot", len(metas), None)]
+        on_partitions, on_rows, predicate = None, None, self.predicate
+        if predicate is not None:
+            on_partitions, on_rows = split_conjuncts(predicate, {f.id for f in self.schema.partition_fields})
+            if on_partitions is not None and metas:
+                metas = manifests_may_match(metas, on_partitions, self.schema)
+                steps.append(PlanStep("manifests", len(metas), None))
+        columns = _TO_LOCATE if on_rows is None else _TO_PRUNE
+        frame = self.context.manifests.entries(metas, only=columns).df
+        steps.append(PlanStep("entries", len(metas), frame.height))
+        if on_partitions is not None and frame.height:
+            frame = partitions_match(frame, on_partitions, self.schema)
+            steps.append(PlanStep("partitions", len(metas), frame.height))
+        if predicate is not None and frame.height and self.schema.bucket_follows_from_keys:
+            frame = buckets_match(frame, predicate, self.schema, self.context.schemas)
+            steps.append(PlanStep("buckets", len(metas), frame.height))
+        kept = EntryFrame(frame)
+        frame = (kept.adds() if delta else kept.live()).df
+        steps.append(PlanStep("live", len(metas), frame.height))
+        # Before statistics leave files out: where rows are split over files, those of one file say nothing.
+        check_supported(frame, self.context)
+        if on_rows is not None and predicate is not None and frame.height:
+            frame = files_may_match(frame, predicate, self.schema, self.context.schemas)
+            steps.append(PlanStep("statistics", len(metas), frame.height))
+        return self._packed(frame, steps)
+
+    def _packed(self, frame: pl.DataFrame, steps: list[PlanStep]) -> Plan:
+        options = {**self.schema.options, **(self.options or {})}
+        if frame.height == 0:
+            return Plan(self.snapshot, EMPTY_FILES, (), np.empty(0, np.int64), tuple(steps))
+        frame, folders = self._located(frame, options)
+        if self.limit is not None and self.predicate is None:
+            enough = int(np.searchsorted(np.cumsum(frame["row_count"].to_numpy()), self.limit)) + 1
+            frame = frame.head(enough if self.limit > 0 else 0)
+        buckets = frame["bucket"].to_numpy().astype(np.int64)
+        starts = split_starts(
+            frame["folder"].to_numpy() * (int(buckets.max(initial=0)) + 1) + buckets,
+            frame["file_size"].to_numpy(),
+            target=SPLIT_TARGET_SIZE.of(options),
+            open_cost=SPLIT_OPEN_FILE_COST.of(options),
+        )
+        return Plan(self.snapshot, frame, folders, starts, tuple(steps))
+
+    def _located(
+        self, frame: pl.DataFrame, options: Mapping[str, str]
+    ) -> tuple[pl.DataFrame, tuple[str, ...]]:
+        """Files ordered by partition (oldest first), bucket and sequence number, and the partitions' folders."""
+        partitions, folders = self._partition_folders(frame["partition"].unique(maintain_order=True), options)
+        frame = frame.select(*EMPTY_FILES.columns[1:], "min_sequence_number", "total_buckets")
+        if partitions.height == 1:
+            frame = frame.with_columns(folder=pl.lit(0, pl.Int64))
+        else:
+            frame = frame.join(partitions, on="partition", how="left", maintain_order="left")
+        if (frame["total_buckets"] > 0).any():
+            frame = frame.sort("folder", "bucket", "min_sequence_number", maintain_order=True)
+        elif not frame["folder"].is_sorted():
+            frame = frame.sort("folder", maintain_order=True)
+        return frame.select(EMPTY_FILES.columns), folders
+
+    def _partition_folders(
+        self, partitions: pl.Series, options: Mapping[str, str]
+    ) -> tuple[pl.DataFrame, tuple[str, ...]]:
+        """Number of the folder of each partition row, and the folders in the order partitions came up."""
+        fields = self.schema.partition_fields
+        columns = partition_values(partitions, self.schema)
+        arrays = [physical_values(c, f.type) for c, f in zip(columns, fields, strict=True)]
+        values = [*zip(*arrays, strict=True)] if fields else [()] * len(partitions)
+        spelled: dict[PartitionKey, Sequence[Any]] = {}
+        for row in values:
+            spelled.setdefault(partition_key(row), row)
+        numbers = {key: number for number, key in enumerate(spelled)}
+        rows = [numbers[partition_key(row)] for row in values]
+        folders = tuple(
+            partition_path(
+                fields,
+                row,
+                legacy_names=PARTITION_LEGACY_NAME.of(options),
+                default_name=PARTITION_DEFAULT_NAME.of(options),
+            )
+            for row in spelled.values()
+        )
+        return pl.DataFrame({"partition": partitions, "folder": pl.Series(rows, dtype=pl.Int64)}), folders
+
+
+def check_supported(frame: pl.DataFrame, context: TableContext) -> None:
+    """Refuse files whose rows cannot be told from their entries alone. Raises `UnsupportedFeatureError`."""
+    if frame.height == 0:
+        return
+    refusals = (
+        ("external_path", "data-file.external-paths", "data files outside of the table's folder"),
+        ("write_cols", "data-evolution", "data evolution (rows split over several files)"),
+    )
+    for column, feature, what in refusals:
+        if frame[column].null_count() != frame.height:
+            raise UnsupportedFeatureError(
+                f"table '{context.title}' has {what}, which Anabranch does not read",
+                feature=feature,
+                hint="read it with the engine that wrote it.",
+            )
+    if not frame["file_name"].str.ends_with(".parquet").all():
+        formats = {file_format_of(name) for name in frame["file_name"].to_list()}
+        for unknown in sorted(formats - set(FORMATS)):
+            raise UnsupportedFeatureError(
+                f"table '{context.title}' has data files of format '{unknown}'",
+                feature="file-format",
+                hint=f"formats that are read: {', '.join(FORMATS)}.",
+            )
+    for schema_id in frame["schema_id"].unique().to_list():
+        context.schemas.get(schema_id)
