@@ -7,7 +7,7 @@ import pytest
 
 import anabranch
 from anabranch.errors import InvalidInputError, NotFoundError, OptionError
-from anabranch.kernel.refs.consumers import consumer_lags, delete_consumer, find_consumer, record_consumer
+from anabranch.kernel.refs.consumers import consumer_lags, find_consumer, forget_consumer, record_consumer
 from anabranch.runtime import Runtime
 from anabranch.spec.refs import Consumer
 from tests.support.tables import make_table, rows
@@ -123,9 +123,9 @@ def test_lag_in_snapshots_rows_and_time(table):
     table.compact(full=True)
     (lag,) = consumer_lags(table.context)
     assert (lag.snapshots, lag.rows) == (3, 4)
-    delete_consumer(table.context, "job")
+    forget_consumer(table.context, "job")
     with pytest.raises(NotFoundError, match="'job'"):
-        delete_consumer(table.context, "job")
+        forget_consumer(table.context, "job")
 
 
 def test_a_consumer_of_a_table_made_anew_is_refused(tmp_path):

@@ -25,7 +25,10 @@ Master = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add these verbs to the command line."""
-    for verb in (compact, sort_compact, expire_snapshots, remove_orphan_files, maintain, health):
+    for verb in (
+        *(compact, sort_compact, expire_snapshots, remove_orphan_files, restore_orphan_files),
+        *(maintain, health),
+    ):
         app.command(verb.__name__.replace("_", "-"))(verb)
 
 
@@ -142,6 +145,9 @@ def expire_snapshots(
         ],
         [(d.table, d.snapshots, d.data_files, d.metadata_files, d.bytes, d.snapshots_left) for d in done],
     )
+    for d in done:
+        for ref, held in d.held.items():
+            typer.echo(f"{d.table}: {ref} keeps {held['files']:,} files, {held['bytes']:,} bytes")
 
 
 def remove_orphan_files(
@@ -172,6 +178,24 @@ def remove_orphan_files(
         ],
         [(d.table, d.moved, d.moved_bytes, d.purged, d.purged_bytes) for d in done],
     )
+    for d in done:
+        if d.moved and not dry_run:
+            typer.echo(f"{d.table}: anabranch restore-orphan-files {d.table} --run {d.run} brings them back")
+
+
+def restore_orphan_files(
+    table: TableName,
+    run: Annotated[int, typer.Option(help="Number that remove-orphan-files gave.")],
+    json: AsJson = False,
+) -> None:
+    """Bring back what a run of remove-orphan-files moved away, until a later run purges it."""
+    from anabranch.service import maintenance as service
+
+    files, size = service.restore_orphan_files(state.warehouse, table, run)
+    if json:
+        show_json({"table": table, "run": run, "files": files, "bytes": size})
+    else:
+        typer.echo(f"brought back {files:,} files, {size:,} bytes")
 
 
 def maintain(

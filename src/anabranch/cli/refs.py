@@ -1,4 +1,4 @@
-"""Verbs about moments that are kept: tags and savepoints."""
+"""Verbs about what is kept: tags, savepoints and the positions of consumers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
     """Add these verbs to the command line."""
     for verb in (
         *(create_tag, delete_tag, rename_tag, replace_tag, tags),
-        *(create_savepoint, delete_savepoint, savepoints),
+        *(create_savepoint, delete_savepoint, savepoints, consumers),
     ):
         app.command(verb.__name__.replace("_", "-"))(verb)
 
@@ -185,4 +185,38 @@ def savepoints(table: TableName, branch: Branch = None, json: AsJson = False) ->
     show_table(
         ["savepoint", "snapshot", "schema", "saved", "rows"],
         [(str(s.id), str(s.snapshot), str(s.schema_id), moment(s.save_time), s.rows) for s in found],
+    )
+
+
+def consumers(
+    table: TableName,
+    reset: Annotated[str | None, typer.Option(help="Name of a consumer to move.")] = None,
+    to: Annotated[
+        int | None,
+        typer.Option(help="With --reset: the snapshot it reads next; the one after the newest if absent."),
+    ] = None,
+    delete: Annotated[str | None, typer.Option(help="Name of a consumer to let go of.")] = None,
+    branch: Branch = None,
+    yes: Yes = False,
+    json: AsJson = False,
+) -> None:
+    """List the consumers of a table and how far each is behind; move or delete one."""
+    from anabranch.service import refs as service
+
+    view = service.open_branch(state.warehouse, table, branch)
+    if reset is not None:
+        service.reset_consumer(view, reset, to)
+    if delete is not None:
+        confirm(f"delete consumer '{delete}' of {view.name}?", yes=yes or json)
+        service.delete_consumer(view, delete)
+    found = service.consumers(view)
+    if json:
+        show_json(found)
+        return
+    show_table(
+        ["consumer", "reads next", "snapshots behind", "rows behind", "seconds behind", "last moved"],
+        [
+            (c.name, str(c.next_snapshot), c.snapshots, c.rows, c.millis // 1000, moment(c.modified_millis))
+            for c in found
+        ],
     )

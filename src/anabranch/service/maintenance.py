@@ -201,6 +201,12 @@ def remove_orphan_files(
     return _each(_open(warehouse, master), target, None, work)
 
 
+def restore_orphan_files(warehouse: str, name: str, run: int) -> tuple[int, int]:
+    """Bring back what a run moved away: files and bytes. Raises `NotFoundError` if there was no such run."""
+    tally = open_table(open_lake(warehouse), View(name)).restore_orphan_files(run)
+    return tally.files, tally.bytes
+
+
 def maintain(warehouse: str, target: str, *, dry_run: bool, master: str | None) -> list[UpkeepInfo]:
     """Compact, expire and clean up a table or all tables of a database."""
 

@@ -61,14 +61,21 @@ def record_consumer(context: TableContext, name: str, consumer: Consumer) -> Non
     context.storage.put(context.layout.consumer_path(name), consumer.to_json())
 
 
-def delete_consumer(context: TableContext, name: str) -> None:
-    """Let go of what a consumer kept. Raises `NotFoundError` naming the consumers there are."""
-    if find_consumer(context, name) is None:
+def get_consumer(context: TableContext, name: str) -> Consumer:
+    """The consumer of that name. Raises `NotFoundError` naming the consumers there are."""
+    found = find_consumer(context, name)
+    if found is None:
         known = [name for name, _ in _files(context)]
         raise NotFoundError(
             f"consumer '{name}' does not exist in '{context.title}'",
             hint=f"consumers there are: {', '.join(known)}." if known else "the table has no consumers.",
         )
+    return found
+
+
+def forget_consumer(context: TableContext, name: str) -> None:
+    """Let go of what a consumer kept. Raises `NotFoundError`."""
+    get_consumer(context, name)
     context.storage.delete(context.layout.consumer_path(name))
 
 
