@@ -74,8 +74,9 @@ def new_table(clock, **options):
     return lake.create_table("db.t", "id BIGINT, p STRING", partition_by=["p"], options=options)
 
 
-def fill(table, count, *, clock=None, overwrite=False):
+def fill(table, count, *, clock=None, overwrite=False, expires=False):
     """Snapshots of one row each; ids count on from the last snapshot."""
+    table = table if expires else table.with_options({"write-only": "true"})
     first = 0 if table.snapshot is None else table.snapshot.id
     for number in range(first + 1, first + count + 1):
         data = pa.table({"id": [number], "p": ["a"]})
@@ -782,3 +783,27 @@ def test_tables_of_other_engines_keep_everything_that_stays_readable(path, tmp_p
     assert stored_paths(table) == reached_paths(table)
     for view in (table, *map(table.branch, table.branches())):
         assert len([*view.snapshots()]) <= 2
+
+
+EXPIRING = {"snapshot.num-retained.min": "5", "snapshot.time-retained": "30 min"}
+
+
+def test_appending_expires_now_and_then_and_write_only_never(clock):
+    table = new_table(clock, **EXPIRING)
+    fill(table, 100, clock=clock, expires=True)
+    kept = [snapshot.id for snapshot in table.snapshots()]
+    assert kept[0] == 100
+    assert 30 <= len(kept) <= 52
+    writing = new_table(clock, **EXPIRING, write_only="true")
+    fill(writing, 100, clock=clock, expires=True)
+    assert len([*writing.snapshots()]) == 100
+    assert ids_of(table) == ids_of(writing) == list(range(1, 101))
+
+
+def test_an_append_is_acknowledged_although_expiring_fails(clock, caplog):
+    table = new_table(clock, **EXPIRING)
+    fill(table, 79, clock=clock, expires=True)
+    table.context.storage.put(table.context.layout.tag_path("bad"), b"{")
+    fill(table, 1, clock=clock, expires=True)
+    assert ids_of(table) == list(range(1, 81))
+    assert "not expired" in caplog.text

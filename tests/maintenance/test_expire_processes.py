@@ -116,7 +116,8 @@ def _check(lake, rounds):
     written = dict([*first, *second])
     assert len(written) == 2 * rounds, "every write has a snapshot of its own"
     left = sorted(table.context.snapshots.ids())
-    assert left == [*range(left[0], max(written) + 1)], "history has no gap"
+    assert left == [*range(left[0], left[-1] + 1)], "history has no gap"
+    assert left[-1] >= max(written)
     assert {*gone, *gone_too} == {*range(1, left[0])}
     for number in left:
         assert written.get(number, -1) in {*_ids(table.at(number)), -1}
@@ -130,7 +131,7 @@ def _check(lake, rounds):
 
 
 def test_fifty_rounds(lake):
-    _check(lake, 50 if lake[1] is None else 15)
+    _check(lake, 50 if lake[1] is None else 8)
 
 
 @pytest.mark.long

@@ -367,18 +367,18 @@ def live_through(seed, steps, *, trouble=None, crowd=None):
     return world
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(5))
 def test_random_histories(seed):
-    live_through(seed, 30)
+    live_through(seed, 24)
 
 
 def test_histories_hold_what_they_are_about():
     done = Counter()
-    for seed in (100, 101, 102):
+    for seed in (100, 101):
         done += live_through(seed, 40, trouble=0.0, crowd=0.0).done
     for act in ("append", "overwrite", "compact", "roll_back", "tag", "savepoint", "branch", "consumer"):
         assert done[act], act
-    assert done["expire"] > 8
+    assert done["expire"] > 5
 
 
 MANY = int(os.environ.get("ANABRANCH_EXPIRY_STEPS", "10000"))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
 from anabranch.engine import Engine
-from anabranch.errors import InvalidInputError
+from anabranch.errors import AnabranchError, InvalidInputError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.expiry.consumer_expiry import expire_consumers, next_read
 from anabranch.kernel.expiry.expire import Expiry, check_cleanable, expire
@@ -24,6 +25,9 @@ from anabranch.options import (
     SNAPSHOT_TIME_RETAINED,
     WRITE_ONLY,
 )
+from anabranch.spec.snapshot import Snapshot
+
+_LOG = logging.getLogger(__name__)
 
 _PER_EXPIRY = 20
 """In jobs, one in so many snapshots must be due before any go: an expiry reads all that stay, so this keeps its
@@ -86,6 +90,24 @@ def expire_after_commit(
     limited = replace(retention, limit=SNAPSHOT_EXPIRE_LIMIT.of(options))
     tags = tuple(expire_tags(context))
     return replace(expire(context, limited, engine=engine), consumers=gone, tags=tags)
+
+
+def expire_now_and_then(context: TableContext, options: Mapping[str, str], committed: Snapshot) -> None:
+    """What a write that is one commit does after it: every twentieth commit of a branch expires what is due.
+
+    The commit is acknowledged whatever becomes of it: what fails is logged, and a later write takes up the work.
+
+    Args:
+        context: the branch.
+        options: of the table, with those of the write over them.
+        committed: the snapshot just made.
+    """
+    if committed.id % _PER_EXPIRY:
+        return
+    try:
+        expire_after_commit(context, options)
+    except AnabranchError as error:
+        _LOG.warning("%s: old snapshots were not expired: %s", context.title, error)
 
 
 def _is_worth_it(context: TableContext, retention: Retention) -> bool:

@@ -25,6 +25,7 @@ from anabranch.kernel.actions.append import Append
 from anabranch.kernel.commit.base import Action
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.write_load import WriteLoad, load_warning
+from anabranch.maintenance.expire import expire_now_and_then
 from anabranch.options import OVERWRITE_PARTITION
 from anabranch.spark.clustering import last_load
 from anabranch.spark.row_reader import RowReader, partitions_of
@@ -116,10 +117,12 @@ class BatchWriter(DataSourceArrowWriter):
         # Tasks stand in the order of the rows, which queue tables keep.
         files = files_of(messages)
         try:
-            self._table.commit(self._action(files))
+            snapshot = self._table.commit(self._action(files)).snapshot
         except NOT_PUBLISHED:
             self._rows.abort(files)
             raise
+        if snapshot is not None:
+            expire_now_and_then(self._table.context, self._table.options, snapshot)
         if not self._warned:
             warn_of_load(load_of(messages), self._table)
 

@@ -15,6 +15,7 @@ from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, Committed, commit
 from anabranch.kernel.refs.upkeep import keep_due
+from anabranch.maintenance.expire import expire_now_and_then
 from anabranch.options import DYNAMIC_PARTITION_OVERWRITE
 from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.snapshot_ref import SnapshotRef
@@ -114,4 +115,5 @@ class Writing(TableView):
             writer.abort(messages)  # after any other error files stay
             raise
         assert committed.snapshot is not None
+        expire_now_and_then(self._context, self.options, committed.snapshot)
         return committed.snapshot
