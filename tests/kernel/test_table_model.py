@@ -19,13 +19,10 @@ from anabranch.kernel.actions.append import Append
 from anabranch.kernel.cache import MetadataCache
 from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.lake import Lake
-from anabranch.runtime import Runtime
 from anabranch.spec.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
 from anabranch.storage.memory import MemoryStorage
-from tests.support.faults import FaultyStorage, run
+from tests.support.writers import Died, Writer
 
-READS = ("get", "exists", "list", "info", "open_input")
-WRITES = ("put", "put_many", "put_if_absent", "write", "delete", "delete_many")
 PARTITIONS = ["a", "b", None]
 SMALL_MANIFESTS = {"manifest.merge-min-count": "2", "manifest.full-compaction-threshold-size": "8 kb"}
 COMPACTING = {"compaction.min.file-num": "2", "compaction.max.file-num": "3"}
@@ -38,15 +35,6 @@ SETTINGS = [
 KINDS = {"INT": "BIGINT", "FLOAT": "DOUBLE", "STRING": None}
 
 
-class Died(BaseException):
-    """The process of a writer ended; nothing it would do in response happens."""
-
-
-class _NoWait:
-    def sleep(self, seconds):
-        pass
-
-
 @dataclass(frozen=True)
 class Row:
     partition: str | None
@@ -55,45 +43,6 @@ class Row:
     def under(self, schema):
         known = dict(self.values)
         return tuple(known.get(f.id) for f in schema.fields)
-
-
-@dataclass
-class Writer:
-    """A process: its own view of the store, which may fail and in which others may come in between."""
-
-    world: "World"
-    number: int
-    dead: bool = False
-    table: anabranch.Table = None
-
-    def __post_init__(self):
-        hooks = [
-            run(when, call, self._hook(when, call), times=10**9)
-            for call in READS + WRITES
-            for when in ("before", "after")
-        ]
-        storage = FaultyStorage(self.world.storage, hooks)
-        runtime = Runtime(sleeper=_NoWait())
-        context = replace(self.world.table.context, storage=storage, runtime=runtime, cache=MetadataCache())
-        self.table = anabranch.Table(context)
-
-    def _hook(self, when, call):
-        def act(path):
-            rng = self.world.rng
-            if self.dead:
-                raise Died
-            if when == "before" and call == "put_if_absent" and rng.random() < self.world.crowd:
-                self.world.meanwhile(self)
-            if rng.random() >= self.world.trouble * (20 if call == "put_if_absent" else 1):
-                return
-            if rng.random() < 0.3:
-                self.dead = True
-                raise Died
-            if when == "before" or call in WRITES:
-                unknown = when == "after" or (call in WRITES and rng.random() < 0.5)
-                raise StorageError(f"the test made {call} of {path} fail", outcome_unknown=unknown)
-
-        return act
 
 
 @dataclass
