@@ -1,13 +1,17 @@
 """Processes that expire, tag and write at once: whoever holds a ref that is there reads what it names."""
 
 import multiprocessing
+import pickle
 import random
+import signal
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
 import anabranch
 from anabranch.errors import AnabranchError, CommitConflictError, NotFoundError
+from tests.support.faults import Fault, FaultyStorage, parse
 from tests.support.reached import reached_paths, stored_paths
 from tests.support.s3 import running_s3
 
@@ -138,3 +142,46 @@ def test_fifty_rounds(lake):
 @pytest.mark.timeout(1800)
 def test_a_thousand_rounds(lake):
     _check(lake, 1000)
+
+
+DEATHS = [
+    ("append", "before write 2"),
+    ("append", "before put_object 3"),
+    ("append", "before put_if_absent 1"),
+    ("expire_snapshots", "after delete 2"),
+    ("expire_snapshots", "before delete_many 1"),
+    ("remove_orphan_files", "after move_many 1"),
+]
+
+
+def _die_at(pickled, work, given):
+    context, storage = pickle.loads(pickled)
+    getattr(anabranch.Table(replace(context, storage=storage)), work)(*given)
+
+
+def test_processes_that_are_killed_by_the_system_leave_what_cleaning_finds(tmp_path):
+    """Unlike an exception, that leaves unfinished files as well."""
+    table = anabranch.connect(str(tmp_path)).create_table("db.t", "id BIGINT, p STRING", partition_by=["p"])
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload(["tests.maintenance.test_expire_processes"])
+    given = {"append": pa.table({"id": [9], "p": ["b"]}), "expire_snapshots": 2, "remove_orphan_files": "0 s"}
+    for work, death in DEATHS:
+        for number in range(4):
+            table.overwrite(pa.table({"id": [number], "p": ["a"]}))
+        table.context.storage.put("manifest/orphan", b"1")
+        # A fault at put_object makes put_many store its files one by one, so that each can be the last.
+        faults = [*parse(f"kill {death}"), Fault("before", "put_object", _nothing, nth=10**9)]
+        mortal = (table.context, FaultyStorage(table.context.storage, faults))
+        process = server.Process(target=_die_at, args=(pickle.dumps(mortal), work, [given[work]]))
+        process.start()
+        process.join(60)
+        assert process.exitcode == -signal.SIGKILL, death
+        unfinished = [path for path in stored_paths(table) if path.endswith(".tmp")]
+        assert unfinished or not death.startswith("before write")
+        table.remove_orphan_files("0 s")
+        assert stored_paths(table) == reached_paths(table)
+        assert _ids(table) == [3]
+
+
+def _nothing(path):
+    return None

@@ -99,13 +99,14 @@ def expire_now_and_then(context: TableContext, options: Mapping[str, str], commi
 
     Args:
         context: the branch.
-        options: of the table, with those of the write over them.
+        options: of the write, over the table's.
         committed: the snapshot just made.
     """
     if committed.id % _PER_EXPIRY:
         return
     try:
-        expire_after_commit(context, options)
+        schema = context.schemas.get(committed.schema_id)
+        expire_after_commit(context, {**schema.options, **options})
     except AnabranchError as error:
         _LOG.warning("%s: old snapshots were not expired: %s", context.title, error)
 

@@ -122,7 +122,7 @@ class BatchWriter(DataSourceArrowWriter):
             self._rows.abort(files)
             raise
         if snapshot is not None:
-            expire_now_and_then(self._table.context, self._table.options, snapshot)
+            expire_now_and_then(self._table.context, self._rows.context.options, snapshot)
         if not self._warned:
             warn_of_load(load_of(messages), self._table)
 

@@ -115,5 +115,5 @@ class Writing(TableView):
             writer.abort(messages)  # after any other error files stay
             raise
         assert committed.snapshot is not None
-        expire_now_and_then(self._context, self.options, committed.snapshot)
+        expire_now_and_then(self._context, self._options, committed.snapshot)
         return committed.snapshot
