@@ -22,7 +22,7 @@ LIVE_COMMITS = 10
 PLOT = REPOSITORY / "docs/assets/stream-compaction.svg"
 
 
-@benchmark("stream_compaction", "Compaction beside a stream", COMPACTING, WRITE_ONLY)
+@benchmark("stream-compaction", "Compaction beside a stream", COMPACTING, WRITE_ONLY)
 def stream_compaction(run: Run) -> list[Row]:
     """A Spark stream commits 20 files every second into one table, on two cores that it shares with Spark itself.
     With `write-only` nothing else happens, and the files pile up; otherwise the same process compacts them beside
