@@ -19,7 +19,16 @@ from interop.peers import REPOSITORY, SetupError, chosen, setup
 from benchmarks import report
 from benchmarks.registry import BENCHMARKS, Run
 
-TOPICS = ("append_scan", "planning", "commits", "many_partitions", "stream_compaction", "sorting", "expiry")
+TOPICS = (
+    "append_scan",
+    "planning",
+    "commits",
+    "many_partitions",
+    "stream_compaction",
+    "streams",
+    "sorting",
+    "expiry",
+)
 RESULTS = REPOSITORY / "benchmarks/results/latest.json"
 PAGE = REPOSITORY / "docs/benchmarks.md"
 

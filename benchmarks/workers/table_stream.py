@@ -1,0 +1,66 @@
+"""Streams from one of our tables into another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+import anabranch
+import anabranch.spark
+from benchmarks.workers.harness import Clock, main
+from benchmarks.workers.stream_session import COLUMNS, SETTINGS, SLOTS, batch_seconds, finish
+
+ROWS = 1_000
+
+
+def micro_batches(clock: Clock, home: str, batches: int) -> dict[str, Any]:
+    """One commit of a thousand rows for each micro-batch; the laps are the seconds of each."""
+    lake = anabranch.connect(home + "/warehouse")
+    source, sink = lake.create_table("db.source", COLUMNS), lake.create_table("db.sink", COLUMNS)
+    for number in range(batches):
+        source.append(_rows(number * ROWS, ROWS))
+    spark = _session(home)
+    stream = spark.readStream.format("anabranch").option("scan.mode", "from-snapshot")
+    stream = stream.option("scan.snapshot-id", "1").option("read.stream.maxFilesPerTrigger", "1")
+    writer = stream.load("db.source").writeStream.format("anabranch").queryName("copy")
+    query = writer.option("checkpointLocation", home + "/checkpoint").start("db.sink")
+    clock.seconds += batch_seconds(query, batches)
+    _check(sink, batches * ROWS)
+    return finish(spark)
+
+
+def throughput(clock: Clock, home: str, rows: int, files: int) -> dict[str, Any]:
+    """A table of many rows into an empty one, all in one batch."""
+    lake = anabranch.connect(home + "/warehouse")
+    source, sink = lake.create_table("db.source", COLUMNS), lake.create_table("db.sink", COLUMNS)
+    for number in range(files):
+        source.append(_rows(number * (rows // files), rows // files))
+    spark = _session(home)
+    stream = spark.readStream.format("anabranch").load("db.source")
+    writer = stream.writeStream.format("anabranch").queryName("copy").trigger(availableNow=True)
+    with clock.lap():
+        writer.option("checkpointLocation", home + "/checkpoint").start("db.sink").awaitTermination()
+    _check(sink, rows)
+    return finish(spark, rows=rows)
+
+
+def _session(home: str) -> Any:
+    spark = anabranch.spark.session(home + "/warehouse", master=f"local[{SLOTS}]", **SETTINGS)
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def _rows(first: int, count: int) -> pa.Table:
+    ids = range(first, first + count)
+    return pa.table({"id": pa.array(ids, pa.int64()), "v": [f"value {i}" for i in ids]})
+
+
+def _check(table: Any, rows: int) -> None:
+    ids = table.scan(columns=["id"]).to_arrow()["id"]
+    if sorted(ids.to_pylist()) != list(range(rows)):
+        raise AssertionError(f"{len(ids)} rows where {rows} were written, or not the same ones")
+
+
+if __name__ == "__main__":
+    main({"micro_batches": micro_batches, "throughput": throughput})
