@@ -1,0 +1,191 @@
+"""The client library, librdkafka: its settings, and its errors in our words.
+
+Credentials are in the settings. No message and no log line of ours shows a setting other than the addresses.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+from anabranch.errors import AnabranchError, NotFoundError, OptionError, StorageError, UnsupportedFeatureError
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError, KafkaException
+
+SERVERS = "bootstrap.servers"
+_LOG = logging.getLogger("anabranch.kafka.client")
+
+_DEFAULTS = {
+    "group.id": "anabranch-kafka",  # the library asks for one; nothing is ever committed under it
+    "isolation.level": "read_committed",
+    "fetch.wait.max.ms": "100",  # the end of a range behind a transaction is only seen by a fetch that finds nothing
+    "queued.max.messages.kbytes": "32768",  # read ahead, for each partition that a process of Spark reads
+    "broker.address.ttl": "1000",
+    "reconnect.backoff.max.ms": "1000",
+}
+_FIXED = {
+    "enable.auto.commit": "false",
+    "enable.auto.offset.store": "false",
+    "enable.partition.eof": "true",
+    "auto.offset.reset": "error",
+}
+_JAVA = {
+    "ssl.truststore.location": "ssl.ca.location, a PEM file",
+    "ssl.truststore.password": "ssl.ca.location, a PEM file, which needs none",
+    "ssl.truststore.type": "ssl.ca.location, a PEM file",
+    "ssl.keystore.type": "ssl.keystore.location, a PKCS#12 file",
+    "sasl.jaas.config": "sasl.username and sasl.password",
+    "sasl.login.callback.handler.class": "sasl.oauthbearer.method",
+    "key.deserializer": "a cast of the column key",
+    "value.deserializer": "a cast of the column value",
+    "max.poll.records": "maxOffsetsPerTrigger, an option of the source",
+}
+"""Settings of the Java client that people bring along, and what stands for them here."""
+
+
+_SILENCE = {"_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE", "_WAIT_CACHE"}
+_PASSING = {
+    "LEADER_NOT_AVAILABLE",
+    "NOT_LEADER_FOR_PARTITION",
+    "REPLICA_NOT_AVAILABLE",
+    "OFFSET_NOT_AVAILABLE",
+    "FENCED_LEADER_EPOCH",
+    "UNKNOWN_LEADER_EPOCH",
+    "NETWORK_EXCEPTION",
+    "REQUEST_TIMED_OUT",
+    "COORDINATOR_NOT_AVAILABLE",
+    "COORDINATOR_LOAD_IN_PROGRESS",
+    "KAFKA_STORAGE_ERROR",
+}
+_UNKNOWN = {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID"}
+_NOT_WHO = {"_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_SSL"}
+_MAY_NOT = {"TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"}
+
+
+@dataclass(frozen=True)
+class ClientConfig:
+    """Settings of the client as ``(name, value)`` pairs. Its repr shows the addresses alone."""
+
+    servers: str
+    settings: tuple[tuple[str, str], ...] = field(repr=False)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str]) -> Self:
+        """From settings without the prefix ``kafka.``. Raises `OptionError`."""
+        servers = settings.get(SERVERS, "").strip()
+        if not servers:
+            raise OptionError(
+                "the Kafka source was not told where the brokers are",
+                hint=f"give option('kafka.{SERVERS}', 'host:9092,other:9092').",
+            )
+        for name in settings:
+            if name in _FIXED:
+                raise OptionError(
+                    f"'kafka.{name}' cannot be set: the offsets of a read are in Spark's checkpoint",
+                    hint="use startingOffsets and failOnDataLoss.",
+                )
+            if name in _JAVA:
+                raise OptionError(
+                    f"'kafka.{name}' is a setting of the Java client",
+                    hint=f"this source uses librdkafka; its way is {_JAVA[name]}.",
+                )
+        return cls(servers, tuple(sorted({**_DEFAULTS, **settings, **_FIXED}.items())))
+
+    def connect(self) -> Client:
+        """A consumer. Nothing is sent before it is asked something. Raises `OptionError`."""
+        return Client(self)
+
+
+class Client:
+    """A consumer of librdkafka that remembers what it last complained about."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self.config = config
+        self.complaint: KafkaError | None = None
+        """The last error that belongs to no request, such as a broker that is down."""
+        library = _library()
+        try:
+            self.consumer: Consumer = library.Consumer(
+                {**dict(config.settings), "error_cb": self._complain}, logger=_LOG
+            )
+        except library.KafkaException as error:
+            raise OptionError(
+                f"the Kafka client does not take its settings: {error.args[0].str()}",
+                hint="settings are those of librdkafka, with the prefix 'kafka.'.",
+            ) from error
+
+    def close(self) -> None:
+        self.consumer.close()
+
+    def _complain(self, error: KafkaError) -> None:
+        self.complaint = error
+
+    def error(self, what: str, error: KafkaError | KafkaException | None) -> AnabranchError:
+        """The error for something that the brokers did not do, in the words of this project.
+
+        Args:
+            what: what was asked of them, for example "list the partitions of topic 'flights'".
+            error: what the library said; None if it said nothing in the time there was.
+        """
+        found = error.args[0] if isinstance(error, Exception) else error
+        if found is None or _is_silence(found):
+            return self._silent(what, found)
+        return _translated(what, found, self.config.servers)
+
+    def _silent(self, what: str, error: KafkaError | None) -> AnabranchError:
+        """No answer: what the library complained about beside it says more."""
+        told = self.complaint or error
+        if told is not None and not _is_silence(told):
+            return _translated(what, told, self.config.servers)
+        return StorageError(
+            f"no Kafka broker at {self.config.servers} answered the request to {what}"
+            + ("" if told is None else f": {told.str()}"),
+            hint="check kafka.bootstrap.servers, that the brokers run, that the addresses they advertise can be reached "
+            "from here, and kafka.security.protocol.",
+            retryable=True,
+        )
+
+
+def is_passing(error: KafkaError) -> bool:
+    """Whether asking again may help."""
+    return _is_silence(error) or error.name() in _PASSING
+
+
+def is_unknown(error: KafkaError) -> bool:
+    """Whether the topic or partition is said not to exist."""
+    return error.name() in _UNKNOWN
+
+
+def _is_silence(error: KafkaError) -> bool:
+    return error.name() in _SILENCE
+
+
+def _translated(what: str, error: KafkaError, servers: str) -> AnabranchError:
+    message = f"the Kafka brokers at {servers} did not {what}: {error.str()}"
+    if is_unknown(error):
+        return NotFoundError(message, hint="check the name of the topic.")
+    if error.name() in _NOT_WHO:
+        return StorageError(
+            message, hint="check kafka.security.protocol, kafka.sasl.* and kafka.ssl.ca.location."
+        )
+    if error.name() in _MAY_NOT:
+        return StorageError(
+            message,
+            hint="the user needs the rights to describe and read the topic, and to read the group of kafka.group.id.",
+        )
+    return StorageError(message, retryable=is_passing(error))
+
+
+def _library() -> Any:
+    try:
+        import confluent_kafka
+    except ImportError as error:
+        raise UnsupportedFeatureError(
+            "reading Kafka needs the package confluent-kafka, which is not installed",
+            feature="kafka",
+            hint="pip install 'anabranch[kafka]', where the driver and where the executors of Spark run.",
+        ) from error
+    return confluent_kafka

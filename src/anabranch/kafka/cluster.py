@@ -1,0 +1,162 @@
+"""What the brokers say of topics: partitions, and where they begin, end, or stand at a time.
+
+All questions wait for brokers that are away, as they are while they restart.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from anabranch.errors import NotFoundError
+from anabranch.kafka.client import Client, ClientConfig, is_passing, is_unknown
+from anabranch.kafka.offsets import EARLIEST, LATEST, Offsets, TopicPartition
+from anabranch.kafka.options import Topics
+from anabranch.runtime import SYSTEM, Runtime
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+T = TypeVar("T")
+
+_CALL_SECONDS = 5.0
+_PAUSE_SECONDS = 0.2
+_UNKNOWN_SECONDS = 2.0
+"""A broker that has just started does not know its topics yet. So long it is not believed."""
+
+
+class Cluster:
+    """Asks the brokers. Picklable: a copy has its own connection, made when it is first needed.
+
+    Args:
+        config: settings of the client.
+        patience_seconds: how long to wait for brokers that do not answer.
+        runtime: clock and sleep.
+    """
+
+    def __init__(self, config: ClientConfig, patience_seconds: float, runtime: Runtime = SYSTEM) -> None:
+        self.config = config
+        self.patience_seconds = patience_seconds
+        self.runtime = runtime
+        self._client: Client | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_client": None}
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def partitions(self, topics: Topics) -> set[TopicPartition]:
+        """The partitions there are of what is to be read; topics that do not exist have none.
+
+        Raises `StorageError` if the brokers do not answer.
+        """
+        if topics.pattern is not None:
+            everything = self._metadata(None)
+            return {where for where in everything if topics.matches(where.topic)}
+        if topics.partitions:
+            named = {where.topic for where in topics.partitions}
+            return set(topics.partitions) & set().union(*(self._metadata(name) for name in named))
+        return set().union(*(self._metadata(name) for name in topics.names))
+
+    def check_exist(self, topics: Topics, found: Collection[TopicPartition]) -> None:
+        """Raises `NotFoundError` if something that is to be read by name was not found."""
+        there = {where.topic for where in found}
+        missing: list[Any] = [name for name in topics.names if name not in there]
+        missing += [where for where in topics.partitions if where not in found]
+        if not missing:
+            return
+        name = getattr(missing[0], "topic", missing[0])
+        near = difflib.get_close_matches(name, {where.topic for where in self._metadata(None)} - {name}, n=1)
+        kind = "partition" if topics.partitions else "topic"
+        raise NotFoundError(
+            f"the Kafka brokers at {self.config.servers} have no {kind} '{missing[0]}'",
+            hint=f"did you mean the topic '{near[0]}'?" if near else f"create the {kind} first.",
+        )
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """Offset of the first record there is. Partitions that do not exist are left out."""
+        return self._listed(dict.fromkeys(partitions, EARLIEST))
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """Offset after the last record a reader may see. Partitions that do not exist are left out."""
+        return self._listed(dict.fromkeys(partitions, LATEST))
+
+    def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """Offset of the first record of that time (epoch milliseconds) or later; None if there is none."""
+        return {where: None if offset == LATEST else offset for where, offset in self._listed(times).items()}
+
+    def _metadata(self, topic: str | None) -> set[TopicPartition]:
+        what = "list their topics" if topic is None else f"describe topic '{topic}'"
+
+        def ask(client: Client, seconds: float) -> tuple[set[TopicPartition], KafkaError | None]:
+            answer = (
+                client.consumer.list_topics(topic, timeout=seconds)
+                if topic
+                else client.consumer.list_topics(timeout=seconds)
+            )
+            trouble = None
+            found = set()
+            for name, entry in answer.topics.items():
+                if entry.error is not None:
+                    trouble = entry.error
+                found |= {TopicPartition(name, number) for number in entry.partitions}
+            return found, trouble
+
+        return self._patiently(what, ask)
+
+    def _listed(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
+        """Offsets for times, or for EARLIEST and LATEST, which the protocol takes in the same place."""
+        if not wanted:
+            return {}
+        from confluent_kafka import KafkaException
+        from confluent_kafka import TopicPartition as Asked
+
+        asked = [Asked(topic, partition, value) for (topic, partition), value in wanted.items()]
+
+        def ask(client: Client, seconds: float) -> tuple[Offsets, KafkaError | None]:
+            try:
+                answers = client.consumer.offsets_for_times(asked, timeout=seconds)
+            except KafkaException as error:
+                if not is_unknown(error.args[0]):
+                    raise
+                # This is said of all partitions together, and also if no broker answers: then the next line raises.
+                client.consumer.list_topics(timeout=seconds)
+                return {}, error.args[0]
+            errors = [answer.error for answer in answers if answer.error is not None]
+            good = {TopicPartition(a.topic, a.partition): a.offset for a in answers if a.error is None}
+            # An error that is not of the passing kind first: it is the one to tell.
+            errors.sort(key=lambda error: (is_passing(error), is_unknown(error)))
+            return good, errors[0] if errors else None
+
+        return self._patiently("tell offsets", ask)
+
+    def _patiently(self, what: str, ask: Callable[[Client, float], tuple[T, KafkaError | None]]) -> T:
+        """The answer, once there is a good one; an unknown topic is believed after a while."""
+        from confluent_kafka import KafkaException
+
+        if self._client is None:
+            self._client = self.config.connect()
+        clock = self.runtime.clock
+        begin = clock.monotonic()
+        while True:
+            waited = clock.monotonic() - begin
+            seconds = max(0.1, min(_CALL_SECONDS, self.patience_seconds - waited))
+            answer: T | None = None
+            try:
+                answer, trouble = ask(self._client, seconds)
+            except KafkaException as error:
+                trouble = error.args[0]
+            if trouble is None and answer is not None:
+                return answer
+            assert trouble is not None
+            waited = clock.monotonic() - begin
+            if is_unknown(trouble) and answer is not None:
+                if waited >= min(_UNKNOWN_SECONDS, self.patience_seconds):
+                    return answer
+            elif not is_passing(trouble) or waited >= self.patience_seconds:
+                raise self._client.error(what, trouble)
+            self.runtime.sleeper.sleep(_PAUSE_SECONDS)

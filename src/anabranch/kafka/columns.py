@@ -1,0 +1,59 @@
+"""Records of Kafka as columns, named and typed as by Spark's own source.
+
+``key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT`` and,
+if asked for, ``headers ARRAY<STRUCT<key STRING, value BINARY>>``. `timestampType` is 0 for the time the producer set,
+1 for the time the broker took the record, -1 for none; then `timestamp` is NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.kafka.offsets import TopicPartition
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_TIMESTAMP = pa.timestamp("us", tz="UTC")
+
+
+def columns(*, headers: bool) -> pa.Schema:
+    """The columns of the source."""
+    fields = [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", _TIMESTAMP),
+        ("timestampType", pa.int32()),
+    ]
+    return pa.schema([*fields, ("headers", _HEADERS)] if headers else fields)
+
+
+def to_batch(messages: Sequence[Message], where: TopicPartition, *, headers: bool) -> pa.RecordBatch:
+    """Records of one partition as one batch."""
+    from confluent_kafka import Message as Record
+
+    count = len(messages)
+    # One tuple at a time: a list of them would have Python look for garbage among all the messages, again and again.
+    stamps = np.fromiter(chain.from_iterable(map(Record.timestamp, messages)), np.int64, 2 * count)
+    kinds, millis = stamps[0::2] - 1, stamps[1::2]  # the library counts from "none"
+    arrays = [
+        pa.array(list(map(Record.key, messages)), pa.binary()),
+        pa.array(list(map(Record.value, messages)), pa.binary()),
+        pa.repeat(pa.scalar(where.topic), count),
+        pa.repeat(pa.scalar(where.partition, pa.int32()), count),
+        pa.array(np.fromiter(map(Record.offset, messages), np.int64, count)),
+        pa.array(millis * 1000, pa.int64(), mask=kinds < 0).cast(_TIMESTAMP),
+        pa.array(kinds, pa.int32()),
+    ]
+    if headers:
+        arrays.append(pa.array(list(map(Record.headers, messages)), _HEADERS))
+    return pa.RecordBatch.from_arrays(arrays, schema=columns(headers=headers))

@@ -1,0 +1,209 @@
+"""Records of a range of offsets, as Arrow batches.
+
+A range is read by position, not by count: transaction markers, aborted records and compaction leave offsets without
+a record. It is done when a record at its end or behind it arrives, or the end of the partition is reached.
+
+Between the batches of a stream a process of Spark keeps its consumers: what they read ahead is often what comes
+next. They serve one run of one query only, because a copy that was read ahead says nothing about brokers that
+changed their history meanwhile.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from anabranch.kafka.client import Client, ClientConfig, is_passing, is_unknown
+from anabranch.kafka.cluster import Cluster
+from anabranch.kafka.columns import to_batch
+from anabranch.kafka.loss import LossRule
+from anabranch.kafka.offsets import TopicPartition
+from anabranch.kafka.options import KafkaSettings
+from anabranch.kafka.ranges import OffsetRange
+from anabranch.runtime import SYSTEM, Runtime
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+_KEPT_CONSUMERS = 8
+_MOST_ROWS = 1 << 15
+_MOST_BYTES = 8 << 20
+_POLL_SECONDS = 0.5
+_QUIET_SECONDS = 2.0
+"""After so long without a word the brokers are asked what has become of the records."""
+_LOOK_SECONDS = 0.5
+_LOOKS = 6
+"""How often, and how far apart, a partition that ends too early is looked at before that is believed."""
+
+
+@dataclass(frozen=True)
+class RangeReader:
+    """Reads ranges for the tasks of one read. Picklable."""
+
+    settings: KafkaSettings
+    run: str | None = None
+    """Name of the run of the query whose tasks may share consumers; None to keep none."""
+
+    def read(self, wanted: OffsetRange, runtime: Runtime = SYSTEM) -> Iterator[pa.RecordBatch]:
+        """The records in the order of their offsets.
+
+        Raises:
+            NotFoundError: records of the range are gone, and that is an error (`failOnDataLoss`).
+            StorageError: the brokers did not answer for longer than the read is patient.
+        """
+        key = (self.run, self.settings.client, wanted.where)
+        consumer = _kept.pop(key, None) or RangeConsumer(self.settings, wanted.where, runtime)
+        done = False
+        try:
+            for messages in consumer.read(wanted):
+                yield to_batch(messages, wanted.where, headers=self.settings.headers)
+            done = True
+        finally:
+            if done and self.run is not None:
+                _keep(key, consumer)
+            else:
+                consumer.close()
+
+
+_Key = tuple[str | None, ClientConfig, TopicPartition]
+_kept: OrderedDict[_Key, RangeConsumer] = OrderedDict()
+"""Consumers of this process that no task uses now, the one used last at the end."""
+
+
+def _keep(key: _Key, consumer: RangeConsumer) -> None:
+    if key in _kept:  # two tasks read one partition side by side
+        _kept.pop(key).close()
+    _kept[key] = consumer
+    while len(_kept) > _KEPT_CONSUMERS:
+        _kept.popitem(last=False)[1].close()
+
+
+class RangeConsumer:
+    """A consumer of one partition, which goes on where it stands if that is where the next range begins."""
+
+    def __init__(self, settings: KafkaSettings, where: TopicPartition, runtime: Runtime = SYSTEM) -> None:
+        self.where = where
+        self._client = Client(settings.client)
+        self._patience = settings.patience_millis / 1000
+        self._runtime = runtime
+        self._loss = LossRule(settings.fail_on_loss)
+        self._done: int | None = None
+        """End of the last range that was read to its end."""
+        self._end = 0
+        """Where reading ends now: the end of the range, or before it if the partition lost what was there."""
+        self._position = 0
+        """All records before this offset have arrived."""
+        self._surplus: list[Message] = []
+        """Arrived, but behind the end of the last range."""
+
+    def close(self) -> None:
+        self._client.close()
+
+    def read(self, wanted: OffsetRange) -> Iterator[list[Message]]:
+        """The records of a range in lists, each of at least one. Raises as `RangeReader.read`."""
+        if self._done != wanted.start:
+            self._surplus = []
+            self._go_to(wanted.start)
+        self._end = wanted.end
+        gathered: list[Message] = []
+        size = 0
+        for messages in self._arriving():
+            gathered += messages
+            size += sum(map(len, messages))
+            if len(gathered) >= _MOST_ROWS or size >= _MOST_BYTES:
+                yield gathered
+                gathered, size = [], 0
+        if gathered:
+            yield gathered
+        self._done = wanted.end
+
+    def _go_to(self, offset: int) -> None:
+        from confluent_kafka import TopicPartition as Place
+
+        self._position = offset
+        self._client.consumer.assign([Place(self.where.topic, self.where.partition, offset)])
+
+    def _arriving(self) -> Iterator[list[Message]]:
+        """Records of the range as they come, until all are there."""
+        clock = self._runtime.clock
+        quiet_since = asked = clock.monotonic()
+        messages, self._surplus = self._surplus, []
+        events: list[Message] = []
+        while True:
+            if messages:
+                inside = bisect.bisect_left(messages, self._end, key=_offset)
+                self._position = _offset(messages[-1]) + 1
+                self._surplus = messages[inside:]
+                if inside:
+                    yield messages[:inside]
+                quiet_since = asked = clock.monotonic()
+            for event in events:
+                self._heed(event)
+            if self._position < self._end and clock.monotonic() - asked >= _QUIET_SECONDS:
+                self._find_out()
+                asked = clock.monotonic()
+            if self._position >= self._end:
+                return
+            if clock.monotonic() - quiet_since >= self._patience:
+                raise self._client.error(
+                    f"send the records of {self.where} from offset {self._position} on", None
+                )
+            messages, events = self._next()
+
+    def _next(self) -> tuple[list[Message], list[Message]]:
+        """What has come, waiting a little if there is nothing: records, and events about the partition."""
+        first = self._client.consumer.poll(_POLL_SECONDS)
+        if first is None:
+            return [], []
+        arrived = [first, *self._client.consumer.consume(_MOST_ROWS, 0)]
+        if {*map(type(first).error, arrived)} == {None}:
+            return arrived, []
+        events = [message for message in arrived if message.error() is not None]
+        return [message for message in arrived if message.error() is None], events
+
+    def _heed(self, event: Message) -> None:
+        """Take note of what is no record. Raises what `read` raises."""
+        error: Any = event.error()
+        if error.name() == "_PARTITION_EOF":
+            # If that is before the end of the range, it is old news, or what comes next is silence.
+            self._position = max(self._position, event.offset() or 0)
+        elif error.name() == "_AUTO_OFFSET_RESET" or is_unknown(error):
+            self._find_out()
+        elif not is_passing(error):
+            raise self._client.error(f"send the records of {self.where}", error)
+
+    def _find_out(self) -> None:
+        """Records do not come although they were there: see what became of them, and fetch those that are left."""
+        cluster = Cluster(self._client.config, self._patience, self._runtime)
+        try:
+            earliest = cluster.earliest([self.where]).get(self.where)
+            latest = cluster.latest([self.where]).get(self.where, 0)
+            for _ in range(_LOOKS if earliest is not None else 0):
+                if latest >= self._end:
+                    break
+                self._runtime.sleeper.sleep(_LOOK_SECONDS)
+                latest = cluster.latest([self.where]).get(self.where, 0)
+        finally:
+            cluster.close()
+        if earliest is None:
+            self._loss.deleted(self.where, self._position)
+            self._end = self._position
+            return
+        if latest < self._end:
+            self._loss.ended_early(self.where, self._end, latest)
+            self._end = latest
+        if earliest > self._position and self._position < self._end:
+            self._loss.expired(self.where, self._position, earliest, self._end)
+            self._position = earliest
+        if self._position < self._end:
+            self._go_to(self._position)
+
+
+def _offset(message: Message) -> int:
+    offset = message.offset()
+    return -1 if offset is None else offset

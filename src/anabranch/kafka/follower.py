@@ -1,0 +1,131 @@
+"""Following topics: where a stream stands after each batch.
+
+A partition enters the offsets with nothing to read: with the offset of its first record, and in a new query with
+the one it begins at. It is read from the next batch on. So the log of the query holds where reading began, and a
+batch that is repeated after a crash reads what it read before, whatever has become of `latest` meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from anabranch.kafka.bounds import first_offsets
+from anabranch.kafka.cluster import Cluster
+from anabranch.kafka.loss import LossRule
+from anabranch.kafka.offsets import LATEST, Offsets, TopicPartition
+from anabranch.kafka.options import KafkaSettings
+from anabranch.kafka.ranges import OffsetRange, admitted, cut, ranges_between
+from anabranch.runtime import SYSTEM, Runtime
+
+_LOOKS = 3
+_SECONDS_BETWEEN_LOOKS = 1.0
+"""After a change of leaders the end of a partition may be seen too low for a moment."""
+
+
+class Follower:
+    """Positions of one stream. It keeps nothing that a restart would need."""
+
+    def __init__(self, settings: KafkaSettings, cluster: Cluster, runtime: Runtime = SYSTEM) -> None:
+        self.settings = settings
+        self.cluster = cluster
+        self.loss = LossRule(settings.fail_on_loss)
+        self.runtime = runtime
+        self._held_since = runtime.clock.monotonic()
+
+    def initial(self) -> Offsets:
+        """Where a new query begins. Raises `NotFoundError`, `OptionError`, `StorageError`."""
+        topics = self.settings.topics
+        partitions = self.cluster.partitions(topics)
+        self.cluster.check_exist(topics, partitions)
+        return first_offsets(self.settings, self.cluster, partitions, self.loss)
+
+    @property
+    def begins_at_latest(self) -> bool:
+        """Whether a new query begins at the end of every partition."""
+        return not self.settings.start.by_time and self.settings.start.at == LATEST
+
+    def newest(self) -> Offsets:
+        """The end of everything there is to read."""
+        return self.cluster.latest(self.cluster.partitions(self.settings.topics))
+
+    def advance(self, start: Offsets, *, limited: bool = True, until: Offsets | None = None) -> Offsets:
+        """The position after the next batch; `start` if there is nothing to read yet.
+
+        Args:
+            start: the position before it.
+            limited: whether the limits for a batch hold.
+            until: never go beyond these offsets, nor to partitions that are not among them.
+
+        Raises:
+            NotFoundError: records that follow `start` are gone, and that is an error (`failOnDataLoss`).
+            StorageError: the brokers did not answer.
+        """
+        reached, ends, entering = self._look(start)
+        if until is not None:
+            ends = {where: max(reached[where], min(end, until.get(where, 0))) for where, end in ends.items()}
+            entering = {where: min(low, until[where]) for where, low in entering.items() if where in until}
+        if limited:
+            if until is None and not entering and self._holds_back(reached, ends):
+                return start
+            if self.settings.max_per_trigger is not None:
+                ends = admitted(reached, ends, self.settings.max_per_trigger)
+        return {**ends, **entering}
+
+    def ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
+        """What a batch between two positions reads, for one task each. Raises as `advance`."""
+        new = end.keys() - start.keys()
+        begin = {**start, **(self.cluster.earliest(new) if new else {})}
+        ranges = ranges_between(begin, end)
+        earliest = self.cluster.earliest(piece.where for piece in ranges)
+        kept = []
+        for piece in ranges:
+            low = earliest.get(piece.where)
+            if low is None:
+                self.loss.deleted(piece.where, piece.start)
+            elif low > piece.start:
+                self.loss.expired(piece.where, piece.start, low, piece.end)
+                if low < piece.end:
+                    kept.append(OffsetRange(piece.where, low, piece.end))
+            else:
+                kept.append(piece)
+        return cut(kept, at_least=self.settings.min_partitions, most=self.settings.max_records)
+
+    def _look(self, start: Offsets) -> tuple[Offsets, Offsets, Offsets]:
+        """Where the known partitions stand, where they end, and where new ones enter."""
+        for look in range(_LOOKS):
+            if look > 0:
+                self.runtime.sleeper.sleep(_SECONDS_BETWEEN_LOOKS)
+            there = self.cluster.partitions(self.settings.topics)
+            ends = self.cluster.latest(there)
+            if all(ends.get(where, -1) >= offset for where, offset in start.items()):
+                break
+        reached: Offsets = {}
+        for where, offset in sorted(start.items()):
+            if where not in ends:
+                self.loss.deleted(where, offset)
+            elif ends[where] < offset:
+                self.loss.ended_early(where, offset, ends[where])
+                reached[where] = ends[where]
+            else:
+                reached[where] = offset
+        entering = self.cluster.earliest(ends.keys() - reached.keys())
+        known = {where.topic for where in start}
+        for where, low in sorted(entering.items()):
+            # A topic that the user named just now may be an old one. Others were watched from their beginning.
+            if low > 0 and (where.topic in known or self.settings.topics.pattern is not None):
+                self.loss.appeared_late(where, low)
+        return reached, {where: ends[where] for where in reached}, entering
+
+    def _holds_back(self, start: Mapping[TopicPartition, int], end: Offsets) -> bool:
+        """Whether too little waits to begin a batch, and not for long enough."""
+        least = self.settings.min_per_trigger
+        now = self.runtime.clock.monotonic()
+        waits = sum(end[where] - offset for where, offset in start.items())
+        if (
+            least is None
+            or waits >= least
+            or (now - self._held_since) * 1000 >= self.settings.max_delay_millis
+        ):
+            self._held_since = now
+            return False
+        return True

@@ -1,0 +1,113 @@
+"""Streaming reads of topics. The offsets in Spark's checkpoint are all that a restart needs.
+
+Spark does not store the offsets that a query begins with: when it repeats the first batch after a crash, it asks
+for them anew. So the first batch of a query is empty and ends where the query begins; the log has it from then on.
+Spark 4.1 does not say where a batch begins when it asks where to end it. There only a query that begins at the
+latest offsets has an empty first batch, and limits for a batch have no effect.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyspark
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from anabranch.kafka.cluster import Cluster
+from anabranch.kafka.fetch import RangeReader
+from anabranch.kafka.follower import Follower
+from anabranch.kafka.offsets import Offsets, from_json, to_json
+from anabranch.kafka.options import KafkaSettings
+from anabranch.runtime import SYSTEM, Runtime
+from anabranch.spark.kafka.batch import RangePartition
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError:  # Spark 4.1
+    HAS_READ_LIMITS = False
+else:
+    HAS_READ_LIMITS = True
+
+_LOG = logging.getLogger(__name__)
+_NO_LIMIT = (1 << 63) - 1
+
+
+class KafkaStreamReader(DataSourceStreamReader):
+    """Follows topics, with what every supported version of Spark asks for."""
+
+    def __init__(self, settings: KafkaSettings, runtime: Runtime = SYSTEM) -> None:
+        cluster = Cluster(settings.client, settings.patience_millis / 1000, runtime)
+        self._follower = Follower(settings, cluster, runtime)
+        self._ranges = RangeReader(settings, run=runtime.ids.uuid())
+        self._initial: Offsets | None = None
+        self._begun = False
+        """Whether Spark's log has a batch of this query."""
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        if self._initial is None:
+            self._initial = self._follower.initial()
+        return to_json(self._initial)
+
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
+        if not self._begun and self._follower.begins_at_latest:
+            self._begun = True
+            return self.initialOffset()
+        return to_json(self._follower.newest())
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        self._begun = True
+        return [RangePartition(wanted) for wanted in self._follower.ranges(from_json(start), from_json(end))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, RangePartition):  # Spark makes one up where there is nothing to read
+            yield from self._ranges.read(partition.value)
+
+    def stop(self) -> None:
+        self._follower.cluster.close()
+
+
+if HAS_READ_LIMITS:
+
+    class LimitedKafkaStreamReader(KafkaStreamReader, SupportsTriggerAvailableNow):
+        """Takes as much in a batch as the options and the trigger allow."""
+
+        _until: Offsets | None = None
+        """Where a query ends that takes what is available now."""
+
+        def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
+            once = isinstance(
+                limit, ReadAllAvailable
+            )  # our own limit is another: the trigger asks for one batch
+            if not self._begun and not once and self._initial is not None:
+                self._begun = True
+                return start
+            reached = self._follower.advance(from_json(start), limited=not once, until=self._until)
+            return to_json(reached)
+
+        def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+            return ReadMaxRows(self._follower.settings.max_per_trigger or _NO_LIMIT)
+
+        def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+            self._until = self._follower.newest()
+
+        def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+            return to_json(self._follower.newest())
+
+
+def stream_reader(settings: KafkaSettings, runtime: Runtime = SYSTEM) -> KafkaStreamReader:
+    """A reader as able as the running version of Spark allows."""
+    if HAS_READ_LIMITS:
+        return LimitedKafkaStreamReader(settings, runtime)
+    if settings.max_per_trigger is not None or settings.min_per_trigger is not None:
+        _LOG.warning(
+            "limits for a batch have no effect: they need Spark 4.2, this is %s", pyspark.__version__
+        )
+    return KafkaStreamReader(settings, runtime)
