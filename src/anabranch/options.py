@@ -206,6 +206,16 @@ WRITERS_PER_TASK_WARN: Option[int | None] = Option(
     "100 when absent, 50 if write-only.",
     "whole number",
 )
+WATERMARK_SOURCE_COLUMN = _text(
+    "sink.watermark.source-column",
+    None,
+    "Column of the rows that says which source they come from, for example a partition of a topic: the watermark is "
+    "the lowest over the sources. Not stored unless the table has such a column.",
+)
+WATERMARK_IDLE_TIMEOUT = _optional_duration(
+    "scan.watermark.idle-timeout",
+    "A source that brings no rows for this long does not hold the watermark back; every source does when absent.",
+)
 
 # Compaction
 COMPACTION_MIN_FILE_NUM = _count(
@@ -324,8 +334,9 @@ SPLIT_OPEN_FILE_COST = _size(
 SCAN_MODE = _choice(
     "scan.mode",
     "default",
-    ("default", "latest-full", "latest", "from-snapshot"),
-    "Where a read starts: all rows and then changes, changes only, or a given snapshot.",
+    ("default", "latest-full", "full", "latest", "from-snapshot", "from-snapshot-full", "from-timestamp"),
+    "Where a stream begins: latest-full (or full), latest, from-snapshot, from-snapshot-full or from-timestamp. "
+    "default is the mode of the option that names a moment, and latest-full where there is none.",
 )
 SCAN_SNAPSHOT_ID = _limit("scan.snapshot-id", "Snapshot to read, or to start a stream from.")
 SCAN_TAG_NAME = _text("scan.tag-name", None, "Tag to read, by its exact name.")
@@ -348,14 +359,67 @@ SCAN_TIMESTAMP_MILLIS: Option[int | None] = Option(
 SCAN_ON_OVERWRITE = _choice(
     "scan.on-overwrite",
     "fail",
-    ("fail", "skip", "added"),
-    "What a stream does at an overwrite: stop, pass over it, or deliver the rows it added.",
+    ("fail", "skip", "added", "changes"),
+    "What a stream does at a commit that takes rows away: stop, pass over it, deliver the rows it added, or deliver "
+    "what it took away and added, told apart by a column _change.",
+)
+SCAN_PLAN_SORT_PARTITION = _flag(
+    "scan.plan-sort-partition",
+    False,
+    "Whether a stream delivers partitions by their values, nulls first, and not by when they were created.",
+)
+SCAN_LATE_ROWS = _choice(
+    "scan.late-rows",
+    "keep",
+    ("keep", "drop", "only"),
+    "What a stream does with rows whose event time was behind the table's watermark when they were committed: "
+    "deliver them with the others, leave them out, or deliver nothing else.",
+)
+SCAN_BOUNDED_WATERMARK: Option[int | None] = Option(
+    "scan.bounded.watermark",
+    int,
+    None,
+    "A stream ends before the first snapshot whose watermark is larger than this (epoch milliseconds).",
+    "number",
+)
+ALIGNMENT_GROUP = _text(
+    "scan.watermark.alignment.group", None, "Streams of one group keep together in event time."
+)
+ALIGNMENT_MAX_DRIFT = _optional_duration(
+    "scan.watermark.alignment.max-drift",
+    "How far in event time a stream may be ahead of the slowest one of its group before it waits.",
+)
+ALIGNMENT_TIMEOUT = _duration(
+    "scan.watermark.alignment.timeout",
+    "1 min",
+    "A stream that gives no sign of life, or has nothing to read, for this long is not waited for by its group.",
 )
 MAX_FILES_PER_TRIGGER = _limit("read.stream.maxFilesPerTrigger", "Most data files in one micro-batch.")
 MAX_BYTES_PER_TRIGGER: Option[int | None] = Option(
     "read.stream.maxBytesPerTrigger", parse_size, None, "Most bytes in one micro-batch.", "size"
 )
 MAX_ROWS_PER_TRIGGER = _limit("read.stream.maxRowsPerTrigger", "Most rows in one micro-batch.")
+MIN_ROWS_PER_TRIGGER = _limit(
+    "read.stream.minRowsPerTrigger",
+    "A micro-batch waits for so many rows, but no longer than read.stream.maxTriggerDelayMs.",
+)
+MAX_TRIGGER_DELAY: Option[int | None] = Option(
+    "read.stream.maxTriggerDelayMs",
+    _natural,
+    None,
+    "How long after the last micro-batch the next one waits for read.stream.minRowsPerTrigger, in milliseconds.",
+    "whole number",
+)
+CONSUMER_ID = _text(
+    "consumer-id",
+    None,
+    "Consumer of a stream: it remembers how far the stream has come, and keeps what comes next from expiring.",
+)
+SCAN_WATERMARK_COLUMN = _flag(
+    "scan.watermark-column",
+    False,
+    "Whether a stream has a column _watermark with the table's watermark; lake.read_stream sets and uses it.",
+)
 
 # Reads and writes through Spark
 WAREHOUSE = _text("warehouse", None, "Path or URL of the warehouse.")

@@ -8,29 +8,29 @@ import pyarrow as pa
 
 from anabranch.errors import SchemaError
 from anabranch.spec.arrow_types import fields_from_arrow
-from anabranch.spec.ddl import parse_columns
+from anabranch.spec.ddl import ColumnList, parse_column_list
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.types import Field
 
 
-def to_fields(schema: Any) -> tuple[Field, ...]:
-    """Fields of a `pyarrow.Schema`, a `TableSchema`, fields, a Spark StructType or DDL text.
+def to_columns(schema: Any) -> ColumnList:
+    """Columns of a `pyarrow.Schema`, a `TableSchema`, fields, a Spark StructType or DDL text.
 
-    Raises `SchemaError` for anything else.
+    Only DDL text can define a watermark beside them. Raises `SchemaError` for anything else.
     """
     match schema:
         case str():
-            return parse_columns(schema)
+            return parse_column_list(schema)
         case pa.Schema():
-            return fields_from_arrow(schema)
+            return ColumnList(fields_from_arrow(schema))
         case TableSchema():
-            return schema.fields
+            return ColumnList(schema.fields)
         case [*fields] if all(isinstance(f, Field) for f in fields):
-            return tuple(fields)
+            return ColumnList(tuple(fields))
     if type(schema).__module__.startswith("pyspark."):
         from anabranch.spark.types import fields_from_spark
 
-        return fields_from_spark(schema)
+        return ColumnList(fields_from_spark(schema))
     raise SchemaError(
         f"cannot read a schema from {type(schema).__name__}",
         hint="pass a pyarrow.Schema, a Spark StructType, or text such as 'id BIGINT NOT NULL, v STRING'.",

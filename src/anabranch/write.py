@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from anabranch.arrow.event_times import source_field
 from anabranch.arrow.writer import WriteContext, abort, write
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.context import TableContext
 from anabranch.spec.arrow_types import to_arrow_schema
 from anabranch.spec.schema import TableSchema
+from anabranch.spec.types import Field
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,14 @@ class Writer:
     @property
     def schema(self) -> pa.Schema:
         """The Arrow types that rows must have."""
-        return to_arrow_schema(self.context.schema.fields)
+        return to_arrow_schema(self.fields)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The columns that rows must have: the table's, and that of their source if an option names one."""
+        source = source_field(self.context.schema, self.context.all_options)
+        fields = self.context.schema.fields
+        return fields if source is None else (*fields, source)
 
     def write(self, batches: Iterable[pa.RecordBatch | pa.Table]) -> list[CommitMessage]:
         """Write rows to new files, durable on return. If anything fails no file is left behind."""

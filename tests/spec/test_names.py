@@ -80,7 +80,19 @@ def test_branches_accepted(name):
 
 @pytest.mark.parametrize(
     "name",
-    ["1", "007", "٣", "snapshot.5", "savepoint.12", "watermark-3", "anabranch-savepoint-3", "anabranch-"],
+    [
+        *(
+            "1",
+            "007",
+            "٣",
+            "snapshot.5",
+            "savepoint.12",
+            "watermark-3",
+            "anabranch-savepoint-3",
+            "anabranch-",
+        ),
+        *("2026-01-31  10", "2026-01-31\u00a010", "a\u2003b", "a\u3000b"),
+    ],
 )
 def test_tags_refused(name):
     with pytest.raises(InvalidNameError):

@@ -114,7 +114,7 @@ class ColumnMapping:
         return SchemaError(
             f"{found}: in schema {self._schema_id}, with which they were written, it "
             + ("does not exist" if column.source is None else "may be null"),
-            hint=f"{_BEGUN_BEFORE} Otherwise allow nulls: table.alter().drop_not_null('{name}').apply().",
+            hint=f"{_BEGUN_BEFORE} Otherwise alter the table to allow nulls in '{name}'.",
         )
 
 
@@ -127,7 +127,7 @@ def _converted(values: pa.ChunkedArray, column: _Column, target: pa.DataType, pa
         raise SchemaError(
             f"{path}: column '{column.target.name}' is {column.target.type}, but {found} is null in some rows, as "
             f"{column.source.type}, with which they were written, allows",
-            hint=f"{_BEGUN_BEFORE} Otherwise allow nulls there: table.alter().drop_not_null(...).apply().",
+            hint=f"{_BEGUN_BEFORE} Otherwise alter the table to allow nulls there.",
         ) from found
     except OverflowError as error:
         raise UnsupportedFeatureError(

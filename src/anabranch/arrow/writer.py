@@ -11,6 +11,7 @@ from typing import Final, Self
 import pyarrow as pa
 
 from anabranch.arrow.bucket_writer import FORMAT, BucketWriters, FileSettings
+from anabranch.arrow.event_times import EventTimeTracker
 from anabranch.arrow.files import native_path
 from anabranch.arrow.parquet_encode import Compression
 from anabranch.arrow.pipeline import Pipeline
@@ -76,7 +77,8 @@ def write(batches: Iterable[pa.RecordBatch | pa.Table], context: WriteContext) -
     Rows of one bucket keep their order. If anything fails, no file is left and the error propagates.
 
     Args:
-        batches: rows exactly in the Arrow types of the table's schema, as `convert` makes them.
+        batches: rows exactly in the Arrow types of the table's schema, as `convert` makes them; after its columns
+            the one that `sink.watermark.source-column` names, if that is none of them.
         context: the table.
 
     Raises:
@@ -84,10 +86,11 @@ def write(batches: Iterable[pa.RecordBatch | pa.Table], context: WriteContext) -
         UnsupportedFeatureError: the table's files are of a format that is only read.
         StorageError: a file could not be written.
     """
+    tracker = EventTimeTracker(context.schema, context.all_options)
     with TableWriter(context) as writer:
         for batch in batches:
-            writer.write(batch)
-        return writer.finish()
+            writer.write(tracker.taken(batch))
+        return tracker.noted(writer.finish())
 
 
 def abort(messages: Iterable[CommitMessage], context: WriteContext) -> None:

@@ -76,7 +76,7 @@ class TableContext:
         except NotFoundError as error:
             raise NotFoundError(
                 f"table '{self.name}' does not exist: there is no {path} in {self.storage.url}",
-                hint="lake.tables(database) lists the tables there are.",
+                hint="`tables` lists those there are.",
             ) from error
         given = TABLE_UUID.of(TableSchema.from_json(data, path=path).options)
         if given is None:

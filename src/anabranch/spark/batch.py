@@ -24,11 +24,12 @@ from anabranch.errors import (
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.commit.base import Action
 from anabranch.kernel.commit.commit_message import CommitMessage
+from anabranch.kernel.watermark import claim
 from anabranch.kernel.write_load import WriteLoad, load_warning
 from anabranch.maintenance.expire import expire_now_and_then
 from anabranch.options import OVERWRITE_PARTITION
 from anabranch.spark.clustering import last_load
-from anabranch.spark.row_reader import RowReader, partitions_of
+from anabranch.spark.row_reader import partitions_of, snapshot_rows
 from anabranch.spark.row_writer import RowWriter, partition_spec
 from anabranch.spark.tables import View
 from anabranch.table import Table
@@ -44,10 +45,11 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, view: View, target: pa.Schema, filter: str | None) -> None:
         self._view = view
-        self._rows = RowReader(view.table.context, view.schema, target, view.predicate(filter))
+        self._predicate = view.predicate(filter)
+        self._rows = snapshot_rows(view.table.context, view.schema, target, self._predicate)
 
     def partitions(self) -> Sequence[InputPartition]:
-        return partitions_of(self._view.plan(self._rows.predicate).splits)
+        return partitions_of(self._view.plan(self._predicate).splits)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._rows.read(partition)
@@ -117,7 +119,9 @@ class BatchWriter(DataSourceArrowWriter):
         # Tasks stand in the order of the rows, which queue tables keep.
         files = files_of(messages)
         try:
-            snapshot = self._table.commit(self._action(files)).snapshot
+            rows = self._rows.context
+            watermark = claim(rows.schema, rows.all_options, files)
+            snapshot = self._table.commit(self._action(files), watermark=watermark).snapshot
         except NOT_PUBLISHED:
             self._rows.abort(files)
             raise

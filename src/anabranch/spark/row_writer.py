@@ -9,12 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.types import StructType
+from pyspark.sql.types import IntegralType, StringType, StructField, StructType
 
 from anabranch.arrow.convert import fit
+from anabranch.arrow.event_times import source_field
 from anabranch.arrow.writer import WriteContext, abort, write
 from anabranch.errors import InvalidInputError, SchemaError
 from anabranch.kernel.commit.commit_message import CommitMessage
+from anabranch.options import WATERMARK_SOURCE_COLUMN
 from anabranch.spark.arrow_values import to_type
 from anabranch.spark.types import arrow_type, type_from_spark
 from anabranch.spec.arrow_types import to_arrow_schema, to_arrow_type
@@ -31,6 +33,8 @@ class RowWriter:
     context: WriteContext
     places: tuple[int | None, ...]
     """For each column of the table its place among the columns that come; None if it does not come."""
+    source: int | None = None
+    """Place of the column that says which source a row is of, if the table does not have it."""
 
     @classmethod
     def of(cls, table: Table, schema: StructType) -> RowWriter:
@@ -41,7 +45,12 @@ class RowWriter:
         latest = table.schema
         check_writable(latest, path=table.context.layout.schema_path(latest.id))
         places: dict[str, int] = {}
+        source, source_place = source_field(latest, table.options), None
         for place, column in enumerate(schema):
+            if source is not None and column.name == source.name:
+                _check_source(column)
+                source_place = place
+                continue
             target = target_of(column.name, latest, table)
             _check_type(type_from_spark(column.dataType, where=column.name), target, table)
             if target.name in places:
@@ -56,9 +65,14 @@ class RowWriter:
                 f"the rows lack column '{missing[0]}' of '{table.name}', which is NOT NULL",
                 hint="add it to the query; nullable columns may be left out and become null.",
             )
+        if source is not None and source_place is None:
+            raise SchemaError(
+                f"the rows have no column '{source.name}', which '{WATERMARK_SOURCE_COLUMN.key}' names",
+                hint="add it to the query, or leave the option out.",
+            )
         # One task, one core: Spark runs as many tasks side by side as there are cores.
         context = WriteContext(table.context.storage, latest, table.options, threads=1)
-        return cls(context, tuple(places.get(f.name) for f in latest.fields))
+        return cls(context, tuple(places.get(f.name) for f in latest.fields), source_place)
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> list[CommitMessage]:
         """Write all rows; what was written is removed if that fails."""
@@ -76,6 +90,10 @@ class RowWriter:
             fit_spark(pa.nulls(batch.num_rows) if place is None else batch.column(place), f)
             for f, place in zip(fields, self.places, strict=True)
         ]
+        extra = source_field(self.context.schema, self.context.all_options)
+        if extra is not None and self.source is not None:
+            fields = (*fields, extra)
+            columns.append(_source_values(batch.column(self.source), extra))
         return pa.RecordBatch.from_arrays(columns, schema=to_arrow_schema(fields))
 
 
@@ -125,6 +143,20 @@ def _check_type(given: DataType, target: Field, table: Table) -> None:
             f"column '{target.name}' is {given.spelling}, but '{table.name}' has {target.type}",
             hint=f"cast it in the query: CAST({target.name} AS {target.type.spelling}).",
         ) from error
+
+
+def _check_source(column: StructField) -> None:
+    """Raises `SchemaError` for a source that cannot be written as text."""
+    if not isinstance(column.dataType, StringType | IntegralType):
+        raise SchemaError(
+            f"column '{column.name}' is {column.dataType.simpleString()}, but names the source of a row",
+            hint="make it text, for example concat_ws('-', topic, partition).",
+        )
+
+
+def _source_values(array: Any, source: Field) -> Any:
+    """The sources of rows as text. Raises `SchemaError` if one is null."""
+    return fit(array.cast(pa.string()), source.type, source.name)
 
 
 def _has_times(data_type: DataType) -> bool:

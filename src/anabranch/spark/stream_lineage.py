@@ -27,8 +27,8 @@ class BatchRun:
 
 def batch_origin(
     checkpoint: Checkpoint, job: str, batch: int, run: BatchRun, options: Mapping[str, str]
-) -> tuple[LineageEntry, int | None]:
-    """The lineage of a batch, and its event-time watermark in epoch milliseconds.
+) -> tuple[LineageEntry, BatchOffsets | None]:
+    """The lineage of a batch, and how far it read its sources; None if that cannot be found out.
 
     Never raises: what cannot be found out is said in the entry, because lineage must not stop a commit.
     """
@@ -38,7 +38,7 @@ def batch_origin(
         _LOG.warning("lineage of batch %d of '%s' is incomplete: %s", batch, job, problem)
     engine = Engine("spark", pyspark.__version__, run.application, checkpoint.query_id, batch)
     entry = LineageEntry(job, run.run, CODE_VERSION.of(options), engine, inputs, tuple(problems))
-    return entry, None if offsets is None else offsets.watermark_millis
+    return entry, offsets
 
 
 def _inputs(

@@ -28,7 +28,9 @@ from anabranch.kernel.actions.overwrite import Overwrite
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.transaction import Committed
+from anabranch.kernel.watermark import Claim
 from anabranch.lineage.model import LINEAGE_PROPERTY, LineageEntry, lineage_of
+from anabranch.lineage.spark_offsets import BatchOffsets
 from anabranch.options import JOB, WRITE_ONLY
 from anabranch.spark.batch import NOT_PUBLISHED, WrittenFiles, files_of, load_of, may_remove, warn_of_load
 from anabranch.spark.checkpoint import Checkpoint
@@ -36,6 +38,7 @@ from anabranch.spark.notices import Notice, leave
 from anabranch.spark.options import QUERY_NAME, table_options
 from anabranch.spark.row_writer import RowWriter
 from anabranch.spark.stream_lineage import BatchRun, batch_origin
+from anabranch.spark.stream_watermark import batch_watermark
 from anabranch.spec.snapshot import Snapshot
 from anabranch.streaming.sink_identity import SinkIdentity, SinkRecord, reference
 from anabranch.table import Table
@@ -108,14 +111,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
         files = files_of(messages)
         run = next((m.run for m in messages if isinstance(m, WrittenBatch)), BatchRun())
         record = SinkRecord(self._checkpoint.storage, self._table.branch_uuid)
-        entry, watermark = batch_origin(self._checkpoint, self._identity.job, batchId, run, self._options)
+        entry, offsets = batch_origin(self._checkpoint, self._identity.job, batchId, run, self._options)
         try:
             # Committed also without rows: that is what makes every batch findable.
             committed = self._table.commit(
                 Overwrite(files) if self._overwrite else Append(files),
                 identity=CommitIdentity(self._identity.user, batchId),
                 properties={LINEAGE_PROPERTY: entry.to_json()},
-                watermark=watermark,
+                watermark=self._watermark(files, offsets, batchId),
                 floor=record.floor_before(batchId, self._identity),
             )
         except NOT_PUBLISHED:
@@ -138,6 +141,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         if may_remove(messages):
             self._rows.abort(files_of(messages))
+
+    def _watermark(self, files: Sequence[CommitMessage], offsets: BatchOffsets | None, batch: int) -> Claim:
+        rows, user = self._rows.context, self._identity.user
+        options = {**rows.all_options, **self._options}
+        return batch_watermark(rows.schema, options, files, offsets, producer=user, batch=batch)
 
     def _settle_repeated(
         self, committed: Committed, files: Sequence[CommitMessage], entry: LineageEntry

@@ -77,6 +77,8 @@ def check_tag_name(name: str, *, reserved: bool = False) -> None:
             name,
             f"{'lacks' if reserved else 'has'} the prefix '{RESERVED_TAG_PREFIX}' of internal tags",
         )
+    if any(c.isspace() and c != " " for c in name) or "  " in name:
+        _refuse("tag", name, "has another blank than single spaces")
     if name.isdecimal() or _VERSION_NAME.fullmatch(name):
         _refuse("tag", name, "reads like the number of a snapshot, savepoint or watermark")
 
@@ -84,6 +86,11 @@ def check_tag_name(name: str, *, reserved: bool = False) -> None:
 def check_consumer_name(name: str) -> None:
     """Raise `InvalidNameError` unless a consumer may be called so."""
     _check("consumer", name)
+
+
+def check_group_name(name: str) -> None:
+    """Raise `InvalidNameError` unless a group of streams that are aligned may be called so."""
+    _check("group", name)
 
 
 def _check(kind: str, name: str) -> None:

@@ -23,6 +23,7 @@ from anabranch.spec.schema_rules import (
     refuse_primary_keys,
     split_names,
 )
+from anabranch.spec.watermark import WATERMARK_PREFIX, check_watermark, watermark_renamed, watermark_settled
 
 if TYPE_CHECKING:
     from anabranch.spec.schema import TableSchema
@@ -45,7 +46,7 @@ def options_renamed(options: Mapping[str, str], old: str, new: str) -> dict[str,
     prefix = f"fields.{old}."
     renamed = {
         f"fields.{new}.{key.removeprefix(prefix)}" if key.startswith(prefix) else key: value
-        for key, value in options.items()
+        for key, value in watermark_renamed(options, old, new).items()
     }
     keys = split_names(options.get(BUCKET_KEY.key))
     if old not in keys:
@@ -65,7 +66,7 @@ def options_settled(old: TableSchema, new: TableSchema) -> dict[str, str]:
     if BUCKET_KEY.key in old.options or old.bucket != 1:
         # A key that others left out is not added to what they made.
         options = with_assigned_key(options, new.fields, new.partition_keys)
-    return options
+    return watermark_settled(new.fields, options, before=old.options)
 
 
 def check_changed_options(old: TableSchema, new: TableSchema, *, has_snapshots: bool) -> None:
@@ -84,6 +85,8 @@ def check_changed_options(old: TableSchema, new: TableSchema, *, has_snapshots: 
         check_assigned(new.options)
     check_buckets(new.fields, new.partition_keys, new.options)
     check_bounds(new.options)
+    if any(key.startswith(WATERMARK_PREFIX) for key in changed):
+        check_watermark(new.fields, new.options)
     _refuse_ours(new, changed)
     fixed = differing_placement(old, new) if has_snapshots else None
     if fixed is not None:

@@ -15,6 +15,8 @@ _CREATE_TIME = "tagCreateTime"
 _TIME_RETAINED = "tagTimeRetained"
 _MARK = "anabranch.mark"
 _OFFSET = "anabranchOffset"
+UNREAD_FROM = "unreadFrom"
+"""Key in a consumer's offset: the first snapshot with rows it has not read, if it keeps an earlier one."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _LONGEST_RETENTION = 2**50
@@ -83,6 +85,12 @@ class Consumer:
     """Id of the snapshot it reads next; it may not exist yet."""
     offset: Mapping[str, Any] | None = None
     """The exact position, with the identity of the branch and the stamp of the snapshot; None from other engines."""
+
+    @property
+    def unread_from(self) -> int:
+        """Id of the first snapshot it has not read whole: one later, if it keeps the one before that from expiring."""
+        unread = (self.offset or {}).get(UNREAD_FROM)
+        return unread if isinstance(unread, int) else self.next_snapshot
 
     def to_json(self) -> bytes:
         """The content of the consumer's file."""

@@ -24,6 +24,7 @@ from anabranch.spec.schema_rules import (
 from anabranch.spec.support import check_readable, check_writable, has_known_bucket_function
 from anabranch.spec.type_grammar import MAX_FIELD_ID, field_to_json, inner_types, parse_fields
 from anabranch.spec.types import DataType, Field, RowType, is_atomic, walk_fields
+from anabranch.spec.watermark import check_watermark, watermark_settled
 
 __all__ = ["TableSchema", "assign_field_ids", "check_readable", "check_writable"]
 
@@ -89,6 +90,8 @@ class TableSchema:
         given = with_assigned_key(given, columns, partition_keys)
         check_buckets(columns, tuple(partition_keys), given)
         check_bounds(given)
+        check_watermark(columns, given)
+        given = watermark_settled(columns, given)
         numbered, highest = assign_field_ids(columns)
         schema = cls(
             id=0,

@@ -34,6 +34,7 @@ from anabranch.spec.schema_rules import check_inner_fields, check_partition_keys
 from anabranch.spec.support import check_writable
 from anabranch.spec.type_grammar import check_depth
 from anabranch.spec.types import DataType, Field, VarCharType
+from anabranch.spec.watermark import EXPRESSION, ROWTIME
 from anabranch.spec.widening import widen
 
 __all__ = [
@@ -249,6 +250,12 @@ def _drop(schema: TableSchema, change: DropColumn) -> TableSchema:
         raise SchemaError(
             f"{shown(path)} cannot be dropped: it decides the bucket of a row",
             hint="copy the rows into a table with another bucket-key.",
+        )
+
+    if len(path) == 1 and path[0] == schema.options.get(ROWTIME):
+        raise SchemaError(
+            f"{shown(path)} cannot be dropped: the watermark of the table is defined by it",
+            hint=f"remove the options '{ROWTIME}' and '{EXPRESSION}' first; the same change may do both.",
         )
 
     def edit(siblings: Fields) -> Fields:

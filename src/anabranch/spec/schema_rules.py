@@ -6,12 +6,21 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from anabranch.errors import OptionError, SchemaError, UnsupportedFeatureError
-from anabranch.options import BUCKET, BUCKET_KEY, SNAPSHOT_NUM_RETAINED_MAX, SNAPSHOT_NUM_RETAINED_MIN
+from anabranch.options import (
+    BUCKET,
+    BUCKET_KEY,
+    SNAPSHOT_NUM_RETAINED_MAX,
+    SNAPSHOT_NUM_RETAINED_MIN,
+    TAG_CREATION_DELAY,
+    TAG_CREATION_PERIOD,
+)
 from anabranch.spec.names import check_column_name
 from anabranch.spec.type_grammar import check_depth, inner_types
 from anabranch.spec.types import DataType, Field, RowType, is_atomic
 
 _FULL_COMPACTION = "full-compaction.delta-commits"
+_PERIODS = {"hourly": 3_600_000, "two-hours": 7_200_000, "daily": 86_400_000}
+"""Milliseconds."""
 _COLUMNS_IN_OPTIONS = {"primary-key": "primary keys", "partition": "partition keys"}
 
 
@@ -132,12 +141,24 @@ def check_buckets(
 
 
 def check_bounds(options: Mapping[str, str]) -> None:
-    """Check that what is to be kept at least is not more than what is to be kept at most. Raises `OptionError`."""
+    """Check that options that bound each other do: what is kept at least and at most, delays and periods of tags.
+
+    Raises `OptionError`.
+    """
     least, most = SNAPSHOT_NUM_RETAINED_MIN, SNAPSHOT_NUM_RETAINED_MAX
     if {least.key, most.key} <= options.keys() and least.of(options) > most.of(options):
         raise OptionError(
             f"option '{least.key}' is {least.of(options)}, more than '{most.key}', which is {most.of(options)}",
             hint="snapshots could not expire: lower the first or raise the second.",
+        )
+    if TAG_CREATION_DELAY.key not in options:
+        return
+    period = TAG_CREATION_PERIOD.of(options)
+    if TAG_CREATION_DELAY.of(options) >= _PERIODS[period]:
+        raise OptionError(
+            f"option '{TAG_CREATION_DELAY.key}' is '{options[TAG_CREATION_DELAY.key]}', not less than the period of "
+            f"automatic tags, which is {period}",
+            hint=f"lower it, or choose a longer '{TAG_CREATION_PERIOD.key}'.",
         )
 
 

@@ -33,6 +33,7 @@ from anabranch.spec.types import (
     is_atomic,
 )
 from anabranch.spec.values import fit_column, physical_value
+from anabranch.spec.watermark import watermark_definition
 
 if TYPE_CHECKING:
     from anabranch.spec.schema import TableSchema
@@ -81,12 +82,21 @@ def parse_stats_mode(text: str) -> StatsMode:
 def stats_modes(schema: TableSchema) -> list[StatsMode]:
     """The mode of every column, in schema order: ``fields.<name>.stats-mode``, or else the table's.
 
+    Event times have bounds whatever is the table's: that files hold no late rows is seen by them.
+
     Raises:
         OptionError: one of them is no mode.
     """
     default = parse_stats_mode(STATS_MODE.of(schema.options))
-    own = (schema.options.get(f"fields.{field.name}.stats-mode") for field in schema.fields)
-    return [default if text is None else parse_stats_mode(text) for text in own]
+    modes = {field.name: default for field in schema.fields}
+    definition = watermark_definition(schema)
+    if definition is not None and default.kind in {StatsKind.NONE, StatsKind.COUNTS}:
+        modes[definition.column] = DEFAULT_STATS_MODE
+    for name in modes:
+        own = schema.options.get(f"fields.{name}.stats-mode")
+        if own is not None:
+            modes[name] = parse_stats_mode(own)
+    return [*modes.values()]
 
 
 class StatsCollector:

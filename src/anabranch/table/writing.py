@@ -8,6 +8,8 @@ from typing import Any
 from anabranch.alter import Alter
 from anabranch.arrow.convert import convert
 from anabranch.engine import WritesFrames
+from anabranch.expr.nodes import Predicate
+from anabranch.expr.parse import parse
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.actions.overwrite import Overwrite
 from anabranch.kernel.commit.base import Action
@@ -15,6 +17,7 @@ from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, Committed, commit
 from anabranch.kernel.refs.upkeep import keep_due
+from anabranch.kernel.watermark import Claim, claim
 from anabranch.maintenance.expire import expire_now_and_then
 from anabranch.options import DYNAMIC_PARTITION_OVERWRITE
 from anabranch.spec.snapshot import Snapshot
@@ -50,6 +53,22 @@ class Writing(TableView):
         """
         return self._write(data, lambda messages: self.overwriting(messages, partition))
 
+    def replace(self, data: Any, where: str | Predicate | None = None) -> Snapshot:
+        """Replace all rows by `data`, whatever the options say; or those of the partitions that `where` names.
+
+        Args:
+            data: as for `append`; with `where` it must lie inside of these partitions.
+            where: a condition on partition columns, such as ``dt >= '2026-01-01'``.
+
+        Raises:
+            PredicateError, InvalidInputError: `where` does not fit the table, or names other columns.
+        """
+        schema = self.schema
+        if where is None:
+            return self._write(data, Overwrite)
+        condition = parse(where) if isinstance(where, str) else where
+        return self._write(data, lambda messages: Overwrite.where(messages, condition, schema))
+
     def overwriting(
         self, messages: Sequence[CommitMessage], partition: Mapping[str, Any] | None = None
     ) -> Overwrite:
@@ -76,7 +95,7 @@ class Writing(TableView):
         *,
         identity: CommitIdentity | None = None,
         properties: Mapping[str, str] | None = None,
-        watermark: int | None = None,
+        watermark: Claim = None,
         floor: SnapshotRef | None = None,
     ) -> Committed:
         """Make an action permanent, once per identity. See `anabranch.kernel.commit.transaction.commit`.
@@ -108,9 +127,10 @@ class Writing(TableView):
         engine = self._engine
         messages = engine.write(data, self) if isinstance(engine, WritesFrames) else None
         if messages is None:
-            messages = writer.write(convert(data, writer.table_schema.fields))
+            messages = writer.write(convert(data, writer.fields))
+        watermark = claim(writer.table_schema, writer.context.all_options, messages)
         try:
-            committed = self.commit(action(messages))
+            committed = self.commit(action(messages), watermark=watermark)
         except NOT_PUBLISHED:
             writer.abort(messages)  # after any other error files stay
             raise

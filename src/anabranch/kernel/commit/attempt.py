@@ -12,6 +12,7 @@ from anabranch.kernel.commit.manifest_merge import merge_manifests, without_file
 from anabranch.kernel.commit.manifest_writer import ManifestWriter
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.properties import BRANCH_PROPERTY, PARENT_PROPERTY, WRITER_PROPERTY
+from anabranch.kernel.watermark import Claim, recorded
 from anabranch.spec.data_file import FileKind, ManifestEntry, ManifestFileMeta
 from anabranch.spec.snapshot import Snapshot
 from anabranch.version import __version__
@@ -36,7 +37,7 @@ class Attempts:
     context: TableContext
     identity: CommitIdentity
     properties: Mapping[str, str]
-    watermark: int | None
+    watermark: Claim
     in_doubt: bool = False
     """Whether the store has not yet said if the snapshot was taken. Then nothing may be removed."""
     _delta: _Delta | None = field(default=None, init=False)
@@ -65,6 +66,9 @@ class Attempts:
         self.context.storage.put_many(writer.objects)
         added = _row_delta(change.entries)
         now = self.context.runtime.clock.now_millis()
+        # Readers find snapshots by time, so time must not go back even if the machine's clock does.
+        time_millis = now if previous is None else max(now, previous.time_millis)
+        event_time = recorded(self.context, previous, self.watermark, time_millis)
         return Snapshot(
             version=SNAPSHOT_VERSION,
             id=1 if previous is None else previous.id + 1,
@@ -77,17 +81,17 @@ class Attempts:
             commit_user=self.identity.user,
             commit_identifier=self.identity.identifier,
             commit_kind=change.kind,
-            # Readers find snapshots by time, so time must not go back even if the machine's clock does.
-            time_millis=now if previous is None else max(now, previous.time_millis),
+            time_millis=time_millis,
             total_record_count=_total(previous, added),
             delta_record_count=added,
-            watermark=_highest(self.watermark, None if previous is None else previous.watermark),
+            watermark=event_time.watermark,
             statistics=_carried_statistics(base),
             next_row_id=None if previous is None else previous.next_row_id,
             uuid=self.context.runtime.ids.uuid(),
             properties={
                 **self.properties,
                 **change.properties,
+                **event_time.properties,
                 BRANCH_PROPERTY: self.context.branch_uuid,
                 WRITER_PROPERTY: f"anabranch {__version__}",
                 **({} if previous is None else {PARENT_PROPERTY: previous.stamp}),
@@ -127,11 +131,6 @@ def _total(previous: Snapshot | None, added: int) -> int | None:
     if previous is None:
         return added
     return None if previous.total_record_count is None else previous.total_record_count + added
-
-
-def _highest(first: int | None, second: int | None) -> int | None:
-    known = [value for value in (first, second) if value is not None]
-    return max(known) if known else None
 
 
 def _carried_statistics(base: Base) -> str | None:

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from anabranch.spec.data_file import DataFileMeta
+
+
+@dataclass(frozen=True, slots=True)
+class EventTimes:
+    """The newest event times of rows, epoch milliseconds; nulls are passed over."""
+
+    newest: int | None = None
+    """None if no row has an event time."""
+    by_source: Mapping[str, int] = field(default_factory=dict)
+    """For each source of rows, if they say where they come from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,3 +32,5 @@ class CommitMessage:
     total_buckets: int
     """Number of buckets of the table, -1 for a scalable table."""
     new_files: tuple[DataFileMeta, ...]
+    event_times: EventTimes | None = None
+    """Of all rows that were written together with these, in the first message of one write."""

@@ -170,16 +170,24 @@ def _in_ledger(
     context: TableContext, identity: CommitIdentity, first: int, last: int, *, strict: bool
 ) -> LedgerEntry | None:
     """The user's commit in the expired snapshots `first` to `last`, which the ledger must cover if strict."""
-    newest: LedgerEntry | None = None
-    covered = first - 1
-    for page, entries in _read(context, first, last):
-        entry = entries.get(identity.user)
-        if entry is not None and (newest is None or entry.identifier > newest.identifier):
-            newest = entry
-        if page.first <= covered + 1:
-            covered = max(covered, page.last)
-    if newest is not None and newest.identifier >= identity.identifier:
-        return newest
+    seen: list[_Page] | None = None
+    while True:
+        newest: LedgerEntry | None = None
+        covered = first - 1
+        found = _read(context, first, last)
+        for page, entries in found:
+            entry = entries.get(identity.user)
+            if entry is not None and (newest is None or entry.identifier > newest.identifier):
+                newest = entry
+            if page.first <= covered + 1:
+                covered = max(covered, page.last)
+        if newest is not None and newest.identifier >= identity.identifier:
+            return newest
+        pages = [page for page, _ in found]
+        # While pages are joined a listing may have neither them nor the new one: two must show the same.
+        if covered >= last or pages == seen:
+            break
+        seen = pages
     if strict and covered < last:
         raise CommitOutcomeUnknownError(
             f"cannot tell whether '{identity.user}' committed batch {identity.identifier} to "

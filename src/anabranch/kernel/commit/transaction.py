@@ -35,6 +35,7 @@ from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.ledger import LedgerEntry, find_commit
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_snapshot_writable
+from anabranch.kernel.watermark import Claim
 from anabranch.options import (
     COMMIT_MAX_RETRIES,
     COMMIT_MAX_RETRY_WAIT,
@@ -59,8 +60,8 @@ class CommitRequest:
     action: Action
     identity: CommitIdentity
     properties: Mapping[str, str] = field(default_factory=dict)
-    watermark: int | None = None
-    """Event-time watermark in epoch milliseconds; a table's never goes back."""
+    watermark: Claim = None
+    """Event-time watermark in epoch milliseconds, or how far its sources have come; a table's never goes back."""
     floor: SnapshotRef | None = None
     """A snapshot known to be older than this commit, where the search for a repetition may stop."""
 
@@ -156,7 +157,7 @@ def _base(context: TableContext, head: Snapshot | None) -> Base:
     if schema is None:
         raise NotFoundError(
             f"table '{context.title}' does not exist: there is no schema in {context.storage.url}",
-            hint="lake.tables(database) lists the tables there are.",
+            hint="`tables` lists those there are.",
         )
     base = Base(context, head, schema)
     replaced = identity_conflict(base)

@@ -1,0 +1,93 @@
+"""The newest event times among rows, gathered as they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.errors import SchemaError
+from anabranch.kernel.commit.commit_message import CommitMessage, EventTimes
+from anabranch.options import WATERMARK_SOURCE_COLUMN
+from anabranch.spec.field_ids import UNASSIGNED_ID
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.types import Field, VarCharType
+from anabranch.spec.watermark import watermark_definition
+
+_PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+
+def source_field(schema: TableSchema, options: Mapping[str, str]) -> Field | None:
+    """The column that rows have beside the table's, last of all, because `sink.watermark.source-column` names it.
+
+    None if the option is not set, or names a column of the table.
+    """
+    name = WATERMARK_SOURCE_COLUMN.of(options)
+    if name is None or any(f.name == name for f in schema.fields):
+        return None
+    return Field(UNASSIGNED_ID, name, VarCharType(nullable=False))
+
+
+class EventTimeTracker:
+    """Looks at rows on their way to the files of one table.
+
+    Where the table defines no watermark, it only takes out the column that the table does not have.
+    """
+
+    def __init__(self, schema: TableSchema, options: Mapping[str, str]) -> None:
+        definition = watermark_definition(schema)
+        self._column = None if definition is None else definition.column
+        self._source = WATERMARK_SOURCE_COLUMN.of(options)
+        self._is_extra = source_field(schema, options) is not None
+        self._newest: int | None = None
+        self._by_source: dict[str, int] = {}
+
+    def taken(self, rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
+        """The rows in the columns of the table, after they were looked at. Raises `SchemaError`."""
+        sources: Any = None
+        if self._source is not None:
+            if self._source not in rows.schema.names:
+                raise SchemaError(
+                    f"the rows have no column '{self._source}', which '{WATERMARK_SOURCE_COLUMN.key}' names",
+                    hint="add it to the query, or leave the option out.",
+                )
+            sources = rows.column(self._source)
+            if self._is_extra:
+                rows = rows.drop_columns([self._source])
+        if self._column is not None and self._column in rows.schema.names and len(rows):
+            self._look(rows.column(self._column), sources)
+        return rows
+
+    def noted(self, messages: Sequence[CommitMessage]) -> list[CommitMessage]:
+        """The messages of the rows, the first of which now tells of their event times."""
+        if self._column is None or not messages:
+            return [*messages]
+        first, *others = messages
+        return [replace(first, event_times=EventTimes(self._newest, self._by_source)), *others]
+
+    def _look(self, times: Any, sources: Any) -> None:
+        newest = _millis(pc.max(times))
+        if newest is None:
+            return
+        self._newest = newest if self._newest is None else max(self._newest, newest)
+        if sources is None:
+            return
+        grouped = pa.table({"source": sources.cast(pa.string()), "time": times}).group_by("source")
+        found = grouped.aggregate([("time", "max")])
+        for source, time in zip(found["source"].to_pylist(), found["time_max"], strict=True):
+            latest = _millis(time)
+            if latest is not None:
+                name = source or ""
+                self._by_source[name] = max(latest, self._by_source.get(name, latest))
+
+
+def _millis(time: Any) -> int | None:
+    """A timestamp in epoch milliseconds, towards the past; one without a zone counts as UTC."""
+    value: int | None = time.value
+    if value is None:
+        return None
+    per_second = _PER_SECOND[time.type.unit]
+    return value * 1000 // per_second

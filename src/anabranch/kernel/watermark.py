@@ -1,0 +1,222 @@
+"""The watermark that a commit records: how far event time has come in the table.
+
+By the table's definition (`anabranch.spec.watermark`) it is the newest event time of the rows written, less the
+delay. A snapshot's is never lower than that of the snapshot before; a commit without rows carries it on.
+
+Where rows come from several *sources* that run beside each other, such as the partitions of a topic, it is the
+lowest over them: a slow source would otherwise look late. How far each has come is remembered in the property
+`anabranch.watermark` of the snapshots, for each *producer*: a streaming query, or all batch writes of one job. Every
+commit of ours carries it on, so it survives compactions and the expiry of older snapshots.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from anabranch.errors import AnabranchError
+from anabranch.kernel.commit.commit_message import CommitMessage, EventTimes
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.properties import WATERMARK_PROPERTY
+from anabranch.options import JOB, LEDGER_TIME_RETAINED, WATERMARK_IDLE_TIMEOUT, WATERMARK_SOURCE_COLUMN
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.watermark import WatermarkDefinition, watermark_definition
+
+_LOG = logging.getLogger(__name__)
+
+_VERSION: Final = 1
+_BATCH_PRODUCER: Final = "batch"
+
+
+@dataclass(frozen=True)
+class SourceProgress:
+    """How far the sources of a commit have come, for its watermark to be found on whatever base it lands on."""
+
+    producer: str
+    """Who reads the sources: what it knew of them before counts too."""
+    newest: Mapping[str, int]
+    """For each source that brought rows the newest event time, epoch milliseconds."""
+    delay_millis: int
+    limit: Limit = None
+    idle_timeout: int | None = None
+    """A source that brought nothing for so many milliseconds holds nothing back; None if every one does."""
+    kept_for: int = LEDGER_TIME_RETAINED.default
+    """Milliseconds for which other producers are remembered that write nothing."""
+    is_first: bool = False
+    """Whether the producer certainly never committed before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """In place of a limit: there is one, but nobody knows which."""
+
+
+Limit: TypeAlias = int | Unknown | None
+"""What a watermark must not exceed, because what the rows were made from has come no further."""
+
+Claim: TypeAlias = int | SourceProgress | None
+"""What a commit says of its watermark: the value, how to find it on a base, or nothing."""
+
+
+def claim(
+    schema: TableSchema,
+    options: Mapping[str, str],
+    messages: Iterable[CommitMessage],
+    *,
+    producer: str | None = None,
+    is_first: bool = False,
+    limit: Limit = None,
+) -> Claim:
+    """What the rows of these messages say of the watermark, by the definition in the schema they were written in.
+
+    Args:
+        schema: of the rows.
+        options: of the table and the write.
+        messages: what was written.
+        producer: the streaming query that writes; None for a batch write.
+        is_first: whether that query certainly never committed before.
+        limit: what the watermark must not exceed.
+
+    Returns:
+        None if the table has no definition, or the rows say nothing.
+    """
+    definition = watermark_definition(schema)
+    if definition is None:
+        return None
+    times = [message.event_times for message in messages if message.event_times is not None]
+    if WATERMARK_SOURCE_COLUMN.of(options) is not None:
+        return SourceProgress(
+            producer or JOB.of(options) or _BATCH_PRODUCER,
+            _highest_of_each(times),
+            definition.delay_millis,
+            limit,
+            WATERMARK_IDLE_TIMEOUT.of(options),
+            LEDGER_TIME_RETAINED.of(options),
+            is_first,
+        )
+    return _limited(_own(definition, times), limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a snapshot says of event time."""
+
+    watermark: int | None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def recorded(context: TableContext, previous: Snapshot | None, claimed: Claim, now: int) -> Recorded:
+    """What a snapshot on top of `previous` records. Never raises: no commit shall fail of its watermark.
+
+    Args:
+        context: the branch that is committed to.
+        previous: the base of the commit.
+        claimed: what the commit says.
+        now: its time, epoch milliseconds.
+    """
+    before = None if previous is None else previous.watermark
+    carried = None if previous is None else previous.properties.get(WATERMARK_PROPERTY)
+    if isinstance(claimed, SourceProgress):
+        try:
+            states = _states_before(context, previous)
+            watermark, text = _advanced(claimed, states, now)
+            return Recorded(_highest(before, watermark), {WATERMARK_PROPERTY: text})
+        except AnabranchError as error:
+            _LOG.warning(
+                "the watermark of '%s' stays: what its sources were is unknown: %s", context.title, error
+            )
+            claimed = None
+    return Recorded(_highest(before, claimed), {} if carried is None else {WATERMARK_PROPERTY: carried})
+
+
+_States: TypeAlias = dict[str, dict[str, tuple[int, int]]]
+"""By producer and source: the newest event time, and when it was that the source brought rows."""
+
+
+def _advanced(claimed: SourceProgress, states: _States | None, now: int) -> tuple[int | None, str]:
+    """The watermark, and the states with what the commit adds to them."""
+    is_known = states is not None or claimed.is_first
+    states = states or {}
+    sources = dict(states.get(claimed.producer, {}))
+    for source, newest in claimed.newest.items():
+        sources[source] = (max(newest, sources.get(source, (newest, now))[0]), now)
+    kept = {
+        producer: known
+        for producer, known in states.items()
+        if any(now - seen <= claimed.kept_for for _, seen in known.values())
+    }
+    active = [
+        newest
+        for newest, seen in sources.values()
+        if claimed.idle_timeout is None or now - seen <= claimed.idle_timeout
+    ]
+    # Of a producer whose history is gone nobody knows which sources are behind: the watermark stays for once.
+    own = min(active) - claimed.delay_millis if active and is_known else None
+    return _limited(own, claimed.limit), _to_text({**kept, claimed.producer: sources})
+
+
+def _states_before(context: TableContext, previous: Snapshot | None) -> _States | None:
+    """What is known of all producers; None if what once was known may have expired.
+
+    The newest snapshot that says anything says everything: commits of ours carry it on, and only those of other
+    engines, which do not, lie on top of it.
+    """
+    oldest: Snapshot | None = None
+    for snapshot in () if previous is None else context.snapshots.backwards(previous):
+        text = snapshot.properties.get(WATERMARK_PROPERTY)
+        if text is not None:
+            return _from_text(text)
+        oldest = snapshot
+    return {} if oldest is None or oldest.id == 1 else None
+
+
+def _to_text(states: _States) -> str:
+    content = {
+        "version": _VERSION,
+        "producers": {
+            producer: {s: list(of) for s, of in sources.items()} for producer, sources in states.items()
+        },
+    }
+    return json.dumps(content, separators=(",", ":"), sort_keys=True)
+
+
+def _from_text(text: str) -> _States | None:
+    """None for what is not understood: somebody else wrote it."""
+    try:
+        content: Any = json.loads(text)
+        if content["version"] != _VERSION:
+            return None
+        return {
+            str(producer): {str(s): (int(newest), int(seen)) for s, (newest, seen) in sources.items()}
+            for producer, sources in content["producers"].items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _own(definition: WatermarkDefinition, times: Iterable[EventTimes]) -> int | None:
+    newest = max((t.newest for t in times if t.newest is not None), default=None)
+    return None if newest is None else newest - definition.delay_millis
+
+
+def _highest_of_each(times: Iterable[EventTimes]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for some in times:
+        for source, newest in some.by_source.items():
+            found[source] = max(newest, found.get(source, newest))
+    return found
+
+
+def _limited(watermark: int | None, limit: Limit) -> int | None:
+    if watermark is None or isinstance(limit, Unknown):
+        return None
+    return watermark if limit is None else min(watermark, limit)
+
+
+def _highest(first: int | None, second: int | None) -> int | None:
+    known = [value for value in (first, second) if value is not None]
+    return max(known) if known else None
