@@ -11,7 +11,8 @@ from anabranch.catalog import FilesystemCatalog, Identifier
 from anabranch.engine import Engine, LocalEngine
 from anabranch.errors import InvalidInputError
 from anabranch.runtime import SYSTEM, Runtime
-from anabranch.schemas import to_fields
+from anabranch.schemas import to_columns
+from anabranch.spec.watermark import with_watermark
 from anabranch.storage.open import open_storage
 from anabranch.storage.protocol import Storage
 from anabranch.system_tables import lake_table_of, read_lake_table
@@ -21,7 +22,23 @@ from anabranch.table import Table
 class Lake:
     """A warehouse. Get one from `anabranch.connect`."""
 
-    def __init__(self, storage: Storage, *, spark: Any = None, runtime: Runtime = SYSTEM) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        spark: Any = None,
+        options: Mapping[str, str] | None = None,
+        runtime: Runtime = SYSTEM,
+    ) -> None:
+        """What `connect` opens.
+
+        Args:
+            storage: rooted at the warehouse.
+            spark: a session that knows the warehouse.
+            options: credentials and endpoint of the store, for Spark's processes.
+            runtime: where times and names come from.
+        """
+        self._options = dict(options or {})
         self._catalog = FilesystemCatalog(storage, runtime=runtime)
         self._spark = spark
         self._engine = _engine(spark)
@@ -70,7 +87,7 @@ class Lake:
         Args:
             name: ``database.table``.
             schema: a `pyarrow.Schema`, a Spark StructType, fields, or DDL text such as
-                ``id BIGINT NOT NULL, v STRING``.
+                ``id BIGINT NOT NULL, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND``.
             partition_by: names of the partition columns.
             options: table options; see the options page.
             comment: text for people.
@@ -80,11 +97,12 @@ class Lake:
             AlreadyExistsError, SchemaError, OptionError, InvalidNameError, UnsupportedFeatureError: and
             nothing was written.
         """
+        columns = to_columns(schema)
         context = self._catalog.create_table(
             Identifier.parse(name),
-            to_fields(schema),
+            columns.fields,
             partition_by=partition_by,
-            options=options,
+            options=with_watermark(columns.fields, columns.watermark, options),
             comment=comment,
             if_not_exists=if_not_exists,
         )
@@ -95,13 +113,14 @@ class Lake:
         of_lake = lake_table_of(name)
         if of_lake is not None:
             raise InvalidInputError(
-                f"'{name}' names a system table of the warehouse", hint=f"use lake.system('{of_lake}')."
+                f"'{name}' names a system table of the warehouse, not a table",
+                hint="Python reads it with `lake.system`, the command line with `anabranch read`.",
             )
         identifier = Identifier.parse(name)
         if identifier.system is not None:
             raise InvalidInputError(
-                f"'{name}' names a system table",
-                hint=f"use lake.table('{identifier.full_name}').system('{identifier.system}').",
+                f"'{name}' names the system table '{identifier.system}' of '{identifier.full_name}', not a table",
+                hint="Python reads it with `table.system`, the command line with `anabranch read`.",
             )
         return Table(self._catalog.open(identifier), engine=self._engine)
 
@@ -111,6 +130,30 @@ class Lake:
         Raises `NotFoundError`, `UnsupportedFeatureError`.
         """
         return read_lake_table(self._catalog, name)
+
+    def read_stream(self, name: str, *, late_rows: str | None = None, **options: str | int | bool) -> Any:
+        """A Spark stream of a table in event time: Spark's watermark is the one the table records.
+
+        See `anabranch.spark.read_stream` for the arguments and what a table without a watermark definition gives.
+
+        Returns:
+            A streaming `pyspark.sql.DataFrame`.
+
+        Raises:
+            InvalidInputError: the lake has no Spark session.
+            NotFoundError: there is no such table.
+            OptionError: an option is unknown or is not understood.
+        """
+        if self._spark is None:
+            raise InvalidInputError(
+                f"a stream of '{name}' needs Spark, and the lake was opened without",
+                hint="open it with anabranch.connect(warehouse, spark=spark), or follow the table with "
+                "lake.table(name).tail().",
+            )
+        from anabranch.spark.streams import read_stream
+
+        here = {**self._options, "warehouse": self.url}
+        return read_stream(self._spark, name, late_rows=late_rows, **{**here, **options})
 
     def drop_table(self, name: str, *, if_exists: bool = False) -> None:
         """Remove a table with all its data. Raises `NotFoundError`."""
@@ -136,7 +179,7 @@ def connect(warehouse: str, *, spark: Any = None, options: Mapping[str, str] | N
         from anabranch.spark.session import attach
 
         attach(spark, warehouse, options=options)
-    return Lake(open_storage(warehouse, options), spark=spark)
+    return Lake(open_storage(warehouse, options), spark=spark, options=options)
 
 
 def _engine(spark: Any) -> Engine:

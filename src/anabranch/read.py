@@ -25,6 +25,8 @@ class Reader:
     """Columns to return, in this order; None for all."""
     predicate: BoundPredicate | None = None
     """Keep exactly the rows for which it is TRUE."""
+    threads: int | None = None
+    """Pieces of files decoded at the same time; None for what suits the machine and the store."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -49,4 +51,4 @@ class Reader:
 
     @property
     def _read_context(self) -> ReadContext:
-        return ReadContext(self.context.storage, self.fields, self.context.schemas.get)
+        return ReadContext(self.context.storage, self.fields, self.context.schemas.get, self.threads)

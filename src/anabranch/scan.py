@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -16,8 +16,10 @@ from anabranch.kernel.scan.request import ScanRequest
 from anabranch.kernel.scan.split import Split
 from anabranch.lazy import lazy
 from anabranch.read import Reader
+from anabranch.read_feed import FeedReader
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
+from anabranch.streaming.delivery import FeedSplit
 from anabranch.streaming.feed import Feed
 from anabranch.streaming.offsets import Position
 
@@ -26,7 +28,30 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-class Rows(ABC):
+S = TypeVar("S")
+S_contra = TypeVar("S_contra", contravariant=True)
+
+
+class SplitReader(Protocol[S_contra]):
+    """Reads splits of one kind."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of what is read."""
+        ...
+
+    def read_batches(
+        self, splits: Iterable[S_contra], *, limit: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of splits, in order, in bounded memory."""
+        ...
+
+    def read_table(self, splits: Iterable[S_contra], *, limit: int | None = None) -> pa.Table:
+        """All rows of splits, in order."""
+        ...
+
+
+class Rows(ABC, Generic[S]):
     """Rows that can be had in several forms."""
 
     limit: int | None = None
@@ -34,12 +59,12 @@ class Rows(ABC):
 
     @property
     @abstractmethod
-    def reader(self) -> Reader:
+    def reader(self) -> SplitReader[S]:
         """What reads a split, here or in another process."""
 
     @property
     @abstractmethod
-    def splits(self) -> Sequence[Split]:
+    def splits(self) -> Sequence[S]:
         """What to read, in order."""
 
     def to_arrow(self) -> pa.Table:
@@ -64,7 +89,7 @@ class Rows(ABC):
 
 
 @dataclass(frozen=True)
-class Scan(Rows):
+class Scan(Rows[Split]):
     """Rows of one snapshot. Nothing is read before a plan or rows are asked for."""
 
     context: TableContext
@@ -101,8 +126,11 @@ class Scan(Rows):
 
 
 @dataclass(frozen=True)
-class Changes(Rows):
-    """Rows that were appended between two snapshots, in the columns of today."""
+class Changes(Rows[FeedSplit]):
+    """Rows that were appended between two snapshots, in the columns of today.
+
+    With ``scan.on-overwrite=changes`` also those that were taken away, told apart by the column ``_change``.
+    """
 
     feed: Feed
     start: Position
@@ -111,13 +139,18 @@ class Changes(Rows):
     limit: int | None = None
 
     @property
-    def reader(self) -> Reader:
-        return Reader(self.feed.context, self.feed.schema.fields, self.columns, self.feed.predicate)
+    def reader(self) -> FeedReader:
+        return FeedReader.of(self.feed, self.columns)
 
     @property
-    def splits(self) -> Sequence[Split]:
+    def splits(self) -> Sequence[FeedSplit]:
         """Raises `NotFoundError` if some of the snapshots have expired, `OptionError` at an overwrite."""
         return self.feed.splits(self.start, self.end)
+
+    def count(self) -> int:
+        """How many rows there are, read no further than to count them. Raises as `splits`."""
+        found = self.reader.count(self.splits)
+        return found if self.limit is None else min(found, self.limit)
 
 
 def explain(plan: Plan, scan: Scan) -> str:

@@ -8,6 +8,7 @@ import pytest
 import anabranch
 import anabranch.spark
 from anabranch.spark.stream_reader import HAS_READ_LIMITS
+from tests.spark.stream_queries import Stream
 
 CONF = {
     "spark.driver.memory": "1g",
@@ -72,6 +73,12 @@ def writing(warehouse):
         writer.save(name)
 
     return write
+
+
+@pytest.fixture
+def stream(spark, warehouse, tmp_path):
+    """Queries between tables of this test, with one checkpoint."""
+    return Stream(spark, warehouse, tmp_path / "checkpoint")
 
 
 def _dotted(options):

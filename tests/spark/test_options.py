@@ -121,15 +121,15 @@ def test_a_checkpoint_must_be_where_spark_keeps_it(tmp_path):
 def test_lineage_that_cannot_be_gathered_is_reported_and_stops_nothing(tmp_path, caplog):
     (tmp_path / "metadata").write_text('{"id":"q-1"}')
     checkpoint = Checkpoint.of({"checkpointLocation": str(tmp_path)})
-    entry, watermark = batch_origin(checkpoint, "job", 3, BatchRun("app", "run"), {})
-    assert watermark is None
+    entry, offsets = batch_origin(checkpoint, "job", 3, BatchRun("app", "run"), {})
+    assert offsets is None
     assert (entry.job, entry.run, entry.inputs) == ("job", "run", ())
     assert "offsets of batch 3" in entry.problems[0]
     assert "incomplete" in caplog.text
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "3").write_text('v1\n{"batchWatermarkMs":7}\n{"logOffset":1}')
-    entry, watermark = batch_origin(checkpoint, "job", 3, BatchRun(), {"anabranch.code-version": "c1"})
-    assert (watermark, entry.code) == (7, "c1")
+    entry, offsets = batch_origin(checkpoint, "job", 3, BatchRun(), {"anabranch.code-version": "c1"})
+    assert (offsets.watermark_millis, entry.code) == (7, "c1")
     assert "offsets of batch 2, where this one begins" in entry.problems[0]
     (tmp_path / "offsets" / "2").write_text("damaged")
     assert batch_origin(checkpoint, "job", 3, BatchRun(), {})[0].problems

@@ -8,7 +8,7 @@ from pyspark.sql import types as st
 
 from anabranch.errors import SchemaError, UnsupportedFeatureError
 from anabranch.kernel.actions.append import Append
-from anabranch.spark.row_reader import RowReader, partitions_of
+from anabranch.spark.row_reader import partitions_of, snapshot_rows
 from anabranch.spark.row_writer import RowWriter
 from anabranch.spark.types import arrow_schema, spark_schema
 from tests.support.tables import make_table, rows
@@ -16,7 +16,7 @@ from tests.support.tables import make_table, rows
 
 def read(table):
     schema = table.schema
-    reader = pickle.loads(pickle.dumps(RowReader(table.context, schema, arrow_schema(schema.fields))))
+    reader = pickle.loads(pickle.dumps(snapshot_rows(table.context, schema, arrow_schema(schema.fields))))
     return [batch for p in partitions_of(table.scan().plan().splits) for batch in reader.read(p)]
 
 

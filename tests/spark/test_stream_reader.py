@@ -20,11 +20,8 @@ def table(tmp_path):
 
 def reader_of(table, *columns, **options):
     options = {key.replace("__", ".").replace("_", "-"): str(value) for key, value in options.items()}
-    if "scan.snapshot-id" in options:
-        options = {"scan.mode": "from-snapshot", **options}
-    schema = table.schema
-    fields = [schema.field(name) for name in columns] or schema.fields
-    return stream_reader(table.context, schema, arrow_schema(fields), options)
+    fields = [table.schema.field(name) for name in columns] or table.schema.fields
+    return stream_reader(table, arrow_schema(fields), options)
 
 
 def through_log(offset):
@@ -188,18 +185,3 @@ def test_a_table_that_was_rolled_back_is_noticed(table):
     table.append(rows(4, 1))
     with pytest.raises(NotFoundError, match="HISTORY_REWRITTEN"):
         latest(reader_of(table), end)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"scan__snapshot_id": 1, "scan__mode": "default"},
-        {"scan__tag_name": "good"},
-        {"scan__timestamp": "2026-01-01"},
-        {"scan__version": "1"},
-    ],
-)
-def test_moments_of_batch_reads_are_not_passed_over(table, options):
-    table.append(rows(0, 2))
-    with pytest.raises(OptionError, match="not where a stream begins"):
-        reader_of(table, **options)

@@ -1,6 +1,6 @@
 """Histories of tables whose data files do not exist: enough to test what a stream would read."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anabranch.catalog import FilesystemCatalog, Identifier
 from anabranch.kernel.actions.append import Append
@@ -8,11 +8,12 @@ from anabranch.kernel.actions.overwrite import Overwrite
 from anabranch.kernel.commit.base import Change
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.commit.identity import CommitIdentity
+from anabranch.kernel.commit.manifest_writer import ManifestWriter
 from anabranch.kernel.commit.transaction import CommitRequest, commit
 from anabranch.kernel.context import TableContext
 from anabranch.runtime import SYSTEM
 from anabranch.spec.binary_row import encode_row, with_arity
-from anabranch.spec.data_file import EMPTY_STATS, DataFileMeta, FileKind, ManifestEntry
+from anabranch.spec.data_file import EMPTY_STATS, DataFileMeta, FileKind, FileSource, ManifestEntry
 from anabranch.spec.ddl import parse_columns
 from anabranch.spec.snapshot import CommitKind
 from anabranch.spec.types import VarCharType
@@ -38,22 +39,48 @@ class History:
     def schema(self):
         return self.context.schemas.latest()
 
-    def message(self, *names, partition="a", bucket=0, rows=1):
+    def message(self, *names, partition="a", bucket=0, rows=1, created=None):
         total = self.schema.bucket
-        files = tuple(_file(name, rows) for name in names)
-        return CommitMessage(_partition(partition), bucket, total, files)
+        files = tuple(_file(name, rows, creation_time=created) for name in names)
+        return CommitMessage(partition_row(partition), bucket, total, files)
 
-    def append(self, *names, **where):
-        return self.commit(Append([self.message(*names, **where)]))
+    def append(self, *names, watermark=None, **where):
+        return self.write(self.message(*names, **where), watermark=watermark)
 
-    def overwrite(self, *names, **where):
-        return self.commit(Overwrite([self.message(*names, **where)], dynamic=True))
+    def write(self, *messages, watermark=None):
+        """One commit of files in several partitions or buckets."""
+        return self.commit(Append(list(messages)), watermark)
+
+    def overwrite(self, *names, watermark=None, **where):
+        return self.commit(Overwrite([self.message(*names, **where)], dynamic=True), watermark)
 
     def compact(self, *names, into, partition="a"):
-        return self.commit(_Compact(tuple(names), into, _partition(partition)))
+        return self.commit(Delta(names, [self.compacted(into, names)], partition_row(partition)))
 
-    def commit(self, action):
-        return commit(self.context, CommitRequest(action, CommitIdentity.batch(SYSTEM))).snapshot
+    def compacted(self, name, sources):
+        """A file that holds the rows of others."""
+        live = {f.file_name.removesuffix(".parquet"): f for f in self.live()}
+        return _file(name, sum(live[s].row_count for s in sources), file_source=FileSource.COMPACT)
+
+    def live(self):
+        head = self.context.snapshots.head()
+        manifests = self.context.manifests
+        return [e.file for e in manifests.entries(manifests.of_snapshot(head)).live().to_entries()]
+
+    def commit(self, action, watermark=None):
+        request = CommitRequest(action, CommitIdentity.batch(SYSTEM), watermark=watermark)
+        return commit(self.context, request).snapshot
+
+    def foreign(self, snapshot, entries=None):
+        """The snapshot as another engine would have made it: without our properties, and with these entries."""
+        made = replace(snapshot, properties={})
+        if entries is not None:
+            writer = ManifestWriter(self.context, self.schema, {})
+            delta, size = writer.manifest_list(writer.manifests(entries))
+            self.context.storage.put_many(writer.objects)
+            made = replace(made, delta_manifest_list=delta, delta_manifest_list_size=size)
+        self.context.storage.put(self.context.layout.snapshot_path(snapshot.id), made.to_json())
+        return made
 
     def remove(self, *snapshot_ids):
         for number in snapshot_ids:
@@ -61,10 +88,13 @@ class History:
 
 
 @dataclass(frozen=True)
-class _Compact:
+class Delta:
+    """A commit of any kind that takes away files by their names and adds others to bucket 0 of a partition."""
+
     sources: tuple[str, ...]
-    target: str
+    targets: list[DataFileMeta]
     partition: bytes
+    kind: CommitKind = CommitKind.COMPACT
     depends_on_base = True
 
     def on(self, base):
@@ -74,19 +104,21 @@ class _Compact:
         removed = [
             ManifestEntry(FileKind.DELETE, e.partition, e.bucket, e.total_buckets, e.file) for e in live
         ]
-        total = sum(e.file.row_count for e in live)
-        added = ManifestEntry(FileKind.ADD, self.partition, 0, -1, _file(self.target, total))
-        return Change(CommitKind.COMPACT, [*removed, added])
+        total = base.schema.bucket
+        added = [ManifestEntry(FileKind.ADD, self.partition, 0, total, file) for file in self.targets]
+        return Change(self.kind, [*removed, *added])
 
 
-def _file(name, rows):
-    return DataFileMeta(f"{name}.parquet", rows * ROW_BYTES, rows, EMPTY_STATS, 0, rows - 1, 0)
+def _file(name, rows, **more):
+    return DataFileMeta(f"{name}.parquet", rows * ROW_BYTES, rows, EMPTY_STATS, 0, rows - 1, 0, **more)
 
 
-def _partition(value):
+def partition_row(value):
     return with_arity(1, encode_row([VarCharType()], [value]))
 
 
 def names(splits):
     """Names of the files, split by split."""
-    return [[f.path.rpartition("/")[2].removesuffix(".parquet") for f in split.files] for split in splits]
+    return [
+        [f.path.rpartition("/")[2].removesuffix(".parquet") for f in split.split.files] for split in splits
+    ]

@@ -1,6 +1,7 @@
 import pytest
 
 from anabranch.errors import NotFoundError, OptionError
+from anabranch.kernel.properties import PARENT_PROPERTY
 from anabranch.streaming.offsets import BEGINNING, Position
 from anabranch.streaming.scan_modes import first_position
 from tests.streaming.history import History
@@ -45,7 +46,8 @@ def test_a_snapshot_that_is_not_there_is_named_with_a_way_out(history):
     with pytest.raises(NotFoundError, match="earliest is 2") as caught:
         start(history, scan__snapshot_id="1")
     assert "scan.snapshot-id=2" in caught.value.hint
-    assert start(history, scan__snapshot_id="2") == Position(1, None)
+    second = history.context.snapshots.get(2)
+    assert start(history, scan__snapshot_id="2") == Position(1, second.properties[PARENT_PROPERTY])
 
 
 def test_contradicting_options_are_refused(history):

@@ -3,6 +3,7 @@
 import itertools
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 import anabranch
@@ -140,3 +141,101 @@ def test_a_consumer_of_a_table_made_anew_is_refused(tmp_path):
     again.context.storage.put(again.context.layout.consumer_path("job"), stored)
     with pytest.raises(InvalidInputError, match="belongs to table"):
         list(again.tail("job", idle=0))
+
+
+def test_a_tail_begins_at_a_moment_or_by_a_mode(table):
+    for number in range(4):
+        table.append(rows(number, 1))
+    table.create_tag("good", snapshot=2)
+    table.create_savepoint()
+    table.append(rows(4, 1))
+    everything_after = {
+        "latest": [],
+        "latest-full": [0, 1, 2, 3, 4],
+        "snapshot.3": [2, 3, 4],
+        "good": [1, 2, 3, 4],
+        "savepoint.1": [3, 4],
+        5: [4],
+        6: [],
+    }
+    for start, expected in everything_after.items():
+        assert ids(table.tail(start=start, idle=0)) == expected, start
+    asked = anabranch.Table(table.context, options={"scan.snapshot-id": "2"})
+    assert ids(asked.tail(start="from-snapshot", idle=0)) == [1, 2, 3, 4]
+    assert ids(asked.tail(start="from-snapshot-full", idle=0)) == [0, 1, 2, 3, 4]
+    assert ids(asked.tail(start="snapshot.5", idle=0)) == [4]
+    with pytest.raises(NotFoundError, match="'lates'"):
+        list(table.tail(start="lates", idle=0))
+
+
+def test_a_tail_that_begins_at_a_tag_goes_on_although_its_snapshot_has_expired(table):
+    for number in range(3):
+        table.append(rows(2 * number, 1))
+        table.append(rows(2 * number + 1, 1))
+        if number == 0:
+            table.create_tag("good")
+    asked = anabranch.Table(table.context, options={"scan.tag-name": "good"})
+    tail = asked.tail("job", start="from-snapshot-full", max_files=1, idle=0)
+    assert ids([next(iter(tail))]) == [0]
+    list(itertools.islice(tail, 2))  # the first file is acknowledged, the second is not
+    table.context.storage.delete(table.context.layout.snapshot_path(1))
+    table.context.storage.delete(table.context.layout.snapshot_path(2))
+    assert ids(table.tail("job", idle=0)) == [1, 2, 3, 4, 5]
+
+
+def test_a_step_is_no_larger_than_asked_for(table):
+    for number in range(6):
+        table.append(rows(number, 2))
+
+    def positions(**limits):
+        tail = table.tail("job", idle=0, start=1, **limits)
+        seen = [find_consumer(table.context, "job").next_snapshot for _ in tail]
+        forget_consumer(table.context, "job")
+        return seen
+
+    assert positions(max_files=2) == positions(max_rows=5) == [1, 1, 3, 3, 5, 5]
+    assert positions(max_bytes=1) == [1, 2, 3, 4, 5, 6]
+    assert positions() == [1] * 6
+    with pytest.raises(OptionError, match="maxRowsPerTrigger"):
+        table.tail(max_rows=0)
+
+
+def test_a_tail_iterated_over_again_goes_on_with_what_was_not_worked_through(table):
+    table.append(rows(0, 1))
+    table.append(rows(1, 1))
+    tail = table.tail(start=1, max_files=1, idle=0)
+    assert ids(itertools.islice(tail, 2)) == [0, 1]
+    assert ids(tail) == [1]
+    assert ids(tail) == []
+
+
+def test_a_tail_of_changes_keeps_the_rows_that_may_be_taken_away(table):
+    table.append(rows(0, 2))
+    assert len(list(table.tail("job", idle=0, on_overwrite="changes"))) == 1
+    (lag,) = consumer_lags(table.context)
+    assert (lag.snapshots, lag.next_snapshot) == (0, 2)
+    table.overwrite(rows(5, 1))
+    for i in range(6, 9):
+        table.append(rows(i, 1))
+    table.expire_snapshots(retain_max=1, retain_min=1, older_than="0 s")
+    found = [(i, c) for b in table.tail("job", idle=0, on_overwrite="changes")
+             for i, c in zip(b["id"].to_pylist(), b["_change"].to_pylist(), strict=True)]  # fmt: skip
+    assert found[:3] == [(0, "delete"), (1, "delete"), (5, "insert")]
+    assert sorted(found[3:]) == [(6, "insert"), (7, "insert"), (8, "insert")]
+    (lag,) = consumer_lags(table.context)
+    assert lag.snapshots == 0
+    record_consumer(table.context, "job", Consumer(5))  # another engine's word counts as before
+    assert len(list(table.tail("job", idle=0, on_overwrite="changes"))) == 1
+
+
+def test_a_bounded_tail_ends_by_itself():
+    table = make_table(
+        f"memory://tail{next(_names)}", schema="id BIGINT, ts TIMESTAMP, WATERMARK FOR ts AS ts"
+    )
+    for second in (10, 20, 30):
+        moment = pa.array([second * 10**6], pa.int64()).cast(pa.timestamp("us"))
+        table.append(pa.table({"id": pa.array([second], pa.int64()), "ts": moment}))
+    bounded = anabranch.Table(table.context, options={"scan.bounded.watermark": "20000"})
+    assert ids(bounded.tail()) == [10, 20]
+    assert ids(bounded.tail(start=2)) == [20]
+    assert ids(bounded.tail(start="latest")) == []

@@ -28,6 +28,14 @@ def table_of(spark: SparkSession, name: str) -> Table:
     Raises:
         NotFoundError: there is no such table, or the session knows no warehouse.
     """
+    return open_table({**options_of(spark, name), PATH.key: name})
+
+
+def options_of(spark: SparkSession, name: str) -> Mapping[str, str]:
+    """The options with which the session finds the table of that name or path.
+
+    Raises `NotFoundError` if the session knows no warehouse that could have it.
+    """
     options = _OPTIONS.get(spark)
     if options is None and "/" not in name:
         raise NotFoundError(
@@ -35,4 +43,4 @@ def table_of(spark: SparkSession, name: str) -> Table:
             hint="open one with anabranch.spark.attach(spark, warehouse), or give the table itself: "
             "lake.table('db.t'). Sessions made from another one, as foreachBatch has them, are attached anew.",
         )
-    return open_table({**(options or {}), PATH.key: name})
+    return options or {}

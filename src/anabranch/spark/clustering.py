@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from anabranch.arrow.event_times import source_field
 from anabranch.errors import AnabranchError
 from anabranch.kernel.write_load import WriteLoad, load_limit
 from anabranch.spark.attached import table_of
@@ -148,7 +149,9 @@ def _columns(frame: DataFrame, table: Table, fields: Sequence[Field]) -> list[Co
     from pyspark.sql import functions as sf
 
     schema = table.schema
-    named = {target_of(column, schema, table).name: column for column in frame.columns}
+    source = source_field(schema, table.options)
+    stored = [column for column in frame.columns if source is None or column != source.name]
+    named = {target_of(column, schema, table).name: column for column in stored}
     return [sf.col("`" + named[f.name].replace("`", "``") + "`") for f in fields if f.name in named]
 
 

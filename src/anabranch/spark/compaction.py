@@ -6,6 +6,8 @@ compaction are there, its workers are Spark tasks, at most half of those that ru
 the query never wait for any of them. A compactor ends with the run of its query: its Spark job is cancelled, and
 what was written but not committed is removed. If the process dies, such files are left to orphan cleaning.
 
+The watcher also ends the queries whose sources have come to their bound: see `anabranch.spark.bounded`.
+
 The watcher looks rather than listens: a listener of streaming queries hears of them through sockets, which break
 in ways of their own, and a look into a folder once a second costs nothing.
 """
@@ -22,12 +24,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+from anabranch.spark.bounded import Ends
 from anabranch.spark.compactor import Compactor
 from anabranch.spark.engine import is_running
-from anabranch.spark.notices import Notice, make_folder, take
+from anabranch.spark.notices import BoundReached, Notice, make_folder, take
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _LOG = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
@@ -36,10 +40,10 @@ _PATIENCE_SECONDS = 5.0
 
 
 def watch(spark: SparkSession) -> Path | None:
-    """Compact for the streams of this session from now on.
+    """Compact for the streams of this session from now on, and end those that come to their bound.
 
     Returns:
-        The folder for their notices; None if none can be made, and nothing is compacted.
+        The folder for their notices; None if none can be made, and nothing is compacted or ended.
     """
     with _LOCK:
         for watcher in _WATCHERS:
@@ -49,7 +53,9 @@ def watch(spark: SparkSession) -> Path | None:
             folder = make_folder()
         except OSError as error:
             _LOG.warning(
-                "streams of this session are not compacted: no temporary folder can be made: %s", error
+                "streams of this session are neither compacted nor ended at their bound: no temporary folder "
+                "can be made: %s",
+                error,
             )
             return None
         watcher = Watcher(spark, folder)
@@ -64,7 +70,7 @@ _WATCHERS: list[Watcher] = []
 
 
 class Watcher(threading.Thread):
-    """Starts and ends the compactors of all sessions of this process; ends when all of these have."""
+    """Starts and ends the compactors of all sessions of this process, and ends bounded queries, until these end."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         super().__init__(name="anabranch-compaction", daemon=True)
@@ -74,6 +80,7 @@ class Watcher(threading.Thread):
         self._adopting = threading.Lock()
         self._compactors: dict[tuple[str, str, str | None], Compactor] = {}
         self._ending: list[Compactor] = []
+        self._ends = Ends()
         self._closed = threading.Event()
         atexit.register(self.close)
 
@@ -90,7 +97,7 @@ class Watcher(threading.Thread):
             try:
                 self._look()
             except Exception as error:  # the next look may go better; the streams go on in any case
-                _LOG.log(level, "compaction cannot see what the streams of this process do", exc_info=error)
+                _LOG.log(level, "it cannot be seen what the streams of this process do", exc_info=error)
                 level = logging.DEBUG  # once is enough
             with self._adopting:
                 if not any(map(is_running, self._sessions)):
@@ -109,36 +116,42 @@ class Watcher(threading.Thread):
     def _look(self) -> None:
         notices = self._notices()
         self._ending = [compactor for compactor in self._ending if compactor.is_alive()]
-        if not notices and not self._compactors and not self._ending:
+        if not (notices or self._compactors or self._ending or self._ends):
             return
         runs = self._runs()
         self._end([key for key, c in self._compactors.items() if (c.query, c.run_id) not in runs])
         for notice in notices:
-            self._wake(notice, runs)
+            if isinstance(notice, BoundReached):
+                self._ends.expect()
+            else:
+                self._wake(notice, runs)
+        self._ends.look({run: query for run, (_, query) in runs.items()})
 
-    def _notices(self) -> list[Notice]:
+    def _notices(self) -> list[Notice | BoundReached]:
         try:
             return take(self.folder)
         except FileNotFoundError:  # somebody cleaned up temporary folders
             self.folder.mkdir(mode=0o700)
             return []
 
-    def _runs(self) -> dict[tuple[str, str], SparkSession]:
-        """The sessions of all runs of queries that go on, by the ids of query and run."""
+    def _runs(self) -> dict[tuple[str, str], tuple[SparkSession, StreamingQuery]]:
+        """All runs of queries that go on, by the ids of query and run."""
         with self._adopting:
             sessions = [spark for spark in self._sessions if is_running(spark)]
-        runs: dict[tuple[str, str], SparkSession] = {}
+        runs: dict[tuple[str, str], tuple[SparkSession, StreamingQuery]] = {}
         for spark in sessions:
             with suppress(Exception):  # of a session that gives no answer there is nothing to compact
-                runs |= {(str(query.id), str(query.runId)): spark for query in spark.streams.active}
+                runs |= {(str(query.id), str(query.runId)): (spark, query) for query in spark.streams.active}
         return runs
 
-    def _wake(self, notice: Notice, runs: Mapping[tuple[str, str], SparkSession]) -> None:
+    def _wake(
+        self, notice: Notice, runs: Mapping[tuple[str, str], tuple[SparkSession, StreamingQuery]]
+    ) -> None:
         if notice.key not in self._compactors:
             run = next((run for run in runs if run[0] == notice.query), None)
             if run is None:
                 return  # it has ended since
-            compactor = self._compactors[notice.key] = Compactor(runs[run], notice, run[1])
+            compactor = self._compactors[notice.key] = Compactor(runs[run][0], notice, run[1])
             compactor.start()
         self._compactors[notice.key].wake()
 

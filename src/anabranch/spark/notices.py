@@ -1,8 +1,8 @@
-"""Word of commits from where Spark runs a stream's sink to the process that started the stream.
+"""Word from where Spark runs a stream's sources and sink to the process that started the stream.
 
-Spark commits the batches of a Python sink in short-lived processes of their own, on the driver's machine. They
-have no session that could run a compaction, so they leave a notice in a folder that the session's process
-made, which only this user can read. If the driver is another machine, as it may be with Spark Connect,
+Spark commits the batches of a Python sink in short-lived processes of their own, on the driver's machine, and asks
+a source for its offsets in another. They have no session that could run a compaction or end a query, so they leave
+a notice in a folder that the session's process made, which only this user can read. If the driver is another machine, as it may be with Spark Connect,
 the folder is not there, and no notice is left.
 """
 
@@ -42,13 +42,26 @@ class Notice:
         return self.query, self.context.storage.url, self.context.branch
 
 
+@dataclass(frozen=True)
+class BoundReached:
+    """Some query has read a branch of a table up to its bound."""
+
+    table_uuid: str
+    branch_uuid: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Table and branch: of notices that share them one is enough."""
+        return self.table_uuid, self.branch_uuid
+
+
 def make_folder() -> Path:
     """A folder for the notices to this process, which other users can neither read nor write."""
     _remove_abandoned(Path(tempfile.gettempdir()))
     return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
 
 
-def leave(notice: Notice, folder: Path) -> None:
+def leave(notice: Notice | BoundReached, folder: Path) -> None:
     """Put a notice into the folder, in place of an earlier one of the same key. Never raises."""
     name = hashlib.sha256(repr(notice.key).encode()).hexdigest()[:32]
     draft = folder / f"{name}.{os.getpid()}"
@@ -58,27 +71,27 @@ def leave(notice: Notice, folder: Path) -> None:
             file.write(pickle.dumps(notice))
         draft.replace(folder / f"{name}{_SUFFIX}")
     except FileNotFoundError:
-        _LOG.debug("the session's process is on another machine or has ended: nobody compacts")
-    except Exception as error:  # the batch is committed, whatever becomes of this
-        _LOG.debug("no notice of a commit was left: %s", error)
+        _LOG.debug("the session's process is on another machine or has ended: no notice reaches it")
+    except Exception as error:  # the rows are there, whatever becomes of this
+        _LOG.debug("no notice was left: %s", error)
         with suppress(OSError):
             draft.unlink()
 
 
-def take(folder: Path) -> list[Notice]:
+def take(folder: Path) -> list[Notice | BoundReached]:
     """The notices in the folder, which are removed from it.
 
     One that is put there between reading and removing is lost, but what it tells of is in the table by then, and
     whoever took the earlier one looks there afterwards. Raises `FileNotFoundError` if the folder is gone.
     """
-    found: list[Notice] = []
+    found: list[Notice | BoundReached] = []
     for path in [Path(entry.path) for entry in os.scandir(folder) if entry.name.endswith(_SUFFIX)]:
         data = path.read_bytes()
         path.unlink()
         try:
             found.append(pickle.loads(data))  # noqa: S301 - only this user can write there
         except Exception as error:  # a Spark Connect server may have another version of us
-            _LOG.warning("a notice of a commit cannot be read, so nothing is compacted for it: %s", error)
+            _LOG.warning("a notice of a stream cannot be read, so nothing is done about it: %s", error)
     return found
 
 

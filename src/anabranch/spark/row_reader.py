@@ -8,12 +8,16 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from anabranch.arrow.reader import ReadContext, read_batches
 from anabranch.expr.bind import BoundPredicate
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.scan.split import Split
+from anabranch.read import Reader
+from anabranch.read_feed import FeedReader
 from anabranch.spark.arrow_values import to_schema
 from anabranch.spec.schema import TableSchema
+from anabranch.streaming.delivery import CHANGE_COLUMN, WATERMARK_COLUMN, FeedSplit
+from anabranch.streaming.feed import Feed
+from anabranch.streaming.late_rows import event_time_of
 
 _THREADS = 2
 """Pieces of files that a task decodes side by side: it has one core, but should not wait for its store."""
@@ -25,7 +29,7 @@ _MOST_BYTES = 16 << 20
 class SplitPartition(InputPartition):
     """One split, for one task."""
 
-    def __init__(self, split: Split) -> None:
+    def __init__(self, split: Split | FeedSplit) -> None:
         super().__init__(split)
 
 
@@ -33,23 +37,49 @@ class SplitPartition(InputPartition):
 class RowReader:
     """Reads splits as Arrow batches in the types that Spark takes. Picklable."""
 
-    context: TableContext
-    schema: TableSchema
-    """The columns the predicate is bound to."""
+    reader: Reader | FeedReader
+    """What reads the splits of the partitions."""
     target: pa.Schema
     """The columns to read, in their order, in the types that Spark takes."""
-    predicate: BoundPredicate | None = None
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one split; none for the partition that Spark makes up where there is nothing to read."""
         if not isinstance(partition, SplitPartition):
             return
-        files = ReadContext(
-            self.context.storage, self.schema.fields, self.context.schemas.get, threads=_THREADS
-        )
-        split: Split = partition.value
-        for batch in read_batches([split], files, columns=self.target.names, predicate=self.predicate):
-            yield from _pieces(to_schema(batch, self.target))
+        for batch in self.reader.read(partition.value):
+            yield from _pieces(to_schema(batch.select(self.target.names), self.target))
+
+
+def snapshot_rows(
+    context: TableContext, schema: TableSchema, target: pa.Schema, predicate: BoundPredicate | None = None
+) -> RowReader:
+    """A reader of the splits of a plan; the predicate is bound to the columns of `schema`."""
+    return RowReader(_reader(context, schema, target.names, predicate), target)
+
+
+def stream_rows(feed: Feed, target: pa.Schema) -> RowReader:
+    """A reader of the splits of a feed; `target` may have the columns that a stream adds.
+
+    Raises `SchemaError` if the table has a column of such a name.
+    """
+    added = {CHANGE_COLUMN, WATERMARK_COLUMN} - {field.name for field in feed.schema.fields}
+    names = [name for name in target.names if name not in added]
+    reader = FeedReader(
+        _reader(feed.context, feed.schema, names, feed.predicate),
+        change_column=CHANGE_COLUMN in added and CHANGE_COLUMN in target.names,
+        watermark_column=WATERMARK_COLUMN in added and WATERMARK_COLUMN in target.names,
+        late_rows=feed.late_rows,
+        event_time=None
+        if feed.late_rows == "keep"
+        else event_time_of(feed.schema, wanted_for="scan.late-rows").name,
+    )
+    return RowReader(reader, target)
+
+
+def _reader(
+    context: TableContext, schema: TableSchema, names: Sequence[str], predicate: BoundPredicate | None
+) -> Reader:
+    return Reader(context, schema.fields, tuple(names), predicate, _THREADS)
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -60,6 +90,6 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, step)
 
 
-def partitions_of(splits: Sequence[Split]) -> list[InputPartition]:
+def partitions_of(splits: Sequence[Split] | Sequence[FeedSplit]) -> list[InputPartition]:
     """One Spark partition for each split."""
     return [SplitPartition(split) for split in splits]

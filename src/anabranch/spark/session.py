@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING
 
 from anabranch.errors import NotFoundError
 from anabranch.spark.attached import remember
+from anabranch.spark.catalog import register_catalog
 from anabranch.spark.compaction import watch
 from anabranch.spark.engine import context_of
+from anabranch.spark.kafka.source import KafkaSource
+from anabranch.spark.registering import register
 from anabranch.spark.source import source_with
 from anabranch.spark.tables import absolute
 
@@ -50,8 +53,8 @@ def session(
 
     Args:
         warehouse: path or URL of the warehouse.
-        catalog: name under which SQL will know the tables. SQL does not know them yet: in this version they
-            are reached through ``format("anabranch")``.
+        catalog: name under which SQL knows the tables: ``lake.db.t``. Through Spark Connect it does not: there
+            they are reached through ``format("anabranch")``.
         master: Spark master, for example ``local[4]``; Spark's own default if None.
         remote: address of a Spark Connect server, or ``local[*]`` to start one; excludes `master`.
         app_name: name of the application.
@@ -82,14 +85,15 @@ def attach(
     spark: SparkSession,
     warehouse: str,
     *,
-    catalog: str = "lake",  # noqa: ARG001 - its name is part of the surface; SQL will use it
+    catalog: str = "lake",
     options: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """Open the warehouse in a session that exists, classic or of Spark Connect, and return the session.
 
-    Afterwards ``format("anabranch")`` reads and writes its tables, and the option ``warehouse`` may be left
-    out. Spark's Python processes must have Anabranch installed. Sessions made from this one later do not
-    know the warehouse until they are attached as well. Attaching again replaces the warehouse.
+    Afterwards SQL knows the tables as ``lake.db.t`` (see the page on SQL), and ``format("anabranch")`` reads and writes its tables, and the option ``warehouse`` may be left
+    out; ``format("anabranch-kafka")`` reads topics of Kafka. Spark's Python processes must have Anabranch
+    installed. Sessions made from this one later do not know the warehouse until they are attached as well.
+    Attaching again replaces the warehouse.
 
     From now on this process compacts the tables that streams of the session write to, beside their batches and
     unless the option ``write-only`` is set: see `anabranch.spark.compaction`.
@@ -100,19 +104,11 @@ def attach(
         catalog: see `session`.
         options: credentials and endpoint of the store.
     """
-    from pyspark.errors import AnalysisException
-
     known = {**(options or {}), "warehouse": absolute(warehouse)}
-    source = source_with(known, notices=watch(spark), slots=_slots(spark))
-    try:
-        spark.dataSource.register(source)
-    except AnalysisException as error:
-        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
-            raise
-        # Spark looks for the name in the active session instead of this one. Making a frame activates this.
-        spark.createDataFrame([], "a INT")
-        spark.dataSource.register(source)
+    register(spark, source_with(known, notices=watch(spark), slots=_slots(spark)))
+    register(spark, KafkaSource)
     remember(spark, known)
+    register_catalog(spark, catalog, known)
     _check_scheduling(spark)
     return spark
 

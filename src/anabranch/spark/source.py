@@ -26,8 +26,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from anabranch.errors import SchemaError
-from anabranch.options import SCAN_COLUMNS, SCAN_FILTER
+from anabranch.errors import OptionError, SchemaError
+from anabranch.options import SCAN_COLUMNS, SCAN_FILTER, SCAN_ON_OVERWRITE, SCAN_WATERMARK_COLUMN
 from anabranch.spark.batch import BatchReader, BatchWriter
 from anabranch.spark.options import spelled
 from anabranch.spark.stream_reader import stream_reader
@@ -36,7 +36,8 @@ from anabranch.spark.system import SystemReader, system_read
 from anabranch.spark.tables import Newest, columns_of, open_table, view_of
 from anabranch.spark.types import arrow_schema, fields_from_spark, spark_schema
 from anabranch.spec.schema import TableSchema
-from anabranch.spec.types import Field
+from anabranch.spec.types import Field, LocalZonedTimestampType, VarCharType
+from anabranch.streaming.delivery import CHANGE_COLUMN, WATERMARK_COLUMN
 
 
 class AnabranchSource(DataSource):
@@ -64,13 +65,14 @@ class AnabranchSource(DataSource):
         if system is not None:
             return spark_schema(_chosen(system.schema, options))
         schema, self.newest = columns_of(options)
-        return spark_schema(_chosen(schema, options))
+        return spark_schema(_of_stream(_chosen(schema, options), options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = self._spelled()
         system = system_read(options)
         if system is not None:
             return SystemReader(system, _target(system.schema, schema, options))
+        _refuse_added(options)
         view = view_of(options, self.newest)
         return BatchReader(view, _target(view.schema, schema, options), SCAN_FILTER.of(options))
 
@@ -83,7 +85,7 @@ class AnabranchSource(DataSource):
         options = self._spelled()
         table = open_table(options)
         latest = table.schema
-        return stream_reader(table.context, latest, _target(latest, schema, options), options)
+        return stream_reader(table, _target(latest, schema, options), options, notices=self.notices)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         options = self._spelled()
@@ -117,6 +119,37 @@ def _chosen(schema: TableSchema, options: Mapping[str, str]) -> tuple[Field, ...
     return schema.fields if names is None else tuple(schema.field(name) for name in names)
 
 
+def _of_stream(columns: tuple[Field, ...], options: Mapping[str, str]) -> tuple[Field, ...]:
+    """The columns of a stream: those of the table, then those that it adds. Raises `SchemaError`."""
+    added = _added(options)
+    doubled = {f.name for f in columns} & {f.name for f in added}
+    if doubled:
+        raise SchemaError(
+            f"the table has a column '{min(doubled)}', and the stream adds one of that name",
+            hint="choose other columns with scan.columns, or rename it: "
+            "lake.table(...).alter().rename_column(...).apply().",
+        )
+    return columns + added
+
+
+def _added(options: Mapping[str, str]) -> tuple[Field, ...]:
+    """The columns that the options of a read ask a stream to add."""
+    wanted = (
+        (SCAN_ON_OVERWRITE.of(options) == "changes", _CHANGE),
+        (SCAN_WATERMARK_COLUMN.of(options), _WATERMARK),
+    )
+    return tuple(field for is_wanted, field in wanted if is_wanted)
+
+
+def _refuse_added(options: Mapping[str, str]) -> None:
+    """Spark asks for the columns before it says whether it is a stream. Raises `OptionError` for a batch read."""
+    for field in _added(options):
+        raise OptionError(
+            f"the column {field.name} is one of streams, and this is a batch read",
+            hint=f"leave out {SCAN_ON_OVERWRITE.key}=changes and {SCAN_WATERMARK_COLUMN.key}, or use spark.readStream.",
+        )
+
+
 def _target(schema: TableSchema, asked: StructType, options: Mapping[str, str]) -> pa.Schema:
     """The Arrow schema of a read, of the columns that Spark was told of.
 
@@ -124,7 +157,7 @@ def _target(schema: TableSchema, asked: StructType, options: Mapping[str, str]) 
     added since then do not matter to a stream that is under way. Raises `SchemaError` if they do not go with
     the table's.
     """
-    known = {f.name: f for f in schema.fields}
+    known = {f.name: f for f in (*schema.fields, *_added(options))}
     there = spark_schema([known[name] for name in asked.names if name in known])
     if _shape(asked) not in (_shape(there), _shape(there, nullable=True)):
         chosen = spark_schema(_chosen(schema, options))
@@ -149,5 +182,10 @@ def _shape(schema: StructType, *, nullable: bool | None = None) -> Any:
 
     return plain(schema.jsonValue())
 
+
+_CHANGE = Field(
+    -1, CHANGE_COLUMN, VarCharType(nullable=False), "insert, or delete for a row that was taken away"
+)
+_WATERMARK = Field(-1, WATERMARK_COLUMN, LocalZonedTimestampType(nullable=False), "the table's watermark")
 
 _NULLABILITY = ("nullable", "containsNull", "valueContainsNull")

@@ -56,6 +56,19 @@ def open_table(options: Mapping[str, str]) -> Table:
     return Table(context, options=table_options(options))
 
 
+def neighbour(options: Mapping[str, str], name: str) -> TableContext:
+    """The table or branch that is called ``db.t`` in the warehouse of the table that the options name.
+
+    Raises `NotFoundError` if there is none, or if the options name a table outside of any warehouse.
+    """
+    path = PATH.of(options) or ""
+    place = _IN_WAREHOUSE.fullmatch(absolute(path).rstrip("/")) if "/" in path else None
+    warehouse = WAREHOUSE.of(options) if place is None else place["warehouse"]
+    if warehouse is None:
+        raise NotFoundError(f"it is not known in which warehouse '{name}' is")
+    return FilesystemCatalog(_storage(warehouse, options)).open(Identifier.parse(name))
+
+
 @dataclass(frozen=True)
 class View:
     """What a batch read sees: the rows of one snapshot under the columns of one schema."""
@@ -94,15 +107,25 @@ def names_moment(options: Mapping[str, str]) -> bool:
 def columns_of(options: Mapping[str, str]) -> tuple[TableSchema, Newest | None]:
     """The columns that a read by these options has, and what was the newest if it reads that.
 
-    A moment is seen with the columns it had. With ``scan.mode=from-snapshot`` it has today's columns, whether or
-    not the snapshot is still there: a stream that began at it goes on long after it has expired.
+    A moment is seen with the columns it had. With a `scan.mode` that names where a stream begins the read has
+    today's columns, whether or not the moment is still there: a stream that began at it goes on long after it has
+    expired. So it does without a `scan.mode`, but then it has the columns of the moment as long as that is there.
     """
-    if SCAN_MODE.of(options) == "from-snapshot":
+    if _is_start(options):
         return open_table(options).schema, None
-    view = view_of(options)
-    if names_moment(options):
-        return view.schema, None
-    return view.schema, Newest(None if view.snapshot is None else view.snapshot.id, view.schema.id)
+    if not names_moment(options):
+        view = view_of(options)
+        return view.schema, Newest(None if view.snapshot is None else view.snapshot.id, view.schema.id)
+    try:
+        return view_of(options).schema, None
+    except NotFoundError:
+        # Spark asks for the columns before it says whether it is a stream. A batch read will fail when it is planned.
+        return open_table(options).schema, None
+
+
+def _is_start(options: Mapping[str, str]) -> bool:
+    """Whether the options say that what they name is where a stream begins."""
+    return SCAN_MODE.of(options).startswith("from-")
 
 
 def view_of(options: Mapping[str, str], newest: Newest | None = None) -> View:
@@ -125,8 +148,9 @@ def view_of(options: Mapping[str, str], newest: Newest | None = None) -> View:
         found = None if newest.snapshot_id is None else context.snapshots.get(newest.snapshot_id)
         return View(table, found, context.schemas.get(newest.schema_id))
     snapshot = moment.snapshot
-    today = SCAN_MODE.of(options) == "from-snapshot"
-    return View(table, snapshot, table.schema if today else context.schemas.get(snapshot.schema_id))
+    return View(
+        table, snapshot, table.schema if _is_start(options) else context.schemas.get(snapshot.schema_id)
+    )
 
 
 def absolute(path: str) -> str:
@@ -142,6 +166,15 @@ def _storage(place: str, options: Mapping[str, str]) -> Storage:
             hint="use a folder, or an object store.",
         )
     return storage
+
+
+def warehouse_of(options: Mapping[str, str]) -> Storage | None:
+    """The warehouse of the table that the options name; None for a table that lies in none."""
+    path = PATH.of(options) or ""
+    if "/" not in path:
+        return catalog_of(options).storage
+    place = _IN_WAREHOUSE.fullmatch(absolute(path).rstrip("/"))
+    return None if place is None else _storage(place["warehouse"], options)
 
 
 def catalog_of(options: Mapping[str, str]) -> FilesystemCatalog:

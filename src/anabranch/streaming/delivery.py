@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from anabranch.kernel.scan.split import Split, SplitFile
+
+CHANGE_COLUMN: Final = "_change"
+"""Name of the column that says whether a row was added or taken away."""
+INSERTED: Final = "insert"
+REMOVED: Final = "delete"
+
+WATERMARK_COLUMN: Final = "_watermark"
+"""Name of the column that carries the table's watermark, for engines that keep one of their own."""
 
 
 class FeedFile(NamedTuple):
@@ -17,7 +25,7 @@ class FeedFile(NamedTuple):
     late_before: int | None = None
     """Rows with an earlier event time (epoch milliseconds) are late; None if none are."""
     watermark: int | None = None
-    """The table's watermark once the file has been delivered, epoch milliseconds; None if there is none."""
+    """The table's watermark once the whole step has been delivered, epoch milliseconds; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,4 +44,5 @@ class FeedSplit:
 
     @property
     def row_count(self) -> int:
+        """Rows in its files, before any row is filtered."""
         return sum(f.file.row_count for f in self.files)

@@ -4,43 +4,48 @@ APPEND snapshots deliver the files they added; COMPACT and ANALYZE snapshots cha
 nothing; at a snapshot that takes rows away, `scan.on-overwrite` decides. Nothing is remembered between calls:
 a position says everything, so a restarted query gets the same files for the same two positions.
 
-Within one snapshot files have a fixed order, in which a position counts them: partitions in the order they
-first appear, then buckets, then the order of writing. A predicate prunes files but never shifts that count.
+Files of one bucket come in the order in which they were written, across steps and within one. Partitions come in
+the order of their creation, or of their values with `scan.plan-sort-partition`; in a step of several snapshots, in
+that in which they first appear. For the order within a snapshot see `anabranch.streaming.portion`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Self
 
 import numpy as np
+import polars as pl
 
-from anabranch.errors import AnabranchError, NotFoundError, OptionError
+from anabranch.errors import AnabranchError, OptionError
 from anabranch.expr.bind import BoundPredicate
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_snapshot_readable
-from anabranch.kernel.properties import PARENT_PROPERTY
-from anabranch.kernel.scan.plan import Plan, split_starts
-from anabranch.kernel.scan.request import ScanRequest
-from anabranch.kernel.scan.split import Split, SplitFile
-from anabranch.options import SPLIT_OPEN_FILE_COST, SPLIT_TARGET_SIZE
+from anabranch.kernel.partitions import in_order_of_values
+from anabranch.kernel.scan.plan import split_starts
+from anabranch.lazy import lazy
+from anabranch.options import (
+    SCAN_BOUNDED_WATERMARK,
+    SCAN_LATE_ROWS,
+    SCAN_ON_OVERWRITE,
+    SCAN_PLAN_SORT_PARTITION,
+    SPLIT_OPEN_FILE_COST,
+    SPLIT_TARGET_SIZE,
+)
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import CommitKind, Snapshot
+from anabranch.spec.types import Field
+from anabranch.streaming.delivery import FeedFile, FeedSplit
+from anabranch.streaming.history import History
+from anabranch.streaming.late_rows import event_time_of
+from anabranch.streaming.limits import UNLIMITED, Budget, Limits
 from anabranch.streaming.offsets import Position
+from anabranch.streaming.portion import Listing, Portion, PortionFile, is_rewrite
+from anabranch.streaming.watermark_bound import WatermarkBound
 
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How much one step of a stream may take; None is no limit. At least one file is taken in any case."""
-
-    files: int | None = None
-    bytes: int | None = None
-    rows: int | None = None
-
-
-UNLIMITED = Limits()
+__all__ = ["UNLIMITED", "Feed", "Limits"]
 
 
 @dataclass(frozen=True)
@@ -50,8 +55,36 @@ class Feed:
     context: TableContext
     schema: TableSchema
     on_overwrite: str = "fail"
-    """``fail``, ``skip`` or ``added``, as in the option ``scan.on-overwrite``."""
+    """``fail``, ``skip``, ``added`` or ``changes``, as in the option ``scan.on-overwrite``."""
     predicate: BoundPredicate | None = None
+    sort_partitions: bool = False
+    """Partitions in the order of their values, not of their creation."""
+    late_rows: str = "keep"
+    """``keep``, ``drop`` or ``only``: files that cannot have any row of those wanted are left out."""
+    bounded_watermark: int | None = None
+    """The stream ends before the first snapshot whose watermark is larger, epoch milliseconds."""
+
+    @classmethod
+    def of(
+        cls,
+        context: TableContext,
+        schema: TableSchema,
+        options: Mapping[str, str],
+        predicate: BoundPredicate | None = None,
+    ) -> Self:
+        """The feed that options of a read ask for, over those of the table. Raises `OptionError`."""
+        asked = {**schema.options, **options}
+        feed = cls(
+            context,
+            schema,
+            SCAN_ON_OVERWRITE.of(asked),
+            predicate,
+            SCAN_PLAN_SORT_PARTITION.of(asked),
+            SCAN_LATE_ROWS.of(asked),
+            SCAN_BOUNDED_WATERMARK.of(asked),
+        )
+        _ = feed.event_time  # late rows of a table that cannot have any are refused before anything is read
+        return feed
 
     def advance(self, start: Position, limits: Limits = UNLIMITED, *, until: int | None = None) -> Position:
         """How far a step from `start` goes: `start` itself if there is nothing new.
@@ -65,39 +98,72 @@ class Feed:
             NotFoundError: history does not go on from `start`: it was rewritten, or snapshots have expired.
             OptionError: the next snapshot takes rows away, and `scan.on-overwrite` is ``fail``.
         """
-        position = start
-        budget = _Budget(limits)
-        for portion in self._portions(start, until):
+        position = begin = self._begin(start)
+        budget = Budget(limits)
+        for portion in self._portions(begin, until):
             if portion.refusal is not None:
-                if position == start:
+                if position == begin:
                     raise portion.refusal
                 return position
             if limits != UNLIMITED:
-                taken = budget.take(self._files(portion), portion.first)
+                rest = self._listing.files(portion)[portion.first :]
+                taken = budget.take([f.file if f.wanted else None for f in rest])
+                if taken == 0:
+                    return position
                 if taken is not None:
-                    return position if taken == portion.first else portion.after(taken)
+                    return portion.after(portion.first + taken, self._listing.name(portion))
             position = portion.end
-        return position
+        return start if position == start else position
+
+    def is_ended(self, position: Position) -> bool:
+        """Whether a bounded stream has delivered all there is for it; never if it has no bound.
+
+        It has if the next snapshot is there and its watermark is above the bound. Raises as `advance` does.
+        """
+        if self._bound is None:
+            return False
+        reached = self._begin(position)
+        snapshot = self._history.verified(reached)
+        if snapshot is not None and self._excludes(snapshot):
+            return True
+        if reached.files is not None:
+            return False
+        following = self.context.snapshots.find(reached.snapshot + 1)
+        return following is not None and self._excludes(following)
 
     def rows_between(self, start: Position, end: Position) -> int:
         """How many rows the files between two positions hold, before any row is filtered."""
-        return sum(f.file.row_count for f in self._wanted(start, end))
+        return sum(f.file.row_count for _, files in self._wanted(start, end) for f in files)
 
-    def splits(self, start: Position, end: Position) -> list[Split]:
+    def splits(self, start: Position, end: Position) -> list[FeedSplit]:
         """The files between two positions, in units of work.
 
         In a queue table all files of a bucket are one split, in the order of their commits; otherwise files
         of a bucket are packed up to `source.split.target-size`. Raises like `advance`.
         """
-        by_folder: dict[str, list[_File]] = {}
-        for f in self._wanted(start, end):
-            by_folder.setdefault(f.file.path.rpartition("/")[0], []).append(f)
-        groups = list(by_folder.values())
-        if self.schema.bucket > 0:
-            return [_split(group) for group in groups]
-        return self._packed(groups)
+        watermark: int | None = None
+        by_folder: dict[str, list[PortionFile]] = {}
+        for portion, files in self._wanted(start, end):
+            is_whole = portion.snapshot.id < end.snapshot or end.files is None
+            watermark = portion.snapshot.watermark if is_whole else portion.late_before
+            for f in files:
+                by_folder.setdefault(f.file.path.rpartition("/")[0], []).append(f)
+        groups = self._in_order(list(by_folder.values()))
+        if self.schema.bucket <= 0:
+            groups = self._packed(groups)
+        return [_split(group, watermark) for group in groups]
 
-    def _packed(self, groups: Sequence[Sequence[_File]]) -> list[Split]:
+    def _in_order(self, groups: list[list[PortionFile]]) -> list[list[PortionFile]]:
+        """Files of one bucket each, by partition: as they come, or by value."""
+        if not self.sort_partitions or len(groups) < 2:
+            return groups
+        rows = pl.Series([group[0].partition for group in groups], dtype=pl.Binary).unique(
+            maintain_order=True
+        )
+        places = {row: i for i, row in enumerate(in_order_of_values(rows, self.schema))}
+        return sorted(groups, key=lambda group: places[group[0].partition])
+
+    def _packed(self, groups: Sequence[Sequence[PortionFile]]) -> list[list[PortionFile]]:
         files = [f for group in groups for f in group]
         starts = split_starts(
             np.repeat(np.arange(len(groups)), [len(group) for group in groups]),
@@ -105,193 +171,137 @@ class Feed:
             target=SPLIT_TARGET_SIZE.of(self.schema.options),
             open_cost=SPLIT_OPEN_FILE_COST.of(self.schema.options),
         ).tolist()
-        return [_split(files[first:end]) for first, end in pairwise([*starts, len(files)])]
+        return [files[first:end] for first, end in pairwise([*starts, len(files)])]
 
-    def _wanted(self, start: Position, end: Position) -> Iterator[_File]:
-        """Files between two positions that may hold rows of the predicate."""
-        reached = start
-        for portion in self._portions(start, end.snapshot):
+    def _wanted(self, start: Position, end: Position) -> Iterator[tuple[Portion, list[PortionFile]]]:
+        """The portions between two positions, each with those of its files that may hold rows that are wanted."""
+        if start == end:
+            return
+        reached = begin = self._begin(start)
+        for portion in self._portions(begin, end.snapshot):
             if portion.refusal is not None:
                 raise portion.refusal
             last = None
             if portion.snapshot.id == end.snapshot:
-                self._check_stamp(portion.snapshot, end)
+                self._history.check_stamp(portion.snapshot, end)
                 last = end.files if portion.full == end.full else None
-            yield from (f for f in self._files(portion)[portion.first : last] if f.wanted)
+            yield portion, [f for f in self._listing.files(portion)[portion.first : last] if f.wanted]
             reached = portion.end
         if reached.snapshot < end.snapshot:
-            raise self._gone(end)
+            raise self._history.gone(end)
 
-    def _portions(self, start: Position, until: int | None) -> Iterator[_Portion]:
+    def _portions(self, start: Position, until: int | None) -> Iterator[Portion]:
         """Snapshots from `start` on, the rest of a half delivered one first."""
-        snapshot = self._verified(start)
+        snapshot = self._history.verified(start)
+        watermark = start.watermark if snapshot is None else snapshot.watermark
         if start.files is not None and snapshot is not None:
-            yield _Portion(snapshot, first=start.files, full=start.full)
+            if self._excludes(snapshot):
+                return
+            yield self._rest(snapshot, start)
         position = replace(start, files=None, full=False)
         while until is None or position.snapshot < until:
-            found = self.context.snapshots.find(position.snapshot + 1)
-            if found is None:
-                self._check_no_gap(position.snapshot + 1)
+            found = self._history.following(position)
+            if found is None or self._excludes(found):
                 return
-            self._check_parent(found, position)
-            portion = self._portion(found)
-            yield portion
-            position = portion.end
+            yield self._portion(found, watermark)
+            position, watermark = Position.after(found), found.watermark
 
-    def _portion(self, snapshot: Snapshot) -> _Portion:
+    def _portion(self, snapshot: Snapshot, watermark: int | None) -> Portion:
+        """A snapshot as a stream that has nothing of it finds it; `watermark` is that of the one before."""
         if snapshot.commit_kind in (CommitKind.COMPACT, CommitKind.ANALYZE):
-            return _Portion(snapshot, silent=True)
+            return Portion(snapshot, silent=True)
         check_snapshot_readable(self.context, snapshot)
+        portion = Portion(snapshot, late_before=watermark)
         lists = self.context.manifests.read_list(snapshot.delta_manifest_list)
         # What was done counts, not what it was called: some writers put removals into an APPEND.
         if not any(meta.num_deleted_files for meta in lists):
-            return _Portion(snapshot)
+            return portion
+        if is_rewrite(self.context, snapshot):
+            return replace(portion, silent=True)
         match self.on_overwrite:
             case "added":
-                return _Portion(snapshot)
+                return portion
+            case "changes":
+                return replace(portion, removed=True)
             case "skip":
-                return _Portion(snapshot, silent=True)
+                return replace(portion, silent=True)
             case _:
-                return _Portion(snapshot, refusal=self._overwritten(snapshot))
+                return replace(portion, refusal=self._overwritten(snapshot))
 
-    def _files(self, portion: _Portion) -> list[_File]:
-        """All files of the portion in their fixed order, those delivered before included."""
-        if portion.silent:
-            return []
-        request = ScanRequest(self.context, portion.snapshot, self.schema)
-        plan = _plan(request, full=portion.full)
-        wanted = None
-        if self.predicate is not None and plan.files.height:
-            pruned = _plan(replace(request, predicate=self.predicate), full=portion.full)
-            wanted = {f.path for split in pruned.splits for f in split.files}
-        return [
-            _File(split.partition, split.bucket, f, wanted is None or f.path in wanted)
-            for split in plan.splits
-            for f in split.files
-        ]
-
-    def _verified(self, position: Position) -> Snapshot | None:
-        """The snapshot of a position, or None if it has rightly expired. Raises `NotFoundError`."""
-        if position.snapshot == 0:
-            return None
-        snapshot = self.context.snapshots.find(position.snapshot)
-        if snapshot is not None:
-            self._check_stamp(snapshot, position)
-            return snapshot
-        head = self.context.snapshots.head()
-        if head is None or head.id < position.snapshot:
-            raise self._rewritten(
-                position, f"the newest snapshot is {head.id}" if head else "it has no snapshots"
+    def _rest(self, snapshot: Snapshot, position: Position) -> Portion:
+        """What is left of a snapshot from a position inside of it."""
+        assert position.files is not None
+        if position.full:
+            portion = Portion(snapshot, full=True)
+        else:
+            before = position.watermark
+            if before is None and snapshot.id > 1:
+                previous = self.context.snapshots.find(snapshot.id - 1)
+                before = None if previous is None else previous.watermark
+            portion = self._portion(snapshot, before)
+        if not position.files:
+            return portion
+        if (
+            portion.silent or portion.refusal is not None
+        ):  # another policy began it: what it began is finished
+            portion = replace(portion, silent=False, refusal=None)
+        if position.listing != self._listing.name(portion):
+            raise OptionError(
+                f"the stream stands inside of snapshot {snapshot.id} of '{self.context.title}', whose files were "
+                f"counted as '{position.listing or 'usual'}' and would now be as '{self._listing.name(portion) or 'usual'}'",
+                hint=f"go on with the {SCAN_ON_OVERWRITE.key} and {SCAN_PLAN_SORT_PARTITION.key} that it was begun with "
+                "until it has delivered that snapshot.",
             )
-        if position.files is not None:
-            raise self._gone(position)
-        return None
+        return replace(portion, first=position.files)
 
-    def _check_stamp(self, snapshot: Snapshot, position: Position) -> None:
-        if position.stamp is not None and snapshot.stamp != position.stamp:
-            raise self._rewritten(position, f"snapshot {snapshot.id} is another one now")
+    def _begin(self, position: Position) -> Position:
+        """Where a step from a position begins: there, unless a bounded stream begins with a snapshot beyond its bound.
 
-    def _check_parent(self, snapshot: Snapshot, position: Position) -> None:
-        """Also where the position's own snapshot has expired, the one after it may say what it was built on."""
-        parent = snapshot.properties.get(PARENT_PROPERTY)
-        if parent is not None and position.stamp is not None and parent != position.stamp:
-            raise self._rewritten(position, f"snapshot {snapshot.id} was built on another one")
+        All rows of a bounded stream are those of the newest snapshot within the bound.
+        """
+        if self._bound is None or not position.full or position.files != 0:
+            return position
+        snapshot = self._history.verified(position)
+        if snapshot is None or not self._bound.excludes(snapshot):
+            return position
+        return self._bound.last_before(snapshot)
 
-    def _check_no_gap(self, missing: int) -> None:
-        """Raises `NotFoundError` if history goes on behind the missing snapshot."""
-        head = self.context.snapshots.head()
-        if head is not None and head.id > missing and self.context.snapshots.find(missing) is None:
-            raise self._gone(Position(missing, None))
+    @lazy
+    def event_time(self) -> Field | None:
+        """The column that says which rows are late; None if it does not matter. Raises `OptionError`."""
+        if self.late_rows == "keep":
+            return None
+        return event_time_of(self.schema, wanted_for=f"{SCAN_LATE_ROWS.key}={self.late_rows}")
 
-    def _rewritten(self, position: Position, found: str) -> AnabranchError:
-        return NotFoundError(
-            f"HISTORY_REWRITTEN: the stream had read '{self.context.title}' up to snapshot {position.snapshot} "
-            f"with stamp {position.stamp}, but {found}: the table was rolled back or replaced",
-            hint="compare what was delivered with the table, then start with a new checkpoint location and "
-            "scan.mode=from-snapshot, scan.snapshot-id=<first snapshot still wanted>.",
+    @lazy
+    def _listing(self) -> Listing:
+        return Listing(
+            self.context, self.schema, self.predicate, self.sort_partitions, self.late_rows, self.event_time
         )
 
-    def _gone(self, position: Position) -> AnabranchError:
-        earliest = self.context.snapshots.earliest_id()
-        return NotFoundError(
-            f"the stream needs snapshot {position.snapshot} of '{self.context.title}', which has expired; "
-            f"the earliest is {earliest}",
-            hint=f"what expired is lost to this stream. Start with a new checkpoint location and "
-            f"scan.mode=latest-full (everything again), or scan.mode=from-snapshot, scan.snapshot-id={earliest}; "
-            "a longer snapshot.time-retained keeps it from happening.",
+    @property
+    def _history(self) -> History:
+        return History(self.context)
+
+    @property
+    def _bound(self) -> WatermarkBound | None:
+        return (
+            None if self.bounded_watermark is None else WatermarkBound(self.context, self.bounded_watermark)
         )
+
+    def _excludes(self, snapshot: Snapshot) -> bool:
+        return self._bound is not None and self._bound.excludes(snapshot)
 
     def _overwritten(self, snapshot: Snapshot) -> AnabranchError:
         return OptionError(
             f"snapshot {snapshot.id} of '{self.context.title}' ({snapshot.commit_kind}) takes away rows that a "
             "stream may have delivered, and scan.on-overwrite is 'fail'",
-            hint="set scan.on-overwrite=skip to pass over it, or scan.on-overwrite=added to deliver the rows "
-            "it added, and restart the query from its checkpoint.",
+            hint="set scan.on-overwrite=skip to pass over it, scan.on-overwrite=added to deliver the rows it added, "
+            "or scan.on-overwrite=changes to deliver what it took away as well, and restart the query from its "
+            "checkpoint.",
         )
 
 
-class _File(NamedTuple):
-    partition: bytes
-    bucket: int
-    file: SplitFile
-    wanted: bool
-    """Whether it may hold rows of the predicate."""
-
-
-@dataclass(frozen=True)
-class _Portion:
-    """One snapshot as a part of a stream."""
-
-    snapshot: Snapshot
-    first: int = 0
-    """Files of it that were delivered before."""
-    full: bool = False
-    """All live files of the snapshot, not those it added."""
-    silent: bool = False
-    """It delivers nothing."""
-    refusal: AnabranchError | None = None
-
-    @property
-    def end(self) -> Position:
-        """With all of it delivered."""
-        return Position(self.snapshot.id, self.snapshot.stamp)
-
-    def after(self, files: int) -> Position:
-        """With that many files of it delivered."""
-        return replace(self.end, files=files, full=self.full)
-
-
-@dataclass
-class _Budget:
-    """What a step may still take."""
-
-    limits: Limits
-    taken: Limits = field(default_factory=lambda: Limits(0, 0, 0))
-
-    def take(self, files: Sequence[_File], first: int) -> int | None:
-        """Take files from `first` on: the place of the one that does not fit any more, None if all do."""
-        for place in range(first, len(files)):
-            if files[place].wanted and not self._fits(files[place].file):
-                return place
-        return None
-
-    def _fits(self, file: SplitFile) -> bool:
-        used = self.taken
-        more = Limits((used.files or 0) + 1, (used.bytes or 0) + file.size, (used.rows or 0) + file.row_count)
-        pairs = (
-            (more.files, self.limits.files),
-            (more.bytes, self.limits.bytes),
-            (more.rows, self.limits.rows),
-        )
-        if used.files and any(limit is not None and (value or 0) > limit for value, limit in pairs):
-            return False
-        self.taken = more
-        return True
-
-
-def _plan(request: ScanRequest, *, full: bool) -> Plan:
-    return request.plan() if full else request.plan_delta()
-
-
-def _split(files: Sequence[_File]) -> Split:
-    return Split(files[0].partition, files[0].bucket, tuple(f.file for f in files))
+def _split(files: Sequence[PortionFile], watermark: int | None) -> FeedSplit:
+    marked = tuple(FeedFile(f.file, f.removed, f.late_before, watermark) for f in files)
+    return FeedSplit(files[0].partition, files[0].bucket, marked)

@@ -8,10 +8,11 @@ them (`anabranch.streaming.feed`). As JSON it is versioned, because checkpoints 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from anabranch.errors import InvalidInputError
+from anabranch.spec.snapshot import Snapshot
 
 OFFSET_VERSION = 1
 _SOURCE = "anabranch"
@@ -32,10 +33,26 @@ class Position:
     """Stamp of the snapshot; None if there was none to look at."""
     files: int | None = None
     full: bool = False
+    listing: str | None = None
+    """How the snapshot's files were counted, where that is not the ordinary way; see `anabranch.streaming.portion`."""
+    watermark: int | None = field(default=None, compare=False)
+    """The table's watermark here (epoch milliseconds), for the time when the snapshot has expired; None if unknown."""
+
+    @classmethod
+    def after(cls, snapshot: Snapshot) -> Self:
+        """With all of a snapshot delivered."""
+        return cls(snapshot.id, snapshot.stamp, watermark=snapshot.watermark)
 
     def to_dict(self) -> dict[str, Any]:
         """Keys in a fixed order, because Spark compares offsets as text."""
-        return {"snapshot": self.snapshot, "stamp": self.stamp, "files": self.files, "full": self.full}
+        seldom = {"listing": self.listing, "watermark": self.watermark}
+        return {
+            "snapshot": self.snapshot,
+            "stamp": self.stamp,
+            "files": self.files,
+            "full": self.full,
+            **{key: value for key, value in seldom.items() if value is not None},
+        }
 
     @classmethod
     def from_dict(cls, value: Any) -> Self | None:
@@ -47,9 +64,10 @@ class Position:
                 "files": int() | None as files,
                 "full": bool(full),
             } if snapshot >= 0 and (files is None or files >= 0):
-                return cls(snapshot, stamp, files, full)
-            case _:
-                return None
+                match value.get("listing"), value.get("watermark"):
+                    case (str() | None as listing, int() | None as watermark):
+                        return cls(snapshot, stamp, files, full, listing, watermark)
+        return None
 
     @property
     def delivered_through(self) -> int:
@@ -78,6 +96,11 @@ class Offset:
     Spark does not store the offset a query begins with. When it repeats the first batch after a crash it
     asks for that offset anew, and by then the table has moved on. The end of the batch remembers it.
     """
+    ended: int = 0
+    """Above 0 if a bounded stream has delivered all there is for it: how many runs of the query have found that.
+
+    So every run shows its end in the offset of a batch, also a run that has nothing left to deliver.
+    """
 
     def to_dict(self) -> dict[str, Any]:
         """The offset as JSON values. Keys in a fixed order, because Spark compares offsets as text."""
@@ -89,6 +112,7 @@ class Offset:
             "name": self.name,
             **self.position.to_dict(),
             "origin": None if self.origin is None else self.origin.to_dict(),
+            **({"ended": self.ended} if self.ended else {}),
         }
 
     @classmethod
@@ -107,11 +131,11 @@ class Offset:
         position = Position.from_dict(value)
         origin = value.get("origin")
         began = None if origin is None else Position.from_dict(origin)
-        match value:
-            case {"table": str(table), "branch": str(branch), "name": str(name)} if position is not None and (
-                origin is None
-            ) == (began is None):
-                return cls(table, branch, name, position, began)
+        match {"ended": 0, **value}:
+            case {"table": str(table), "branch": str(branch), "name": str(name), "ended": int(ended)} if (
+                position is not None and (origin is None) == (began is None)
+            ):
+                return cls(table, branch, name, position, began, ended)
             case _:
                 raise InvalidInputError(
                     f"the offset {_excerpt(value)} is damaged",

@@ -7,15 +7,19 @@ but not worked through when a process died is handed out again, and nothing is l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from anabranch.errors import InvalidInputError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs.consumers import find_consumer, record_consumer
-from anabranch.kernel.scan.split import Split
-from anabranch.spec.refs import Consumer
+from anabranch.kernel.refs.moments import MOMENT_OPTIONS
+from anabranch.options import SCAN_MODE, SCAN_VERSION
+from anabranch.spec.refs import UNREAD_FROM, Consumer
+from anabranch.streaming.delivery import FeedSplit
 from anabranch.streaming.feed import UNLIMITED, Feed, Limits
 from anabranch.streaming.offsets import Offset, Position, check_same_history
 from anabranch.streaming.scan_modes import first_position
@@ -28,7 +32,7 @@ LONGEST_WAIT_SECONDS: Final = 2.0
 
 @dataclass
 class Follower:
-    """Steps along a branch, one call at a time; remembers where it is."""
+    """Goes along a branch step by step; remembers how far it has worked through what it was given."""
 
     feed: Feed
     options: Mapping[str, str] = field(default_factory=dict)
@@ -38,31 +42,47 @@ class Follower:
 
     def __post_init__(self) -> None:
         self._position: Position | None = None
+        self._reached: Position | None = None
 
     @property
     def position(self) -> Position:
-        """What has been delivered; where it begins, before the first step."""
+        """What has been worked through; where it begins, before the first step."""
         if self._position is None:
             self._position = self._begin()
-            if self.consumer is not None:
-                self.acknowledge()  # from here on nothing it has yet to read expires
+            self._record(self._position)  # from here on nothing it has yet to read expires
         return self._position
 
-    def step(self, until: int | None = None) -> list[Split]:
-        """What comes next, if there is anything, in units of work; raises as `Feed.advance` does."""
+    def step(self, until: int | None = None) -> list[FeedSplit] | None:
+        """What comes next, in units of work, or None if nothing is new. Raises as `Feed.advance` does.
+
+        A step may be without rows. Until it is acknowledged, the next one begins where it began.
+        """
         start = self.position
         end = self.feed.advance(start, self.limits, until=until)
-        self._position = end
-        return self.feed.splits(start, end) if end != start else []
+        self._reached = end
+        return self.feed.splits(start, end) if end != start else None
 
     def acknowledge(self) -> None:
-        """Everything delivered so far has been worked through: the consumer need not see it again."""
-        if self.consumer is not None:
-            record_consumer(self._context, self.consumer, consumer_at(self._context, self.position))
+        """The last step has been worked through: it need not be given out again, and the consumer moves on."""
+        if self._reached is not None:
+            self._position = self._reached
+        self._record(self.position)
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether nothing will ever come any more, because the stream is bounded."""
+        return self.feed.is_ended(self.position)
 
     @property
     def _context(self) -> TableContext:
         return self.feed.context
+
+    def _record(self, position: Position) -> None:
+        if self.consumer is not None:
+            keep = self.feed.on_overwrite == "changes"
+            record_consumer(
+                self._context, self.consumer, consumer_at(self._context, position, keep_previous=keep)
+            )
 
     def _begin(self) -> Position:
         known = None if self.consumer is None else find_consumer(self._context, self.consumer)
@@ -71,11 +91,20 @@ class Follower:
         return position_of(self._context, known)
 
 
-def consumer_at(context: TableContext, position: Position) -> Consumer:
-    """A consumer that has read up to `position`."""
-    next_snapshot = position.snapshot if position.files is not None else position.snapshot + 1
-    offset = Offset(context.table_uuid, context.branch_uuid, context.title, position)
-    return Consumer(max(1, next_snapshot), offset.to_dict())
+def consumer_at(context: TableContext, position: Position, *, keep_previous: bool = False) -> Consumer:
+    """A consumer that has read up to `position`.
+
+    Args:
+        context: the branch.
+        position: where it stands.
+        keep_previous: keep from expiring also the snapshot before the next one: the rows that one may take away
+            lie in files of that one. Needed by readers with ``scan.on-overwrite=changes``.
+    """
+    unread = max(1, position.snapshot if position.files is not None else position.snapshot + 1)
+    offset = Offset(context.table_uuid, context.branch_uuid, context.title, position).to_dict()
+    if not keep_previous or unread == 1:
+        return Consumer(unread, offset)
+    return Consumer(unread - 1, {**offset, UNREAD_FROM: unread})
 
 
 def position_of(context: TableContext, consumer: Consumer) -> Position:
@@ -88,40 +117,105 @@ def position_of(context: TableContext, consumer: Consumer) -> Position:
         check_same_history(
             offset, table_uuid=context.table_uuid, branch_uuid=context.branch_uuid, name=context.title
         )
-        if consumer_at(context, offset.position).next_snapshot == consumer.next_snapshot:
+        keeps = UNREAD_FROM in consumer.offset
+        stored = consumer_at(context, offset.position, keep_previous=keeps)
+        if stored.next_snapshot == consumer.next_snapshot:
             return offset.position
     last = consumer.next_snapshot - 1
     found = context.snapshots.find(last) if last > 0 else None
-    return Position(max(0, last), None if found is None else found.stamp)
+    return Position(max(0, last), None) if found is None else Position.after(found)
+
+
+class _Wait(NamedTuple):
+    """Nothing is new: look again after a while."""
+
+    seconds: float
+
+
+class _End(NamedTuple):
+    """Nothing will come any more."""
 
 
 @dataclass(frozen=True)
 class Tail(Generic[T]):
-    """Follows a branch and hands out what `read` makes of each split, for ever or until nothing is new."""
+    """Follows a branch and hands out what `read` makes of each split, for ever or until nothing is new.
+
+    Iterate over it with ``for`` or, in a coroutine, with ``async for``: there storage is read in a thread of its own,
+    and neither reading nor waiting holds up the event loop. A task that is cancelled has not worked through what it
+    was given last. Iterated over again, it goes on with what was not worked through.
+    """
 
     follower: Follower
-    read: Callable[[Split], Iterator[T]]
+    read: Callable[[FeedSplit], Iterator[T]]
     idle_seconds: float | None = None
     """End when nothing was added for so long; never if None, at once at the end of what there is if 0."""
 
     def __iter__(self) -> Iterator[T]:
-        runtime = self.follower.feed.context.runtime
-        idle_since = runtime.clock.monotonic()
-        wait = FIRST_WAIT_SECONDS
+        sleeper = self.follower.feed.context.runtime.sleeper
+        with closing(self._events()) as events:
+            for event in events:
+                if isinstance(event, _Wait):
+                    sleeper.sleep(event.seconds)
+                else:
+                    yield event
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        import asyncio  # takes long to import, and few need it
+
+        sleeper = self.follower.feed.context.runtime.sleeper
+        loop = asyncio.get_running_loop()
+        events = self._events()
+        worker = ThreadPoolExecutor(1, "anabranch-tail")
+        try:
+            while True:
+                event = await loop.run_in_executor(worker, next, events, _End())
+                if isinstance(event, _End):
+                    return
+                if isinstance(event, _Wait):
+                    await sleeper.pause(event.seconds)
+                else:
+                    yield event
+        finally:
+            # In the same thread, so after what it may be in the middle of, and without waiting for that.
+            worker.submit(events.close)
+            worker.shutdown(wait=False)
+
+    def _events(self) -> Generator[T | _Wait]:
+        follower = self.follower
+        clock = follower.feed.context.runtime.clock
+        idle_since, wait = clock.monotonic(), FIRST_WAIT_SECONDS
         while True:
-            before = self.follower.position
-            for split in self.follower.step():
-                yield from self.read(split)
-            if self.follower.position != before:
-                self.follower.acknowledge()
-                idle_since, wait = runtime.clock.monotonic(), FIRST_WAIT_SECONDS
+            splits = follower.step()
+            if splits is not None:
+                for split in splits:
+                    yield from self.read(split)
+                follower.acknowledge()
+                idle_since, wait = clock.monotonic(), FIRST_WAIT_SECONDS
                 continue
-            idle = runtime.clock.monotonic() - idle_since
-            if self.idle_seconds is not None and idle >= self.idle_seconds:
+            idle = clock.monotonic() - idle_since
+            if follower.is_ended or (self.idle_seconds is not None and idle >= self.idle_seconds):
                 return
-            left = wait if self.idle_seconds is None else min(wait, self.idle_seconds - idle)
-            runtime.sleeper.sleep(left)
+            yield _Wait(wait if self.idle_seconds is None else min(wait, self.idle_seconds - idle))
             wait = min(wait * 2, LONGEST_WAIT_SECONDS)
+
+
+def start_options(start: str | int, options: Mapping[str, str]) -> dict[str, str]:
+    """The options of a reader that is to begin at `start`: a ``scan.mode``, or a moment to begin with."""
+    if _is_mode(str(start)):
+        return {**options, SCAN_MODE.key: str(start)}
+    elsewhere = {option.key for option in MOMENT_OPTIONS} | {SCAN_MODE.key}
+    return {
+        **{key: value for key, value in options.items() if key not in elsewhere},
+        SCAN_VERSION.key: str(start),
+    }
+
+
+def _is_mode(text: str) -> bool:
+    try:
+        SCAN_MODE.parse(text)
+    except ValueError:
+        return False
+    return True
 
 
 def check_range(start: int, end: int | None, newest: int) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -11,14 +13,22 @@ from anabranch.expr.nodes import Predicate
 from anabranch.expr.parse import parse
 from anabranch.kernel.scan.plan import Plan
 from anabranch.kernel.scan.request import ScanRequest
-from anabranch.options import SCAN_MODE, SCAN_ON_OVERWRITE
-from anabranch.read import Reader
+from anabranch.options import (
+    MAX_BYTES_PER_TRIGGER,
+    MAX_FILES_PER_TRIGGER,
+    MAX_ROWS_PER_TRIGGER,
+    SCAN_LATE_ROWS,
+    SCAN_ON_OVERWRITE,
+    Option,
+)
+from anabranch.read_feed import FeedReader
 from anabranch.scan import Changes, Scan, check_columns
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
 from anabranch.streaming.feed import Feed
 from anabranch.streaming.offsets import Position
-from anabranch.streaming.tail import Follower, Tail, check_range
+from anabranch.streaming.pace import limits_of
+from anabranch.streaming.tail import Follower, Tail, check_range, start_options
 from anabranch.system_tables import View, read_system_table
 from anabranch.table.view import TableView
 
@@ -64,62 +74,116 @@ class Reading(TableView):
         filter: str | Predicate | None = None,
         columns: Sequence[str] | None = None,
         on_overwrite: str | None = None,
+        late_rows: str | None = None,
     ) -> Changes:
-        """Rows that were appended after snapshot `start` up to `end`, in today's columns and the order of the commits.
+        """Rows that were appended after snapshot `start` up to `end`, in today's columns.
+
+        Partitions come in the order of their creation, or of their values with the option
+        `scan.plan-sort-partition`; rows of one bucket of a queue in the order in which they were written.
 
         Args:
             start: the last snapshot that is known already; 0 for all there ever were.
             end: the last one wanted; the newest if None.
             filter: as in `scan`.
             columns: as in `scan`.
-            on_overwrite: ``fail``, ``skip`` or ``added`` for snapshots that took rows away; the option
-                `scan.on-overwrite` if None.
+            on_overwrite: ``fail``, ``skip``, ``added`` or ``changes`` for snapshots that took rows away; the option
+                `scan.on-overwrite` if None. With ``changes`` a column ``_change`` says of every row whether it is an
+                ``insert`` or a ``delete``, and in a bucket the rows that a snapshot took away come before those it added.
+            late_rows: ``keep``, ``drop`` or ``only``; the option `scan.late-rows` if None.
 
         Raises:
             InvalidInputError: there is no such range.
+            OptionError: late rows are asked for, but the table has no watermark definition.
             NotFoundError: when rows are asked for: some of the snapshots have expired.
         """
         head = self._context.snapshots.head() if self._pinned is None else self._pinned.snapshot
         last = check_range(start, end, 0 if head is None else head.id)
-        feed = self._feed(self.schema, filter, on_overwrite)
+        asked = _given({SCAN_ON_OVERWRITE: on_overwrite, SCAN_LATE_ROWS: late_rows})
+        feed = replace(self._feed(self.schema, filter, asked), bounded_watermark=None)
         chosen = check_columns(columns, feed.schema)
         return Changes(feed, Position(start, None), Position(last, None), chosen)
+
+    def late_rows(self, start: int = 0, end: int | None = None) -> int:
+        """How many of the rows that were appended after snapshot `start` up to `end` were late.
+
+        A row is late if its event time is smaller than the watermark that the table had before its snapshot: the
+        same rows for every reader. Only files are read whose statistics leave it open. Of the first snapshot that is
+        left after others have expired no row is counted, because the watermark before it is not known any more.
+
+        Args:
+            start: the last snapshot that is not to be counted; 0 for all there ever were.
+            end: the last one that is; the newest if None.
+
+        Raises as `changes`.
+        """
+        return self.changes(start, end, on_overwrite="added", late_rows="only").count()
+
+    @property
+    def watermark(self) -> int | None:
+        """Watermark of this view's snapshot, epoch milliseconds: up to this event time the table is complete.
+
+        None as long as no commit has recorded one.
+        """
+        snapshot = self.snapshot
+        return None if snapshot is None else snapshot.watermark
 
     def tail(
         self,
         consumer: str | None = None,
-        start: str = "latest-full",
+        start: str | int = "latest-full",
         *,
         filter: str | Predicate | None = None,
         columns: Sequence[str] | None = None,
         idle: float | None = None,
+        on_overwrite: str | None = None,
+        late_rows: str | None = None,
+        max_rows: int | None = None,
+        max_files: int | None = None,
+        max_bytes: int | None = None,
     ) -> Tail[pa.RecordBatch]:
         """Follow the branch: batches of the rows there are, then of those that are added, as they are.
 
-        A consumer remembers the position and keeps from expiring what it has not read. It moves on when the next
-        batch is asked for after the last one of a snapshot: what a dead process had not worked through comes again.
+        Iterate with ``for``, or with ``async for`` without holding up the event loop. A consumer remembers the
+        position and keeps from expiring what it has not read. It moves on when the next batch is asked for after the
+        last one of a step: what a dead process had not worked through comes again.
 
         Args:
             consumer: name of the consumer; one that exists goes on where it was, whatever `start` says.
-            start: ``latest-full``, ``latest``, or ``from-snapshot`` with the option `scan.snapshot-id`.
+            start: a `scan.mode`: ``latest-full``, ``latest``, or ``from-snapshot``, ``from-snapshot-full`` or
+                ``from-timestamp`` with the option that says where; or a moment to begin with what was added in it:
+                ``snapshot.5`` or 5, ``savepoint.2``, ``watermark-1000``, or the name of a tag.
             filter: as in `scan`.
             columns: as in `scan`.
             idle: end when nothing was added for so many seconds, 0 for what there is now; never if None.
+            on_overwrite: as in `changes`.
+            late_rows: as in `changes`.
+            max_rows: rows of one step, after which the consumer moves on; never less than one file.
+            max_files: data files of one step.
+            max_bytes: bytes of the files of one step.
 
-        Raises what `scan` does, and when it is iterated `NotFoundError` if history does not go on from there.
+        Raises what `scan` does; and when it is iterated over `NotFoundError` if what it is to begin with has expired
+        or history does not go on from there, and `OptionError` at an overwrite.
         """
         self._check_unpinned()
         schema = self.schema
         self._check_readable(schema, self.snapshot)
-        feed = self._feed(schema, filter, None)
-        reader = Reader(self._context, schema.fields, check_columns(columns, schema), feed.predicate)
-        options = {**self._options, SCAN_MODE.key: start}
-        return Tail(Follower(feed, options, consumer), reader.read, idle)
+        asked = _given(
+            {
+                SCAN_ON_OVERWRITE: on_overwrite,
+                SCAN_LATE_ROWS: late_rows,
+                MAX_ROWS_PER_TRIGGER: max_rows,
+                MAX_FILES_PER_TRIGGER: max_files,
+                MAX_BYTES_PER_TRIGGER: max_bytes,
+            }
+        )
+        feed = self._feed(schema, filter, asked)
+        reader = FeedReader.of(feed, check_columns(columns, schema))
+        options = {**self._options, **asked}
+        follower = Follower(feed, start_options(start, options), consumer, limits_of(options))
+        return Tail(follower, reader.read, idle)
 
-    def _feed(self, schema: TableSchema, filter: str | Predicate | None, on_overwrite: str | None) -> Feed:
-        asked = {SCAN_ON_OVERWRITE.key: on_overwrite} if on_overwrite is not None else {}
-        how = SCAN_ON_OVERWRITE.of({**self._options, **asked})
-        return Feed(self._context, schema, how, _bound(filter, schema))
+    def _feed(self, schema: TableSchema, filter: str | Predicate | None, asked: Mapping[str, str]) -> Feed:
+        return Feed.of(self._context, schema, {**self._options, **asked}, _bound(filter, schema))
 
     def predicate(self, filter: str | Predicate | None) -> BoundPredicate | None:
         """A filter bound to this view's columns. Raises `PredicateError`."""
@@ -154,3 +218,8 @@ def _bound(filter: str | Predicate | None, schema: TableSchema) -> BoundPredicat
     if filter is None:
         return None
     return bind(parse(filter) if isinstance(filter, str) else filter, schema.fields)
+
+
+def _given(arguments: Mapping[Option[Any], object]) -> dict[str, str]:
+    """Arguments as the options they stand for; None is one that was not given."""
+    return {option.key: str(value) for option, value in arguments.items() if value is not None}

@@ -1,0 +1,8 @@
+"""Tables of a warehouse in Spark's own SQL: a catalog whose Python objects Spark's JVM calls.
+
+It rests on one internal of Spark, the catalogs that a session's ``CatalogManager`` has loaded; see `register_catalog`.
+"""
+
+from anabranch.spark.catalog.register import is_registered, register_catalog
+
+__all__ = ["is_registered", "register_catalog"]

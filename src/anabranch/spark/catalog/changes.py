@@ -1,0 +1,90 @@
+"""ALTER TABLE, from Spark's changes into ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from anabranch.alter import Alter
+from anabranch.errors import UnsupportedFeatureError
+from anabranch.spark.catalog import java
+from anabranch.spark.types import type_from_spark
+from anabranch.spec.field_tree import After, First, Last, Position
+from anabranch.spec.schema_change import (
+    AddColumn,
+    DropColumn,
+    MoveColumn,
+    RemoveOption,
+    RenameColumn,
+    SchemaChange,
+    SetColumnComment,
+    SetComment,
+    SetNullable,
+    SetOption,
+    WidenColumn,
+)
+from anabranch.spec.types import DataType
+
+_REFUSED = {
+    "UpdateColumnDefaultValue": "a column's DEFAULT",
+    "ClusterBy": "CLUSTER BY",
+    "AddConstraint": "a constraint",
+    "DropConstraint": "a constraint",
+}
+
+
+def altered(alter: Alter, changes: Sequence[Any]) -> Alter:
+    """These changes of Spark's, added to what is to be applied.
+
+    Raises `UnsupportedFeatureError` for a change that tables do not have, `SchemaError` for a type.
+    """
+    for change in changes:
+        alter = alter.with_change(_change(change))
+    return alter
+
+
+def _change(change: Any) -> SchemaChange:
+    kind = change.getClass().getSimpleName()
+    match kind:
+        case "SetProperty" if change.property() == "comment":
+            return SetComment(change.value())
+        case "RemoveProperty" if change.property() == "comment":
+            return SetComment(None)
+        case "SetProperty":
+            return SetOption(change.property(), change.value())
+        case "RemoveProperty":
+            return RemoveOption(change.property())
+    if kind in _REFUSED:
+        raise UnsupportedFeatureError(
+            f"tables do not have {_REFUSED[kind]}", feature="table-change", hint="leave it out."
+        )
+    name = tuple(change.fieldNames())
+    match kind:
+        case "AddColumn":
+            new = _type(change.dataType(), nullable=change.isNullable(), where=".".join(name))
+            return AddColumn(name, new, change.comment(), _position(change.position()) or Last())
+        case "DeleteColumn":
+            return DropColumn(name)
+        case "RenameColumn":
+            return RenameColumn(name, change.newName())
+        case "UpdateColumnType":
+            return WidenColumn(name, _type(change.newDataType(), nullable=True, where=".".join(name)))
+        case "UpdateColumnNullability":
+            return SetNullable(name, change.nullable())
+        case "UpdateColumnComment":
+            return SetColumnComment(name, change.newComment())
+        case "UpdateColumnPosition":
+            return MoveColumn(name, _position(change.position()) or Last())
+    raise UnsupportedFeatureError(
+        f"column '{'.'.join(name)}' cannot be changed by {change.toString()}", feature="table-change"
+    )
+
+
+def _type(data_type: Any, *, nullable: bool, where: str) -> DataType:
+    return type_from_spark(java.python_type(data_type), nullable=nullable, where=where)
+
+
+def _position(position: Any) -> Position | None:
+    if position is None:
+        return None
+    return After(position.column()) if position.getClass().getSimpleName() == "After" else First()

@@ -1,0 +1,111 @@
+"""From a name in a statement to what it names in the warehouse."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from anabranch.catalog import FilesystemCatalog, Identifier
+from anabranch.engine import Engine
+from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.options import BRANCH, SCAN_MODE
+from anabranch.spark.catalog.partitions import PartitionedTable
+from anabranch.spark.catalog.source import Place, moment_options
+from anabranch.spark.catalog.tables import STATE_OPTIONS, LakeTable, Relation, SystemTable
+from anabranch.spark.native.proxy import Jvm
+from anabranch.spec.names import SYSTEM_DATABASE
+from anabranch.spec.schema import TableSchema
+from anabranch.system_tables import LAKE_TABLES, lake_table, lake_table_of, system_table
+from anabranch.table import Table
+
+
+class NoSuchTableError(Exception):
+    """There is no such table, in whatever state: for Spark to hear, which has a word of its own for it."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a statement says about the view of a table, beside its name."""
+
+    version: str | None = None
+    """``VERSION AS OF``."""
+    millis: int | None = None
+    """``TIMESTAMP AS OF``, in milliseconds since the epoch."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """``WITH (...)``, or those of a reader."""
+
+
+@dataclass(frozen=True)
+class Warehouse:
+    """The tables of one warehouse under the name that a session's catalog has."""
+
+    catalog: str
+    files: FilesystemCatalog
+    options: Mapping[str, str]
+    """Warehouse and credentials, for other processes."""
+    engine: Engine
+
+    def has_database(self, name: str) -> bool:
+        """Whether there is such a database; ``sys`` always is."""
+        return name == SYSTEM_DATABASE or name in self.files.databases()
+
+    def tables(self, database: str) -> list[str]:
+        """Names of the tables of a database. Raises `NotFoundError`."""
+        return sorted(LAKE_TABLES) if database == SYSTEM_DATABASE else self.files.tables(database)
+
+    def place(self, name: str) -> Place:
+        """Where others find the table of that name."""
+        return Place(self.catalog, name, self.options)
+
+    def table(self, name: str) -> Table:
+        """The table ``db.t``, or its branch ``db.t$branch_fix``.
+
+        Raises:
+            NoSuchTableError: there is no such table.
+            NotFoundError: the table has no such branch.
+            InvalidNameError: no table can be called so.
+        """
+        identifier = Identifier.parse(name)
+        try:
+            table = Table(self.files.open(replace(identifier, branch=None)), engine=self.engine)
+        except NotFoundError as error:
+            raise NoSuchTableError(error.message) from error
+        return table if identifier.branch is None else table.branch(identifier.branch)
+
+    def relation(self, jvm: Jvm, name: str, asked: Asked) -> Relation:
+        """What a statement reads or writes by that name.
+
+        Raises what `table` does, and `NotFoundError` if there is no such moment or system table.
+        """
+        of_lake = lake_table_of(name)
+        if of_lake is not None:
+            if asked.version is not None or asked.millis is not None:
+                raise InvalidInputError(
+                    f"'{self.place(name).name}' tells what there is now: it has no past",
+                    hint="leave VERSION AS OF and TIMESTAMP AS OF out.",
+                )
+            return SystemTable(
+                jvm, self.place(name), TableSchema.create(lake_table(of_lake), time_millis=0), {}
+            )
+        view, past = self._view(name, asked)
+        system = Identifier.parse(name).system
+        if system is None:
+            kind = PartitionedTable if view.schema.partition_keys else LakeTable
+            return kind(jvm, view, self.place(name), past=past)
+        moment = {} if view.moment is None else moment_options(view.moment)
+        return SystemTable(jvm, self.place(name), system_table(system).schema, moment)
+
+    def _view(self, name: str, asked: Asked) -> tuple[Table, bool]:
+        """The table at the moment that is meant, and whether a clause of the statement named that."""
+        table = self.table(name)
+        named = {key: asked.options[key] for key in STATE_OPTIONS if key in asked.options}
+        if SCAN_MODE.of(asked.options) == "from-snapshot":
+            # Such a read has today's columns, and a stream begins there but does not stay.
+            named = {key: value for key, value in named.items() if key == BRANCH.key}
+        if named:
+            table = table.with_options(named)
+        if asked.version is not None:
+            return table.at(asked.version), True
+        if asked.millis is not None:
+            return table.at(timestamp=asked.millis), True
+        return table, False

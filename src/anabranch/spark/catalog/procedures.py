@@ -1,0 +1,133 @@
+"""``CALL lake.sys.<verb>(...)``: the declared verbs as procedures of Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from anabranch.errors import NotFoundError
+from anabranch.spark.catalog import java
+from anabranch.spark.catalog.lookup import NoSuchTableError, Warehouse
+from anabranch.spark.catalog.verbs import VERBS, Parameter, Verb, checked, verb
+from anabranch.spark.native.internals import internal_rows
+from anabranch.spark.native.proxy import JavaProxy, Jvm
+from anabranch.spark.types import arrow_schema, spark_schema
+from anabranch.spec.ddl import parse_columns
+from anabranch.spec.names import SYSTEM_DATABASE
+
+_PROCEDURES = f"{java.CONNECTOR}.catalog.procedures"
+_TABLE = Parameter("table", "STRING", "the table, db.t", required=True)
+
+
+def procedure_names() -> list[str]:
+    """Names of all procedures."""
+    return list(VERBS)
+
+
+def procedure(jvm: Jvm, warehouse: Warehouse, levels: Sequence[str], name: str) -> Procedure:
+    """The procedure of that name. Raises `NotFoundError`."""
+    if [str(level) for level in levels] != [SYSTEM_DATABASE]:
+        raise NotFoundError(
+            f"there is no procedure '{'.'.join([warehouse.catalog, *map(str, levels), name])}'",
+            hint=f"procedures are in {warehouse.catalog}.{SYSTEM_DATABASE}: "
+            f"CALL {warehouse.catalog}.{SYSTEM_DATABASE}.{name}(...).",
+        )
+    return Procedure(jvm, warehouse, verb(name))
+
+
+class Procedure(JavaProxy):
+    """A verb that Spark can call."""
+
+    class Java:
+        implements = [f"{_PROCEDURES}.UnboundProcedure", f"{_PROCEDURES}.BoundProcedure"]  # noqa: RUF012
+
+    def __init__(self, jvm: Jvm, warehouse: Warehouse, what: Verb) -> None:
+        self.jvm = jvm
+        self._warehouse = warehouse
+        self._verb = what
+        self._parameters = (_TABLE, *what.parameters)
+
+    def name(self) -> str:
+        return self._verb.name
+
+    def description(self) -> str:
+        return self._verb.meaning
+
+    def bind(self, _types: Any) -> Procedure:
+        return self
+
+    def isDeterministic(self) -> bool:  # noqa: N802
+        return False
+
+    def parameters(self) -> Any:
+        made = [self._declared(parameter) for parameter in self._parameters]
+        return self.jvm.array(f"{_PROCEDURES}.ProcedureParameter", made)
+
+    def call(self, row: Any) -> Any:
+        given = {p.name: _value(row, place, p) for place, p in enumerate(self._parameters)}
+        name = given.pop("table")
+        if name is None:
+            raise NotFoundError("no table is named", hint="write table => 'db.t'.")
+        own = f"{self._warehouse.catalog}."
+        short = name.removeprefix(own) if name.count(".") > 1 else name
+        try:
+            table = self._warehouse.table(short)
+        except NoSuchTableError as error:
+            raise NotFoundError(
+                f"table '{name}' does not exist in catalog '{self._warehouse.catalog}'",
+                hint=f"SHOW TABLES IN {own}{short.partition('.')[0]} lists those there are.",
+            ) from error
+        answer = list(self._verb.rows(table, checked(self._verb, given)))
+        return self.jvm.list([Answer(self.jvm, self._verb, answer)]).iterator()
+
+    def _declared(self, parameter: Parameter) -> Any:
+        declare = getattr(self.jvm.of(f"{_PROCEDURES}.ProcedureParameter"), "in")
+        types = self.jvm.of("org.apache.spark.sql.types.DataType")
+        declared = declare(parameter.name, types.fromDDL(parameter.type)).comment(parameter.meaning)
+        return (declared if parameter.required else declared.defaultValue("NULL")).build()
+
+
+class Answer(JavaProxy):
+    """The rows that a procedure gives."""
+
+    class Java:
+        implements = [f"{java.CONNECTOR}.read.LocalScan"]  # noqa: RUF012
+
+    def __init__(self, jvm: Jvm, what: Verb, rows: Sequence[tuple[Any, ...]]) -> None:
+        self.jvm = jvm
+        self._verb = what
+        self._fields = parse_columns(what.columns)
+        self._rows = rows
+
+    def readSchema(self) -> Any:  # noqa: N802
+        return self.jvm.struct(spark_schema(self._fields))
+
+    def description(self) -> str:
+        return f"answer of {self._verb.name}"
+
+    def rows(self) -> Any:
+        columns = arrow_schema(self._fields)
+        named = [dict(zip(columns.names, row, strict=True)) for row in self._rows]
+        batch = pa.RecordBatch.from_pylist(named, schema=columns)
+        rows = internal_rows(self.jvm, batch, spark_schema(self._fields)) if named else self.jvm.seq([])
+        found = [rows.apply(place) for place in range(rows.length())]
+        return self.jvm.array("org.apache.spark.sql.catalyst.InternalRow", found)
+
+    def supportedCustomMetrics(self) -> Any:  # noqa: N802
+        return self.jvm.array(f"{java.CONNECTOR}.metric.CustomMetric", [])
+
+    def reportDriverMetrics(self) -> Any:  # noqa: N802
+        return self.jvm.array(f"{java.CONNECTOR}.metric.CustomTaskMetric", [])
+
+
+def _value(row: Any, place: int, parameter: Parameter) -> Any:
+    if row.isNullAt(place):
+        return None
+    match parameter.type:
+        case "STRING":
+            return str(row.getUTF8String(place).toString())
+        case "BOOLEAN":
+            return bool(row.getBoolean(place))
+    return int(row.getLong(place))

@@ -1,0 +1,99 @@
+"""Putting the catalog into a session.
+
+A session's ``CatalogManager`` makes its catalogs from class names, and keeps them in a private map. There is no public
+way to give it an object; so it is put into that map. Where that cannot be done, in sessions of Spark Connect and
+in versions of Spark that keep their catalogs elsewhere, the session works with ``format("anabranch")`` only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from anabranch.errors import InvalidNameError
+from anabranch.spark.engine import SparkEngine, context_of
+from anabranch.spark.tables import catalog_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOG = logging.getLogger(__name__)
+_RESERVED = frozenset({"spark_catalog", "system", "session", "global_temp"})
+_MARK = "anabranch.spark.attach(spark, warehouse)"
+"""What stands in the configuration where the name of a class would. A session made from this one inherits the
+configuration and not the catalog; Spark then says that it does not find this, which is what to do."""
+
+
+def register_catalog(spark: SparkSession, name: str, options: Mapping[str, str]) -> bool:
+    """Let the session's SQL know the warehouse as a catalog; in place of what it knew under the name.
+
+    Args:
+        spark: the session.
+        name: of the catalog.
+        options: warehouse and credentials.
+
+    Returns:
+        Whether it does now. If not, the log says why, and what to use.
+
+    Raises:
+        InvalidNameError: Spark itself uses the name.
+    """
+    if not name or name.lower() in _RESERVED:
+        raise InvalidNameError(
+            f"a catalog cannot be called '{name}'", hint="choose another name, such as lake."
+        )
+    if context_of(spark) is None:
+        _LOG.info(
+            "Spark Connect keeps its catalogs on the server: SQL does not know '%s'. Read and write with "
+            "format('anabranch').",
+            name,
+        )
+        return False
+    other = spark.conf.get(_key(name), None)
+    if other not in (None, _MARK):
+        _LOG.warning(
+            "the session has a catalog '%s' of its own (%s), so SQL does not know the warehouse by that name: "
+            "give another one, attach(spark, warehouse, catalog='...').",
+            name,
+            other,
+        )
+        return False
+    return _put(spark, name, options)
+
+
+def is_registered(spark: SparkSession, name: str) -> bool:
+    """Whether the session's SQL was given a warehouse under that name."""
+    return context_of(spark) is not None and spark.conf.get(_key(name), None) == _MARK
+
+
+def _key(name: str) -> str:
+    return f"spark.sql.catalog.{name}"
+
+
+def _put(spark: SparkSession, name: str, options: Mapping[str, str]) -> bool:
+    # The catalog is made of what needs Py4J, which clients of Spark Connect do not have.
+    from py4j.protocol import Py4JError
+
+    from anabranch.spark.catalog.catalog import LakeCatalog
+    from anabranch.spark.catalog.lookup import Warehouse
+    from anabranch.spark.native.proxy import Jvm, start_callbacks
+
+    start_callbacks(spark)
+    jvm = Jvm(spark)
+    warehouse = Warehouse(name, catalog_of(options), dict(options), SparkEngine(spark))
+    try:
+        manager = jvm.session.sessionState().catalogManager()
+        field = manager.getClass().getDeclaredField("catalogs")
+        field.setAccessible(True)
+        field.get(manager).put(name, LakeCatalog(jvm, warehouse))
+    except Py4JError as error:
+        _LOG.warning(
+            "this version of Spark does not take the catalog '%s': SQL does not know its tables. Read and write with "
+            "format('anabranch'). (%s)",
+            name,
+            str(error).partition("\n")[0],
+        )
+        return False
+    spark.conf.set(_key(name), _MARK)
+    return True

@@ -1,0 +1,162 @@
+"""What takes the place of a table: its schema as changes of the old one, and its rows as one overwrite."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.alter import Alter
+from anabranch.errors import CommitConflictError, UnsupportedFeatureError
+from anabranch.kernel.actions.overwrite import Overwrite
+from anabranch.kernel.commit.transaction import NOT_PUBLISHED
+from anabranch.kernel.watermark import claim
+from anabranch.options import BUCKET, BUCKET_KEY
+from anabranch.spark.catalog.definitions import TableDefinition
+from anabranch.spark.frame_writer import write_frame
+from anabranch.spec.field_tree import After, First, Position
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.schema_change import (
+    AddColumn,
+    DropColumn,
+    MoveColumn,
+    RenameColumn,
+    SchemaChange,
+    SetColumnComment,
+    SetComment,
+    SetNullable,
+    SetOption,
+)
+from anabranch.spec.types import Field
+from anabranch.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from anabranch.kernel.commit.commit_message import CommitMessage
+
+_REPLACED_PREFIX = "replaced-"
+
+
+class Replacement:
+    """New columns and rows for a table, first written where nobody sees them and then put in place.
+
+    It never drops: after the files come one new version of the schema and one overwrite of all rows. Whatever dies in
+    between, the old rows can still be read, and they are right under the new schema: columns that keep name and type
+    are the same columns.
+    """
+
+    def __init__(self, table: Table, new: TableDefinition) -> None:
+        """Raises `UnsupportedFeatureError` if partition keys or buckets would change, and what `Alter.preview` does."""
+        _check_layout(table.schema, new)
+        self._table = table
+        self._alter = _collected(table.alter(), replacing(table.schema, new))
+        self._is_same = not replacing(table.schema, new)
+        self.schema = table.schema if self._is_same else self._alter.preview()
+        """The schema that the table will have."""
+        self._files: list[CommitMessage] = []
+
+    def write(self, frame: DataFrame) -> None:
+        """Write the rows, without committing them. Raises what `Table.append` does."""
+        target = _AsPlanned(self._table, self.schema)
+        self._files = write_frame(frame, target) or []
+
+    def put_in_place(self) -> None:
+        """One version of the schema and one overwrite.
+
+        Raises `CommitConflictError` if others changed the schema meanwhile; the old rows stay then.
+        """
+        try:
+            self._check_schema()
+            action = Overwrite(self._files)
+            options = {**self.schema.options, **self._table.options}
+            self._table.commit(action, watermark=claim(self.schema, options, self._files))
+        except NOT_PUBLISHED:
+            self.give_up()
+            raise
+
+    def give_up(self) -> None:
+        """Remove the files that were written."""
+        self._table.writer().abort(self._files)
+        self._files = []
+
+    def _check_schema(self) -> None:
+        applied = self._table.schema if self._is_same else self._alter.apply()
+        if (applied.id, applied.fields) != (self.schema.id, self.schema.fields):
+            raise CommitConflictError(
+                f"'{self._table.name}' was not replaced: others changed its columns while the rows were written",
+                hint="look at the table, and run the statement again.",
+            )
+
+
+def replacing(old: TableSchema, new: TableDefinition) -> list[SchemaChange]:
+    """The changes that make of a table's schema that of the definition; options that it does not name stay.
+
+    Columns of the same name and type stay the same columns; others are dropped and made.
+    """
+    known = {f.name: f for f in old.fields}
+    wanted = {f.name: f for f in new.fields}
+    kept = {name for name, f in wanted.items() if name in known and _is_same_type(known[name], f)}
+    changes: list[SchemaChange] = []
+    # A column in the way steps aside until its successor is there, because a table always has a column.
+    aside = [(name, f"{_REPLACED_PREFIX}{name}") for name in wanted if name in known and name not in kept]
+    changes += [RenameColumn((name,), away) for name, away in aside]
+    changes += [AddColumn((f.name,), f.type, f.description) for f in new.fields if f.name not in kept]
+    changes += [DropColumn((name,)) for name in known if name not in wanted]
+    changes += [DropColumn((away,)) for _, away in aside]
+    for name in (f.name for f in old.fields if f.name in kept):
+        if wanted[name].type.nullable != known[name].type.nullable:
+            changes.append(SetNullable((name,), wanted[name].type.nullable))
+        if wanted[name].description != known[name].description:
+            changes.append(SetColumnComment((name,), wanted[name].description))
+    changes += _moves([f.name for f in old.fields if f.name in kept], [f.name for f in new.fields], kept)
+    changes += [SetOption(key, value) for key, value in new.options.items() if old.options.get(key) != value]
+    if new.comment != old.comment:
+        changes.append(SetComment(new.comment))
+    return changes
+
+
+def _moves(kept_order: list[str], wanted: list[str], kept: set[str]) -> list[SchemaChange]:
+    if [*kept_order, *(name for name in wanted if name not in kept)] == wanted:
+        return []
+    places: list[Position] = [First(), *(After(name) for name in wanted)]
+    return [MoveColumn((name,), place) for name, place in zip(wanted, places, strict=False)]
+
+
+def _is_same_type(old: Field, new: Field) -> bool:
+    return old.type.with_nullable(True).spelling == new.type.with_nullable(True).spelling
+
+
+def _check_layout(old: TableSchema, new: TableDefinition) -> None:
+    if tuple(new.partition_by) != tuple(old.partition_keys):
+        _refuse(
+            f"partition columns would become ({', '.join(new.partition_by)}), "
+            f"they are ({', '.join(old.partition_keys)})"
+        )
+    for option in (BUCKET, BUCKET_KEY):
+        if option.key in new.options and new.options[option.key] != old.options.get(option.key):
+            _refuse(f"{option.key} would become {new.options[option.key]}, it is {option.of(old.options)}")
+
+
+def _refuse(what: str) -> None:
+    raise UnsupportedFeatureError(
+        f"a table cannot be replaced by one that lies in other folders: {what}",
+        feature="replace-layout",
+        hint="name the same ones, or make a table of another name, drop this one and rename.",
+    )
+
+
+def _collected(alter: Alter, changes: list[SchemaChange]) -> Alter:
+    for change in changes:
+        alter = alter.with_change(change)
+    return alter
+
+
+class _AsPlanned(Table):
+    """The table as it will be."""
+
+    def __init__(self, table: Table, schema: TableSchema) -> None:
+        super().__init__(table.context)
+        self._planned = schema
+
+    @property
+    def schema(self) -> TableSchema:
+        return self._planned

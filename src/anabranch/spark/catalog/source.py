@@ -1,0 +1,71 @@
+"""The portable door, as the catalog uses it: the Python data source under a table's name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.kernel.refs.moment import Moment
+from anabranch.options import PATH, SCAN_SAVEPOINT_ID, SCAN_SNAPSHOT_ID, SCAN_TAG_NAME
+from anabranch.spark.catalog import java
+from anabranch.spark.native.proxy import Jvm
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a table is: what readers and writers in other processes are told."""
+
+    catalog: str
+    """Name of the catalog in the session."""
+    path: str
+    """``db.t``, ``db.t$branch_fix`` or ``db.t$files``."""
+    options: Mapping[str, str]
+    """Warehouse and credentials."""
+
+    @property
+    def name(self) -> str:
+        """The table as statements name it."""
+        return f"{self.catalog}.{self.path}"
+
+
+def source_scan(jvm: Jvm, place: Place, schema: Any, options: Mapping[str, str]) -> Any:
+    """A ``Scan`` of the Python data source.
+
+    Args:
+        jvm: of the session.
+        place: of the table.
+        schema: a ``StructType`` of the JVM: the columns to read.
+        options: of the read.
+    """
+    table, known = _source_table(jvm, place, schema, options)
+    return table.newScanBuilder(known).build()
+
+
+def source_write(jvm: Jvm, place: Place, info: Any, options: Mapping[str, str], *, overwrite: bool) -> Any:
+    """A ``Write`` of the Python data source, of the rows that Spark's `info` is about."""
+    table, known = _source_table(jvm, place, info.schema(), options)
+    made = jvm.of(f"{java.CONNECTOR}.write.LogicalWriteInfoImpl")
+    same = made(info.queryId(), info.schema(), known, info.rowIdSchema(), info.metadataSchema())
+    builder = table.newWriteBuilder(same)
+    return (builder.truncate() if overwrite else builder).build()
+
+
+def _source_table(jvm: Jvm, place: Place, schema: Any, options: Mapping[str, str]) -> tuple[Any, Any]:
+    """Spark's own table over the Python data source, with columns that are known already; and its options."""
+    known = jvm.map({**place.options, **options, PATH.key: place.path})
+    provider = jvm.of("org.apache.spark.sql.execution.datasources.DataSource").lookupDataSourceV2(
+        "anabranch", jvm.session.sessionState().conf()
+    )
+    table = provider.get().getTable(schema, java.identities(jvm, []), known)
+    return table, jvm.root.org.apache.spark.sql.util.CaseInsensitiveStringMap(known)
+
+
+def moment_options(moment: Moment) -> dict[str, str]:
+    """The options by which another process reads the same moment with the same columns."""
+    match moment.found_by:
+        case "savepoint":
+            return {SCAN_SAVEPOINT_ID.key: moment.name.rpartition(".")[2]}
+        case "tag":
+            return {SCAN_TAG_NAME.key: moment.name}
+    return {SCAN_SNAPSHOT_ID.key: str(moment.snapshot.id)}

@@ -1,0 +1,204 @@
+"""A table as Spark's catalog hands it out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from anabranch.errors import UnsupportedFeatureError
+from anabranch.expr.bind import bind
+from anabranch.expr.parse import parse
+from anabranch.kernel.refs.moments import MOMENT_OPTIONS
+from anabranch.options import BRANCH, SCAN_FILTER
+from anabranch.scan import Scan
+from anabranch.spark.catalog import java
+from anabranch.spark.catalog.source import Place, source_scan
+from anabranch.spark.catalog.writes import WriteBuilder
+from anabranch.spark.native.proxy import JavaProxy, Jvm
+from anabranch.spark.native.scan_builder import ScanBuilder
+from anabranch.spark.options import spelled, table_options
+from anabranch.spark.types import spark_schema
+from anabranch.spec.schema import TableSchema
+from anabranch.table import Table
+
+_CATALOG = f"{java.CONNECTOR}.catalog"
+_OWN_PREFIX = "anabranch."
+PROVIDER = "anabranch"
+STATE_OPTIONS = (*(option.key for option in MOMENT_OPTIONS), BRANCH.key)
+"""Options of a read that decide which columns a table has."""
+
+_BATCH_READ = ("BATCH_READ",)
+_READ_AND_WRITE = (
+    *("BATCH_READ", "MICRO_BATCH_READ", "STREAMING_WRITE", "BATCH_WRITE", "V1_BATCH_WRITE"),
+    *("TRUNCATE", "OVERWRITE_BY_FILTER", "OVERWRITE_DYNAMIC"),
+)
+
+
+class Relation(JavaProxy):
+    """What tables of all kinds have."""
+
+    def __init__(self, jvm: Jvm, place: Place, schema: Any) -> None:
+        self.jvm = jvm
+        self.place = place
+        self._java_schema = schema
+
+    def name(self) -> str:
+        return self.place.name
+
+    def id(self) -> str | None:
+        return None
+
+    def version(self) -> str | None:
+        return None
+
+    def schema(self) -> Any:
+        return self._java_schema
+
+    def columns(self) -> Any:
+        return java.columns(self.jvm, self._java_schema)
+
+    def partitioning(self) -> Any:
+        return java.identities(self.jvm, [])
+
+    def properties(self) -> Any:
+        return self.jvm.map({"provider": PROVIDER})
+
+    def constraints(self) -> Any:
+        return self.jvm.array(f"{_CATALOG}.constraints.Constraint", [])
+
+    def capabilities(self) -> Any:
+        known = self.jvm.of(f"{_CATALOG}.TableCapability")
+        return java.java_set(self.jvm, [getattr(known, name) for name in self._abilities()])
+
+    def _abilities(self) -> tuple[str, ...]:
+        return _BATCH_READ
+
+
+class LakeTable(Relation):
+    """One branch of a table, at its newest state or at a moment."""
+
+    class Java:
+        implements = [  # noqa: RUF012 - Py4J reads it so
+            f"{_CATALOG}.SupportsRead",
+            f"{_CATALOG}.SupportsWrite",
+            f"{_CATALOG}.SupportsDeleteV2",
+            f"{_CATALOG}.SupportsRowLevelOperations",
+        ]
+
+    def __init__(self, jvm: Jvm, table: Table, place: Place, *, past: bool = False) -> None:
+        """Make the view visible to Spark.
+
+        Args:
+            jvm: of the session.
+            table: the view to show.
+            place: where others find it.
+            past: whether the statement itself says that it means the past, which cannot be written.
+        """
+        self._snapshot = table.snapshot  # before the schema: no file of it is of a later one
+        self._schema = table.schema
+        super().__init__(jvm, place, jvm.struct(spark_schema(self._schema.fields)))
+        self.table = table
+        self._past = past
+
+    def hashCode(self) -> int:  # noqa: N802 - Java's name
+        moment = self.table.moment
+        at = None if moment is None else moment.name
+        return hash((self.place.name, self.table.branch_uuid, self._schema.id, at)) & 0x7FFFFFFF
+
+    def id(self) -> str:
+        return str(self.table.branch_uuid)
+
+    def version(self) -> str | None:
+        return None if self._snapshot is None else str(self._snapshot.id)
+
+    def partitioning(self) -> Any:
+        return java.identities(self.jvm, self._schema.partition_keys)
+
+    def properties(self) -> Any:
+        return self.jvm.map(shown_properties(self._schema))
+
+    def newScanBuilder(self, options: Any) -> ScanBuilder:  # noqa: N802
+        """What plans a read of the snapshot that was the newest, or the one, when the table was loaded."""
+        asked = spelled(java.given_options(options))
+
+        def streamed(checkpoint: str) -> Any:
+            source = source_scan(self.jvm, self.place, self._java_schema, asked)
+            return source.toMicroBatchStream(checkpoint)
+
+        return ScanBuilder(self.jvm, self._scan(asked), streams=streamed)
+
+    def newWriteBuilder(self, info: Any) -> WriteBuilder:  # noqa: N802
+        return WriteBuilder(self.jvm, self.table, self.place, info)
+
+    def truncateTable(self, *_options: Any) -> bool:  # noqa: N802
+        self.table.replace([])
+        return True
+
+    def supportedCustomMetrics(self) -> Any:  # noqa: N802
+        return self.jvm.array(f"{java.CONNECTOR}.metric.CustomMetric", [])
+
+    def reportDriverMetrics(self) -> Any:  # noqa: N802
+        return self.jvm.array(f"{java.CONNECTOR}.metric.CustomTaskMetric", [])
+
+    def canDeleteWhere(self, _predicates: Any) -> bool:  # noqa: N802
+        raise self._refusal("DELETE")
+
+    def deleteWhere(self, *_arguments: Any) -> None:  # noqa: N802
+        raise self._refusal("DELETE")
+
+    def newRowLevelOperationBuilder(self, info: Any) -> Any:  # noqa: N802
+        raise self._refusal(str(info.command().toString()))
+
+    def _abilities(self) -> tuple[str, ...]:
+        return _BATCH_READ if self._past else _READ_AND_WRITE
+
+    def _scan(self, options: Mapping[str, str]) -> Scan:
+        view, snapshot = self.table, self._snapshot
+        if any(key in options for key in STATE_OPTIONS):
+            view = view.with_options(table_options(options))
+            snapshot = view.snapshot
+        condition = SCAN_FILTER.of(options)
+        predicate = None if condition is None else bind(parse(condition), self._schema.fields)
+        return Scan(view.context, snapshot, self._schema, predicate, options=view.options)
+
+    def _refusal(self, command: str) -> UnsupportedFeatureError:
+        return UnsupportedFeatureError(
+            f"{command} on '{self.place.name}': tables are append-only, no row of them is changed by itself",
+            feature="row-level-operations",
+            hint="replace whole partitions with INSERT OVERWRITE, or correct the rows on a branch and put it in place.",
+        )
+
+
+class SystemTable(Relation):
+    """A system table of a table, or of the warehouse: made from metadata when it is read, by the portable door."""
+
+    class Java:
+        implements = [f"{_CATALOG}.SupportsRead"]  # noqa: RUF012
+
+    def __init__(self, jvm: Jvm, place: Place, schema: TableSchema, options: Mapping[str, str]) -> None:
+        super().__init__(jvm, place, jvm.struct(spark_schema(schema.fields)))
+        self._options = options
+
+    def newScanBuilder(self, options: Any) -> Any:  # noqa: N802
+        asked = {**self._options, **spelled(java.given_options(options))}
+        return AnyScan(self.jvm, source_scan(self.jvm, self.place, self._java_schema, asked))
+
+
+class AnyScan(JavaProxy):
+    """A read for which nothing is left to be decided."""
+
+    class Java:
+        implements = [f"{java.CONNECTOR}.read.ScanBuilder"]  # noqa: RUF012
+
+    def __init__(self, jvm: Jvm, scan: Any) -> None:
+        self.jvm = jvm
+        self._scan = scan
+
+    def build(self) -> Any:
+        return self._scan
+
+
+def shown_properties(schema: TableSchema) -> dict[str, str]:
+    """The properties of a table that people see."""
+    options = {k: v for k, v in schema.options.items() if not k.startswith(_OWN_PREFIX)}
+    return {**options, "provider": PROVIDER, **({"comment": schema.comment} if schema.comment else {})}

@@ -1,0 +1,336 @@
+"""The procedures of the catalog: for each its parameters, the columns of its answer, and the call of a table it is.
+
+    CALL lake.sys.create_tag(table => 'db.t', tag => 'good', snapshot => '5')
+
+`table` names a table of the catalog, ``db.t``, or a branch of it, ``db.t$branch_fix``. Arguments that are left out are
+NULL, which means what it means in Python: the default. `partitions` is a condition such as ``dt < '2026-01-01'``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.kernel.refs.consumers import forget_consumer
+from anabranch.maintenance.compact import CompactionResult
+from anabranch.spec.refs import Tag
+from anabranch.spec.savepoint import Savepoint
+from anabranch.table import Table
+
+Arguments = Mapping[str, Any]
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """What a procedure is given."""
+
+    name: str
+    type: str
+    """In Spark's SQL: STRING, BIGINT or BOOLEAN."""
+    meaning: str
+    required: bool = False
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A procedure."""
+
+    name: str
+    meaning: str
+    parameters: tuple[Parameter, ...]
+    """Those besides `table`, which comes first."""
+    columns: str
+    """Of the answer, as DDL."""
+    rows: Callable[[Table, Arguments], Iterable[Row]]
+
+
+def verb(name: str) -> Verb:
+    """The procedure of that name. Raises `NotFoundError` naming the one that was probably meant."""
+    found = VERBS.get(name.lower())
+    if found is None:
+        near = difflib.get_close_matches(name.lower(), VERBS, n=1)
+        raise NotFoundError(
+            f"there is no procedure '{name}'",
+            hint=(f"did you mean '{near[0]}'? " if near else "")
+            + f"Procedures there are: {', '.join(VERBS)}.",
+        )
+    return found
+
+
+def checked(found: Verb, given: Arguments) -> dict[str, Any]:
+    """The arguments that are not NULL. Raises `InvalidInputError` if a required one is missing."""
+    missing = [p.name for p in found.parameters if p.required and given.get(p.name) is None]
+    if missing:
+        raise InvalidInputError(
+            f"procedure '{found.name}' needs the argument '{missing[0]}'",
+            hint=f"write {missing[0]} => ...: {next(p.meaning for p in found.parameters if p.name == missing[0])}",
+        )
+    return {name: value for name, value in given.items() if value is not None}
+
+
+_TAG_NAME: Final = Parameter("tag", "STRING", "name of the tag", required=True)
+_SNAPSHOT: Final = Parameter(
+    "snapshot", "STRING", "a snapshot's id, 'snapshot.N', 'savepoint.N' or a tag; the newest if left out"
+)
+_TIMESTAMP: Final = Parameter("timestamp", "STRING", "the table as it was then; instead of a snapshot")
+_RETAINED: Final = Parameter("retained", "STRING", "how long to keep the tag, such as '7 d'")
+_PARTITIONS: Final = Parameter("partitions", "STRING", "a condition on partition columns; all if left out")
+_DRY_RUN: Final = Parameter("dry_run", "BOOLEAN", "only say what would be done")
+
+_TAG_COLUMNS: Final = "tag_name STRING, snapshot_id BIGINT, record_count BIGINT"
+_SAVEPOINT_COLUMNS: Final = (
+    "savepoint_id BIGINT, saved_snapshot_id BIGINT, schema_id BIGINT, save_time BIGINT, record_count BIGINT"
+)
+_COMPACTION_COLUMNS: Final = (
+    "snapshot_id BIGINT, files_before BIGINT, files_after BIGINT, bytes_before BIGINT, bytes_after BIGINT, "
+    "rows BIGINT, given_up BIGINT"
+)
+
+
+def _tag(tag: Tag) -> Row:
+    return (tag.name, tag.snapshot.id, tag.snapshot.total_record_count)
+
+
+def _savepoint(savepoint: Savepoint) -> Row:
+    return (
+        *(savepoint.id, savepoint.saved_snapshot_id, savepoint.schema_id),
+        *(savepoint.save_time, savepoint.record_count),
+    )
+
+
+def _compaction(done: CompactionResult) -> Row:
+    return (
+        None if done.snapshot is None else done.snapshot.id,
+        *(done.files_before, done.files_after, done.bytes_before, done.bytes_after),
+        *(done.rows, done.given_up),
+    )
+
+
+def _create_tag(table: Table, given: Arguments) -> Iterable[Row]:
+    return [_tag(table.create_tag(given["tag"], **_without(given, "tag")))]
+
+
+def _delete_tag(table: Table, given: Arguments) -> Iterable[Row]:
+    return [_tag(table.delete_tag(given["tag"]))]
+
+
+def _rename_tag(table: Table, given: Arguments) -> Iterable[Row]:
+    return [_tag(table.rename_tag(given["tag"], given["new_name"]))]
+
+
+def _replace_tag(table: Table, given: Arguments) -> Iterable[Row]:
+    return [_tag(table.replace_tag(given["tag"], **_without(given, "tag")))]
+
+
+def _create_savepoint(table: Table, given: Arguments) -> Iterable[Row]:
+    return [_savepoint(table.create_savepoint(**given))]
+
+
+def _delete_savepoint(table: Table, given: Arguments) -> Iterable[Row]:
+    return [_savepoint(table.delete_savepoint(given["id"]))]
+
+
+def _rollback(table: Table, given: Arguments) -> Iterable[Row]:
+    done = table.rollback(given["to"], **_without(given, "to"))
+    removed = 0 if done.removal is None else len(done.removal.snapshots)
+    changed = done.changed
+    newest = None if done.snapshot is None else done.snapshot.id
+    return [(done.target.id, newest, changed.rows_removed, changed.rows_restored, removed)]
+
+
+def _compact(table: Table, given: Arguments) -> Iterable[Row]:
+    return [_compaction(table.compact(**given))]
+
+
+def _sort_compact(table: Table, given: Arguments) -> Iterable[Row]:
+    by = [name.strip() for name in given["order_by"].split(",") if name.strip()]
+    return [_compaction(table.sort_compact(by, **_without(given, "order_by")))]
+
+
+def _expire_snapshots(table: Table, given: Arguments) -> Iterable[Row]:
+    done = table.expire_snapshots(**given)
+    removed = done.removed
+    data = removed.get("data")
+    files = sum(tally.files for tally in removed.values())
+    data_files = 0 if data is None else data.files
+    size = sum(tally.bytes for tally in removed.values())
+    return [(len(done.snapshots), done.left, data_files, files - data_files, size)]
+
+
+def _remove_orphan_files(table: Table, given: Arguments) -> Iterable[Row]:
+    done = table.remove_orphan_files(**given)
+    moved = done.moved.values()
+    return [
+        (
+            done.run,
+            sum(t.files for t in moved),
+            sum(t.bytes for t in moved),
+            done.purged.files,
+            done.purged.bytes,
+        )
+    ]
+
+
+def _restore_orphan_files(table: Table, given: Arguments) -> Iterable[Row]:
+    tally = table.restore_orphan_files(given["run"])
+    return [(tally.files, tally.bytes)]
+
+
+def _maintain(table: Table, given: Arguments) -> Iterable[Row]:
+    done = table.maintain(**given)
+    compacted, expired, cleaned = done.compaction, done.expiry, done.cleaning
+    return [
+        (
+            *(compacted.files_before, compacted.files_after, len(expired.snapshots)),
+            sum(tally.files for tally in expired.removed.values()),
+            *(cleaned.files.height, cleaned.purged.files),
+        )
+    ]
+
+
+def _health(table: Table, _given: Arguments) -> Iterable[Row]:
+    found = table.health()
+    about = (found.score, found.files, found.small_files, found.snapshots)
+    return [(*about, f.points, f.why, f.command) for f in found.findings] or [(*about, None, None, None)]
+
+
+def _delete_consumer(table: Table, given: Arguments) -> Iterable[Row]:
+    forget_consumer(table.context, given["consumer"])
+    return [(given["consumer"],)]
+
+
+def _without(given: Arguments, name: str) -> dict[str, Any]:
+    return {key: value for key, value in given.items() if key != name}
+
+
+VERBS: Final[dict[str, Verb]] = {
+    found.name: found
+    for found in (
+        Verb(
+            "create_tag",
+            "Name a moment, which keeps it from expiring.",
+            (_TAG_NAME, _SNAPSHOT, _TIMESTAMP, _RETAINED),
+            _TAG_COLUMNS,
+            _create_tag,
+        ),
+        Verb("delete_tag", "Remove a tag.", (_TAG_NAME,), _TAG_COLUMNS, _delete_tag),
+        Verb(
+            "rename_tag",
+            "Give a tag another name.",
+            (_TAG_NAME, Parameter("new_name", "STRING", "what to call it", required=True)),
+            _TAG_COLUMNS,
+            _rename_tag,
+        ),
+        Verb(
+            "replace_tag",
+            "Let a tag name another moment.",
+            (_TAG_NAME, _SNAPSHOT, _TIMESTAMP, _RETAINED),
+            _TAG_COLUMNS,
+            _replace_tag,
+        ),
+        Verb(
+            "create_savepoint",
+            "Keep a moment for good, under the next number.",
+            (_SNAPSHOT, _TIMESTAMP),
+            _SAVEPOINT_COLUMNS,
+            _create_savepoint,
+        ),
+        Verb(
+            "delete_savepoint",
+            "Let go of a savepoint.",
+            (Parameter("id", "BIGINT", "number of the savepoint", required=True),),
+            _SAVEPOINT_COLUMNS,
+            _delete_savepoint,
+        ),
+        Verb(
+            "rollback",
+            "Go back to an earlier moment.",
+            (
+                Parameter(
+                    "to", "STRING", "a snapshot's id, 'snapshot.N', 'savepoint.N' or a tag", required=True
+                ),
+                Parameter("destructive", "BOOLEAN", "remove the snapshots after it for good"),
+                Parameter("force", "BOOLEAN", "also remove what refers to them"),
+                _DRY_RUN,
+            ),
+            "target_snapshot_id BIGINT, snapshot_id BIGINT, rows_removed BIGINT, rows_restored BIGINT, "
+            "snapshots_removed BIGINT",
+            _rollback,
+        ),
+        Verb(
+            "compact",
+            "Rewrite small files as larger ones.",
+            (
+                Parameter("full", "BOOLEAN", "leave no small file"),
+                _PARTITIONS,
+                Parameter("idle", "STRING", "only partitions without new files for so long, such as '1 h'"),
+            ),
+            _COMPACTION_COLUMNS,
+            _compact,
+        ),
+        Verb(
+            "sort_compact",
+            "Rewrite partitions with their rows sorted.",
+            (
+                Parameter("order_by", "STRING", "columns, separated by commas", required=True),
+                Parameter("strategy", "STRING", "'order', 'zorder' or 'hilbert'"),
+                _PARTITIONS,
+            ),
+            _COMPACTION_COLUMNS,
+            _sort_compact,
+        ),
+        Verb(
+            "expire_snapshots",
+            "Remove old snapshots, and the files that nothing else reaches.",
+            (
+                Parameter("retain_max", "BIGINT", "keep at most so many"),
+                Parameter("retain_min", "BIGINT", "keep at least so many"),
+                Parameter("older_than", "STRING", "an age such as '1 d', or a time"),
+                _DRY_RUN,
+            ),
+            "snapshots BIGINT, snapshots_left BIGINT, data_files BIGINT, metadata_files BIGINT, bytes BIGINT",
+            _expire_snapshots,
+        ),
+        Verb(
+            "remove_orphan_files",
+            "Move files out of the way that nothing reaches, and purge those moved before.",
+            (Parameter("older_than", "STRING", "spares what was stored since; '1 d' if left out"), _DRY_RUN),
+            "run BIGINT, moved BIGINT, moved_bytes BIGINT, purged BIGINT, purged_bytes BIGINT",
+            _remove_orphan_files,
+        ),
+        Verb(
+            "restore_orphan_files",
+            "Bring back what a run of remove_orphan_files moved.",
+            (Parameter("run", "BIGINT", "number of the run", required=True),),
+            "files BIGINT, bytes BIGINT",
+            _restore_orphan_files,
+        ),
+        Verb(
+            "maintain",
+            "Compact, expire and clean up, as the table's options say.",
+            (_DRY_RUN,),
+            "files_before BIGINT, files_after BIGINT, snapshots_expired BIGINT, files_expired BIGINT, "
+            "orphans_moved BIGINT, orphans_purged BIGINT",
+            _maintain,
+        ),
+        Verb(
+            "health",
+            "How the table is, and what would mend it: one row for each finding.",
+            (),
+            "score INT, files BIGINT, small_files BIGINT, snapshots BIGINT, points INT, finding STRING, command STRING",
+            _health,
+        ),
+        Verb(
+            "delete_consumer",
+            "Let go of a consumer, and of what was kept for it.",
+            (Parameter("consumer", "STRING", "name of the consumer", required=True),),
+            "consumer STRING",
+            _delete_consumer,
+        ),
+    )
+}
+"""All procedures, by name."""

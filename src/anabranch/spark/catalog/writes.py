@@ -1,0 +1,176 @@
+"""Writes through the catalog: Spark's rows go to our writers, and the driver commits once.
+
+Appends and overwrites of what a condition names are carried out as ``t.append(frame)`` and ``t.overwrite(frame)``:
+Spark hands over the query as a frame, whose rows are brought together by partition and bucket before they are
+written. Overwriting the partitions that occur in the rows, and streams, go through the Python data source.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from anabranch.errors import InvalidInputError
+from anabranch.expr.nodes import Predicate, all_of
+from anabranch.options import DYNAMIC_PARTITION_OVERWRITE
+from anabranch.spark.catalog import java
+from anabranch.spark.catalog.conditions import translated
+from anabranch.spark.catalog.source import Place, source_write
+from anabranch.spark.native.proxy import JavaProxy, Jvm
+from anabranch.spark.options import spelled, table_options
+from anabranch.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame
+
+_WRITE = f"{java.CONNECTOR}.write"
+
+
+class WriteBuilder(JavaProxy):
+    """Hears from Spark which rows a write replaces."""
+
+    class Java:
+        implements = [f"{_WRITE}.SupportsDynamicOverwrite", f"{_WRITE}.SupportsOverwriteV2"]  # noqa: RUF012
+
+    def __init__(self, jvm: Jvm, table: Table, place: Place, info: Any) -> None:
+        self.jvm = jvm
+        self._options = spelled(java.given_options(info.options()))
+        self._table = table.with_options(table_options(self._options))
+        self._place = place
+        self._info = info
+        self._dynamic = False
+        self._everything = False
+        self._where: Predicate | None = None
+
+    def truncate(self) -> WriteBuilder:
+        self._everything = True
+        return self
+
+    def overwriteDynamicPartitions(self) -> WriteBuilder:  # noqa: N802
+        self._dynamic = True
+        return self
+
+    def canOverwrite(self, _predicates: Any) -> bool:  # noqa: N802
+        return True  # what cannot be is refused by `overwrite`, which says why
+
+    def overwrite(self, predicates: Any) -> WriteBuilder:
+        conditions = list(predicates)
+        known = translated(conditions, self._table.schema.fields)
+        if len(known) < len(conditions):
+            unknown = [p for p in conditions if not any(p is k for k, _ in known)]
+            raise InvalidInputError(
+                f"cannot overwrite the rows of '{self._place.name}' with {unknown[0].toString()}",
+                hint="name whole partitions, by comparing partition columns with values.",
+            )
+        self._where = all_of([meant for _, meant in known])
+        return self
+
+    def build(self) -> Any:
+        if self._dynamic and self._table.schema.partition_keys:
+            return PartitionsWrite(self.jvm, self._table, self._source(overwrite=True))
+        return FrameWrite(self.jvm, self._place, self._action(), lambda: self._source(self._everything))
+
+    def _action(self) -> Callable[[DataFrame], Any]:
+        table = self._table
+        if self._where is not None:
+            where = self._where
+            return lambda frame: table.replace(frame, where)
+        if self._everything or self._dynamic:
+            return table.replace
+        return table.append
+
+    def _source(self, overwrite: bool) -> Any:
+        options = {**self._options, **({DYNAMIC_PARTITION_OVERWRITE.key: "true"} if self._dynamic else {})}
+        return source_write(self.jvm, self._place, self._info, options, overwrite=overwrite)
+
+
+class FrameWrite(JavaProxy):
+    """A write of a whole query by one call of ours; of a stream by the Python data source."""
+
+    class Java:
+        implements = [f"{_WRITE}.V1Write"]  # noqa: RUF012
+
+    def __init__(
+        self, jvm: Jvm, place: Place, write: Callable[[DataFrame], Any], source: Callable[[], Any] | None
+    ) -> None:
+        self.jvm = jvm
+        self._place = place
+        self._write = write
+        self._source = source
+
+    def description(self) -> str:
+        return f"anabranch {self._place.name}"
+
+    def toInsertableRelation(self) -> Insert:  # noqa: N802
+        return Insert(self.jvm, self._write)
+
+    def toStreaming(self) -> Any:  # noqa: N802
+        assert self._source is not None, "Spark does not stream into a table that it has only staged"
+        return self._source().toStreaming()
+
+    def supportedCustomMetrics(self) -> Any:  # noqa: N802
+        return self.jvm.array(f"{java.CONNECTOR}.metric.CustomMetric", [])
+
+    def reportDriverMetrics(self) -> Any:  # noqa: N802
+        return self.jvm.array(f"{java.CONNECTOR}.metric.CustomTaskMetric", [])
+
+
+class Insert(JavaProxy):
+    """Takes the rows."""
+
+    class Java:
+        implements = ["org.apache.spark.sql.sources.InsertableRelation"]  # noqa: RUF012
+
+    def __init__(self, jvm: Jvm, write: Callable[[DataFrame], Any]) -> None:
+        self.jvm = jvm
+        self._write = write
+
+    def insert(self, data: Any, _overwrite: bool) -> None:
+        from pyspark.sql import DataFrame
+
+        self._write(DataFrame(data, self.jvm.spark))
+
+
+class PartitionsWrite(JavaProxy):
+    """A write that replaces the partitions it brings rows of; Spark brings those of one partition together."""
+
+    class Java:
+        implements = [f"{_WRITE}.RequiresDistributionAndOrdering"]  # noqa: RUF012
+
+    def __init__(self, jvm: Jvm, table: Table, source: Any) -> None:
+        self.jvm = jvm
+        self._table = table
+        self._source = source
+
+    def description(self) -> str:
+        return f"anabranch {self._table.name}"
+
+    def requiredDistribution(self) -> Any:  # noqa: N802
+        keys = [
+            transform.references()[0]
+            for transform in java.identities(self.jvm, self._table.schema.partition_keys)
+        ]
+        expressions = self.jvm.array(f"{java.CONNECTOR}.expressions.Expression", keys)
+        return self.jvm.of(f"{java.CONNECTOR}.distributions.Distributions").clustered(expressions)
+
+    def distributionStrictlyRequired(self) -> bool:  # noqa: N802
+        return False
+
+    def requiredNumPartitions(self) -> int:  # noqa: N802
+        return 0
+
+    def advisoryPartitionSizeInBytes(self) -> int:  # noqa: N802
+        return 0
+
+    def requiredOrdering(self) -> Any:  # noqa: N802
+        return self.jvm.array(f"{java.CONNECTOR}.expressions.SortOrder", [])
+
+    def toBatch(self) -> Any:  # noqa: N802
+        return self._source.toBatch()
+
+    def supportedCustomMetrics(self) -> Any:  # noqa: N802
+        return self._source.supportedCustomMetrics()
+
+    def reportDriverMetrics(self) -> Any:  # noqa: N802
+        return self._source.reportDriverMetrics()

@@ -1,0 +1,173 @@
+"""Columns of older files as columns of the table, in Spark's expressions.
+
+The same changes as `anabranch.arrow.evolution` offers, with the same results. What is null in the file although the
+table says NOT NULL, or a change that is not offered, is an error there; such files are not read natively, so that
+the error is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as fn
+
+from anabranch.spark.types import spark_type
+from anabranch.spec.types import (
+    ArrayType,
+    BigIntType,
+    BinaryType,
+    CharType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntType,
+    LocalZonedTimestampType,
+    MapType,
+    RowType,
+    SmallIntType,
+    TimestampType,
+    TimeType,
+    TinyIntType,
+    VarBinaryType,
+    VarCharType,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+Conversion = Callable[["Column"], "Column"]
+
+_INTEGERS: dict[type[DataType], int] = {TinyIntType: 3, SmallIntType: 5, IntType: 10, BigIntType: 19}
+"""Integer types, narrow to wide, and the decimal digits of their values."""
+
+
+def reads_the_same(source: DataType, target: DataType) -> bool:
+    """Whether Spark's reader gives values of `source`, asked for as `target`, as the table has them.
+
+    What may be null in the file but not in the table does not: Spark would believe that it is not.
+    """
+    if source.nullable and not target.nullable:
+        return False
+    match source, target:
+        case RowType(), RowType():
+            # By names in the same order, so that ids decide whenever anything is different.
+            return [(f.id, f.name) for f in source.fields] == [(f.id, f.name) for f in target.fields] and all(
+                reads_the_same(a.type, b.type) for a, b in zip(source.fields, target.fields, strict=True)
+            )
+        case ArrayType(), ArrayType():
+            return reads_the_same(source.element, target.element)
+        case MapType(), MapType():
+            return reads_the_same(source.key.with_nullable(False), target.key.with_nullable(False)) and (
+                reads_the_same(source.value, target.value)
+            )
+        case _:
+            return source.with_nullable(True) == target.with_nullable(True)
+
+
+def conversion(source: DataType, target: DataType) -> Conversion | None:
+    """From a column of the file's type to one of the table's; None where that may fail or is not offered."""
+    if reads_the_same(source, target):
+        return _same
+    if source.nullable and not target.nullable:
+        return None
+    match source, target:
+        case RowType(), RowType():
+            return _of_rows(source, target)
+        case ArrayType(), ArrayType():
+            element = conversion(source.element, target.element)
+            return None if element is None else lambda values: fn.transform(values, element)
+        case (MapType(), MapType()) if reads_the_same(
+            source.key.with_nullable(False), target.key.with_nullable(False)
+        ):
+            value = conversion(source.value, target.value)
+            return (
+                None if value is None else lambda values: fn.transform_values(values, lambda _, v: value(v))
+            )
+        case _:
+            return _of_values(source, target)
+
+
+def _same(column: Column) -> Column:
+    return column
+
+
+def _of_rows(source: RowType, target: RowType) -> Conversion | None:
+    sources = {f.id: f for f in source.fields}
+    members: list[tuple[str, str | None, Conversion]] = []
+    for wanted in target.fields:
+        found = sources.get(wanted.id)
+        if found is None:
+            if not wanted.type.nullable:
+                return None
+            members.append((wanted.name, None, _nothing_of(wanted.type)))
+            continue
+        convert = conversion(found.type, wanted.type)
+        if convert is None:
+            return None
+        members.append((wanted.name, found.name, convert))
+
+    def convert_rows(rows: Column) -> Column:
+        made = fn.struct(
+            *(
+                convert(rows if name is None else rows.getField(name)).alias(alias)
+                for alias, name, convert in members
+            )
+        )
+        return fn.when(rows.isNotNull(), made)
+
+    return convert_rows
+
+
+def nothing(data_type: DataType) -> Column:
+    """A column that is null, of the table's type."""
+    return fn.lit(None).cast(spark_type(data_type))
+
+
+def _nothing_of(data_type: DataType) -> Conversion:
+    return lambda _: nothing(data_type)
+
+
+def _of_values(source: DataType, target: DataType) -> Conversion | None:
+    wanted = spark_type(target)
+    digits = _INTEGERS.get(type(source))
+    match source, target:
+        case _, TinyIntType() | SmallIntType() | IntType() | BigIntType() if (
+            digits is not None and digits <= _INTEGERS[type(target)]
+        ):
+            return lambda column: column.cast(wanted)
+        case (_, FloatType() | DoubleType()) if digits is not None:
+            return lambda column: column.cast(wanted)
+        case (_, DecimalType()) if digits is not None and target.precision - target.scale >= digits:
+            return lambda column: column.cast(wanted)
+        case (FloatType(), DoubleType()):
+            return lambda column: column.cast(wanted)
+        case (DecimalType(), DecimalType()) if (
+            target.scale >= source.scale
+            and target.precision - target.scale >= source.precision - source.scale
+        ):
+            return lambda column: column.cast(wanted)
+        case (CharType() | VarCharType(), CharType() | VarCharType()):
+            return _of_texts(source.length, target)
+        case (BinaryType() | VarBinaryType(), VarBinaryType()) if target.length >= source.length:
+            return _same
+        case (TimestampType(), TimestampType()) if target.precision >= source.precision:
+            return _same
+        case (LocalZonedTimestampType(), LocalZonedTimestampType()) if target.precision >= source.precision:
+            return _same
+        case (TimeType(), TimeType()):
+            return _same
+        case _:
+            return None
+
+
+def _of_texts(source_length: int, target: CharType | VarCharType) -> Conversion:
+    def convert_text(column: Column) -> Column:
+        if target.length < source_length:
+            column = fn.substring(column, 1, target.length)
+        if isinstance(target, CharType):
+            column = fn.rpad(column, fn.greatest(fn.length(column), fn.lit(target.length)), fn.lit(" "))
+        return column
+
+    return convert_text

@@ -1,0 +1,77 @@
+"""Which door a read goes through: Spark's own Parquet reader, or the portable Python data source."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+
+from anabranch.spark.native.generations import Generation, Obstacle, generations
+from anabranch.spark.native.internals import reachable, unsupported
+from anabranch.spark.native.planned_files import hadoop_root
+from anabranch.spark.native.proxy import Jvm
+from anabranch.spec.layout import Layout, file_format_of
+from anabranch.spec.types import Field
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from anabranch.scan import Scan
+
+_LOG = logging.getLogger(__name__)
+
+
+def native_generations(
+    spark: SparkSession, scan: Scan, wanted: Sequence[Field]
+) -> list[Generation] | Obstacle:
+    """How Spark's own reader reads a scan, or why it cannot.
+
+    It can where the session is a classic one of a version whose internals are known, where all files are Parquet
+    and Hadoop reaches them, and where each is of a schema that reads as the table's without failing. In all other
+    cases the portable door does, more slowly.
+
+    Args:
+        spark: the session.
+        scan: what to read.
+        wanted: the columns to read, as the scan has them.
+    """
+    reason = unsupported(spark) or _reason(spark, scan)
+    if reason is not None:
+        return Obstacle(reason)
+    return generations(
+        scan.schema,
+        wanted,
+        scan.plan().files["schema_id"].unique().to_list(),
+        scan.context.schemas.get,
+        case_sensitive=spark.conf.get("spark.sql.caseSensitive", "false") == "true",
+    )
+
+
+def _reason(spark: SparkSession, scan: Scan) -> str | None:
+    root = hadoop_root(scan.context.storage.url)
+    if root is None:
+        return f"Hadoop, through which Spark reads files, has no name for {scan.context.storage.url}"
+    plan = scan.plan()
+    if plan.files.height == 0:
+        return None
+    others = plan.files["file_name"].filter(~plan.files["file_name"].str.ends_with(".parquet"))
+    if len(others):
+        return f"there are files of format {', '.join(sorted({file_format_of(name) for name in others}))}"
+    folder, bucket, name, size = plan.files.select("folder", "bucket", "file_name", "file_size").row(0)
+    path = f"{root}/{Layout().bucket_path(plan.folders[folder], bucket)}/{name}"
+    try:
+        return reachable(Jvm(spark), path, size)
+    except Py4JError as error:
+        return f"a class of Spark's is not as expected: {str(error).splitlines()[0]}"
+
+
+def tell(scan: Scan, obstacle: Obstacle) -> None:
+    """Say in the log that a read goes through the portable door, and why."""
+    _LOG.warning(
+        "%s is read through the portable door, without Spark's own Parquet reader and without Spark's filters "
+        "leaving out files: %s.",
+        scan.context.title,
+        obstacle.reason,
+    )

@@ -1,0 +1,72 @@
+"""A ``FileIndex`` of Spark's that is our planner: no folder is listed, and filters leave out files before they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from anabranch.expr.bind import BoundPredicate
+from anabranch.expr.bound import conjunction
+from anabranch.spark.native.expressions import predicate_of
+from anabranch.spark.native.internals import hadoop_path, text_array
+from anabranch.spark.native.planned_files import PartitionRows, PlannedFiles, directories, hadoop_root
+from anabranch.spark.native.proxy import JavaProxy, Jvm
+from anabranch.spark.types import spark_schema
+from anabranch.spec.types import Field
+
+
+class PlannedFileIndex(JavaProxy):
+    """Files of a pinned snapshot, planned anew with the filters of every query."""
+
+    class Java:
+        implements: ClassVar = ["org.apache.spark.sql.execution.datasources.FileIndex"]
+
+    def __init__(self, jvm: Jvm, files: PlannedFiles, fields: Sequence[Field]) -> None:
+        self.jvm = jvm
+        self.planned: list[int] = []
+        """How many files each listing gave, for who wants to know how well filters leave out files."""
+        self._files = files
+        self._fields = tuple(fields)
+        self._rows = PartitionRows(jvm, files.schema)
+        self._last: tuple[BoundPredicate | None, Any] | None = None
+
+    def listFiles(self, partition_filters: Any, data_filters: Any) -> Any:  # noqa: N802
+        """The files that filters on partition columns and on others leave over."""
+        parts = [predicate_of(filters, self._fields) for filters in (partition_filters, data_filters)]
+        predicate = conjunction(part for part in parts if part is not None)
+        if self._last is None or self._last[0] != predicate:
+            folders = self._files.matching(predicate)
+            self.planned.append(sum(len(folder.files) for folder in folders))
+            self._last = predicate, directories(self.jvm, folders, self._rows)
+        return self._last[1]
+
+    def sizeInBytes(self) -> int:  # noqa: N802
+        """For the optimiser."""
+        return self._files.bytes
+
+    def partitionSchema(self) -> Any:  # noqa: N802
+        return self.jvm.struct(spark_schema(self._files.schema.partition_fields))
+
+    def rootPaths(self) -> Any:  # noqa: N802
+        """The table and the snapshot: two, because what Spark writes to it would go into the folder of a single one."""
+        scan = self._files.scan
+        root = hadoop_root(scan.context.storage.url)
+        layout = scan.context.layout
+        seen = (
+            layout.schema_path(scan.schema.id)
+            if scan.snapshot is None
+            else layout.snapshot_path(scan.snapshot.id)
+        )
+        return self.jvm.seq([hadoop_path(self.jvm, f"{root}"), hadoop_path(self.jvm, f"{root}/{seen}")])
+
+    def inputFiles(self) -> Any:  # noqa: N802
+        return text_array(self.jvm, [path for f in self._files.matching(None) for path, _, _ in f.files])
+
+    def refresh(self) -> None:
+        """Nothing can have changed: snapshots do not."""
+
+    def isTimeTravel(self) -> bool:  # noqa: N802
+        return False
+
+    def metadataOpsTimeNs(self) -> Any:  # noqa: N802
+        return self.jvm.none()

@@ -1,0 +1,111 @@
+"""A scan as a DataFrame of Spark's own Parquet reader."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame
+
+from anabranch.expr.bound import columns
+from anabranch.spark.native.conversions import nothing
+from anabranch.spark.native.door import native_generations, tell
+from anabranch.spark.native.file_index import PlannedFileIndex
+from anabranch.spark.native.filters import cannot_filter, filter_column, named
+from anabranch.spark.native.generations import Generation, Obstacle
+from anabranch.spark.native.internals import relation_frame
+from anabranch.spark.native.nan import shield, shielded
+from anabranch.spark.native.planned_files import PlannedFiles
+from anabranch.spark.native.portable import chosen_fields, portable_frame
+from anabranch.spark.native.proxy import Jvm, start_callbacks
+from anabranch.spark.types import spark_schema
+from anabranch.spec.types import Field
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+
+    from anabranch.scan import Scan
+
+
+def native_frame(spark: SparkSession, scan: Scan) -> DataFrame:
+    """The rows of a scan, read by Spark's vectorised Parquet reader where that is possible.
+
+    Spark's filters, also those it finds while a query runs, leave out partitions and files by our metadata; no
+    folder is listed. Where native reading is not possible the rows come through the portable door, and the log
+    says why.
+
+    Args:
+        spark: a session, classic or of Spark Connect; the latter is always the portable door.
+        scan: what to read: a snapshot with filter, columns and limit.
+
+    Returns:
+        A frame that gives the rows of that snapshot however often it is used.
+
+    Raises what `Scan.plan` does.
+    """
+    found = _native(spark, scan)
+    if isinstance(found, Obstacle):
+        tell(scan, found)
+        found = portable_frame(spark, scan)
+    return found if scan.limit is None else found.limit(scan.limit)
+
+
+def _native(spark: SparkSession, scan: Scan) -> DataFrame | Obstacle:
+    reason = None if scan.predicate is None else cannot_filter(scan.predicate)
+    if reason is not None:
+        return Obstacle(reason)
+    wanted = _needed(scan)
+    made = native_generations(spark, scan, wanted)
+    if isinstance(made, Obstacle):
+        return made
+    try:
+        start_callbacks(spark)
+        jvm = Jvm(spark)
+        rows = reduce(DataFrame.unionAll, [_generation_frame(jvm, scan, generation) for generation in made])
+    except Py4JError as error:
+        return Obstacle(f"Spark's internals are not as expected: {str(error).splitlines()[0]}")
+    if scan.predicate is not None:
+        rows = rows.filter(filter_column(scan.predicate))
+    return rows.select(*(named(f.name) for f in chosen_fields(scan)))
+
+
+def _needed(scan: Scan) -> list[Field]:
+    """The columns that the scan gives and those its filter looks at, in the order of the table."""
+    asked = {f.id for f in chosen_fields(scan)}
+    if scan.predicate is not None:
+        asked |= columns(scan.predicate)
+    return [f for f in scan.schema.fields if f.id in asked]
+
+
+def _generation_frame(jvm: Jvm, scan: Scan, generation: Generation) -> DataFrame:
+    schema = generation.schema
+    partition_fields = schema.partition_fields
+    keys = {f.id for f in partition_fields}
+    data = [f for f in generation.fields if f.id not in keys]
+    files = PlannedFiles(scan, schema, generation.schema_ids)
+    index = PlannedFileIndex(jvm, files, [*data, *partition_fields])
+    frame = relation_frame(jvm, index, spark_schema(data), spark_schema(partition_fields))
+    return frame.select(*_columns(generation, shielded(scan, generation)))
+
+
+def _columns(generation: Generation, shields: frozenset[str]) -> list[Column]:
+    """The columns of the table from those of the generation."""
+    types = {f.name: f.type for f in generation.fields}
+    made = []
+    for field, name, convert in generation.columns:
+        if name is None:
+            made.append(nothing(field.type).alias(field.name))
+            continue
+        found = named(name)
+        if name in shields:
+            found = shield(found, types[name])
+        if convert is not None:
+            found = convert(found)
+        is_itself = name == field.name and name not in shields and convert is None
+        made.append(found if is_itself else found.alias(field.name, metadata=_metadata(field)))
+    return made
+
+
+def _metadata(field: Field) -> dict[str, str]:
+    return spark_schema([field])[0].metadata or {}

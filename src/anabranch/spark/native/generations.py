@@ -1,0 +1,162 @@
+"""Data files of one table in groups that can be read under one set of names.
+
+A data file never changes, its table does: a name in it means what it meant in the schema it was written with.
+Spark finds columns by name, and prunes by name; so every group of files is read under names that are right for all
+of it, and what that gives becomes columns of the table afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from anabranch.spark.native.conversions import Conversion, conversion, reads_the_same
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.type_grammar import inner_types
+from anabranch.spec.types import DataType, Field, RowType
+
+
+@dataclass(frozen=True)
+class Generation:
+    """Files that are read under the names of one schema."""
+
+    schema: TableSchema
+    """Whose names, and types, these are."""
+    schema_ids: frozenset[int]
+    """Schemas that the files were written with."""
+    fields: tuple[Field, ...]
+    """Columns of `schema` to read, partition columns among them."""
+    columns: tuple[tuple[Field, str | None, Conversion | None], ...]
+    """For each column of the table: itself, its name here (None if the files lack it) and how it becomes one."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the columns of the files are those of the table already."""
+        return all(name == field.name and convert is None for field, name, convert in self.columns)
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """Why something cannot be read natively."""
+
+    reason: str
+
+
+def generations(
+    schema: TableSchema,
+    wanted: Sequence[Field],
+    schema_ids: Iterable[int],
+    schema_of: Callable[[int], TableSchema],
+    *,
+    case_sensitive: bool,
+) -> list[Generation] | Obstacle:
+    """The groups in which files are read; the first, which may have no files, under the table's own names.
+
+    Args:
+        schema: the table as it is read.
+        wanted: columns of it to read.
+        schema_ids: those that the files were written with.
+        schema_of: the schema of an id.
+        case_sensitive: whether Spark tells names apart by their case.
+    """
+    alike = _exact if case_sensitive else str.lower
+    clash = _clash(schema, alike)
+    if clash is not None:
+        return clash
+    partition_ids = {f.id for f in schema.partition_fields}
+    data = [f for f in wanted if f.id not in partition_ids]
+    today: set[int] = set()
+    older: dict[object, tuple[TableSchema, set[int]]] = {}
+    for schema_id in sorted(schema_ids):
+        written = schema_of(schema_id)
+        if not _partitioned_alike(schema, written):
+            return Obstacle(f"files of schema {schema_id} are partitioned by other columns")
+        if schema_id == schema.id or _by_name(written, data, alike):
+            today.add(schema_id)
+            continue
+        clash = _clash(written, alike)
+        if clash is not None:
+            return clash
+        key = tuple(written.field_by_id(f.id) for f in wanted)
+        older.setdefault(key, (written, set()))[1].add(schema_id)
+    found = [
+        Generation(schema, frozenset(today), tuple(wanted), tuple((f, f.name, None) for f in wanted)),
+    ]
+    for written, ids in older.values():
+        made = _converted(written, frozenset(ids), wanted)
+        if isinstance(made, Obstacle):
+            return made
+        found.append(made)
+    return found if found[0].schema_ids or len(found) == 1 else found[1:]
+
+
+def _exact(name: str) -> str:
+    return name
+
+
+def _clash(schema: TableSchema, alike: Callable[[str], str]) -> Obstacle | None:
+    for fields in _siblings(schema.row_type):
+        seen: dict[str, str] = {}
+        for name in (f.name for f in fields):
+            other = seen.setdefault(alike(name), name)
+            if other != name:
+                return Obstacle(
+                    f"'{other}' and '{name}' in schema {schema.id} differ in case only, which Spark overlooks unless "
+                    "spark.sql.caseSensitive is true"
+                )
+    return None
+
+
+def _siblings(data_type: DataType) -> Iterator[tuple[Field, ...]]:
+    """The fields that stand side by side, at every depth."""
+    if isinstance(data_type, RowType):
+        yield data_type.fields
+    for inner in inner_types(data_type):
+        yield from _siblings(inner)
+
+
+def _partitioned_alike(schema: TableSchema, written: TableSchema) -> bool:
+    now, then = schema.partition_fields, written.partition_fields
+    return [(f.id, f.name, f.type.with_nullable(True)) for f in now] == [
+        (f.id, f.name, f.type.with_nullable(True)) for f in then
+    ]
+
+
+def _by_name(written: TableSchema, wanted: Sequence[Field], alike: Callable[[str], str]) -> bool:
+    """Whether each column, looked for by its name in files of that schema, is the right one or rightly missing."""
+    named = {alike(f.name): f for f in written.fields}
+    for field in wanted:
+        source = written.field_by_id(field.id)
+        if source is None:
+            if alike(field.name) in named or not field.type.nullable:
+                return False
+        elif source.name != field.name or not reads_the_same(source.type, field.type):
+            return False
+    return len(named) == len(written.fields)
+
+
+def _converted(
+    written: TableSchema, schema_ids: frozenset[int], wanted: Sequence[Field]
+) -> Generation | Obstacle:
+    read: list[Field] = []
+    columns: list[tuple[Field, str | None, Conversion | None]] = []
+    for field in wanted:
+        source = written.field_by_id(field.id)
+        if source is None:
+            if not field.type.nullable:
+                return Obstacle(
+                    f"column '{field.name}' is NOT NULL, and files of schema {written.id} lack it"
+                )
+            columns.append((field, None, None))
+            continue
+        read.append(source)
+        if reads_the_same(source.type, field.type):
+            columns.append((field, source.name, None))
+            continue
+        convert = conversion(source.type, field.type)
+        if convert is None:
+            return Obstacle(
+                f"column '{field.name}' is {field.type}, but {source.type} in files of schema {written.id}"
+            )
+        columns.append((field, source.name, convert))
+    return Generation(written, schema_ids, tuple(read), tuple(columns))

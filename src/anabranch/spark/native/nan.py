@@ -1,0 +1,58 @@
+"""Columns for which Spark may not use the bounds in the footers of Parquet files.
+
+Some writers, Arrow's among them, leave NaN out of these bounds; to Spark NaN is greater than every number, and it
+would skip row groups that hold rows of a query. Our own files have no bounds where there is NaN; of files of
+others the manifests say whether there may be.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+from pyspark.sql import functions as fn
+
+from anabranch.expr.bound import BoundColumn, NaNTest, disjunction
+from anabranch.kernel.scan.request import ScanRequest
+from anabranch.spark.native.generations import Generation
+from anabranch.spec.types import DataType, DoubleType, Field, FloatType, RowType
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from anabranch.scan import Scan
+
+
+def shielded(scan: Scan, generation: Generation) -> frozenset[str]:
+    """Names of columns, as the generation has them, for which footers are not to be asked.
+
+    Of a field inside of a row the manifests know nothing; elements of arrays and maps Spark does not look for.
+    """
+    keys = {f.id for f in generation.schema.partition_fields}
+    data = [f for f in generation.fields if f.id not in keys]
+    floats = [f for f in data if isinstance(f.type, FloatType | DoubleType)]
+    names = {f.name for f in data if isinstance(f.type, RowType) and _holds_floats(f.type)}
+    if floats and _may_hold_nan(scan, generation, floats):
+        names.update(f.name for f in floats)
+    return frozenset(names)
+
+
+def shield(column: Column, data_type: DataType) -> Column:
+    """The same values in an expression that Spark does not ask footers about, and our planner sees through."""
+    if isinstance(data_type, FloatType | DoubleType):
+        nan = fn.lit(float("nan"))
+        return fn.nanvl(column, nan.cast("float") if isinstance(data_type, FloatType) else nan)
+    return fn.when(column.isNotNull(), column)
+
+
+def _may_hold_nan(scan: Scan, generation: Generation, floats: list[Field]) -> bool:
+    """Files of which the manifests have no bounds may."""
+    test = disjunction(NaNTest(BoundColumn((f,))) for f in floats)
+    plan = ScanRequest(scan.context, scan.snapshot, generation.schema, test, None, scan.options).plan()
+    return not plan.files.filter(pl.col("schema_id").is_in(sorted(generation.schema_ids))).is_empty()
+
+
+def _holds_floats(data_type: DataType) -> bool:
+    if isinstance(data_type, RowType):
+        return any(_holds_floats(f.type) for f in data_type.fields)
+    return isinstance(data_type, FloatType | DoubleType)

@@ -1,0 +1,125 @@
+"""A scan through the portable door: read by Python in Spark's tasks, as the data source ``anabranch`` does.
+
+That source finds tables by the options of a read. A scan is found already, perhaps filtered, so here it travels
+itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import pickle
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from anabranch.scan import Scan
+from anabranch.spark.native.proxy import Jvm
+from anabranch.spark.row_reader import RowReader, partitions_of, snapshot_rows
+from anabranch.spark.types import arrow_schema, spark_schema
+from anabranch.spec.types import Field
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+_NAME = "anabranch-scan"
+_SCAN = "scan"
+_REGISTERED: WeakSet[SparkSession] = WeakSet()
+
+
+def portable_frame(spark: SparkSession, scan: Scan) -> DataFrame:
+    """The rows of a scan, whose limit is not looked at."""
+    _register(spark)
+    return spark.read.format(_NAME).option(_SCAN, _packed(scan)).load()
+
+
+def portable_scan(jvm: Jvm, scan: Scan) -> Any:
+    """A DataSource V2 ``Scan`` of the JVM that gives the columns of the scan."""
+    _register(jvm.spark)
+    options = jvm.map({_SCAN: _packed(scan)})
+    source = (
+        jvm.of("org.apache.spark.sql.execution.datasources.DataSource")
+        .lookupDataSourceV2(_NAME, jvm.session.sessionState().conf())
+        .get()
+    )
+    no_transforms = jvm.array("org.apache.spark.sql.connector.expressions.Transform", [])
+    table = source.getTable(jvm.struct(spark_schema(chosen_fields(scan))), no_transforms, options)
+    cased = jvm.of("org.apache.spark.sql.util.CaseInsensitiveStringMap")(options)
+    return table.newScanBuilder(cased).build()
+
+
+def chosen_fields(scan: Scan) -> tuple[Field, ...]:
+    """The columns that a scan gives, in their order."""
+    if scan.columns is None:
+        return scan.schema.fields
+    return tuple(scan.schema.field(name) for name in scan.columns)
+
+
+class ScanSource(DataSource):
+    """Spark's name for a scan that travels in an option."""
+
+    @classmethod
+    def name(cls) -> str:
+        return _NAME
+
+    def schema(self) -> StructType:
+        return spark_schema(chosen_fields(self._scan))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return _ScanReader(self._scan)
+
+    @property
+    def _scan(self) -> Scan:
+        found: Scan = pickle.loads(base64.b64decode(self.options[_SCAN]))  # noqa: S301 - our own word
+        return found
+
+
+class _ScanReader(DataSourceReader):
+    """Plans where Spark plans, and reads in its tasks."""
+
+    def __init__(self, scan: Scan) -> None:
+        self._scan = scan
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return partitions_of(self._scan.plan().splits)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._rows.read(partition)
+
+    @property
+    def _rows(self) -> RowReader:
+        scan = self._scan
+        return snapshot_rows(scan.context, scan.schema, arrow_schema(chosen_fields(scan)), scan.predicate)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_scan": _bare(self._scan)}
+
+
+def _bare(scan: Scan) -> Scan:
+    """The scan without the plan that it may have kept, which is large, and not needed where rows are read."""
+    return replace(scan, limit=None)
+
+
+def _packed(scan: Scan) -> str:
+    return base64.b64encode(pickle.dumps(_bare(scan))).decode()
+
+
+def _register(spark: SparkSession) -> None:
+    from pyspark.errors import AnalysisException
+
+    if spark in _REGISTERED:
+        return
+    try:
+        spark.dataSource.register(ScanSource)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+        # Spark looks for the name in the active session instead of this one. Making a frame activates this.
+        spark.createDataFrame([], "a INT")
+        spark.dataSource.register(ScanSource)
+    _REGISTERED.add(spark)

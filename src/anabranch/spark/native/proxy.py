@@ -1,0 +1,201 @@
+"""Python objects that the JVM calls, and the JVM's values that such calls exchange.
+
+Py4J lets a Python object stand in for a Java interface. Every call then comes back into this process, so a proxy
+is small and its methods are few. It has none of the interface's default methods: each must be written.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import logging
+import threading
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from py4j.protocol import Py4JJavaError
+
+from anabranch.errors import AnabranchError, InvalidInputError, UnsupportedFeatureError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+_STARTING = threading.Lock()
+_NUMBERS = itertools.count()
+
+
+_ALL_MESSAGE = "_LEGACY_ERROR_TEMP_3100"
+"""Spark's condition of an error that is its message and nothing else."""
+
+
+class JavaProxy:
+    """Base of the objects that stand in for Java interfaces.
+
+    A subclass names the interfaces, as Py4J wants it: ``class Java: implements = ["org.apache...ScanBuilder"]``.
+    Its public methods are what the JVM calls; an `AnabranchError` of theirs becomes a Java exception with the same
+    message and hint.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name, method in list(vars(cls).items()):
+            if not name.startswith("_") and callable(method) and not isinstance(method, type):
+                setattr(cls, name, _translating(method))
+
+    jvm: Jvm
+    """The JVM the object was made for."""
+
+    def equals(self, other: Any) -> bool:
+        """Whether another object says the same of itself; each proxy is one of its own unless it says otherwise."""
+        return other is not None and other.toString() == self.toString()
+
+    def hashCode(self) -> int:  # noqa: N802 - Java's name
+        return zlib.crc32(self.toString().encode()) & 0x7FFFFFFF
+
+    def toString(self) -> str:  # noqa: N802
+        """What the proxy is, for plans and messages, and whom it equals."""
+        number = self.__dict__.setdefault("_number", next(_NUMBERS))
+        return f"{type(self).__name__}#{number}"
+
+
+class Jvm:
+    """The JVM of a session, and its collections."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self.session: Any = spark._jsparkSession  # noqa: SLF001 - the way into the JVM has no public name
+        self.root: Any = spark._jvm  # noqa: SLF001
+        self._gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
+
+    def of(self, name: str) -> Any:
+        """The class of that full name, to make objects of or to call its static methods."""
+        found = self.root
+        for part in name.split("."):
+            found = getattr(found, part)
+        return found
+
+    def list(self, items: Iterable[Any]) -> Any:
+        """A ``java.util.ArrayList``."""
+        made = self.root.java.util.ArrayList()
+        for item in items:
+            made.add(item)
+        return made
+
+    def seq(self, items: Iterable[Any]) -> Any:
+        """A Scala ``Seq``."""
+        return self.seq_of(self.list(items))
+
+    def seq_of(self, java_list: Any) -> Any:
+        """A Scala ``Seq`` of a Java list."""
+        return self._python_utils.toSeq(java_list)
+
+    def array(self, name: str, items: Sequence[Any]) -> Any:
+        """An array of a class."""
+        made = self._gateway.new_array(self.of(name), len(items))
+        for position, item in enumerate(items):
+            made[position] = item
+        return made
+
+    def map(self, items: Mapping[str, str]) -> Any:
+        """A ``java.util.HashMap`` of text."""
+        made = self.root.java.util.HashMap()
+        for key, value in items.items():
+            made.put(key, value)
+        return made
+
+    def scala_map(self, items: Mapping[str, str]) -> Any:
+        """An immutable Scala ``Map`` of text."""
+        return self._python_utils.toScalaMap(self.map(items))
+
+    def some(self, item: Any) -> Any:
+        """Scala's ``Some``."""
+        return self.root.scala.Option.apply(item)
+
+    def none(self) -> Any:
+        """Scala's ``None``."""
+        return self.root.scala.Option.empty()
+
+    def struct(self, schema: StructType) -> Any:
+        """A ``StructType`` of the JVM."""
+        return self.root.org.apache.spark.sql.types.DataType.fromJson(schema.json())
+
+    @property
+    def _python_utils(self) -> Any:
+        return self.root.org.apache.spark.api.python.PythonUtils
+
+
+def start_callbacks(spark: SparkSession) -> None:
+    """Let the JVM call this process, once for each JVM. To be done before a proxy is handed over.
+
+    The threads that answer are daemons: they end with the process, and keep nothing from ending.
+    """
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
+    with _STARTING:
+        for logger in (logging.getLogger("py4j.clientserver"), logging.getLogger("py4j.java_gateway")):
+            if not any(isinstance(known, _AlreadyRaised) for known in logger.filters):
+                logger.addFilter(_AlreadyRaised())
+        # Of these the gateway has the first or the second, as it was started.
+        for name in ("python_parameters", "callback_server_parameters"):
+            parameters = gateway.__dict__.get(name)
+            if parameters is not None:
+                parameters.propagate_java_exceptions = True
+        ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+
+
+def java_error(throwable: Any) -> Exception:
+    """What a method of a proxy raises so that its caller in the JVM catches this ``Throwable``."""
+    error: Exception = Py4JJavaError.__new__(Py4JJavaError)
+    Exception.__init__(error, "an exception for the JVM")
+    vars(error).update(errmsg="an exception for the JVM", exception_cmd="", java_exception=throwable)
+    return error
+
+
+def thrown(error: AnabranchError, jvm: Jvm) -> Any:
+    """The Java exception whose message is the error's, with its hint: PySpark shows it as it is.
+
+    It is an unchecked one: a checked one that the interface's method does not declare would reach the user as an
+    ``UndeclaredThrowableException`` without a message.
+    """
+    text = str(error)
+    match error:
+        case InvalidInputError():
+            return jvm.root.java.lang.IllegalArgumentException(text)
+        case UnsupportedFeatureError():
+            return jvm.root.java.lang.UnsupportedOperationException(text)
+    parameters = jvm.scala_map({"message": text})
+    context = jvm.array("org.apache.spark.QueryContext", [])
+    return jvm.root.org.apache.spark.SparkRuntimeException(_ALL_MESSAGE, parameters, None, context, "")
+
+
+class _AlreadyRaised(logging.Filter):
+    """Py4J logs every exception of a proxy, with its traceback; those that the JVM was given need not be."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        found = record.exc_info
+        return not (isinstance(found, tuple) and isinstance(found[1], Py4JJavaError))
+
+
+def _translating(method: Method) -> Method:
+    @functools.wraps(method)
+    def call(self: JavaProxy, *arguments: Any) -> Any:
+        try:
+            return method(self, *arguments)
+        except AnabranchError as error:
+            jvm = getattr(self, "jvm", None)
+            if jvm is None:
+                raise
+            raise java_error(thrown(error, jvm)) from error
+        except Exception as error:
+            # What PySpark made of a Java exception becomes that exception again.
+            origin = getattr(error, "_origin", None)
+            if origin is None:
+                raise
+            raise java_error(origin) from error
+
+    return call  # type: ignore[return-value]

@@ -1,0 +1,214 @@
+"""The members of an alignment group, as files that they all can see.
+
+Every source of a group has a file of its own in the warehouse, ``alignment/<group>/<member>.json``, which says how
+far it is in event time. It writes the file again from time to time as a sign of life. A member that gives none for
+its timeout, because its process was killed, say, is not waited for any more, and its file is removed; should it
+come back, it writes the file anew.
+
+How long ago a sign of life was given is measured by who looks, from when the file last changed under its eyes. Only
+at the first look the times of two machines are compared: a file that was left behind long ago holds nobody back.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Final, Self
+
+from anabranch.errors import CorruptTableError, NotFoundError, OptionError
+from anabranch.options import ALIGNMENT_GROUP, ALIGNMENT_MAX_DRIFT, ALIGNMENT_TIMEOUT
+from anabranch.runtime import Runtime
+from anabranch.spec.json_object import JsonObject
+from anabranch.spec.names import check_group_name
+from anabranch.storage.protocol import Storage
+
+_LOG = logging.getLogger(__name__)
+
+_FOLDER: Final = "alignment"
+_SUFFIX: Final = ".json"
+_SIGNS_PER_TIMEOUT: Final = 4
+_LONGEST_INTERVAL_SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 0.5
+"""What was seen of the others is taken for true so long. They only ever go forward."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the members of a group have agreed on."""
+
+    group: str
+    max_drift: int
+    """How far, in milliseconds of event time, one may be ahead of the slowest."""
+    timeout: int
+    """A member without a sign of life, or without anything to read, is waited for so many milliseconds."""
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Self | None:
+        """What the options ``scan.watermark.alignment.*`` say; None if they name no group.
+
+        Raises:
+            OptionError: one of group and drift is set without the other.
+            InvalidNameError: the group cannot be called so.
+        """
+        group, drift = ALIGNMENT_GROUP.of(options), ALIGNMENT_MAX_DRIFT.of(options)
+        if group is None and drift is None:
+            return None
+        if group is None or drift is None:
+            there, missing = ALIGNMENT_GROUP.key, ALIGNMENT_MAX_DRIFT.key
+            if group is None:
+                there, missing = missing, there
+            raise OptionError(
+                f"{there} is set, but {missing} is not",
+                hint="sources of one group are aligned to within the drift: set both, or neither.",
+            )
+        check_group_name(group)
+        return cls(group, drift, ALIGNMENT_TIMEOUT.of(options))
+
+    @property
+    def interval_seconds(self) -> float:
+        """A member gives signs of life at least this often."""
+        return min(_LONGEST_INTERVAL_SECONDS, self.timeout / 1000 / _SIGNS_PER_TIMEOUT)
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """What a member lets the others know."""
+
+    table: str
+    watermark: int | None
+    """How far it is, epoch milliseconds; None if it has not come to any watermark yet."""
+    idle: bool
+    """Nobody need wait for it: it has had nothing to read for its timeout."""
+    beat: int
+    """Counts its signs of life."""
+    at_millis: int
+    """When this one was given, by its own clock."""
+    timeout: int
+    """For how many milliseconds after a sign of life the others wait for it."""
+
+    def to_json(self) -> bytes:
+        return json.dumps({"version": 1, **asdict(self)}).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes, *, path: str) -> Self:
+        """Raises `CorruptTableError`."""
+        content = JsonObject.parse(data, path=path)
+        content.integer("version", minimum=1, maximum=1)
+        return cls(
+            content.text("table"),
+            content.optional_integer("watermark"),
+            bool(content.values.get("idle")),
+            content.integer("beat"),
+            content.integer("at_millis"),
+            content.integer("timeout", minimum=0),
+        )
+
+
+@dataclass(slots=True)
+class _Seen:
+    """Another member as it was last seen."""
+
+    sign: Sign
+    since: float
+    """When it gave this sign of life, by the reading of our own clock that never goes back."""
+
+
+class Member:
+    """One source of a group, for the time that one object reads it. Two threads may use it."""
+
+    def __init__(self, storage: Storage, terms: Terms, table: str, runtime: Runtime) -> None:
+        """Nothing is written before the first `tell`.
+
+        Args:
+            storage: the warehouse.
+            terms: of the group.
+            table: what the source reads, for people.
+            runtime: where times and names come from.
+        """
+        self.terms = terms
+        self.name = runtime.ids.uuid()
+        self._folder = storage.scoped(f"{_FOLDER}/{terms.group}")
+        self._table = table
+        self._clock = runtime.clock
+        self._sign: Sign | None = None
+        self._seen: dict[str, _Seen] = {}
+        self._looked: float | None = None
+        self._writing = threading.Lock()
+        self._has_left = False
+
+    def tell(self, watermark: int | None, *, idle: bool = False) -> None:
+        """Let the others know how far this source is, unless they do; it is a member from now on."""
+        sign = self._sign
+        if sign is None or (sign.watermark, sign.idle) != (watermark, idle):
+            self._write(watermark, idle=idle)
+
+    def beat(self) -> None:
+        """Give a sign of life."""
+        sign = self._sign
+        if sign is not None:
+            self._write(sign.watermark, idle=sign.idle)
+
+    def leave(self) -> None:
+        """Nobody shall wait for this source any more. What it is told later is not written."""
+        with self._writing:
+            if not self._has_left:
+                self._has_left = True
+                self._folder.delete(self.name + _SUFFIX)
+
+    def slowest_other(self) -> int | None:
+        """The lowest watermark of the others that are waited for, epoch milliseconds; None if there is none."""
+        now = self._clock.monotonic()
+        if self._looked is None or now - self._looked >= _LOOK_SECONDS:
+            self._looked = now
+            self._look(now)
+        waited_for = (seen.sign for seen in self._seen.values())
+        return min((s.watermark for s in waited_for if s.watermark is not None and not s.idle), default=None)
+
+    def _write(self, watermark: int | None, *, idle: bool) -> None:
+        with self._writing:
+            if self._has_left:
+                return
+            beat = 1 if self._sign is None else self._sign.beat + 1
+            at = self._clock.now_millis()
+            sign = Sign(self._table, watermark, idle, beat, at, self.terms.timeout)
+            self._folder.put(self.name + _SUFFIX, sign.to_json(), durable=False)
+            self._sign = sign
+
+    def _look(self, now: float) -> None:
+        found = dict(self._others())
+        self._seen = {name: self._recognised(name, sign, now) for name, sign in found.items()}
+        for name, seen in list(self._seen.items()):
+            silent = now - seen.since
+            if silent * 1000 >= seen.sign.timeout:
+                _LOG.warning(
+                    "sources of the group '%s' do not wait for the one of '%s' any more: it gave no sign of life "
+                    "for %.0f s",
+                    self.terms.group,
+                    seen.sign.table,
+                    silent,
+                )
+                del self._seen[name]
+                self._folder.delete(name + _SUFFIX)
+
+    def _others(self) -> Iterator[tuple[str, Sign]]:
+        for info in self._folder.list():
+            name = info.path.removesuffix(_SUFFIX)
+            if name in (self.name, info.path):
+                continue
+            try:
+                yield name, Sign.from_json(self._folder.get(info.path), path=info.path)
+            except NotFoundError:
+                continue  # it has left since
+            except CorruptTableError as error:
+                _LOG.warning(
+                    "the group '%s' has a member that is not understood: %s", self.terms.group, error
+                )
+
+    def _recognised(self, name: str, sign: Sign, now: float) -> _Seen:
+        before = self._seen.get(name)
+        if before is None:
+            return _Seen(sign, now - max(0, self._clock.now_millis() - sign.at_millis) / 1000)
+        return _Seen(sign, before.since if before.sign.beat == sign.beat else now)

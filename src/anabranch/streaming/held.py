@@ -1,0 +1,33 @@
+"""Snapshots that a stream stands in although their own files have expired.
+
+A stream that begins with all rows of a tag or savepoint, or with what its snapshot added, may be half way through
+them when it is restarted. The position names the snapshot by id and stamp; here it is found again.
+"""
+
+from __future__ import annotations
+
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.refs.savepoint_log import readable_snapshot, savepoints
+from anabranch.kernel.refs.tag_log import find_tags, tag_names
+from anabranch.spec.snapshot import Snapshot
+from anabranch.streaming.offsets import Position
+
+
+def held_snapshot(context: TableContext, position: Position) -> Snapshot | None:
+    """The snapshot of a position as some tag or savepoint of the branch holds it, or None if none does.
+
+    Reads all tags and savepoints, so look into the snapshot log first.
+    """
+    for tag in find_tags(context, tag_names(context)):  # among them those that savepoints are pinned by
+        if _is_of(position, tag.snapshot):
+            return tag.snapshot
+    for savepoint in savepoints(context):
+        if savepoint.saved_snapshot_id == position.snapshot:
+            found = readable_snapshot(context, savepoint)
+            if _is_of(position, found):
+                return found
+    return None
+
+
+def _is_of(position: Position, snapshot: Snapshot) -> bool:
+    return (snapshot.id, snapshot.stamp) == (position.snapshot, position.stamp)

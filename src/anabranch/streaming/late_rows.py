@@ -1,0 +1,60 @@
+"""Which rows of a table are late: those behind the watermark that the table had before their snapshot.
+
+That is a property of the table, the same for every reader, whatever batches it reads in: a row of snapshot k is
+late if its event time is smaller than the watermark of snapshot k-1. Rows without an event time never are, nor
+rows that a stream begins with because they were there already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anabranch.errors import OptionError
+from anabranch.expr.bind import bind
+from anabranch.expr.bound import NEVER, BoundColumn, BoundPredicate, NullTest, disjunction
+from anabranch.expr.nodes import Column, Comparison, Literal, Operator
+from anabranch.expr.values import Timestamp
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.types import Field, LocalZonedTimestampType
+from anabranch.spec.watermark import watermark_definition
+
+_NANOS_PER_MILLI = 1_000_000
+_FIRST_MILLI = -62_135_596_800_000
+"""The year 1, the first that timestamps of predicates have."""
+_END_MILLI = 253_402_300_800_000
+"""The year 10000, the first that they do not have. Some engines end a stream with a watermark of for ever."""
+
+
+def late(event_time: Field, before: int) -> BoundPredicate:
+    """TRUE for rows with an event time before a moment, epoch milliseconds."""
+    if before >= _END_MILLI:
+        return NullTest(BoundColumn((event_time,)), negated=True)
+    if before <= _FIRST_MILLI:
+        return NEVER
+    return _compared(event_time, Operator.LT, before)
+
+
+def on_time(event_time: Field, before: int) -> BoundPredicate:
+    """TRUE for all other rows."""
+    unknown = NullTest(BoundColumn((event_time,)))
+    if before >= _END_MILLI:
+        return unknown
+    return disjunction([_compared(event_time, Operator.GE, max(before, _FIRST_MILLI)), unknown])
+
+
+def event_time_of(schema: TableSchema, *, wanted_for: str) -> Field:
+    """The column of event times. Raises `OptionError` if the table does not say which it is."""
+    definition = watermark_definition(schema)
+    if definition is None:
+        raise OptionError(
+            f"{wanted_for} asks for late rows, but the table has no watermark definition",
+            hint="define one: WATERMARK FOR <column> AS <column> - INTERVAL '5' SECOND when the table is created, "
+            "or the options schema.watermark.0.* of a table that is there.",
+        )
+    return schema.field(definition.column)
+
+
+def _compared(event_time: Field, op: Operator, before: int) -> BoundPredicate:
+    moment = Timestamp(before * _NANOS_PER_MILLI, zoned=isinstance(event_time.type, LocalZonedTimestampType))
+    fields: Sequence[Field] = (event_time,)
+    return bind(Comparison(op, Column((event_time.name,)), Literal(moment)), fields)

@@ -1,0 +1,75 @@
+"""How much a stream takes at a time, and how long it waits for more: the options ``read.stream.*``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Self
+
+from anabranch.errors import OptionError
+from anabranch.options import (
+    MAX_BYTES_PER_TRIGGER,
+    MAX_FILES_PER_TRIGGER,
+    MAX_ROWS_PER_TRIGGER,
+    MAX_TRIGGER_DELAY,
+    MIN_ROWS_PER_TRIGGER,
+)
+from anabranch.streaming.feed import Feed, Limits
+from anabranch.streaming.offsets import Position
+
+
+def limits_of(options: Mapping[str, str]) -> Limits:
+    """The most that one batch takes. Raises `OptionError`."""
+    return Limits(
+        MAX_FILES_PER_TRIGGER.of(options), MAX_BYTES_PER_TRIGGER.of(options), MAX_ROWS_PER_TRIGGER.of(options)
+    )
+
+
+class Pace:
+    """Holds a batch back until enough rows wait, or the last batch was long enough ago.
+
+    The first batch after a start is never held back: how long ago the one before it was is not known.
+    """
+
+    def __init__(self, feed: Feed, rows: int, delay_millis: int) -> None:
+        self.rows = rows
+        """The fewest rows of a batch that comes before the delay is over."""
+        self._feed = feed
+        self._delay_seconds = delay_millis / 1000
+        self._last: float | None = None
+        self._counted: tuple[Position, Position, int] | None = None
+        """Between which positions rows were counted, and how many there were."""
+
+    @classmethod
+    def of(cls, feed: Feed, options: Mapping[str, str]) -> Self | None:
+        """The pace that the options ask for, if they do. Raises `OptionError` if one goes without the other."""
+        rows, delay = MIN_ROWS_PER_TRIGGER.of(options), MAX_TRIGGER_DELAY.of(options)
+        if rows is None and delay is None:
+            return None
+        if rows is None or delay is None:
+            there, missing = MIN_ROWS_PER_TRIGGER.key, MAX_TRIGGER_DELAY.key
+            if rows is None:
+                there, missing = missing, there
+            raise OptionError(
+                f"{there} is set, but {missing} is not",
+                hint="set both: a batch waits for so many rows, but no longer than the delay.",
+            )
+        return cls(feed, rows, delay)
+
+    def is_due(self, start: Position) -> bool:
+        """Whether a batch from `start` need not wait any more. Raises as `Feed.advance`."""
+        if self._last is None or self._now() - self._last >= self._delay_seconds:
+            return True
+        return self._rows_after(start) >= self.rows
+
+    def went(self) -> None:
+        """A batch was given out."""
+        self._last = self._now()
+
+    def _rows_after(self, start: Position) -> int:
+        end = self._feed.advance(start)
+        if self._counted is None or self._counted[:2] != (start, end):
+            self._counted = (start, end, self._feed.rows_between(start, end))
+        return self._counted[2]
+
+    def _now(self) -> float:
+        return self._feed.context.runtime.clock.monotonic()

@@ -1,0 +1,156 @@
+"""One snapshot as a part of a stream: which of its files are delivered, and in what order.
+
+Files have a fixed order within a snapshot, in which a position counts them: rows that the snapshot took away
+before rows that it added, partitions by when they were created or by their values, then buckets, then the order of
+writing. A predicate prunes files but never shifts that count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import polars as pl
+
+from anabranch.errors import AnabranchError
+from anabranch.expr.bind import BoundPredicate
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.properties import WRITER_PROPERTY
+from anabranch.kernel.scan.plan import Plan
+from anabranch.kernel.scan.request import PartitionOrder, ScanRequest
+from anabranch.kernel.scan.split import SplitFile
+from anabranch.spec.data_file import FileKind, FileSource
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.types import Field
+from anabranch.streaming.late_rows import late
+from anabranch.streaming.offsets import Position
+
+
+@dataclass(frozen=True)
+class Portion:
+    """What a stream delivers of one snapshot."""
+
+    snapshot: Snapshot
+    first: int = 0
+    """Files of it that were delivered before."""
+    full: bool = False
+    """All live files of the snapshot, not those it added."""
+    removed: bool = False
+    """Files that it took away as well, before those it added."""
+    silent: bool = False
+    """It delivers nothing."""
+    late_before: int | None = None
+    """The watermark of the table before the snapshot: what it added with earlier event times is late."""
+    refusal: AnabranchError | None = None
+
+    @property
+    def end(self) -> Position:
+        """With all of it delivered."""
+        return Position.after(self.snapshot)
+
+    def after(self, files: int, listing: str | None) -> Position:
+        """With that many files of it delivered."""
+        return replace(
+            self.end,
+            files=files,
+            full=self.full,
+            listing=listing if files else None,
+            watermark=self.late_before,
+        )
+
+
+class PortionFile(NamedTuple):
+    """A file in its place within a snapshot."""
+
+    partition: bytes
+    bucket: int
+    file: SplitFile
+    wanted: bool
+    """Whether it may hold rows that are to be delivered."""
+    removed: bool = False
+    late_before: int | None = None
+
+
+@dataclass(frozen=True)
+class Listing:
+    """How the files of a snapshot are listed."""
+
+    context: TableContext
+    schema: TableSchema
+    predicate: BoundPredicate | None = None
+    sort_partitions: bool = False
+    """Partitions by their values and not by when they were created."""
+    late_rows: str = "keep"
+    event_time: Field | None = None
+    """The column that says which rows are late; needed unless they are kept."""
+
+    def name(self, portion: Portion) -> str | None:
+        """The way in which a position counts the portion's files; None for the ordinary way."""
+        words = [
+            *(["removed"] if portion.removed else []),
+            *(["by-partition"] if self.sort_partitions else []),
+        ]
+        return "-".join(words) or None
+
+    def files(self, portion: Portion) -> list[PortionFile]:
+        """All files of a portion in their fixed order, those delivered before included."""
+        if portion.silent:
+            return []
+        order = PartitionOrder.VALUE if self.sort_partitions else PartitionOrder.CREATION
+        request = ScanRequest(self.context, portion.snapshot, self.schema, partition_order=order)
+        if portion.full:
+            return self._listed(request, ScanRequest.plan)
+        added = self._listed(request, ScanRequest.plan_delta, late_before=portion.late_before)
+        return [*self._listed(request, _plan_removed, removed=True), *added] if portion.removed else added
+
+    def _listed(
+        self,
+        request: ScanRequest,
+        plan: Callable[[ScanRequest], Plan],
+        *,
+        removed: bool = False,
+        late_before: int | None = None,
+    ) -> list[PortionFile]:
+        found = plan(request)
+        if not found.files.height:
+            return []
+        wanted = None if self.predicate is None else _paths(plan(replace(request, predicate=self.predicate)))
+        if self.late_rows != "keep" and self.event_time is not None and late_before is not None:
+            tardy = _paths(plan(replace(request, predicate=late(self.event_time, late_before))))
+        else:
+            tardy = None
+        files = []
+        for split in found.splits:
+            for file in split.files:
+                before = late_before if tardy is None or file.path in tardy else None
+                is_wanted = wanted is None or file.path in wanted
+                if self.late_rows == "only" and before is None:
+                    is_wanted = False
+                files.append(PortionFile(split.partition, split.bucket, file, is_wanted, removed, before))
+        return files
+
+
+def is_rewrite(context: TableContext, snapshot: Snapshot) -> bool:
+    """Whether a commit of another engine provably did nothing but write rows anew: a compaction by another name.
+
+    As many rows were added as taken away in every partition, and all of them into files that a compaction made.
+    """
+    if WRITER_PROPERTY in snapshot.properties:
+        return False  # ours are called what they are: a rollback may well bring back compacted files
+    lists = context.manifests.read_list(snapshot.delta_manifest_list)
+    delta = context.manifests.entries(lists, only=("kind", "partition", "row_count", "file_source")).df
+    added = delta.filter(pl.col("kind") == int(FileKind.ADD))
+    if added.is_empty() or not (added["file_source"] == int(FileSource.COMPACT)).fill_null(value=False).all():
+        return False
+    rows = pl.when(pl.col("kind") == int(FileKind.ADD)).then("row_count").otherwise(-pl.col("row_count"))
+    return bool((delta.group_by("partition").agg(rows.sum().alias("rows"))["rows"] == 0).all())
+
+
+def _plan_removed(request: ScanRequest) -> Plan:
+    return request.plan_delta(removed=True)
+
+
+def _paths(plan: Plan) -> set[str]:
+    return {file.path for split in plan.splits for file in split.files}

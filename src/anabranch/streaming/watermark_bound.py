@@ -1,0 +1,50 @@
+"""The end of a bounded stream: the first snapshot whose watermark is larger than `scan.bounded.watermark`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anabranch.errors import NotFoundError
+from anabranch.kernel.context import TableContext
+from anabranch.options import SCAN_BOUNDED_WATERMARK
+from anabranch.spec.snapshot import Snapshot
+from anabranch.streaming.offsets import BEGINNING, Position
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkBound:
+    """Tells the snapshots that a bounded stream delivers from those it does not."""
+
+    context: TableContext
+    watermark: int
+    """Epoch milliseconds."""
+
+    def excludes(self, snapshot: Snapshot) -> bool:
+        """Whether the stream ends before the snapshot."""
+        return snapshot.watermark is not None and snapshot.watermark > self.watermark
+
+    def last_before(self, excluded: Snapshot) -> Position:
+        """Before all rows of the newest snapshot within the bound; before the first one if none is.
+
+        Raises `NotFoundError` if it has expired.
+        """
+        earliest = self.context.snapshots.earliest_id() or excluded.id
+        within: Snapshot | None = None
+        low, high = earliest, excluded.id - 1  # watermarks never go back
+        while low <= high:
+            middle = (low + high + 1) // 2
+            found = self.context.snapshots.find(middle)
+            if found is not None and self.excludes(found):
+                excluded, high = found, middle - 1
+            else:  # nothing is found where it expires while we look
+                within, low = found or within, middle + 1
+        if within is not None:
+            return Position(within.id, within.stamp, files=0, full=True)
+        if excluded.id == 1:
+            return BEGINNING
+        raise NotFoundError(
+            f"the stream of '{self.context.title}' is to end with watermark {self.watermark}, but what is of before "
+            f"has expired: snapshot {excluded.id}, the earliest that is left, has watermark {excluded.watermark}",
+            hint=f"set {SCAN_BOUNDED_WATERMARK.key} to {excluded.watermark} or more, or begin at a tag or savepoint "
+            "with scan.mode=from-snapshot-full.",
+        )
