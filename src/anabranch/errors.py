@@ -51,7 +51,8 @@ class AnabranchError(Exception):
 
     Args:
         message: what was asked and what was found.
-        hint: what to do next, one sentence.
+        hint: what to do next, one sentence. Operations that it names stand in back-ticks, as Python calls them
+            and without parentheses; the command line shows its own verbs instead.
         retryable: whether the same call may succeed later without any change.
     """
 

@@ -49,6 +49,10 @@ class Sleeper(Protocol):
         """Return after about that many seconds."""
         ...
 
+    async def pause(self, seconds: float) -> None:
+        """As `sleep`, while the event loop goes on with something else."""
+        ...
+
 
 class SystemClock:
     """The machine's clock."""
@@ -75,11 +79,16 @@ class RandomIds:
 
 
 class ThreadSleeper:
-    """Blocks the calling thread."""
+    """Blocks the calling thread, or the calling task alone."""
 
     def sleep(self, seconds: float) -> None:
         if seconds > 0:
             time.sleep(seconds)
+
+    async def pause(self, seconds: float) -> None:
+        import asyncio  # takes long to import, and few need it
+
+        await asyncio.sleep(max(0.0, seconds))
 
 
 @dataclass(frozen=True, slots=True)

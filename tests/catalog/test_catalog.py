@@ -1,7 +1,6 @@
 """Databases and tables of a warehouse, on every kind of store."""
 
 import itertools
-import multiprocessing
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +15,7 @@ from anabranch.storage.local import LocalStorage
 from anabranch.storage.memory import MemoryStorage
 from tests.storage.conftest import in_memory_bucket
 from tests.support.faults import FaultyStorage, fail, run
+from tests.support.processes import forking
 from tests.support.tables import ids_of, rows
 
 COLUMNS = "id BIGINT NOT NULL, v STRING"
@@ -172,7 +172,7 @@ def _create(url, number):
 
 
 def test_of_many_processes_one_creates(tmp_path):
-    with multiprocessing.get_context("forkserver").Pool(3) as pool:
+    with forking(__name__).Pool(3) as pool:
         made = [u for u in pool.starmap(_create, [(str(tmp_path), i) for i in range(6)]) if u is not None]
     assert made == [anabranch.connect(str(tmp_path)).table("db.t").table_uuid]
 

@@ -81,3 +81,55 @@ def test_replacing_a_tag_says_both_moments_as_json(cli, lake):
     cli("create-tag", "db.a", "--name", "good", "--snapshot", "2")
     said = json.loads(cli("replace-tag", "db.a", "--name", "good", "--snapshot", "4", "--json").out)
     assert (said["before"]["snapshot"], said["tag"]["snapshot"]) == (2, 4)
+
+
+def test_maintaining_tells_the_numbers_of_each_step(cli, tmp_path):
+    lake = connect(str(tmp_path))
+    table = lake.create_table("db.t", SCHEMA)
+    for i in range(60):
+        table.append(rows(i, 1))
+    table.alter().set_option("snapshot.num-retained.max", "10").apply()
+    table.create_tag("good", 3)
+    table.context.storage.put("bucket-0/data-left-0.parquet", b"12345")
+    before = sorted(info.path for info in table.context.storage.list(recursive=True))
+    (dry,) = json.loads(cli("maintain", "db.t", "--json", "--dry-run").out)
+    assert sorted(info.path for info in table.context.storage.list(recursive=True)) == before
+    assert dry["dry_run"]
+    assert dry["compaction"]["files_before"] == 50
+    assert dry["compaction"]["snapshot"] is None
+    assert (dry["expiry"]["snapshots"], dry["expiry"]["snapshots_left"]) == (50, 10)
+    assert dry["cleaning"]["moved"] == 0  # too young
+    (done,) = json.loads(cli("maintain", "db.t", "--json").out)
+    assert not done["dry_run"]
+    compaction, expiry, cleaning = done["compaction"], done["expiry"], done["cleaning"]
+    assert (compaction["files_before"], compaction["rows"], compaction["snapshot"]) == (50, 50, 61)
+    assert compaction["bytes_before"] > compaction["bytes_after"] > 0
+    assert (expiry["snapshots"], expiry["snapshots_left"]) == (51, 10)
+    assert expiry["held"]["tag 'good'"]["files"] >= 3
+    assert expiry["tags"] == expiry["consumers"] == []
+    assert (cleaning["moved"], cleaning["run"]) == (0, None)
+    assert done["text"].startswith("db.t: 50 files compacted into 1; 51 snapshots expired")
+    assert "db.t: " in cli("maintain", "db.t", "--yes").out
+
+
+def test_orphans_of_all_tables_of_a_database_go_and_one_that_fails_does_not_stop_it(cli, lake):
+    for name in ("db.a", "db.b", "db.c"):
+        lake.table(name).context.storage.put("manifest/left", b"12345")
+    said = cli("remove-orphan-files", "db", "--older-than", "0 s", "--json", code=1).err
+    assert "1 of 3 tables of 'db' failed: db.b:" in said
+    for name, there in (("db.a", False), ("db.b", True), ("db.c", False)):
+        assert lake.table(name).context.storage.exists("manifest/left") is there
+    lake.drop_table("db.b")
+    lake.table("db.c").context.storage.put("manifest/left-too", b"12345678")
+    done = json.loads(cli("remove-orphan-files", "db", "--older-than", "0 s", "--json").out)
+    assert [(one["table"], one["moved"], one["moved_bytes"]) for one in done] == [
+        ("db.a", 0, 0),
+        ("db.c", 1, 8),
+    ]
+
+
+def test_sorting_says_when_there_is_nothing_to_do(cli, lake):
+    assert "sorted 6 rows" in cli("sort-compact", "db.a", "--order-by", "id").out
+    assert "nothing to sort" in cli("sort-compact", "db.a", "--order-by", "id").out
+    done = json.loads(cli("sort-compact", "db.a", "--order-by", "id", "--json").out)
+    assert (done["snapshot"], done["files_before"]) == (None, 0)

@@ -1,6 +1,5 @@
 """Schema changes by several at a time: none is lost, none is half there, and rows keep their meaning."""
 
-import multiprocessing
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
@@ -12,6 +11,7 @@ import pytest
 import anabranch
 from anabranch.kernel.actions.append import Append
 from tests.support.faults import FaultyStorage, lose_answer, lose_request, run
+from tests.support.processes import forking
 from tests.support.tables import ids_of, make_table, rows, written
 
 
@@ -53,7 +53,7 @@ def _add_columns(url, number, times):
 
 
 def test_processes_change_the_schema_and_append(table, tmp_path):
-    with multiprocessing.get_context("forkserver").Pool(3) as pool:
+    with forking(__name__).Pool(3) as pool:
         pool.starmap(_add_columns, [(str(tmp_path), number, 3) for number in range(3)])
     newest = _check_versions(table, 10)[-1]
     assert len(newest.fields) == 11

@@ -104,11 +104,17 @@ def test_a_delay_waits_for_late_rows():
 
 
 def test_a_delay_must_be_shorter_than_the_period(caplog):
-    table = _table(**HOURLY, **{"tag.creation-delay": "1 h"})
-    assert _commit(table, "2026-01-31 09:30") == 1, "the commit stands"
+    too_long = {"tag.creation-delay": "1 h"}
+    with pytest.raises(OptionError, match="not less than the period"):
+        _table(**HOURLY, **too_long)
+    table = _table(**HOURLY)
+    with pytest.raises(OptionError, match="not less than the period"):
+        table.alter().set_option("tag.creation-delay", "1 h").apply()
+    # A write may ask for it all the same, or another engine have set it.
+    assert _commit(table, "2026-01-31 09:30", options=too_long) == 1, "the commit stands"
     assert "automatic tags were not made" in caplog.text
     with pytest.raises(OptionError, match="not less than the period"):
-        due_tags(table.context, table.options)
+        due_tags(table.context, {**table.options, **too_long})
 
 
 def test_completion_tags_periods_without_commits_too():

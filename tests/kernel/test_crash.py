@@ -1,6 +1,5 @@
 """An append that dies, loses answers or finds the disk full at any storage call leaves a whole table."""
 
-import multiprocessing
 import pickle
 import signal
 from collections import Counter
@@ -11,6 +10,7 @@ import pytest
 import anabranch
 from anabranch.errors import AnabranchError, CommitOutcomeUnknownError
 from tests.support.faults import Fault, FaultyStorage, kill, lose_answer, lose_request, no_space
+from tests.support.processes import forking
 from tests.support.tables import ids_of, make_table, rows
 
 BATCH = 5
@@ -66,8 +66,7 @@ def test_killed_at_every_storage_call(tmp_path, when):
     url = tmp_path / "lake"
     table = make_table(url)
     acknowledged = _begun(table)
-    server = multiprocessing.get_context("forkserver")
-    server.set_forkserver_preload(["tests.kernel.test_crash"])
+    server = forking(__name__)
     killed = 0
     for number, (name, nth) in enumerate(calls):
         start = number * 100

@@ -269,6 +269,24 @@ def test_tags_and_savepoints_keep_their_files_but_not_their_snapshots(table):
     assert ids_of(table.at("savepoint.1")) == [5]
 
 
+def test_a_dry_run_counts_what_only_tags_hold_that_would_go_with_it(table, clock):
+    fill(table, 3, overwrite=True)
+    table.create_tag("short", 1, retained="1 h")
+    table.create_tag("long", 2, retained="1 d")
+    fill(table, 5, overwrite=True)
+    clock.now += 2 * HOUR
+    dry = table.expire_snapshots(retain_max=2, dry_run=True)
+    assert table.tags() == ["long", "short"]
+    done = table.expire_snapshots(retain_max=2)
+    assert table.tags() == ["long"]
+    assert dry.tags == done.tags == ("short",)
+    assert dry.removed == done.removed
+    assert dry.removed["data"].files == 5
+    assert set(dry.files["path"]) == set(done.files["path"])
+    assert dry.held == done.held
+    assert dry.held.keys() == {"tag 'long'"}
+
+
 def branch_from(table, name, tag):
     """A branch as other engines make it: metadata is copied, files are shared."""
     storage, snapshot = table.context.storage, table.tag(tag).snapshot
@@ -798,6 +816,32 @@ def test_appending_expires_now_and_then_and_write_only_never(clock):
     fill(writing, 100, clock=clock, expires=True)
     assert len([*writing.snapshots()]) == 100
     assert ids_of(table) == ids_of(writing) == list(range(1, 101))
+
+
+def test_jobs_let_go_of_pins_as_expiry_by_hand_does(clock):
+    table = new_table(clock, **EXPIRING)
+    fill(table, 3, clock=clock, overwrite=True)
+    table.rollback(1)  # pins what comes back
+    make_savepoint_that_dies(table)
+    assert len(table.tags(include_internal=True)) == 3
+    clock.now += 2 * DAY
+    fill(table, 100, clock=clock, expires=True)
+    assert table.tags(include_internal=True) == []
+    table.remove_orphan_files("0 s")
+    assert stored_paths(table) == reached_paths(table)
+
+
+def make_savepoint_that_dies(table):
+    """It leaves the pin that held its snapshot."""
+
+    class Died(BaseException):
+        pass
+
+    def die(_):
+        raise Died
+
+    with pytest.raises(Died):
+        through(table, run("before", "put_if_absent", die)).create_savepoint()
 
 
 def test_an_append_is_acknowledged_although_expiring_fails(clock, caplog):

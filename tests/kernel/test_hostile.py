@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import anabranch
@@ -47,9 +47,7 @@ def _read_all(folder):
     return table.scan("id > 0").to_arrow().num_rows + table.scan().to_arrow().num_rows
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_damaged_bytes_are_refused_or_harmless(data, pristine, scratch):
+def _damage_bytes(data, pristine, scratch):
     copy = _fresh_copy(pristine, scratch)
     victim = data.draw(st.sampled_from(_victims(copy)))
     content = bytearray(victim.read_bytes())
@@ -82,9 +80,7 @@ def _values():
     )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_structured_mutations_of_json_are_refused_or_harmless(data, pristine, scratch):
+def _mutate_json(data, pristine, scratch):
     copy = _fresh_copy(pristine, scratch)
     victim = data.draw(
         st.sampled_from([p for p in _victims(copy) if p.parent.name != "manifest" and "-" in p.name])
@@ -100,6 +96,24 @@ def test_structured_mutations_of_json_are_refused_or_harmless(data, pristine, sc
         _read_all(copy)
     except REFUSALS as error:
         assert str(error)
+
+
+DAMAGES = pytest.mark.parametrize("damage", [_damage_bytes, _mutate_json], ids=["bytes", "json"])
+
+
+@DAMAGES
+@settings(max_examples=50, deadline=None)
+@given(data=st.data())
+def test_what_is_damaged_is_refused_or_harmless(damage, data, pristine, scratch):
+    damage(data, pristine, scratch)
+
+
+@pytest.mark.long
+@DAMAGES
+@settings(max_examples=2_000, deadline=None)
+@given(data=st.data())
+def test_much_that_is_damaged_is_refused_or_harmless(damage, data, pristine, scratch):
+    damage(data, pristine, scratch)
 
 
 @pytest.mark.parametrize(

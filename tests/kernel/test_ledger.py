@@ -233,3 +233,41 @@ def test_a_query_that_looks_while_pages_are_joined_gets_its_answer(table):
     join = run("before", "get", lambda _: tidy(table.context, 0), where="ledger/*", nth=5)
     slow = anabranch.Table(replace(table.context, storage=FaultyStorage(table.context.storage, [join])))
     assert _commit(slow, "job-1", 9, 99, floor).repeated
+
+
+class TornListing(FaultyStorage):
+    """Listings that begin before pages are joined and end after, as those of a file system may: what has gone and what
+    has come meanwhile is not in them."""
+
+    join = None
+
+    def list(self, path, **how):
+        before = list(super().list(path, **how))
+        if self.join is None or path != "ledger":
+            return before
+        self.join()
+        self.join = None
+        return [info for info in before if self.inner.exists(info.path)]
+
+
+@pytest.mark.parametrize("repeated", [True, False])
+def test_a_listing_that_is_torn_by_the_joining_of_pages_refuses_nobody(table, repeated):
+    floor = _floor(table)
+    _many_pages(table)
+    storage = TornListing(table.context.storage)
+    storage.join = lambda: tidy(table.context, 0)
+    slow = anabranch.Table(replace(table.context, storage=storage))
+    made = _commit(slow, "job-1", 9 if repeated else 10, 99, floor)
+    assert _pages(table) == ["1-20"]
+    assert made.repeated is repeated
+
+
+def test_what_the_ledger_does_not_cover_is_still_refused_after_a_second_look(table):
+    floor = _floor(table)
+    _many_pages(table)
+    table.context.storage.delete("ledger/expired-9-9")
+    storage = FaultyStorage(table.context.storage)
+    slow = anabranch.Table(replace(table.context, storage=storage))
+    with pytest.raises(anabranch.CommitOutcomeUnknownError, match="snapshots 9 to 20"):
+        _commit(slow, "job-1", 10, 99, floor)
+    assert [call.path for call in storage.calls if call.name == "list"].count("ledger") == 2

@@ -1,7 +1,6 @@
 """Many processes at one table: every acknowledged commit is there once, locally and on a real S3 server."""
 
 import itertools
-import multiprocessing
 
 import pytest
 
@@ -9,6 +8,7 @@ import anabranch
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.spec.snapshot_ref import SnapshotRef
+from tests.support.processes import forking
 from tests.support.s3 import running_s3
 from tests.support.tables import ids_of, rows, written
 
@@ -33,8 +33,7 @@ def lake(request, tmp_path):
 
 def _run(processes, work, jobs):
     """Do the jobs side by side, each in a process of its own."""
-    server = multiprocessing.get_context("forkserver")
-    server.set_forkserver_preload(["tests.kernel.test_processes"])
+    server = forking(__name__)
     with server.Pool(processes, _meet_at, (server.Barrier(processes),)) as pool:
         return [job.get(1200) for job in [pool.apply_async(work, job) for job in jobs]]
 

@@ -1,6 +1,5 @@
 """Processes that expire, tag and write at once: whoever holds a ref that is there reads what it names."""
 
-import multiprocessing
 import pickle
 import random
 import signal
@@ -12,6 +11,7 @@ import pytest
 import anabranch
 from anabranch.errors import AnabranchError, CommitConflictError, NotFoundError
 from tests.support.faults import Fault, FaultyStorage, parse
+from tests.support.processes import forking
 from tests.support.reached import reached_paths, stored_paths
 from tests.support.s3 import running_s3
 
@@ -111,8 +111,7 @@ def _check(lake, rounds):
     )
     table.append(pa.table({"id": [-1], "p": ["a"]}))
     jobs = [("write", 1), ("write", 2), ("expire", 3), ("expire", 4), ("tag", 5)]
-    server = multiprocessing.get_context("forkserver")
-    server.set_forkserver_preload(["tests.maintenance.test_expire_processes"])
+    server = forking(__name__)
     with server.Pool(len(jobs), _meet_at, (server.Barrier(len(jobs)),)) as pool:
         running = [pool.apply_async(_work, (job, lake, worker, rounds)) for job, worker in jobs]
         first, second, gone, gone_too, tagged = (job.get(1200) for job in running)
@@ -162,8 +161,7 @@ def _die_at(pickled, work, given):
 def test_processes_that_are_killed_by_the_system_leave_what_cleaning_finds(tmp_path):
     """Unlike an exception, that leaves unfinished files as well."""
     table = anabranch.connect(str(tmp_path)).create_table("db.t", "id BIGINT, p STRING", partition_by=["p"])
-    server = multiprocessing.get_context("forkserver")
-    server.set_forkserver_preload(["tests.maintenance.test_expire_processes"])
+    server = forking(__name__)
     given = {"append": pa.table({"id": [9], "p": ["b"]}), "expire_snapshots": 2, "remove_orphan_files": "0 s"}
     for work, death in DEATHS:
         for number in range(4):

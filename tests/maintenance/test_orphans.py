@@ -15,7 +15,7 @@ from anabranch.kernel.actions.append import Append
 from anabranch.kernel.cache import MetadataCache
 from anabranch.kernel.expiry.expire import Tally
 from anabranch.lake import Lake
-from anabranch.maintenance.orphans import clean_tables, orphan_runs
+from anabranch.maintenance.orphans import orphan_runs
 from anabranch.runtime import Runtime
 from anabranch.storage.local import LocalStorage
 from anabranch.storage.memory import MemoryStorage
@@ -318,20 +318,6 @@ def test_moving_that_fails_is_an_error_and_repeatable(table):
         through(table, fail("move_many")).remove_orphan_files("0 s")
     assert table.context.storage.exists("manifest/x")
     assert table.remove_orphan_files("0 s").files.height == 1
-
-
-def test_many_tables_are_cleaned_and_one_that_fails_does_not_stop_the_others(tmp_path):
-    lake = anabranch.connect(str(tmp_path))
-    tables = [lake.create_table(f"db.t{i}", "id BIGINT") for i in range(3)]
-    for made in tables:
-        made.append(pa.table({"id": [1]}))
-        made.context.storage.put("manifest/x", b"1")
-    tables[1].context.storage.put("tag/tag-x", b"{")
-    done = clean_tables([made.context for made in tables], older_than="0 s")
-    assert [*done] == ["db.t0", "db.t1", "db.t2"]
-    assert isinstance(done["db.t1"], CorruptTableError)
-    assert done["db.t0"].files["path"].to_list() == ["manifest/x"]
-    assert done["db.t2"].run is not None
 
 
 def bucket_in_memory():

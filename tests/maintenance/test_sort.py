@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import multiprocessing
 import shutil
 import signal
 from dataclasses import replace
@@ -14,6 +13,7 @@ import pytest
 
 import anabranch
 from anabranch.errors import InvalidInputError, SchemaError, StorageError, UnsupportedFeatureError
+from anabranch.kernel.actions.append import Append
 from anabranch.maintenance import sort as sort_module
 from anabranch.spec.types import ArrayType, MapType, MultisetType, RowType
 from anabranch.streaming.feed import Feed
@@ -21,6 +21,7 @@ from anabranch.streaming.offsets import Position
 from anabranch.table import Table
 from tests.support.canonical import canonical_rows
 from tests.support.faults import FaultyStorage, fail, kill, run
+from tests.support.processes import forking
 from tests.support.tables import ids_of, make_table
 
 _names = itertools.count()
@@ -122,6 +123,59 @@ def test_there_is_nothing_to_sort():
     assert table.sort_compact(["a"], partitions=None).rows == 100
 
 
+def test_what_is_sorted_like_that_already_is_passed_over():
+    table = new_table(partition_by=["p"])
+    for p in range(3):
+        appended(table, 1000, 2, p)
+    assert table.sort_compact(["a", "b"]).partitions == 3
+    head = table.snapshot
+    assert table.sort_compact(["a", "b"]).files_before == 0
+    assert table.snapshot == head
+    table.append(some_rows(5000, 10, p=1))
+    result = table.sort_compact(["a", "b"])
+    assert (result.partitions, result.rows) == (1, 1010)
+    assert table.sort_compact(["a", "b"]).snapshot is None
+
+
+def expire_all(table):
+    """Nothing is left of the snapshot that tells of the sorting."""
+    for _ in range(3):
+        table.commit(Append([]))
+    table.expire_snapshots(retain_max=2)
+
+
+@pytest.mark.parametrize(
+    "meanwhile",
+    [
+        lambda table: table.sort_compact(["b", "a"]),
+        lambda table: table.sort_compact(["a", "b"], "hilbert"),
+        lambda table: table.with_options({"target-file-size": "8 kb"}).sort_compact(["a", "b"]),
+        lambda table: table.overwrite(some_rows(0, 1000)),
+        lambda table: table.append(some_rows(9000, 1)),
+        lambda table: table.alter().set_option("target-file-size", "8 kb").apply(),
+        lambda table: table.alter().rename_column("a", "x").rename_column("b", "a").rename_column("x", "b").apply(),
+        expire_all,
+    ],
+    ids=["columns", "strategy", "size", "overwrite", "append", "option", "renaming", "expiry"],
+)  # fmt: skip
+def test_what_was_sorted_otherwise_or_changed_since_is_sorted_again(meanwhile):
+    table = appended(new_table(), 2000)
+    table.sort_compact(["a", "b"])
+    meanwhile(table)
+    rows = table.scan().to_arrow().num_rows
+    assert table.sort_compact(["a", "b"]).rows == rows
+    assert table.sort_compact(["a", "b"]).rows == 0
+
+
+def test_a_rollback_to_the_sorted_state_is_sorted():
+    table = appended(new_table(), 2000)
+    table.sort_compact(["a", "b"])
+    table.create_tag("sorted")
+    table.append(some_rows(9000, 1))
+    table.rollback("sorted")
+    assert table.sort_compact(["a", "b"]).snapshot is None
+
+
 def test_streams_see_nothing_of_it():
     table = appended(new_table(), 2000)
     start = Position(table.snapshot.id, table.snapshot.stamp)
@@ -187,7 +241,7 @@ def test_queues_keep_their_order(buckets):
     table = appended(new_table(options=buckets), 100, 1)
     with pytest.raises(UnsupportedFeatureError, match="order") as caught:
         table.sort_compact(["a"])
-    assert "compact()" in caught.value.hint
+    assert "`compact`" in caught.value.hint
     assert table.snapshot.commit_kind == "APPEND"
 
 
@@ -308,8 +362,7 @@ def _sort_and_die(path, call, nth):
 def test_killed_in_the_middle_nothing_is_lost_and_the_next_finishes(call, nth, tmp_path):
     table = appended(new_table(str(tmp_path)), 2000)
     before = canonical(table)
-    server = multiprocessing.get_context("forkserver")
-    server.set_forkserver_preload(["tests.maintenance.test_sort"])
+    server = forking(__name__)
     process = server.Process(target=_sort_and_die, args=(str(tmp_path), call, nth))
     process.start()
     process.join(60)

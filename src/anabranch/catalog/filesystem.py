@@ -126,7 +126,7 @@ class FilesystemCatalog:
         if not created and not if_not_exists:
             raise AlreadyExistsError(
                 f"table '{identifier.full_name}' exists already",
-                hint="open it with lake.table(), or pass if_not_exists=True.",
+                hint="open it, or create it only if it does not exist.",
             )
         return self.open(identifier)
 

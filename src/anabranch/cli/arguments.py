@@ -19,6 +19,10 @@ At = Annotated[
         "'2026-01-31 12:00:00'."
     ),
 ]
+Exact = Annotated[
+    bool,
+    typer.Option("--exact", help="Refuse an answer to --at by time or watermark that is not certain."),
+]
 Filter = Annotated[str | None, typer.Option("--filter", "-f", help='SQL text, such as "price > 10".')]
 Columns = Annotated[str | None, typer.Option("--columns", "-c", help="Comma-separated columns to read.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from anabranch.cli import state
-from anabranch.cli.arguments import AsJson, At, Branch, Columns, Filter, TableName, names
-from anabranch.cli.output import show_json, show_table
+from anabranch.cli.arguments import AsJson, At, Branch, Columns, Exact, Filter, TableName, names
+from anabranch.cli.output import show_json, show_moment, show_table
 from anabranch.cli.system_tables import show_system_table
 
 
@@ -22,9 +22,10 @@ def read(
     table: TableName,
     columns: Columns = None,
     filter: Filter = None,
-    limit: Annotated[int, typer.Option(help="The most rows; 0 for all.")] = 20,
+    limit: Annotated[int, typer.Option(help="The most rows; 0 for all.", min=0)] = 20,
     branch: Branch = None,
     at: At = None,
+    exact: Exact = False,
     json: AsJson = False,
 ) -> None:
     """Read rows of a table, or of a system table such as 'db.t$files'; with --json one object a line."""
@@ -39,22 +40,22 @@ def read(
             limit=limit or None,
             branch=branch,
             at=at,
+            exact=exact,
             json=json,
         )
         if limit and shown == limit and not json:
             typer.echo(f"(the first {limit} rows; --limit 0 shows all)")
         return
-    view = service.open_table(service.open_lake(state.warehouse), service.View(table, branch, at))
+    view = service.open_table(service.open_lake(state.warehouse), service.View(table, branch, at, exact))
     scan = view.scan(filter, names(columns), limit or None)
+    show_moment(view.moment)
     if json:
         for batch in scan.to_batches():
             for row in batch.to_pylist():
                 show_json(row)
         return
-    if view.moment is not None:
-        typer.echo(f"({view.moment})", err=True)
     rows = scan.to_arrow()
-    show_table(rows.schema.names, [tuple(row.values()) for row in rows.to_pylist()])
+    show_table(rows.schema.names, [tuple(row.values()) for row in rows.to_pylist()], grouped=False)
     if limit and rows.num_rows == limit:
         typer.echo(f"(the first {limit} rows; --limit 0 shows all)")
 
@@ -86,11 +87,13 @@ def explain(
     columns: Columns = None,
     branch: Branch = None,
     at: At = None,
+    exact: Exact = False,
     json: AsJson = False,
 ) -> None:
     """Show how a read finds its files, step by step."""
     from anabranch.service import tables as service
 
-    view = service.open_table(service.open_lake(state.warehouse), service.View(table, branch, at))
+    view = service.open_table(service.open_lake(state.warehouse), service.View(table, branch, at, exact))
+    show_moment(view.moment)
     info = service.explain(view, filter, names(columns))
     show_json(info) if json else typer.echo(info.text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Annotated
 
@@ -78,8 +79,19 @@ def _exit_code(error: AnabranchError) -> int:
 def _report(error: Exception, code: int) -> int:
     if state.debug:
         raise error
-    text = str(error) if isinstance(error, AnabranchError) else f"{type(error).__name__}: {error}"
+    known = isinstance(error, AnabranchError)
+    text = _in_verbs(str(error)) if known else f"{type(error).__name__}: {error}"
     typer.echo(f"Error: {text}", err=True)
-    if not isinstance(error, AnabranchError):
+    if not known:
         typer.echo("  hint: this is not an error we know; run again with --debug for its origin.", err=True)
     return code
+
+
+def _in_verbs(text: str) -> str:
+    """An error whose hints name operations as they are typed here: ``replace_tag`` is the verb ``replace-tag``."""
+    verbs = {str(command.name).replace("-", "_"): command.name for command in app.registered_commands}
+
+    def spoken(hint: re.Match[str]) -> str:
+        return re.sub(r"`([a-z_]+)`", lambda named: f"`{verbs.get(named[1], named[1])}`", hint[0])
+
+    return re.sub(r"^  hint: .*", spoken, text, flags=re.MULTILINE)

@@ -8,7 +8,7 @@ import typer
 
 from anabranch.cli import state
 from anabranch.cli.arguments import AsJson, Branch, DryRun, TableName, Yes, confirm, names
-from anabranch.cli.output import console, show_json, show_table
+from anabranch.cli.output import show_json, show_table
 
 Tables = Annotated[
     str, typer.Argument(metavar="DB.TABLE|DB", help="The table, or a database for all of its tables.")
@@ -99,6 +99,8 @@ def sort_compact(
     )
     if json:
         show_json(done)
+    elif not done.files_before and not done.given_up:
+        typer.echo(f"nothing to sort: {done.table} is empty, or sorted like this already")
     else:
         typer.echo(
             f"sorted {done.rows:,} rows by {order_by} ({strategy}): {done.files_before:,} files became "
@@ -214,7 +216,7 @@ def maintain(
         show_json(done)
         return
     for one in done:
-        console.print(one.text)
+        typer.echo(one.text)
 
 
 def health(table: Tables, branch: Branch = None, json: AsJson = False) -> None:

@@ -6,15 +6,21 @@ import base64
 import datetime as dt
 import decimal
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, is_dataclass
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
 
 console = Console(soft_wrap=False)
-problems = Console(stderr=True)
+
+_MOST_FOLDED = 8
+"""Columns that may be folded to fit a terminal; of more a line a value is easier to read."""
+_WIDEST = 100_000
 
 
 def show_json(value: Any) -> None:
@@ -22,52 +28,81 @@ def show_json(value: Any) -> None:
     print(json.dumps(_plain(value), default=_encode, ensure_ascii=False))  # noqa: T201
 
 
-def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None) -> None:
-    """Rows under a header; numbers to the right."""
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, grouped: bool = True) -> None:
+    """Rows under a header; numbers to the right.
+
+    What is wider than a terminal is folded or, of many columns, shown a line a value; elsewhere, as in a pipe, lines
+    are as long as they are.
+
+    Args:
+        columns: what stands at the top.
+        rows: their values.
+        grouped: write digits of whole numbers in groups of three.
+    """
     shown = [list(row) for row in rows]
-    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    table = Table(header_style="bold", box=None, pad_edge=False)
     for i, column in enumerate(columns):
         numeric = all(
             isinstance(row[i], int | float | None) and not isinstance(row[i], bool) for row in shown
         )
-        table.add_column(column, justify="right" if numeric and shown else "left", overflow="fold")
+        justify: Literal["right", "left"] = "right" if numeric and shown else "left"
+        table.add_column(_text(column), justify=justify, overflow="fold")
     for row in shown:
-        table.add_row(*(_text(value) for value in row))
-    console.print(table)
+        table.add_row(*(_text(value, grouped=grouped) for value in row))
+    width = Measurement.get(console, console.options.update(max_width=_WIDEST), table).maximum
+    if width <= console.width:
+        console.print(table)
+    elif not console.is_terminal:
+        Console(width=width).print(table)
+    elif len(columns) <= _MOST_FOLDED or not shown:
+        console.print(table)
+    else:
+        for number, row in enumerate(shown, 1):
+            console.print(f"row {number}", style="dim")
+            show_pairs(zip(columns, row, strict=True), grouped=grouped)
 
 
-def show_pairs(pairs: Iterable[tuple[str, Any]]) -> None:
+def show_pairs(pairs: Iterable[tuple[str, Any]], *, grouped: bool = True) -> None:
     """Names and values, one a line."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, value in pairs:
-        table.add_row(name, _text(value))
+        table.add_row(_text(name), _text(value, grouped=grouped))
     console.print(table)
+
+
+def show_moment(found: object | None) -> None:
+    """Say what a moment that was asked for was found to be, beside the output."""
+    if found is not None:
+        print(f"({found})", file=sys.stderr)  # noqa: T201
 
 
 def moment(millis: int | None) -> str:
     """Epoch milliseconds as UTC text; empty for None."""
     if millis is None:
         return ""
-    moment_utc = dt.datetime.fromtimestamp(millis / 1000, dt.UTC)
+    try:
+        moment_utc = dt.datetime.fromtimestamp(millis / 1000, dt.UTC)
+    except (ValueError, OverflowError):  # event times may lie anywhere
+        return f"{millis:,} ms"
     return moment_utc.strftime("%Y-%m-%d %H:%M:%S.") + f"{millis % 1000:03d}Z"
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, *, grouped: bool = True) -> Text:
+    """As it is, whatever markup or signs for terminals it holds."""
     match value:
         case None:
-            return ""
+            text = ""
         case bool():
-            return "yes" if value else "no"
+            text = "yes" if value else "no"
         case int():
-            return f"{value:,}"
-        case str():
-            return value.replace("[", "\\[")
+            text = f"{value:,}" if grouped else str(value)
         case bytes():
-            return value.hex()
+            text = value.hex()
         case _:
-            return str(value).replace("[", "\\[")
+            text = str(value)
+    return Text("".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text))
 
 
 def _plain(value: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from anabranch.cli import state
 from anabranch.cli.arguments import AsJson
@@ -31,9 +32,9 @@ def doctor(json: AsJson = False) -> None:
             "failed": "[red]failed[/red] ",
         }
         for check in checks:
-            console.print(f"{marks[check.status]} {check.name}: {check.found}")
+            console.print(f"{marks[check.status]} {check.name}: {escape(check.found)}")
             if check.remedy:
-                console.print(f"        {check.remedy}", style="dim")
+                console.print(f"        {escape(check.remedy)}", style="dim")
     if any(check.status == "failed" for check in checks):
         raise typer.Exit(1)
 

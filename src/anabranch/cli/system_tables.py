@@ -14,13 +14,14 @@ from anabranch.cli.arguments import (
     Branch,
     Columns,
     DryRun,
+    Exact,
     Filter,
     TableName,
     Yes,
     confirm,
     names,
 )
-from anabranch.cli.output import show_json, show_table
+from anabranch.cli.output import show_json, show_moment, show_table
 
 _VERBS = {
     "schemas": "List the versions of a table's schema.",
@@ -46,6 +47,7 @@ def show_system_table(
     limit: int | None = None,
     branch: str | None = None,
     at: str | None = None,
+    exact: bool = False,
     json: bool = False,
 ) -> int:
     """Print a system table, with `json` one object a line; how many rows there were."""
@@ -53,12 +55,14 @@ def show_system_table(
     from anabranch.service.tables import View, open_lake
 
     lake = open_lake(state.warehouse)
-    rows = service.read(lake, View(table, branch, at), filter=filter, columns=columns, limit=limit)
+    view = View(table, branch, at, exact)
+    rows, moment = service.read(lake, view, filter=filter, columns=columns, limit=limit)
+    show_moment(moment)
     if json:
         for row in rows.to_pylist():
             show_json(row)
     else:
-        show_table(rows.schema.names, [tuple(row.values()) for row in rows.to_pylist()])
+        show_table(rows.schema.names, [tuple(row.values()) for row in rows.to_pylist()], grouped=False)
     return int(rows.num_rows)
 
 
@@ -67,12 +71,19 @@ def _verb(name: str) -> Callable[..., None]:
         table: TableName,
         branch: Branch = None,
         at: At = None,
+        exact: Exact = False,
         filter: Filter = None,
         columns: Columns = None,
         json: AsJson = False,
     ) -> None:
         show_system_table(
-            f"{table}${name}", filter=filter, columns=names(columns), branch=branch, at=at, json=json
+            f"{table}${name}",
+            filter=filter,
+            columns=names(columns),
+            branch=branch,
+            at=at,
+            exact=exact,
+            json=json,
         )
 
     return show

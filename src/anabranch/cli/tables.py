@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from anabranch.cli import state
-from anabranch.cli.arguments import AsJson, At, Branch, TableName, Yes, names, settings
-from anabranch.cli.output import moment, show_json, show_pairs, show_table
+from anabranch.cli.arguments import AsJson, At, Branch, Exact, TableName, Yes, names, settings
+from anabranch.cli.output import moment, show_json, show_moment, show_pairs, show_table
+
+if TYPE_CHECKING:
+    from anabranch.service.tables import TableInfo
+
+_COLUMNS_HELP = (
+    'Such as "id BIGINT NOT NULL, v STRING"; also "..., ts TIMESTAMP(3), '
+    "WATERMARK FOR ts AS ts - INTERVAL '5' SECOND\"."
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -43,9 +51,7 @@ def tables(
 
 def create_table(
     table: TableName,
-    columns: Annotated[
-        str, typer.Argument(metavar="COLUMNS", help='Such as "id BIGINT NOT NULL, v STRING".')
-    ],
+    columns: Annotated[str, typer.Argument(metavar="COLUMNS", help=_COLUMNS_HELP)],
     partition_by: Annotated[str | None, typer.Option(help="Comma-separated partition columns.")] = None,
     option: Annotated[
         list[str] | None, typer.Option("--option", "-o", help="key=value; may be repeated.")
@@ -102,12 +108,14 @@ def drop_table(
         typer.echo(f"{'would remove' if dry_run else 'removed'} {what}")
 
 
-def describe(table: TableName, branch: Branch = None, at: At = None, json: AsJson = False) -> None:
+def describe(
+    table: TableName, branch: Branch = None, at: At = None, exact: Exact = False, json: AsJson = False
+) -> None:
     """Show what a table is and holds."""
     from anabranch.service import tables as service
 
     info = service.describe(
-        service.open_table(service.open_lake(state.warehouse), service.View(table, branch, at))
+        service.open_table(service.open_lake(state.warehouse), service.View(table, branch, at, exact))
     )
     if json:
         show_json(info)
@@ -129,6 +137,7 @@ def describe(table: TableName, branch: Branch = None, at: At = None, json: AsJso
             ("bytes", info.bytes),
             ("schema", info.schema_id),
             ("partitioned by", ", ".join(info.partition_keys) or "nothing"),
+            *_watermark(info),
             ("tags", ", ".join(info.tags) or "none"),
             ("branches", ", ".join(("main", *info.branches))),
             *((f"option {key}", value) for key, value in info.options.items()),
@@ -138,11 +147,14 @@ def describe(table: TableName, branch: Branch = None, at: At = None, json: AsJso
     _show_columns(info.columns)
 
 
-def schema(table: TableName, branch: Branch = None, at: At = None, json: AsJson = False) -> None:
+def schema(
+    table: TableName, branch: Branch = None, at: At = None, exact: Exact = False, json: AsJson = False
+) -> None:
     """Show the columns of a table."""
     from anabranch.service import tables as service
 
-    view = service.open_table(service.open_lake(state.warehouse), service.View(table, branch, at))
+    view = service.open_table(service.open_lake(state.warehouse), service.View(table, branch, at, exact))
+    show_moment(view.moment)
     found = service.columns_of(view)
     show_json(found) if json else _show_columns(found)
 
@@ -174,13 +186,15 @@ def files(
     table: TableName,
     branch: Branch = None,
     at: At = None,
+    exact: Exact = False,
     filter: Annotated[str | None, typer.Option("--filter", "-f", help="Only files that may match.")] = None,
     json: AsJson = False,
 ) -> None:
     """List the live data files of a table."""
     from anabranch.service import tables as service
 
-    view = service.open_table(service.open_lake(state.warehouse), service.View(table, branch, at))
+    view = service.open_table(service.open_lake(state.warehouse), service.View(table, branch, at, exact))
+    show_moment(view.moment)
     found = service.files(view, filter)
     if json:
         show_json(found)
@@ -200,6 +214,14 @@ def _show_columns(columns: object) -> None:
         ["id", "column", "type", "nullable", "partition", "comment"],
         [(c.id, c.name, c.type, c.nullable, c.partition, c.comment) for c in rows],
     )
+
+
+def _watermark(info: TableInfo) -> list[tuple[str, str]]:
+    """How it follows from the rows, and how far it has come; nothing if there is none."""
+    reached = None if info.snapshot is None else info.snapshot.watermark
+    parts = [info.watermark, None if reached is None else f"now {moment(reached)}"]
+    text = "; ".join(part for part in parts if part is not None)
+    return [("watermark", text)] if text else []
 
 
 def _batch(identifier: int) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
+import pyarrow.compute as pc
 
 from anabranch.kernel.scan.pruning import partition_values
 from anabranch.spec.binary_row import decode_row
@@ -39,6 +40,17 @@ def keys_of_rows(rows: pl.Series, schema: TableSchema) -> list[PartitionKey]:
     columns = partition_values(rows, schema)
     values = [physical_values(c, f.type) for c, f in zip(columns, fields, strict=True)]
     return [partition_key(row) for row in zip(*values, strict=True)]
+
+
+def in_order_of_values(rows: pl.Series, schema: TableSchema) -> pl.Series:
+    """Partition rows by the values of the partition fields, nulls first, as other engines compare them."""
+    if not schema.partition_fields:
+        return rows
+    values = partition_values(rows, schema)
+    # By number, since a partition field may have any name.
+    numbered = values.rename_columns([str(i) for i in range(values.num_columns)])
+    order = pc.sort_indices(numbered, [(name, "ascending", "at_start") for name in numbered.column_names])
+    return rows.gather(order.to_numpy())
 
 
 def partition_text(row: bytes, schema: TableSchema) -> str:

@@ -60,13 +60,8 @@ def expire_snapshots(
     """
     retention = _retention(context, options, retain_max, retain_min, older_than)
     check_cleanable(context)
-    if not dry_run:
-        tend_pins(context)
-        tend_savepoints(context)
     gone = _expire_consumers(context, options, dry_run=dry_run)
-    tags = tuple(expire_tags(context, dry_run=dry_run))
-    expiry = expire(context, retention, engine=engine, dry_run=dry_run, without=gone)
-    return replace(expiry, consumers=gone, tags=tags)
+    return _expire(context, retention, engine, gone, dry_run=dry_run)
 
 
 def expire_after_commit(
@@ -87,9 +82,8 @@ def expire_after_commit(
     gone = _expire_consumers(context, options, dry_run=False)
     if not _is_worth_it(context, retention):
         return Expiry(consumers=gone) if gone else None
-    limited = replace(retention, limit=SNAPSHOT_EXPIRE_LIMIT.of(options))
-    tags = tuple(expire_tags(context))
-    return replace(expire(context, limited, engine=engine), consumers=gone, tags=tags)
+    check_cleanable(context)
+    return _expire(context, replace(retention, limit=SNAPSHOT_EXPIRE_LIMIT.of(options)), engine, gone)
 
 
 def expire_now_and_then(context: TableContext, options: Mapping[str, str], committed: Snapshot) -> None:
@@ -109,6 +103,23 @@ def expire_now_and_then(context: TableContext, options: Mapping[str, str], commi
         expire_after_commit(context, {**schema.options, **options})
     except AnabranchError as error:
         _LOG.warning("%s: old snapshots were not expired: %s", context.title, error)
+
+
+def _expire(
+    context: TableContext,
+    retention: Retention,
+    engine: Engine | None,
+    consumers: tuple[str, ...],
+    *,
+    dry_run: bool = False,
+) -> Expiry:
+    """Let go of refs that are needed no more, then of snapshots, so that what only those held goes as well."""
+    if not dry_run:
+        tend_pins(context)
+        tend_savepoints(context)
+    tags = tuple(expire_tags(context, dry_run=dry_run))
+    expiry = expire(context, retention, engine=engine, dry_run=dry_run, without=consumers, without_tags=tags)
+    return replace(expiry, consumers=consumers, tags=tags)
 
 
 def _is_worth_it(context: TableContext, retention: Retention) -> bool:

@@ -11,13 +11,13 @@ then `restore_orphan_files` brings them back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
 
 from anabranch.engine import Engine, LocalEngine
-from anabranch.errors import AnabranchError, NotFoundError
+from anabranch.errors import NotFoundError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.expiry.candidates import DATA, no_files
 from anabranch.kernel.expiry.expire import Tally, check_cleanable, tallies
@@ -88,25 +88,6 @@ def remove_orphan_files(
     return Cleaning(now if orphans.height and not dry_run else None, orphans, purged, dry_run)
 
 
-def clean_tables(
-    contexts: Iterable[TableContext],
-    *,
-    older_than: Cutoff = DEFAULT_AGE,
-    engine: Engine | None = None,
-    dry_run: bool = False,
-) -> Mapping[str, Cleaning | AnabranchError]:
-    """Clean many tables, one after the other, by name; the error of one does not keep the others from it."""
-    done: dict[str, Cleaning | AnabranchError] = {}
-    for context in contexts:
-        try:
-            done[context.name] = remove_orphan_files(
-                context, older_than=older_than, engine=engine, dry_run=dry_run
-            )
-        except AnabranchError as error:
-            done[context.name] = error
-    return done
-
-
 def orphan_runs(context: TableContext) -> list[int]:
     """Runs whose files are still there, oldest first: their time in epoch milliseconds."""
     names = (folder.rpartition("/")[2] for folder in context.storage.list_folders(ORPHANS_FOLDER))
@@ -127,7 +108,9 @@ def restore_orphan_files(context: TableContext, run: int, *, engine: Engine | No
         runs = ", ".join(map(str, orphan_runs(context)))
         raise NotFoundError(
             f"there is no run {run} of the cleaning of '{context.name}'",
-            hint=f"runs there are: {runs}." if runs else "what was moved has been purged.",
+            hint=f"runs there are: {runs}."
+            if runs
+            else "there is nothing to bring back, or it has been purged.",
         )
     missing = [path for path in files if not context.storage.exists(path)]
     _move(context, {f"{folder}/{path}": path for path in missing}, engine or LocalEngine())

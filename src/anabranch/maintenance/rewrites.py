@@ -259,7 +259,7 @@ def writable_schema(context: TableContext) -> TableSchema:
     if schema is None:
         raise NotFoundError(
             f"table '{context.title}' does not exist any more",
-            hint="lake.tables(database) lists those there are.",
+            hint="`tables` lists those there are.",
         )
     check_writable(schema, path=context.layout.schema_path(schema.id))
     return schema

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from anabranch.arrow.sort_key import MOST_CURVE_COLUMNS, STRATEGIES, SortOrder
 from anabranch.arrow.sorting import sort
@@ -13,6 +13,7 @@ from anabranch.arrow.writer import WriteContext
 from anabranch.engine import Engine, LocalEngine
 from anabranch.errors import InvalidInputError, SchemaError, UnsupportedFeatureError
 from anabranch.kernel.compaction.planning import plan_sort
+from anabranch.kernel.compaction.repeated import made_before
 from anabranch.kernel.compaction.selection import Partitions, select_partitions
 from anabranch.kernel.compaction.task import CompactionTask, Rewrite
 from anabranch.kernel.context import TableContext
@@ -61,7 +62,7 @@ def sort_compact(
     """Sort all rows of each of these partitions, and put them in the place of those that were read.
 
     A partition is replaced as a whole or, if others rewrote some of its files meanwhile, given up. Rows that are
-    appended meanwhile stay as they are.
+    appended meanwhile stay as they are. A partition that is as the same call left it is passed over.
 
     Args:
         context: the branch.
@@ -81,8 +82,12 @@ def sort_compact(
     live, schema = newest_files(context)
     _check_scalable(schema, context)
     order = sort_order(by, strategy, schema)
-    tasks = plan_sort(select_partitions(live, partitions, schema))
-    description = {"sort": order.strategy, "by": list(order.by)}
+    chosen = select_partitions(live, partitions, schema)
+    description: dict[str, Any] = {"sort": order.strategy, "by": list(order.by)}
+    if options:
+        description["options"] = dict(sorted(options.items()))
+    sorted_before = made_before(context, chosen, schema, description)
+    tasks = [task for task in plan_sort(chosen) if task.place not in sorted_before]
     writing = write_context(context, options, engine)
     job = SortJob(order, writing, context.schemas.get)
     outcome = Outcome()
@@ -135,7 +140,7 @@ def _check_scalable(schema: TableSchema, context: TableContext) -> None:
             f"'{context.title}' is a queue, which gives its rows in the order they were written; sorting would "
             "destroy that order",
             feature="sort-compaction-of-queues",
-            hint="compact() joins its small files and keeps the order. To sort the rows, write them to a table with "
+            hint="`compact` joins its small files and keeps the order. To sort the rows, write them to a table with "
             "'bucket' = '-1'.",
         )
 

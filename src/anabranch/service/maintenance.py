@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError
+from anabranch.kernel.expiry.candidates import DATA
+from anabranch.kernel.expiry.expire import Expiry, Tally
 from anabranch.kernel.health import Health
 from anabranch.lake import Lake, connect
 from anabranch.maintenance.compact import CompactionResult
 from anabranch.maintenance.maintain import Upkeep
+from anabranch.maintenance.orphans import Cleaning
 from anabranch.options import parse_duration
 from anabranch.runtime import SYSTEM
 from anabranch.service.tables import View, open_lake, open_table
@@ -59,7 +62,24 @@ class ExpiryInfo:
     """Files and bytes by kind."""
     held: Mapping[str, Mapping[str, int]]
     """What stays although its snapshots went, by what holds it."""
+    tags: tuple[str, ...]
+    """Tags that were kept long enough."""
+    consumers: tuple[str, ...]
+    """Consumers that had not moved for long."""
     dry_run: bool
+
+    @classmethod
+    def of(cls, table: str, done: Expiry) -> ExpiryInfo:
+        """An expiry as people see it."""
+        data = done.removed.get(DATA, Tally())
+        return cls(
+            table,
+            *(len(done.snapshots), done.left),
+            *(data.files, done.files.height - data.files, int(done.files["bytes"].sum())),
+            *(_counted(done.removed), _counted(done.held)),
+            *(done.tags, done.consumers),
+            done.dry_run,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +95,27 @@ class CleaningInfo:
     purged_bytes: int
     dry_run: bool
 
+    @classmethod
+    def of(cls, table: str, done: Cleaning) -> CleaningInfo:
+        """A clean-up as people see it."""
+        sizes = done.files["bytes"]
+        return cls(
+            table, done.run, len(sizes), int(sizes.sum()), done.purged.files, done.purged.bytes, done.dry_run
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class UpkeepInfo:
-    """What the upkeep of one table did."""
+    """What the upkeep of one table did, or would do, step by step."""
 
     table: str
+    compaction: CompactionInfo
+    """Of a dry run `files_after` is an estimate, and `bytes_after` 0."""
+    expiry: ExpiryInfo
+    cleaning: CleaningInfo
+    dry_run: bool
     text: str
+    """All of it in a sentence."""
 
 
 def partition_values(texts: Sequence[str]) -> list[dict[str, str]] | None:
@@ -161,21 +195,7 @@ def expire_snapshots(
     """Expire snapshots of a table or of all tables of a database; `how` as `Table.expire_snapshots` takes it."""
 
     def work(table: Table) -> ExpiryInfo:
-        done = table.expire_snapshots(**how)
-        kinds = {kind: {"files": t.files, "bytes": t.bytes} for kind, t in done.removed.items()}
-        held = {ref: {"files": t.files, "bytes": t.bytes} for ref, t in done.held.items()}
-        files = {kind: tally["files"] for kind, tally in kinds.items()}
-        return ExpiryInfo(
-            table.name,
-            len(done.snapshots),
-            done.left,
-            files.get("data", 0),
-            sum(files.values()) - files.get("data", 0),
-            sum(tally["bytes"] for tally in kinds.values()),
-            kinds,
-            held,
-            done.dry_run,
-        )
+        return ExpiryInfo.of(table.name, table.expire_snapshots(**how))
 
     return _each(_open(warehouse, master), target, branch, work)
 
@@ -186,17 +206,7 @@ def remove_orphan_files(
     """Clean up a table or all tables of a database."""
 
     def work(table: Table) -> CleaningInfo:
-        done = table.remove_orphan_files(older_than, dry_run)
-        sizes = done.files["bytes"]
-        return CleaningInfo(
-            table.name,
-            done.run,
-            len(sizes),
-            int(sizes.sum()),
-            done.purged.files,
-            done.purged.bytes,
-            done.dry_run,
-        )
+        return CleaningInfo.of(table.name, table.remove_orphan_files(older_than, dry_run))
 
     return _each(_open(warehouse, master), target, None, work)
 
@@ -212,7 +222,15 @@ def maintain(warehouse: str, target: str, *, dry_run: bool, master: str | None) 
 
     def work(table: Table) -> UpkeepInfo:
         done: Upkeep = table.maintain(dry_run)
-        return UpkeepInfo(table.name, f"{table.name}: {done}")
+        name = table.name
+        return UpkeepInfo(
+            name,
+            CompactionInfo.of(name, done.compaction),
+            ExpiryInfo.of(name, done.expiry),
+            CleaningInfo.of(name, done.cleaning),
+            done.dry_run,
+            f"{name}: {done}",
+        )
 
     return _each(_open(warehouse, master), target, None, work)
 
@@ -256,6 +274,10 @@ def _each(lake: Lake, target: str, branch: str | None, work: Callable[[Table], R
             hint="the others are done; see to these and repeat it for them.",
         )
     return found
+
+
+def _counted(tallies: Mapping[str, Tally]) -> dict[str, dict[str, int]]:
+    return {name: {"files": tally.files, "bytes": tally.bytes} for name, tally in tallies.items()}
 
 
 def _duration(text: str) -> int:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
 from anabranch.catalog import Identifier
 from anabranch.errors import InvalidInputError
+from anabranch.kernel.refs.moment import Moment
 from anabranch.lake import Lake
 from anabranch.service.tables import View, open_table
 from anabranch.spec.types import Field
@@ -26,8 +28,8 @@ def read(
     filter: str | None = None,
     columns: Sequence[str] | None = None,
     limit: int | None = None,
-) -> pa.Table:
-    """Rows of a system table.
+) -> tuple[pa.Table, Moment | None]:
+    """Rows of a system table, and what the moment was found to be that was asked for, if any.
 
     Args:
         lake: the warehouse.
@@ -41,6 +43,7 @@ def read(
         InvalidInputError, PredicateError, SchemaError: the moment, filter or columns do not fit.
     """
     fields: Sequence[Field]
+    moment = None
     of_lake = lake_table_of(view.table)
     if of_lake is not None:
         if view.at is not None or view.branch is not None:
@@ -54,6 +57,7 @@ def read(
         assert identifier.system is not None, "the caller asked `is_system_table`"
         fields = system_table(identifier.system).fields
         branch = identifier.branch if view.branch is None else view.branch
-        table = open_table(lake, View(identifier.full_name, branch, view.at, view.options))
+        table = open_table(lake, replace(view, table=identifier.full_name, branch=branch))
+        moment = table.moment
         rows = table.system(identifier.system)
-    return select(rows, fields, filter=filter, columns=columns, limit=limit)
+    return select(rows, fields, filter=filter, columns=columns, limit=limit), moment

@@ -11,6 +11,7 @@ from anabranch.lake import Lake, connect
 from anabranch.options import TABLE_UUID
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.watermark import watermark_definition
 from anabranch.table import Table
 
 
@@ -60,6 +61,8 @@ class TableInfo:
     bytes: int
     tags: tuple[str, ...]
     branches: tuple[str, ...]
+    watermark: str | None
+    """How it follows from the rows, as SQL; None if the table defines none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,8 @@ class View:
     table: str
     branch: str | None = None
     at: str | None = None
+    exact: bool = False
+    """Refuse an answer to `at` that is not certain."""
     options: Mapping[str, str] | None = None
 
 
@@ -103,19 +108,23 @@ def open_lake(warehouse: str) -> Lake:
 
 
 def open_table(lake: Lake, view: View) -> Table:
-    """The view of a table. Raises `NotFoundError`, `InvalidNameError`."""
+    """The view of a table. Raises `NotFoundError`, `InvalidNameError`, `InvalidInputError`."""
     table = lake.table(view.table)
     if view.branch is not None:
         table = table.branch(view.branch)
     if view.options:
         table = table.with_options(view.options)
-    return table if view.at is None else _at(table, view.at)
+    if view.at is not None:
+        return _at(table, view.at, view.exact)
+    if view.exact:
+        raise InvalidInputError("exact is about a moment, but none was asked for", hint="say which one.")
+    return table
 
 
-def _at(table: Table, asked: str) -> Table:
+def _at(table: Table, asked: str, exact: bool) -> Table:
     """A version; where nothing is called so, a time."""
     try:
-        return table.at(asked)
+        return table.at(asked, exact=exact)
     except NotFoundError:
         try:
             millis = to_millis(asked)
@@ -123,7 +132,7 @@ def _at(table: Table, asked: str) -> Table:
             millis = None
         if millis is None:
             raise
-    return table.at(timestamp=millis)
+    return table.at(timestamp=millis, exact=exact)
 
 
 def create_table(
@@ -153,6 +162,7 @@ def describe(table: Table) -> TableInfo:
     schema = table.schema
     plan = table.scan().plan()
     snapshot = table.snapshot
+    definition = watermark_definition(schema)
     return TableInfo(
         name=table.name,
         location=table.context.storage.url,
@@ -168,6 +178,7 @@ def describe(table: Table) -> TableInfo:
         bytes=plan.report.bytes,
         tags=tuple(table.tags()),
         branches=tuple(table.branches()),
+        watermark=None if definition is None else definition.expression,
     )
 
 

@@ -54,7 +54,8 @@ class Tending(TableView):
         """Rewrite whole partitions with their rows sorted, so that queries on these columns skip most files.
 
         Rows stay the same and streams see nothing of it. What is appended meanwhile stays as it is; a partition
-        of which others rewrote files meanwhile is given up, and it alone.
+        of which others rewrote files meanwhile is given up, and it alone. Where nothing has changed since the same
+        was done before, nothing is done; if that goes for all partitions, nothing is committed.
 
         Args:
             by: columns of atomic types, no partition columns.

@@ -12,8 +12,9 @@ import polars as pl
 
 from anabranch.errors import InvalidInputError
 from anabranch.expr.bind import BoundPredicate, bind
+from anabranch.expr.bound import columns
 from anabranch.expr.evaluate import filter_mask
-from anabranch.expr.nodes import Column, ColumnExpression, all_of
+from anabranch.expr.nodes import Column, ColumnExpression, Predicate, all_of
 from anabranch.kernel.actions.append import added_entries
 from anabranch.kernel.commit.base import Base, Change, Conflict
 from anabranch.kernel.commit.commit_message import CommitMessage
@@ -43,6 +44,8 @@ class Overwrite:
     """Replace exactly the partitions that occur in `messages`."""
     description: Mapping[str, Any] | None = None
     """The partition as the user named it."""
+    condition: str | None = None
+    """The condition by which the user named the partitions instead."""
 
     @classmethod
     def of_partition(
@@ -61,13 +64,27 @@ class Overwrite:
             )
         wanted = [ColumnExpression(Column((name,))).same_as(value) for name, value in partition.items()]
         target = bind(all_of(wanted), schema.fields)
-        rows = pl.Series(sorted({message.partition for message in messages}), dtype=pl.Binary)
-        if len(rows) and not all(filter_mask(target, partition_values(rows, schema)).to_pylist()):
-            raise InvalidInputError(
-                f"some of the new rows lie outside of partition {dict(partition)}",
-                hint="pass only rows of that partition, or overwrite without naming one.",
-            )
+        _check_inside(messages, target, schema, f"partition {dict(partition)}")
         return cls(messages, target=target, description=partition)
+
+    @classmethod
+    def where(cls, messages: Sequence[CommitMessage], condition: Predicate, schema: TableSchema) -> Overwrite:
+        """Replace the partitions for which a condition holds, all rows of which `messages` must hold.
+
+        Raises `PredicateError` if it does not fit the columns, `InvalidInputError` if it is about others than the
+        partition columns or a new row lies outside.
+        """
+        target = bind(condition, schema.fields)
+        others = sorted(
+            f.name for f in schema.fields if f.id in columns(target) and f not in schema.partition_fields
+        )
+        if others:
+            raise InvalidInputError(
+                f"cannot overwrite the rows with {condition}: '{others[0]}' is no partition column",
+                hint=f"whole partitions are replaced; partition columns are: {', '.join(schema.partition_keys) or 'none'}.",
+            )
+        _check_inside(messages, target, schema, f"the partitions with {condition}")
+        return cls(messages, target=target, condition=str(condition))
 
     @property
     def depends_on_base(self) -> bool:
@@ -100,4 +117,17 @@ class Overwrite:
     def _described(self, base: Base) -> str:
         if self.dynamic:
             return json.dumps({"dynamic": True})
+        if self.condition is not None:
+            return json.dumps({"where": self.condition})
         return json.dumps({"partition": dict(self.description or {})}, default=str)
+
+
+def _check_inside(
+    messages: Sequence[CommitMessage], target: BoundPredicate, schema: TableSchema, what: str
+) -> None:
+    rows = pl.Series(sorted({message.partition for message in messages}), dtype=pl.Binary)
+    if len(rows) and not all(filter_mask(target, partition_values(rows, schema)).to_pylist()):
+        raise InvalidInputError(
+            f"some of the new rows lie outside of {what}",
+            hint="pass only rows of that partition, or overwrite without naming one.",
+        )

@@ -38,7 +38,7 @@ from anabranch.spec.schema import TableSchema
 PLAN_COLUMNS: Final = (
     *("kind", "partition", "bucket", "total_buckets", "file_name", "file_size", "row_count"),
     *("min_sequence_number", "max_sequence_number", "schema_id", "level", "creation_time"),
-    *("external_path", "write_cols"),
+    *("file_source", "external_path", "write_cols"),
 )
 """What planning must know of an entry. Statistics, which take the longest to decode, are not among it."""
 

@@ -20,6 +20,11 @@ class CompactionTask:
     """To be read in this order; of a queue's bucket, files that follow each other."""
 
     @property
+    def place(self) -> tuple[bytes, int, int]:
+        """Partition, bucket and number of buckets."""
+        return self.partition, self.bucket, self.total_buckets
+
+    @property
     def size(self) -> int:
         """Bytes of all files."""
         return sum(file.file_size for file in self.files)

@@ -74,8 +74,7 @@ class Expiry:
     consumers: tuple[str, ...] = ()
     """Names of consumers that went because they had not moved for long."""
     tags: tuple[str, ...] = ()
-    """Names of tags that went because they were kept long enough. What only they held is found as they go, not before
-    (when it is tried out only)."""
+    """Names of tags that went because they were kept long enough."""
     dry_run: bool = False
     """Whether nothing was removed."""
 
@@ -114,6 +113,7 @@ def expire(
     engine: Engine | None = None,
     dry_run: bool = False,
     without: Collection[str] = (),
+    without_tags: Collection[str] = (),
 ) -> Expiry:
     """Remove the snapshots of this branch that need not be kept, and what only they reached.
 
@@ -126,6 +126,8 @@ def expire(
         engine: what deletes many files.
         dry_run: find out only.
         without: names of consumers that do not count.
+        without_tags: names of tags of the branch that do not count where it is tried out only. Where it is not they
+            must be gone already.
 
     Raises:
         CorruptTableError: what stays cannot be read in full; nothing was deleted.
@@ -139,8 +141,11 @@ def expire(
         limit = None if retention.limit is None else retention.limit - len(total.snapshots)
         if not dry_run:
             limit = _SNAPSHOTS_AT_ONCE if limit is None else min(limit, _SNAPSHOTS_AT_ONCE)
+        given_up = (
+            frozenset(context.layout.tag_path(name) for name in without_tags) if dry_run else frozenset()
+        )
         this_round = _Round(
-            context, schema, replace(retention, limit=limit), without, engine or LocalEngine()
+            context, schema, replace(retention, limit=limit), without, given_up, engine or LocalEngine()
         )
         part = this_round.run(dry_run)
         total += part
@@ -173,6 +178,8 @@ class _Round:
     retention: Retention
     without: Collection[str]
     """Names of consumers that do not count."""
+    given_up: frozenset[str]
+    """Files of refs that do not count."""
     engine: Engine
 
     def run(self, dry_run: bool) -> Expiry:
@@ -197,7 +204,8 @@ class _Round:
         following = history.snapshots[len(due)]
         named = candidates(self.context, self.schema, due, following)
         reachability = Reachability(self.context, named.files["file_name"], reader=reader)
-        gone = {*left_over, *(self.context.layout.snapshot_path(snapshot.id) for snapshot in due)}
+        paths = (self.context.layout.snapshot_path(snapshot.id) for snapshot in due)
+        gone = {*left_over, *paths, *self.given_up}
         held = reachability.through([ref for ref in look.refs if ref.path not in gone])
         if not dry_run:
             if not self._remove_snapshots(due, following):

@@ -93,12 +93,12 @@ def consumer_lags(context: TableContext) -> list[ConsumerLag]:
 def _lag(
     context: TableContext, name: str, consumer: Consumer, head: Snapshot | None, modified: int
 ) -> ConsumerLag:
-    behind = 0 if head is None else max(0, head.id - consumer.next_snapshot + 1)
+    behind = 0 if head is None else max(0, head.id - consumer.unread_from + 1)
     if head is None or not behind:
-        return ConsumerLag(name, consumer.next_snapshot, behind, 0, 0, modified)
+        return ConsumerLag(name, consumer.unread_from, behind, 0, 0, modified)
     unread = []
     for snapshot in context.snapshots.backwards(head):
-        if snapshot.id < consumer.next_snapshot:
+        if snapshot.id < consumer.unread_from:
             break
         unread.append(snapshot)
     counts = [s.delta_record_count for s in unread if s.commit_kind != CommitKind.COMPACT]
@@ -107,7 +107,7 @@ def _lag(
     now = context.runtime.clock.now_millis()
     return ConsumerLag(
         name,
-        consumer.next_snapshot,
+        consumer.unread_from,
         behind,
         sum(max(0, count) for count in known) if complete else None,
         max(0, now - unread[-1].time_millis),

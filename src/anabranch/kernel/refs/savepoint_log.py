@@ -61,7 +61,7 @@ def get_savepoint(context: TableContext, number: int) -> Savepoint:
     if found is not None and is_of(context, found):
         return found
     known = ", ".join(str(savepoint.id) for savepoint in savepoints(context))
-    hint = f"savepoints there are: {known}." if known else "create one with create_savepoint()."
+    hint = f"savepoints there are: {known}." if known else "`create_savepoint` makes one."
     if found is not None:
         raise NotFoundError(f"savepoint {number} is of another branch than '{context.title}'", hint=hint)
     was = " any more" if number in read_numbers(context).deleted else ""

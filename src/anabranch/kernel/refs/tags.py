@@ -183,12 +183,12 @@ def _check_not_internal(name: str) -> None:
     hint = "the table removes it itself when it is not needed any more."
     raise InvalidNameError(
         f"the tag '{name}' belongs to the table itself",
-        hint=hint if savepoint is None else f"delete the savepoint instead: delete_savepoint({savepoint}).",
+        hint=hint if savepoint is None else f"let go of savepoint {savepoint} instead, with `delete_savepoint`.",
     )
 
 
 def _exists(context: TableContext, tag: Tag) -> AlreadyExistsError:
     return AlreadyExistsError(
         f"tag '{tag.name}' exists already in '{context.title}' and names snapshot {tag.snapshot.id}",
-        hint="choose another name, or let it name another snapshot with replace_tag().",
+        hint="choose another name, or let it name another snapshot with `replace_tag`.",
     )

@@ -105,6 +105,6 @@ def _newest(context: TableContext) -> Base:
     if schema is None:
         raise NotFoundError(
             f"table '{context.title}' does not exist: there is no schema in {context.storage.url}",
-            hint="lake.tables(database) lists the tables there are.",
+            hint="`tables` lists those there are.",
         )
     return Base(context, context.snapshots.head(), schema)

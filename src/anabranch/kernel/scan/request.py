@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from anabranch.expr.bind import BoundPredicate
 from anabranch.expr.prune import split_conjuncts
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_snapshot_readable
-from anabranch.kernel.partitions import PartitionKey, partition_key
+from anabranch.kernel.partitions import PartitionKey, in_order_of_values, partition_key
 from anabranch.kernel.scan.plan import EMPTY_FILES, Plan, PlanStep, split_starts
 from anabranch.kernel.scan.pruning import (
     buckets_match,
@@ -30,7 +31,7 @@ from anabranch.options import (
     SPLIT_TARGET_SIZE,
 )
 from anabranch.spec.data_file import ManifestFileMeta
-from anabranch.spec.entry_frame import EntryFrame
+from anabranch.spec.entry_frame import IDENTITY, EntryFrame
 from anabranch.spec.layout import file_format_of
 from anabranch.spec.partition_path import partition_path
 from anabranch.spec.schema import TableSchema
@@ -47,6 +48,17 @@ _TO_PRUNE = (*_TO_LOCATE, "value_min", "value_max", "value_null_counts", "value_
 """Those and the statistics, which take as long to decode as all of them."""
 
 
+class PartitionOrder(StrEnum):
+    """Which partition's files come first in a plan."""
+
+    APPEARANCE = "appearance"
+    """In the order of commits: the one whose oldest entry is oldest."""
+    CREATION = "creation"
+    """By the time at which the oldest of the planned files was made, as its writer's clock said."""
+    VALUE = "value"
+    """By partition value, nulls first."""
+
+
 @dataclass(frozen=True)
 class ScanRequest:
     """What to plan: rows of one snapshot (or only those it added) that may satisfy a predicate."""
@@ -59,22 +71,24 @@ class ScanRequest:
     """With no predicate, stop after files that hold this many rows."""
     options: Mapping[str, str] | None = None
     """Options of the read, over the table's."""
+    partition_order: PartitionOrder = PartitionOrder.APPEARANCE
 
     def plan(self) -> Plan:
         """All live files of the snapshot. Raises `CorruptTableError`, `UnsupportedFeatureError`."""
         if self.snapshot is None:
             return self._packed(EMPTY_FILES, [])
         check_snapshot_readable(self.context, self.snapshot)
-        return self._plan(self.context.manifests.of_snapshot(self.snapshot), delta=False)
+        return self._plan(self.context.manifests.of_snapshot(self.snapshot), EntryFrame.live)
 
-    def plan_delta(self) -> Plan:
-        """Only the files that the snapshot itself added."""
+    def plan_delta(self, *, removed: bool = False) -> Plan:
+        """Only the files that the snapshot itself added; or, if `removed`, took away. What it did both to is neither."""
         if self.snapshot is None:
             return self._packed(EMPTY_FILES, [])
         check_snapshot_readable(self.context, self.snapshot)
-        return self._plan(self.context.manifests.read_list(self.snapshot.delta_manifest_list), delta=True)
+        lists = self.context.manifests.read_list(self.snapshot.delta_manifest_list)
+        return self._plan(lists, _removed if removed else _added)
 
-    def _plan(self, metas: Sequence[ManifestFileMeta], *, delta: bool) -> Plan:
+    def _plan(self, metas: Sequence[ManifestFileMeta], kept: Callable[[EntryFrame], EntryFrame]) -> Plan:
         steps = [PlanStep("snapshot", len(metas), None)]
         on_partitions, on_rows, predicate = None, None, self.predicate
         if predicate is not None:
@@ -83,6 +97,8 @@ class ScanRequest:
                 metas = manifests_may_match(metas, on_partitions, self.schema)
                 steps.append(PlanStep("manifests", len(metas), None))
         columns = _TO_LOCATE if on_rows is None else _TO_PRUNE
+        if self.partition_order is PartitionOrder.CREATION:
+            columns = (*columns, "creation_time")
         frame = self.context.manifests.entries(metas, only=columns).df
         steps.append(PlanStep("entries", len(metas), frame.height))
         if on_partitions is not None and frame.height:
@@ -91,8 +107,7 @@ class ScanRequest:
         if predicate is not None and frame.height and self.schema.bucket_follows_from_keys:
             frame = buckets_match(frame, predicate, self.schema, self.context.schemas)
             steps.append(PlanStep("buckets", len(metas), frame.height))
-        kept = EntryFrame(frame)
-        frame = (kept.adds() if delta else kept.live()).df
+        frame = kept(EntryFrame(frame)).df
         steps.append(PlanStep("live", len(metas), frame.height))
         # Before statistics leave files out: where rows are split over files, those of one file say nothing.
         check_supported(frame, self.context)
@@ -121,8 +136,8 @@ class ScanRequest:
     def _located(
         self, frame: pl.DataFrame, options: Mapping[str, str]
     ) -> tuple[pl.DataFrame, tuple[str, ...]]:
-        """Files ordered by partition (oldest first), bucket and sequence number, and the partitions' folders."""
-        partitions, folders = self._partition_folders(frame["partition"].unique(maintain_order=True), options)
+        """Files ordered by partition, bucket and sequence number, and the partitions' folders."""
+        partitions, folders = self._partition_folders(self._partitions(frame), options)
         frame = frame.select(*EMPTY_FILES.columns[1:], "min_sequence_number", "total_buckets")
         if partitions.height == 1:
             frame = frame.with_columns(folder=pl.lit(0, pl.Int64))
@@ -133,6 +148,17 @@ class ScanRequest:
         elif not frame["folder"].is_sorted():
             frame = frame.sort("folder", maintain_order=True)
         return frame.select(EMPTY_FILES.columns), folders
+
+    def _partitions(self, frame: pl.DataFrame) -> pl.Series:
+        """The partition rows of files, each once, in the order of the plan."""
+        match self.partition_order:
+            case PartitionOrder.CREATION:
+                created = frame.group_by("partition", maintain_order=True).agg(pl.col("creation_time").min())
+                return created.sort("creation_time", maintain_order=True)["partition"]
+            case PartitionOrder.VALUE:
+                return in_order_of_values(frame["partition"].unique(maintain_order=True), self.schema)
+            case PartitionOrder.APPEARANCE:
+                return frame["partition"].unique(maintain_order=True)
 
     def _partition_folders(
         self, partitions: pl.Series, options: Mapping[str, str]
@@ -157,6 +183,22 @@ class ScanRequest:
             for row in spelled.values()
         )
         return pl.DataFrame({"partition": partitions, "folder": pl.Series(rows, dtype=pl.Int64)}), folders
+
+
+def _added(delta: EntryFrame) -> EntryFrame:
+    return _without(delta.adds(), delta.deletes())
+
+
+def _removed(delta: EntryFrame) -> EntryFrame:
+    return _without(delta.deletes(), delta.adds())
+
+
+def _without(entries: EntryFrame, others: EntryFrame) -> EntryFrame:
+    if not len(others):
+        return entries
+    return EntryFrame(
+        entries.df.join(others.df.select(IDENTITY), on=IDENTITY, how="anti", maintain_order="left")
+    )
 
 
 def check_supported(frame: pl.DataFrame, context: TableContext) -> None:

@@ -1,0 +1,66 @@
+"""How results look: in a pipe, on a terminal, and with values that would play tricks on either."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from anabranch.cli import output
+from anabranch.cli.main import run
+from tests.support.tables import make_table, rows
+
+LONG = "x" * 120
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """What a terminal of 60 columns shows."""
+    shown = io.StringIO()
+    monkeypatch.setattr(
+        output, "console", Console(file=shown, width=60, force_terminal=True, color_system=None)
+    )
+    return shown
+
+
+def test_a_line_a_row_in_a_pipe_however_wide(capsys):
+    output.show_table(["name", "n"], [[LONG, 1234567], ["y", None]])
+    header, first, second = capsys.readouterr().out.splitlines()
+    assert header.split() == ["name", "n"]
+    assert first.split() == [LONG, "1,234,567"]
+    assert second.split() == ["y"]
+
+
+def test_few_columns_are_folded_on_a_terminal(terminal):
+    output.show_table(["name", "n"], [[LONG, 1]])
+    lines = terminal.getvalue().splitlines()
+    assert max(map(len, lines)) <= 60
+    assert sum(line.count("x") for line in lines) == 120
+
+
+def test_many_columns_have_a_line_a_value_on_a_terminal(terminal):
+    columns = [f"column_{i}" for i in range(12)]
+    output.show_table(columns, [range(12), range(1000, 1012)], grouped=False)
+    lines = [line.split() for line in terminal.getvalue().splitlines()]
+    assert ["row", "2"] in lines
+    assert ["column_11", "1011"] in lines
+    assert len(lines) == 2 * 13
+
+
+def test_values_are_shown_as_they_are(capsys, terminal):
+    tricks = ["[bold]b[/bold]", "\\[x]", "[/]", "red \x1b[31m", "turned \u202egnp"]
+    output.show_table(["[red]c"], [[trick] for trick in tricks])
+    assert [line.strip() for line in terminal.getvalue().splitlines()] == [
+        *("[red]c", "[bold]b[/bold]", "\\[x]", "[/]"),
+        *("red \\x1b[31m", "turned \\u202egnp"),
+    ]
+
+
+def test_numbers_of_rows_are_not_written_in_groups(tmp_path, capsys):
+    table = make_table(tmp_path)
+    table.append(rows(1_234_567, 1))
+    assert run(["-w", str(tmp_path), "read", "db.t"]) == 0
+    assert "1234567" in capsys.readouterr().out
+    assert run(["-w", str(tmp_path), "read", "db.t$files"]) == 0
+    header, line = capsys.readouterr().out.splitlines()
+    assert header.split()[-1] == "extra_files"
+    assert ".parquet" in line

@@ -1,0 +1,27 @@
+"""Importing the package starts nothing that a forked process would miss."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+IMPORT_ALL = """
+import importlib, pathlib, pkgutil, re, anabranch
+for module in pkgutil.walk_packages(anabranch.__path__, "anabranch."):
+    if not module.name.startswith(("anabranch.spark", "anabranch.kafka", "anabranch.demo", "anabranch.__main__")):
+        importlib.import_module(module.name)
+"""
+WORK = "import polars; polars.DataFrame({'a': [1, 2]}).with_columns(b=polars.col('a') + 1)\n"
+NAMES = """
+names = [path.read_text().strip() for path in pathlib.Path("/proc/self/task").glob("*/comm")]
+print(*(name for name in names if re.fullmatch("polars-[0-9]+|tokio.*", name)))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="only Linux tells the names of threads")
+@pytest.mark.parametrize(("then", "expected"), [("", False), (WORK, True)], ids=["import", "work"])
+def test_no_module_starts_threads_when_it_is_imported(then, expected):
+    script = IMPORT_ALL + then + NAMES
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert bool(done.stdout.strip()) is expected, done.stdout
