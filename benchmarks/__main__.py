@@ -26,6 +26,7 @@ TOPICS = (
     "many_partitions",
     "stream_compaction",
     "streams",
+    "kafka",
     "sorting",
     "expiry",
 )

@@ -46,6 +46,15 @@ class WritesFrames(Protocol):
         ...
 
 
+@runtime_checkable
+class ReadsFrames(Protocol):
+    """What an engine may do beside: give rows as a frame of its own, without bringing them here."""
+
+    def frame(self, scan: Any) -> Any:
+        """The rows of an `anabranch.scan.Scan` as a frame of the engine's."""
+        ...
+
+
 class LocalEngine:
     """Does everything in this process, one item after the other; the work itself uses all cores."""
 

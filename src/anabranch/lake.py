@@ -42,6 +42,7 @@ class Lake:
         self._catalog = FilesystemCatalog(storage, runtime=runtime)
         self._spark = spark
         self._engine = _engine(spark)
+        self._statements: Any = None
 
     def __repr__(self) -> str:
         return f"<Lake {self.url}>"
@@ -154,6 +155,34 @@ class Lake:
 
         here = {**self._options, "warehouse": self.url}
         return read_stream(self._spark, name, late_rows=late_rows, **{**here, **options})
+
+    def sql(self, statement: str) -> Any:
+        """Carry out a statement in SQL, with the lake as the current catalog and ``default`` as its first database.
+
+        Understood is Spark's SQL, and what the proposals write: CREATE TABLE with WATERMARK FOR and WITH,
+        ``/*+ OPTIONS(...) */``, and windows by ``TABLE(TUMBLE(...))``. The current catalog of the session stays
+        as it is.
+
+        Args:
+            statement: one statement.
+
+        Returns:
+            A `pyspark.sql.DataFrame`; without rows for a statement that has no answer.
+
+        Raises:
+            InvalidInputError: the lake has no Spark session.
+            AnabranchError: what the lake refuses. What Spark refuses is raised as PySpark does.
+        """
+        if self._spark is None:
+            raise InvalidInputError(
+                "statements in SQL need Spark, and the lake was opened without",
+                hint="open it with anabranch.connect(warehouse, spark=spark), or use the methods of lake and table.",
+            )
+        if self._statements is None:
+            from anabranch.spark.sql import Statements
+
+            self._statements = Statements(self._spark, {**self._options, "warehouse": self.url})
+        return self._statements.run(statement)
 
     def drop_table(self, name: str, *, if_exists: bool = False) -> None:
         """Remove a table with all its data. Raises `NotFoundError`."""

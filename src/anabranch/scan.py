@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
+from anabranch.engine import Engine, ReadsFrames
+from anabranch.errors import InvalidInputError
 from anabranch.expr.bind import BoundPredicate
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.scan.plan import Plan
@@ -26,6 +28,7 @@ from anabranch.streaming.offsets import Position
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
+    from pyspark.sql import DataFrame
 
 
 S = TypeVar("S")
@@ -100,6 +103,8 @@ class Scan(Rows[Split]):
     """Columns to return, in this order; None for all."""
     limit: int | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+    engine: Engine | None = field(default=None, repr=False, compare=False)
+    """What works for the table; None if nothing but this process does."""
 
     @property
     def splits(self) -> Sequence[Split]:
@@ -119,6 +124,25 @@ class Scan(Rows[Split]):
     def reader(self) -> Reader:
         """What reads a split of the plan, here or in another process."""
         return Reader(self.context, self.schema.fields, self.columns, self.predicate)
+
+    def to_spark(self) -> DataFrame:
+        """The rows as a DataFrame of the session that the lake was connected with; nothing is read yet.
+
+        Spark's own Parquet reader reads them where it can, and Spark's filters then leave out partitions and files;
+        otherwise they come through the data source ``anabranch``, and the log says why. The frame is of this snapshot
+        however often it is used.
+
+        Raises:
+            InvalidInputError: the lake knows no session, or its warehouse is in the memory of this process.
+        """
+        engine: object = self.engine
+        if not isinstance(engine, ReadsFrames):
+            raise InvalidInputError(
+                f"a DataFrame of '{self.context.title}' was asked for, but the lake knows no SparkSession",
+                hint="open it with anabranch.connect(warehouse, spark=session).",
+            )
+        frame: DataFrame = engine.frame(self)
+        return frame
 
     def explain(self) -> str:
         """How the plan came about: files before and after each pruning step, as text."""

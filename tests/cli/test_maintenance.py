@@ -1,6 +1,7 @@
 """Keeping tables fast and small from the command line: many tables at once, again and again, and errors among them."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -133,3 +134,31 @@ def test_sorting_says_when_there_is_nothing_to_do(cli, lake):
     assert "nothing to sort" in cli("sort-compact", "db.a", "--order-by", "id").out
     done = json.loads(cli("sort-compact", "db.a", "--order-by", "id", "--json").out)
     assert (done["snapshot"], done["files_before"]) == (None, 0)
+
+
+def test_partitions_are_named_as_their_folders_are(cli, tmp_path):
+    lake = connect(str(tmp_path))
+    table = lake.create_table("db.t", "id BIGINT, p STRING", partition_by=["p"])
+    for name in ("a/b", "a=b", "100%", "ü x"):
+        for i in range(2):
+            table.append([{"id": i, "p": name}])
+    folders = [json.loads(line)["partition"] for line in cli("partitions", "db.t", "--json").out.splitlines()]
+    assert folders == ["p=100%25", "p=a%2Fb", "p=a%3Db", "p=ü x"]
+    for folder in folders:
+        (done,) = json.loads(cli("compact", "db.t", "--full", "--partition", folder, "--json").out)
+        assert (done["files_before"], done["rows"]) == (2, 2)
+
+
+def test_expiry_says_what_it_lets_go_of_and_what_holds_what(cli, lake):
+    table = lake.table("db.a")
+    short = table.create_tag("short", 2, retained="1 d")
+    table.context.storage.put("tag/tag-short", replace(short, create_time=0).to_json())
+    table.create_tag("long", 3)
+    table.compact(full=True)
+    told = cli("expire-snapshots", "db.a", "--retain-max", "2", "--dry-run").out
+    assert "db.a: would let go of tags short" in told
+    assert table.tags() == ["long", "short"]
+    done = cli("expire-snapshots", "db.a", "--retain-max", "2", "--yes").out
+    assert "db.a: let go of tags short" in done
+    assert "db.a: tag 'long' keeps" in done
+    assert table.tags() == ["long"]

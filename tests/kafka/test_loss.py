@@ -1,7 +1,6 @@
 """Records that go before they were read, and brokers that go away: told, or got over."""
 
 import threading
-import time
 
 import pytest
 
@@ -10,26 +9,9 @@ from anabranch.kafka.fetch import RangeReader
 from anabranch.kafka.offsets import TopicPartition
 from anabranch.kafka.options import settings_of
 from anabranch.kafka.ranges import OffsetRange
-from anabranch.runtime import Runtime
+from tests.kafka.conftest import QUICK
 
 SKIP = {"failOnDataLoss": "false"}
-
-
-class Time:
-    """Sleeping takes none."""
-
-    slept = 0.0
-
-    def monotonic(self):
-        return time.monotonic() + self.slept
-
-    def sleep(self, seconds):
-        self.slept += seconds
-
-
-_time = Time()
-QUICK = Runtime(clock=_time, sleeper=_time)
-"""For what is looked at several times before it is believed."""
 
 
 def numbers(*ns):
@@ -190,7 +172,7 @@ def test_no_broker_answers(own_broker, reads):
     assert caught.value.retryable
     with pytest.raises(StorageError, match="no Kafka broker"):
         stream.rows(start, end)
-    with pytest.raises(StorageError, match="no Kafka broker .* send the records"):
+    with pytest.raises(StorageError, match="no Kafka broker"):
         read(mine, OffsetRange(TopicPartition(topic, 0), 0, 1), kafkaConsumer__pollTimeoutMs=300)
 
 

@@ -6,6 +6,7 @@ from anabranch.errors import InvalidInputError, NotFoundError
 from anabranch.kafka import fetch
 from anabranch.runtime import Runtime
 from anabranch.spark.kafka.stream import HAS_READ_LIMITS
+from tests.kafka.conftest import QUICK
 
 needs_limits = pytest.mark.skipif(not HAS_READ_LIMITS, reason="Spark 4.1 has no read limits")
 
@@ -179,6 +180,16 @@ def test_a_topic_that_comes_to_match_the_pattern(broker, topic, streaming):
     assert stream.follow(position)[0] == numbers(0)
 
 
+def test_a_pattern_that_matches_nothing_yet(broker, topic, streaming):
+    stream = streaming(subscribePattern=f"{topic}-soon")
+    position = stream.begin()
+    assert position == {}
+    assert stream.next(position) == {}
+    broker.produce(broker.new_topic(1, name=f"{topic}-soon"), numbers(0))
+    _, position = stream.follow(position)
+    assert stream.follow(position)[0] == numbers(0)
+
+
 def test_a_topic_that_is_added_by_name_brings_what_it_still_has(broker, topic, streaming):
     position = streaming().begin()
     old = broker.new_topic(1)
@@ -234,4 +245,4 @@ def test_offsets_of_something_else_are_told(streaming):
 
 def test_a_topic_that_is_not_there_yet(streaming):
     with pytest.raises(NotFoundError, match="no topic 'never-made'"):
-        streaming(subscribe="never-made").reader.initialOffset()
+        streaming(QUICK, subscribe="never-made").reader.initialOffset()

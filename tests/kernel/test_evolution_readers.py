@@ -74,7 +74,7 @@ class _Stream:
 
     def next_rows(self):
         end = self.feed.advance(self.position)
-        splits = self.feed.splits(self.position, end)
+        splits = [found.split for found in self.feed.splits(self.position, end)]
         rows = [row for split in splits for batch in self.reader.read(split) for row in batch.to_pylist()]
         self.position = end
         return rows

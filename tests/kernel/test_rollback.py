@@ -286,7 +286,7 @@ def test_partitions_and_what_a_stream_sees():
     assert skipping.rows_between(start, skipping.advance(start)) == 0
     adding = Feed(table.context, table.schema, "added")
     splits = adding.splits(start, adding.advance(start))
-    assert [f.path.startswith("dt=a/") for split in splits for f in split.files] == [True]
+    assert [f.path.startswith("dt=a/") for found in splits for f in found.split.files] == [True]
 
 
 def test_a_streaming_writer_goes_on(table):

@@ -116,10 +116,13 @@ def test_unknown_names(table, url):
     assert "sys.tables" in caught.value.hint
     with pytest.raises(InvalidInputError) as named:
         lake.table("db.t$files")
-    assert "system('files')" in named.value.hint
+    assert "the system table 'files' of 'db.t'" in named.value.message
+    assert "`table.system`" in named.value.hint
     with pytest.raises(InvalidInputError) as named:
         lake.table("sys.tables")
-    assert "lake.system('tables')" in named.value.hint
+    assert "`lake.system`" in named.value.hint
+    with pytest.raises(NotFoundError, match="no system table 'None'"):
+        table.system(None)
 
 
 # History

@@ -4,6 +4,7 @@ import itertools
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -161,7 +162,7 @@ def test_the_tables_own_tags_are_left_alone(table):
     for work in (table.delete_tag, table.replace_tag, lambda name: table.rename_tag(name, "mine")):
         with pytest.raises(anabranch.InvalidNameError) as caught:
             work("anabranch-savepoint-1")
-        assert caught.value.hint == "delete the savepoint instead: delete_savepoint(1)."
+        assert caught.value.hint == "let go of savepoint 1 instead, with `delete_savepoint`."
         with pytest.raises(anabranch.InvalidNameError, match="belongs to the table itself"):
             work("anabranch-other")
 
@@ -177,6 +178,8 @@ def test_renaming(table):
         table.rename_tag("new", "twelve")
     with pytest.raises(anabranch.NotFoundError):
         table.rename_tag("old", "other")
+    with pytest.raises(anabranch.AlreadyExistsError):
+        table.rename_tag("new", "new")
     assert table.tags() == ["new", "twelve"]
 
 
@@ -186,6 +189,24 @@ def test_a_tag_that_is_removed_while_it_is_renamed(table):
     with pytest.raises(anabranch.NotFoundError, match="'old' of 'db.t' was removed while"):
         slow.rename_tag("old", "new")
     assert table.tags() == []
+
+
+def test_two_who_rename_a_tag_to_and_fro(table):
+    """There is always one of the two names."""
+    for nth in range(1, 7):
+        table.create_tag("here", 2)
+        back = run(
+            "before", "get", lambda _: table.rename_tag("there", "here"), where="tag/tag-here", nth=nth
+        )
+        after = run("after", "put_if_absent", lambda _: table.rename_tag("there", "here"))
+        for meanwhile in (back, after):
+            with suppress(anabranch.NotFoundError, anabranch.AlreadyExistsError):
+                through(table, meanwhile).rename_tag("here", "there")
+            (left,) = table.tags()
+            assert table.at(left).snapshot.id == 2
+            table.delete_tag(left)
+            table.create_tag("here", 2)
+        table.delete_tag("here")
 
 
 def test_two_who_rename_a_tag_alike(table):

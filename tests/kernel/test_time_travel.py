@@ -3,7 +3,7 @@
 import itertools
 import random
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 
 import pytest
 
@@ -110,6 +110,33 @@ def test_text_that_is_no_time(table, text):
         table.at(timestamp=text)
 
 
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda table: table.at(timestamp=date(1970, 1, 1)),
+        lambda table: table.at(timestamp=1.5),
+        lambda table: table.at(timestamp=True),
+        lambda table: table.at(True),
+        lambda table: table.at(1.0),
+        lambda table: table.at(["good"]),
+        lambda table: table.at(watermark="5"),
+        lambda table: table.rollback(None),
+        lambda table: table.create_tag("good", []),
+        lambda table: table.create_savepoint(timestamp="yesterday"),
+        lambda table: table.expire_snapshots(retain_max="3"),
+        lambda table: table.expire_snapshots(older_than=1.5),
+        lambda table: table.remove_orphan_files(older_than="yesterday"),
+        lambda table: table.compact(idle=5),
+        lambda table: table.sort_compact([1]),
+    ],
+)
+def test_what_means_no_moment_is_bad_input(tmp_path, ask):
+    table = history(tmp_path)
+    with pytest.raises(anabranch.InvalidInputError):
+        ask(table)
+    assert (table.tags(include_internal=True), table.savepoints()) == ([], [])
+
+
 def test_before_the_first(table):
     table.create_savepoint(3)
     forget(table, 1, 2, 3)
@@ -147,7 +174,7 @@ def test_a_savepoint_bridges_a_gap(table):
     assert ids_of(table.at(timestamp=3999)) == [0, 1]
     assert str(table.at(timestamp=3999).moment) == (
         "savepoint.1 (snapshot 2) of 1970-01-01 00:00:02Z, 1 s 999 ms from 1970-01-01 00:00:03.999Z; "
-        "what came in between has expired"
+        "what came in between is not known"
     )
 
 

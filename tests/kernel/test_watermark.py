@@ -245,6 +245,19 @@ def test_where_all_that_was_known_has_expired_the_watermark_stays_for_once():
     assert by_source.append(of(500, source="b")).watermark == 495_000
 
 
+def test_it_is_not_looked_for_through_all_of_a_long_history():
+    table = a_table()
+    table.append(of(50))
+    by_source = table.with_options(BY_SOURCE)
+    for _ in range(150):
+        foreign_commit(table)
+    storage = FaultyStorage(table.context.storage)
+    counted = anabranch.Table(replace(table.context, storage=storage), options=BY_SOURCE)
+    assert counted.append(of(400, source="a")).watermark == 45_000
+    assert sum(call.name == "get" and "snapshot-" in call.path for call in storage.calls) < 120
+    assert by_source.append(of(500, source="a")).watermark == 495_000
+
+
 def test_producers_do_not_hold_each_other_back():
     table = a_table().with_options(BY_SOURCE)
     one, two = (table.with_options({**BY_SOURCE, "anabranch.job": job}) for job in ("one", "two"))
@@ -267,21 +280,54 @@ def test_producers_that_are_gone_for_long_are_forgotten():
     assert list(json.loads(two.snapshot.properties[WATERMARK_PROPERTY])["producers"]) == ["two"]
 
 
+def commit(table, batch, rows, expected=()):
+    """A batch of a streaming query."""
+    writer = table.writer()
+    messages = writer.write(pa.Table.from_pylist(rows, schema=writer.schema).to_batches())
+    said = claim(
+        writer.table_schema,
+        writer.context.all_options,
+        messages,
+        producer="job",
+        is_first=batch == 0,
+        expected=frozenset(expected),
+    )
+    return table.commit(Append(messages), identity=CommitIdentity("job", batch), watermark=said)
+
+
+def test_a_source_that_is_known_and_has_brought_nothing_is_waited_for(caplog):
+    clock = Clock()
+    table = on_clock(a_table(), clock).with_options({**BY_SOURCE, "scan.watermark.idle-timeout": "1 min"})
+    topic = ["t-0", "t-1", "t-2"]
+    assert commit(table, 0, [], topic).snapshot.watermark is None
+    assert commit(table, 1, of(100, source="t-0") + of(200, source="t-1"), topic).snapshot.watermark is None
+    clock.millis += 30_000
+    assert commit(table, 2, of(300, source="t-0"), topic).snapshot.watermark is None
+    assert caplog.text.count("waits for sources that have brought no rows yet: t-2;") == 1
+    assert commit(table, 3, of(150, source="t-2"), topic).snapshot.watermark == 145_000
+    grown = [*topic, "t-3"]
+    clock.millis += 30_000
+    assert commit(table, 4, of(400, None, source="t-0"), grown).snapshot.watermark == 145_000
+    clock.millis += 60_001
+    everybody = [row for source in topic for row in of(500, source=source)]
+    assert commit(table, 5, everybody, grown).snapshot.watermark == 495_000, (
+        "t-3 has been idle from the start"
+    )
+    assert commit(table, 6, of(600, source="t-0"), topic).snapshot.watermark == 495_000
+    state = json.loads(table.snapshot.properties[WATERMARK_PROPERTY])["producers"]["job"]
+    assert sorted(state) == topic, "what is not there any more is not remembered if it never brought anything"
+
+
+def test_sources_that_are_called_otherwise_are_not_waited_for():
+    table = a_table().with_options(BY_SOURCE)
+    assert commit(table, 0, of(100, source="a"), ["t-0", "t-1"]).snapshot.watermark == 95_000
+
+
 def test_a_repeated_batch_changes_nothing():
     table = a_table().with_options(BY_SOURCE)
-
-    def commit(batch, rows):
-        writer = table.writer()
-        rows = pa.Table.from_pylist(rows, schema=writer.schema)
-        messages = writer.write(rows.to_batches())
-        said = claim(
-            writer.table_schema, writer.context.all_options, messages, producer="job", is_first=batch == 0
-        )
-        return table.commit(Append(messages), identity=CommitIdentity("job", batch), watermark=said)
-
-    assert commit(0, of(100, source="a") + of(200, source="b")).snapshot.watermark == 95_000
-    first = commit(1, of(300, source="a"))
-    again = commit(1, of(300, source="a"))
+    assert commit(table, 0, of(100, source="a") + of(200, source="b")).snapshot.watermark == 95_000
+    first = commit(table, 1, of(300, source="a"))
+    again = commit(table, 1, of(300, source="a"))
     assert (first.repeated, again.repeated) == (False, True)
     assert first.snapshot.watermark == again.snapshot.watermark == 195_000
     assert recorded(table) == [95_000, 195_000]

@@ -32,6 +32,13 @@ def test_the_streaming_example_runs(tmp_path):
     assert "5 clicks: [1, 3, 5, 7, 9]" in done.stdout
 
 
+@pytest.mark.spark
+def test_the_example_of_windows_runs(tmp_path):
+    done = _run("examples/windows.py", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["09:00-09:10: 2", "09:10-09:20: 3", "09:20-09:30: 1"]
+
+
 def test_the_readme_example_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code = re.search(

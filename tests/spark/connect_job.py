@@ -7,10 +7,13 @@ import sys
 import threading
 import time
 
+from pyspark.sql import functions
+
 import anabranch
 import anabranch.spark
 from anabranch.spark import sort
 from anabranch.spark.compaction import watch
+from tests.spark.events import EVENTS, add, at, from_first
 from tests.support.tables import SCHEMA, rows
 
 
@@ -29,11 +32,26 @@ def main(warehouse, checkpoint):
     print("query", query.id)
     folder = watch(spark)
     assert folder.is_dir()
+    end_at_a_bound(spark, warehouse, checkpoint + "-windows")
     compact_beside(spark, warehouse, checkpoint + "-small")
     sort_there(spark, warehouse)
     spark.stop()
     eventually(lambda: not folder.exists())
     eventually(lambda: not any(thread.name.startswith("anabranch") for thread in threading.enumerate()))
+
+
+def end_at_a_bound(spark, warehouse, checkpoint):
+    """A stream whose watermark is the table's, and which this client ends."""
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    lake = anabranch.connect(warehouse, spark=spark)
+    table = lake.create_table("db.events", EVENTS)
+    for minutes in ((1, 2, 12), (31,), (40,)):
+        add(table, *minutes)
+    stream = lake.read_stream("db.events", **from_first(scan__bounded__watermark=at(26)))
+    counts = stream.groupBy(functions.window("at", "10 minutes")).count().select("count")
+    sink = counts.writeStream.format("memory").queryName("counts").option("checkpointLocation", checkpoint)
+    assert sink.start().awaitTermination(120)
+    assert sorted(row["count"] for row in spark.table("counts").collect()) == [1, 2]
 
 
 def compact_beside(spark, warehouse, checkpoint):

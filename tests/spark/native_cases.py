@@ -3,12 +3,15 @@
 import itertools
 import random
 from functools import reduce
+from typing import ClassVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from anabranch.spark.arrow_values import to_schema
+from anabranch.spark.native.proxy import JavaProxy, Jvm, start_callbacks
+from anabranch.spark.native.scan_builder import ScanBuilder
 from anabranch.spark.types import arrow_schema, spark_schema
 from tests.kernel.test_evolution_model import LAYOUTS, Model
 from tests.support.tables import make_table
@@ -39,11 +42,21 @@ def answers(frame, filters):
     return [bag(rows) for rows in kept]
 
 
+def expected(spark, scan, filters):
+    """For each filter the bag of rows it keeps, of the embedded engine's rows; by one job without files."""
+    frame = in_spark(spark, scan)
+    kept = [[] for _ in filters]
+    for row in frame.select("*", fn.array(*(fn.expr(f) for f in filters)).alias("_kept")).collect():
+        *values, flags = row
+        for rows, flag in zip(kept, flags, strict=True):
+            if flag:
+                rows.append(values)
+    return [bag(rows) for rows in kept]
+
+
 def check(spark, native, scan, filters):
     """Native reading keeps the same rows as the embedded engine's would be kept by each filter."""
-    expected = answers(in_spark(spark, scan), filters)
-    found = answers(native, filters)
-    for text, rows, wanted in zip(filters, found, expected, strict=True):
+    for text, rows, wanted in zip(filters, answers(native, filters), expected(spark, scan, filters), strict=True):
         assert rows == wanted, f"{text}: {len(rows)} rows, expected {len(wanted)}\n{rows[:3]}\n{wanted[:3]}"
 
 
@@ -59,3 +72,84 @@ class LocalModel(Model):
         self.refused = 0
         self.filters = 0
         self.most_schemas = 0
+
+
+def files_read(frame, under=""):
+    """Files that the executed plan of a frame has read, of scans in whose text `under` stands."""
+    found = 0
+    for scan in _leaves_of(frame._jdf.queryExecution().executedPlan()):
+        text = scan.simpleString(1000)
+        if under in text and "anabranch" in text:
+            found += int(text.partition(" files")[0].rpartition(" ")[2])
+        elif under in text and text.startswith("FileScan"):
+            found += int(scan.metrics().apply("numFiles").value())
+    return found
+
+
+def _leaves_of(plan):
+    leaves = plan.collectLeaves()
+    for leaf in (leaves.apply(i) for i in range(leaves.length())):
+        kind = leaf.getClass().getSimpleName()
+        if kind == "AdaptiveSparkPlanExec":
+            yield from _leaves_of(leaf.executedPlan())
+        elif kind.endswith("QueryStageExec"):
+            yield from _leaves_of(leaf.plan())
+        else:
+            yield leaf
+
+
+_CATALOG = "org.apache.spark.sql.connector.catalog"
+
+
+class PlainTable(JavaProxy):
+    """As little as a table of a catalog can be."""
+
+    class Java:
+        implements: ClassVar = [f"{_CATALOG}.SupportsRead"]
+
+    def __init__(self, jvm, scan):
+        self.jvm = jvm
+        self.scan = scan
+
+    def name(self):
+        return self.scan.context.title
+
+    def id(self):
+        return None
+
+    def version(self):
+        return None
+
+    def schema(self):
+        return self.jvm.struct(spark_schema(self.scan.schema.fields))
+
+    def columns(self):
+        return self.jvm.of(f"{_CATALOG}.CatalogV2Util").structTypeToV2Columns(self.schema(), False)
+
+    def partitioning(self):
+        return self.jvm.array("org.apache.spark.sql.connector.expressions.Transform", [])
+
+    def properties(self):
+        return self.jvm.map({})
+
+    def constraints(self):
+        return self.jvm.array(f"{_CATALOG}.constraints.Constraint", [])
+
+    def capabilities(self):
+        found = self.jvm.of("java.util.HashSet")()
+        found.add(self.jvm.of(f"{_CATALOG}.TableCapability").BATCH_READ)
+        return found
+
+    def newScanBuilder(self, options):
+        return ScanBuilder(self.jvm, self.scan)
+
+
+def v2_frame(spark, scan):
+    """A scan by `ScanBuilder`, without a catalog around it."""
+    start_callbacks(spark)
+    jvm = Jvm(spark)
+    nothing = jvm.of("org.apache.spark.sql.util.CaseInsensitiveStringMap")(jvm.map({}))
+    relations = jvm.of("org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation")
+    relation = relations.create(PlainTable(jvm, scan), jvm.none(), jvm.none(), nothing, jvm.none())
+    made = jvm.of("org.apache.spark.sql.classic.Dataset").ofRows(jvm.session, relation)
+    return DataFrame(made, spark)

@@ -1,5 +1,8 @@
 """Queries from one table to another, as tests run them."""
 
+import pytest
+from pyspark.errors import PySparkException
+
 
 class Stream:
     """A query from one table to another; each run ends when it has taken what is available."""
@@ -27,3 +30,10 @@ class Stream:
         finally:
             query.stop()
         return query
+
+
+def failing(action):
+    """What Spark says when `action` fails, as it must."""
+    with pytest.raises(PySparkException) as caught:
+        action()
+    return str(caught.value)

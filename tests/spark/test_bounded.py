@@ -196,7 +196,7 @@ def test_the_session_ends_a_query_at_its_bound(spark, warehouse, tmp_path, caplo
         query.processAllAvailable()
         add(table, 5, 8, 13)
         add(table, 31)  # watermark 26: the last that is delivered
-        assert not query.awaitTermination(3)
+        assert not query.awaitTermination(1)
         add(table, 32, 14)  # watermark 27
         assert query.awaitTermination(120)
     finally:

@@ -10,7 +10,6 @@ from anabranch.errors import InvalidInputError, NotFoundError, OptionError, Unsu
 from anabranch.lineage.spark_offsets import BatchOffsets
 from anabranch.spark.checkpoint import Checkpoint
 from anabranch.spark.options import spelled, table_options
-from anabranch.spark.row_writer import partition_spec
 from anabranch.spark.source import AnabranchSource, source_with
 from anabranch.spark.stream_lineage import BatchRun, batch_origin
 from anabranch.spark.tables import open_table, view_of
@@ -45,14 +44,6 @@ def test_unknown_options_of_ours_are_refused_with_a_suggestion(key, hint):
 def test_values_are_checked_before_anything_is_opened():
     with pytest.raises(OptionError, match=r"read\.stream\.maxFilesPerTrigger"):
         spelled({"read.stream.maxfilespertrigger": "none"})
-
-
-def test_partitions_are_spelled_as_in_paths():
-    assert partition_spec("dt=2026-01-01/hour = 3") == {"dt": "2026-01-01", "hour": "3"}
-    assert partition_spec("dt=a=b") == {"dt": "a=b"}
-    for text in ("dt", "=x", "a=1/a=2", "a=1/", ""):
-        with pytest.raises(InvalidInputError, match="names no partition"):
-            partition_spec(text)
 
 
 def test_the_options_of_a_session_travel_with_its_source(tmp_path):

@@ -4,11 +4,10 @@ import json
 import time
 
 import pytest
-from pyspark.errors import PySparkException
 
 from anabranch.lineage.model import SourceInput, TableInput, lineage_of
 from anabranch.spark.stream_reader import HAS_READ_LIMITS
-from tests.spark.stream_queries import Stream
+from tests.spark.stream_queries import Stream, failing
 from tests.support.tables import ids_of, rows
 
 pytestmark = pytest.mark.spark
@@ -18,12 +17,6 @@ pytestmark = pytest.mark.spark
 def tables(lake):
     schema = "id BIGINT NOT NULL, v STRING"
     return lake.create_table("db.src", schema), lake.create_table("db.dst", schema)
-
-
-def failing(action):
-    with pytest.raises(PySparkException) as caught:
-        action()
-    return str(caught.value)
 
 
 def test_a_table_is_copied_and_followed_with_its_lineage(tables, stream):

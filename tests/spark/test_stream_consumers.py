@@ -156,6 +156,18 @@ def test_a_consumer_that_cannot_be_stored_does_not_stop_the_stream(table, caplog
     assert stands_at(table) == 2
 
 
+def test_a_consumer_that_cannot_be_looked_at_does_not_stop_the_stream(table, caplog):
+    table.append(rows(0, 1))
+    reader = reader_of(table)
+    end = latest(reader, reader.initialOffset())
+    storage = FaultyStorage(table.context.storage, [fail("get", where="*consumer-etl")])
+    restarted = reader_of(anabranch.Table(replace(table.context, storage=storage)))
+    restarted.commit(end)
+    assert "stays behind" in caplog.text
+    restarted.commit(end)
+    assert stands_at(table) == 2
+
+
 class _Clock(SystemClock):
     seconds = 0.0
 

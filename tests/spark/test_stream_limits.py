@@ -171,7 +171,7 @@ def test_a_query_waits_for_enough_rows(lake, stream):
     writer = stream.source(**pace).writeStream.format("anabranch").option("warehouse", stream.warehouse)
     writer = writer.option("checkpointLocation", str(stream.checkpoint)).queryName("patient")
     query = writer.trigger(processingTime="50 milliseconds").start("db.dst")
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
 
     def wait_for(count):
         while len(ids_of(dst)) < count and time.monotonic() < deadline:

@@ -89,6 +89,20 @@ def test_the_first_batch_is_the_same_although_its_beginning_is_asked_anew(table,
     assert ids(restarted, end, latest(restarted, end)) == [5, 6]
 
 
+@pytest.mark.parametrize("mode", ["latest", "latest-full"])
+def test_an_empty_first_batch_stays_empty_when_it_is_repeated(table, mode):
+    # Spark plans a first batch also where there is nothing: it ends where it begins. Then it is killed.
+    reader = reader_of(table, scan__mode=mode)
+    end = through_log(latest(reader, reader.initialOffset()))
+    assert end == reader.initialOffset()
+    table.append(rows(0, 3))
+    restarted = reader_of(table, scan__mode=mode)
+    beginning = restarted.initialOffset()
+    assert beginning != end
+    assert ids(restarted, beginning, end) == []
+    assert ids(restarted, end, latest(restarted, end)) == [0, 1, 2]
+
+
 def test_latest_begins_with_what_comes_next(table):
     table.append(rows(0, 3))
     reader = reader_of(table, scan__mode="latest")
@@ -139,6 +153,27 @@ def test_available_now_ends_at_what_was_there_when_it_began(table):
         position = following
     assert found == [[0, 1], [2]]
     assert reader.reportLatestOffset()["snapshot"] == 4
+
+
+def test_spark_4_1_may_ask_for_the_newest_offset_before_it_says_where_it_is(table, monkeypatch):
+    monkeypatch.setattr("anabranch.spark.stream_reader.HAS_READ_LIMITS", False)
+    for i in range(4):
+        table.append(rows(i, 1))
+    first = reader_of(table, scan__snapshot_id=1)
+    start = first.initialOffset()
+    end = first.latestOffset()
+    assert ids(first, start, end) == [0, 1, 2, 3]
+    for number in (1, 2):
+        table.context.storage.delete(table.context.layout.snapshot_path(number))
+    table.append(rows(4, 2))
+    restarted = reader_of(table, scan__snapshot_id=1)
+    newest = restarted.latestOffset()
+    assert ids(restarted, end, newest) == [4, 5]
+    assert restarted.latestOffset() == newest
+    anew = reader_of(table, scan__snapshot_id=1)
+    anew.latestOffset()
+    with pytest.raises(NotFoundError, match="the earliest is 3"):
+        anew.initialOffset()
 
 
 def test_only_chosen_rows_and_columns_are_read(table):

@@ -17,7 +17,7 @@ from tests.support.tables import make_table
 
 pytestmark = pytest.mark.skipif(not HAS_READ_LIMITS, reason="Spark 4.1 has no read limits")
 
-SEEDS = 25
+SEEDS = 15
 MANY = 400
 
 
@@ -163,7 +163,7 @@ def check(seed):
     consumer = {CONSUMER_ID.key: "etl"} if story.has_consumer else {}
     query = Query(story.table, story.random, {**consumer, **begin, **limit})
     while not query.offsets:  # what a stream begins with is fixed once its first batch is logged
-        query.run(triggers=1, death_rate=0.2)
+        query.run(triggers=1, death_rate=0.4)
     for _ in range(story.random.randint(1, 8)):
         story.go_on()
         query.run(triggers=story.random.randint(1, 3), death_rate=0.15)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.errors import CorruptTableError, UnsupportedFeatureError
+from anabranch.errors import CorruptTableError, InvalidInputError, UnsupportedFeatureError
 from anabranch.spec import layout, partition_path
 from anabranch.spec.avro import read_frame
 from anabranch.spec.binary_row import decode_row
@@ -168,6 +168,34 @@ def test_partition_folders_of_several_keys():
     fields = [Field(0, "a/b", VarCharType()), Field(1, "n", BigIntType())]
     assert layout.partition_path(fields, ["x", None], default_name="nil") == "a%2Fb=x/n=nil"
     assert layout.partition_path([], []) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("dt=2026-01-01/hour = 3", {"dt": "2026-01-01", "hour": "3"}),
+        ("dt=a=b", {"dt": "a=b"}),
+        ("dt=", {"dt": ""}),
+        ("a%2Fb=x%2Fy/n=%25%zz%20", {"a/b": "x/y", "n": "%%zz "}),
+        *((bad, None) for bad in ("dt", "=x", "a=1/a=2", "a=1/", "")),
+    ],
+)
+def test_partitions_as_people_spell_them(text: str, expected: dict[str, str] | None):
+    if expected is not None:
+        assert partition_path.parse_partition(text) == expected
+        return
+    with pytest.raises(InvalidInputError, match="names no partition"):
+        partition_path.parse_partition(text)
+
+
+@given(
+    st.dictionaries(
+        st.text(min_size=1).filter(lambda t: t == t.strip()), st.text().map(str.strip), min_size=1
+    )
+)
+def test_partitions_are_read_as_folders_spell_them(values: dict[str, str]):
+    folder = "/".join(f"{partition_path.escape(k)}={partition_path.escape(v)}" for k, v in values.items())
+    assert partition_path.parse_partition(folder) == values
 
 
 def test_folders_that_pypaimon_wrote():

@@ -270,6 +270,8 @@ def test_terms_come_from_the_options():
     for half in (GROUP, DRIFTS):
         with pytest.raises(OptionError, match="is set, but"):
             Terms.of(half)
+    with pytest.raises(OptionError, match="no source would wait"):
+        Terms.of({**GROUP, **DRIFTS, "scan.watermark.alignment.timeout": "0 s"})
     for name in ("a/b", "..", ""):
         with pytest.raises(InvalidNameError, match="cannot name a group"):
             Terms.of({"scan.watermark.alignment.group": name, **DRIFTS})

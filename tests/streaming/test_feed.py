@@ -69,14 +69,14 @@ def test_limits_cut_inside_of_a_snapshot_and_count_rows_and_bytes(history):
     source = feed(history)
     for limits in (Limits(files=2), Limits(rows=8), Limits(bytes=8 * ROW_BYTES), Limits(files=3, rows=11)):
         middle = source.advance(BEGINNING, limits)
-        assert middle == Position(head.id, head.stamp, files=2)
+        assert middle == Position(head.id, head.stamp, files=2, listing="by-creation")
         assert files_between(source, BEGINNING, middle) == ["f1", "f2"]
         assert files_between(source, middle, source.advance(middle, limits)) == ["f3"]
     # A file larger than the limit is taken all the same, alone.
     assert source.advance(BEGINNING, Limits(rows=1)).files == 1
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_any_steps_deliver_every_file_once_in_order(history, seed):
     chance = random.Random(seed)
     written = 0

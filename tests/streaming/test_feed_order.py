@@ -9,6 +9,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from anabranch.catalog import FilesystemCatalog, Identifier
+from anabranch.errors import OptionError
 from anabranch.kernel.partitions import in_order_of_values
 from anabranch.spec.binary_row import encode_row, with_arity
 from anabranch.spec.ddl import parse_columns
@@ -74,6 +75,40 @@ def test_partitions_come_by_value_if_asked_for(history):
     middle = source.advance(all_of(last), Limits(files=3))
     assert delivered(source, all_of(last), middle) == ["n1", "B1", "a1"]
     assert delivered(source, middle, at(last)) == ["a2", "c1", "c2"]
+
+
+@pytest.mark.parametrize("sort", [False, True])
+def test_a_snapshot_that_an_earlier_release_began_is_finished_as_it_began(history, sort):
+    # Its positions counted partitions in the order of the commit, and said nothing of that.
+    message = history.message
+    first = history.write(
+        message("c1", partition="c", created=300),
+        message("a1", partition="a", created=200),
+        message("b1", "b2", partition="b", created=100),
+    )
+    last = history.write(message("b3", partition="b", created=9), message("a2", partition="a", created=8))
+    source = feed(history, sort_partitions=sort)
+    old = {"snapshot": 1, "stamp": first.stamp, "files": 2, "full": False}
+    for full in (False, True):
+        middle = Position.from_dict({**old, "full": full})
+        assert delivered(source, middle, at(first)) == ["b1", "b2"]
+        assert sorted(delivered(source, all_of(first) if full else BEGINNING, middle)) == ["a1", "c1"]
+        third = source.advance(middle, Limits(files=1))
+        assert delivered(source, middle, third) == ["b1"]
+        assert delivered(source, third, source.advance(third, Limits(files=1))) == ["b2"]
+        after = source.advance(middle, Limits(files=3))
+        assert delivered(source, after, at(last)) == ["b3"]
+        assert sorted(delivered(source, middle, after)) == ["a2", "b1", "b2"]
+
+
+def test_the_end_of_a_step_is_not_taken_for_one_of_another_count(history):
+    message = history.message
+    history.write(message("c1", partition="c", created=1), message("a1", partition="a", created=2))
+    middle = feed(history).advance(BEGINNING, Limits(files=1))
+    assert delivered(feed(history), BEGINNING, middle) == ["c1"]
+    with pytest.raises(OptionError, match="stands inside of snapshot 1") as caught:
+        feed(history, sort_partitions=True).splits(BEGINNING, middle)
+    assert "scan.plan-sort-partition" in caught.value.hint
 
 
 def test_the_option_of_the_table_or_the_reader_decides(tmp_path):

@@ -6,6 +6,7 @@ from anabranch.errors import NotFoundError, OptionError
 from anabranch.spec.snapshot import Snapshot
 from anabranch.streaming.feed import Feed, Limits
 from anabranch.streaming.offsets import BEGINNING, Position
+from anabranch.streaming.scan_modes import first_position
 from tests.streaming.history import History, names
 
 
@@ -169,35 +170,48 @@ def test_all_rows_of_a_bounded_stream_are_those_within_the_bound(history):
     for number in range(1, 10):
         head = history.append(f"f{number}", watermark=number * 10)
     source = feed(history, bounded_watermark=45)
-    start = all_of(head)
+    start = first_position(history.context, {"scan.bounded.watermark": "45"})
+    assert start.full
+    assert start.snapshot == 4 < head.id
     end = source.advance(start)
     assert end == at(history.context.snapshots.get(4))
     assert [found[0] for found in marks(source, start, end)] == ["f1", "f2", "f3", "f4"]
     assert source.is_ended(end)
     assert not source.is_ended(start)
     middle = source.advance(start, Limits(files=3))
-    assert middle == Position(4, end.stamp, files=3, full=True)
+    assert middle == Position(4, end.stamp, files=3, full=True, listing="by-creation")
     assert [found[0] for found in marks(source, start, middle)] == ["f1", "f2", "f3"]
     assert source.advance(middle) == end
 
 
 def test_where_no_snapshot_lies_within_the_bound_nothing_is_delivered(history):
     history.append("f1", watermark=100)
-    head = history.append("f2", watermark=200)
+    history.append("f2", watermark=200)
     source = feed(history, bounded_watermark=50)
-    end = source.advance(all_of(head))
-    assert end == BEGINNING
-    assert source.splits(all_of(head), end) == []
-    assert source.is_ended(end)
-    assert source.is_ended(all_of(head))
+    start = first_position(history.context, {"scan.bounded.watermark": "50"})
+    assert start == BEGINNING
+    assert source.advance(start) == start
+    assert source.is_ended(start)
 
 
 def test_a_bound_before_what_is_retained_is_an_error_with_a_way_out(history):
     for number in range(1, 5):
-        head = history.append(f"f{number}", watermark=number * 10)
+        history.append(f"f{number}", watermark=number * 10)
     history.remove(1, 2)
     with pytest.raises(
         NotFoundError, match="snapshot 3, the earliest that is left, has watermark 30"
     ) as caught:
-        feed(history, bounded_watermark=15).advance(all_of(head))
+        first_position(history.context, {"scan.bounded.watermark": "15"})
     assert "scan.bounded.watermark to 30 or more" in caught.value.hint
+
+
+def test_what_was_planned_is_delivered_whatever_the_bound_is_then(history):
+    for number in range(1, 6):
+        history.append(f"f{number}", watermark=number * 10)
+    start = first_position(history.context, {"scan.bounded.watermark": "35"})
+    end = feed(history, bounded_watermark=35).advance(start)
+    assert end.snapshot == 3
+    for bound in (5, 25, 45, None):  # the query was restarted with another one
+        source = feed(history, bounded_watermark=bound)
+        assert [found[0] for found in marks(source, start, end)] == ["f1", "f2", "f3"]
+        assert [found[0] for found in marks(source, BEGINNING, end)] == ["f1", "f2", "f3"]

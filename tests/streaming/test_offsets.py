@@ -13,6 +13,8 @@ positions = st.builds(
     st.none() | st.text(max_size=40),
     st.none() | st.integers(0, 10**6),
     st.booleans(),
+    st.none() | st.text(max_size=20),
+    st.none() | st.integers(-(2**63), 2**63 - 1),
 )
 offsets = st.builds(Offset, st.text(), st.text(), st.text(), positions, st.none() | positions)
 
@@ -54,6 +56,8 @@ def test_a_newer_version_is_refused_and_named():
         {"snapshot": "5"},
         {"files": -3},
         {"full": None},
+        {"listing": 3},
+        {"watermark": "soon"},
         {"stamp": 7},
         {"origin": {"snapshot": "x"}},
         {"origin": 3},

@@ -130,6 +130,8 @@ def test_an_expired_snapshot_is_no_place_to_begin(table):
     assert numbers(table, start(table, scan__snapshot_id=4)) == [4, 5, 6]
     with pytest.raises(NotFoundError, match="the newest is 6"):
         start(table, scan__mode="from-snapshot-full", scan__snapshot_id=7)
+    with pytest.raises(NotFoundError, match="snapshot 0 does not exist"):
+        start(table, scan__version="snapshot.0")
 
 
 def test_a_time_in_an_expired_gap_is_no_place_to_begin(table):

@@ -164,6 +164,15 @@ def test_a_tail_begins_at_a_moment_or_by_a_mode(table):
     assert ids(asked.tail(start="from-snapshot", idle=0)) == [1, 2, 3, 4]
     assert ids(asked.tail(start="from-snapshot-full", idle=0)) == [0, 1, 2, 3, 4]
     assert ids(asked.tail(start="snapshot.5", idle=0)) == [4]
+    assert ids(table.at("good").tail(idle=0)) == [0, 1, 2, 3, 4]
+    for moment, view in (("snapshot.3", 3), ("savepoint.1", "savepoint.1"), ("good", "good")):
+        pinned = table.at(view)
+        assert ids(pinned.tail(idle=0)) == [0, 1, 2, 3, 4], moment
+        assert ids(pinned.tail(start="from-snapshot", idle=0)) == everything_after[moment]
+        assert ids(pinned.tail(start="latest", idle=0)) == []
+        assert ids(pinned.tail(start=5, idle=0)) == [4]
+    since = table.with_options({"scan.timestamp-millis": str(table.at(3).snapshot.time_millis)})
+    assert set(ids(since.tail(start="from-timestamp", idle=0))) >= {2, 3, 4}
     with pytest.raises(NotFoundError, match="'lates'"):
         list(table.tail(start="lates", idle=0))
 

@@ -90,11 +90,11 @@ class Broker:
     # Topics
 
     def new_topic(self, partitions=1, name=None, **config):
-        """Create a topic nobody else uses; its name."""
+        """Create a topic nobody else uses; its name. Records stay however old their timestamps are."""
         from confluent_kafka.admin import NewTopic
 
         name = name or f"t-{secrets.token_hex(6)}"
-        config = {key.replace("_", "."): str(value) for key, value in config.items()}
+        config = {key.replace("_", "."): str(value) for key, value in {"retention_ms": -1, **config}.items()}
         self._ask("create_topics", [NewTopic(name, partitions, 1, config=config)])
         return name
 

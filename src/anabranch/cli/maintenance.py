@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from anabranch.cli import state
 from anabranch.cli.arguments import AsJson, Branch, DryRun, TableName, Yes, confirm, names
 from anabranch.cli.output import show_json, show_table
+
+if TYPE_CHECKING:
+    from anabranch.service.maintenance import CompactionInfo
 
 Tables = Annotated[
     str, typer.Argument(metavar="DB.TABLE|DB", help="The table, or a database for all of its tables.")
@@ -56,24 +59,28 @@ def compact(
     for round_ in job.rounds(every):
         if json:
             show_json(round_)
-        elif every is None or any(done.files_before for done in round_):
+        elif any(done.files_before or done.given_up for done in round_):
             show_table(
                 ["table", "files", "became", "bytes", "became", "rows", "snapshot"],
                 [
                     (
-                        d.table,
-                        d.files_before,
-                        d.files_after,
-                        d.bytes_before,
-                        d.bytes_after,
-                        d.rows,
-                        d.snapshot,
+                        *(d.table, d.files_before, d.files_after, d.bytes_before, d.bytes_after),
+                        *(d.rows, d.snapshot),
                     )
                     for d in round_
                 ],
             )
-        if every is None and not json and not any(done.files_before for done in round_):
+            for done in round_:
+                _say_given_up(done)
+        elif every is None:
             typer.echo("nothing to compact")
+
+
+def _say_given_up(done: CompactionInfo) -> None:
+    if done.given_up:
+        typer.echo(
+            f"{done.table}: {done.given_up:,} tasks were given up, others rewrote their files meanwhile"
+        )
 
 
 def sort_compact(
@@ -106,6 +113,7 @@ def sort_compact(
             f"sorted {done.rows:,} rows by {order_by} ({strategy}): {done.files_before:,} files became "
             f"{done.files_after:,}" + ("" if done.snapshot is None else f" in snapshot {done.snapshot}")
         )
+        _say_given_up(done)
 
 
 def expire_snapshots(
@@ -148,6 +156,9 @@ def expire_snapshots(
         [(d.table, d.snapshots, d.data_files, d.metadata_files, d.bytes, d.snapshots_left) for d in done],
     )
     for d in done:
+        for kind, gone in (("tags", d.tags), ("consumers", d.consumers)):
+            if gone:
+                typer.echo(f"{d.table}: {'would let' if dry_run else 'let'} go of {kind} {', '.join(gone)}")
         for ref, held in d.held.items():
             typer.echo(f"{d.table}: {ref} keeps {held['files']:,} files, {held['bytes']:,} bytes")
 

@@ -22,6 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table as TextTable
 
 from anabranch.demo import source
+from anabranch.demo.kafka import Airports, complete_hours, found_hours
 from anabranch.errors import AnabranchError
 from anabranch.kernel.health import Health
 from anabranch.lake import Lake, connect
@@ -109,9 +110,18 @@ class _Demo:
         self.flights = pa.concat_tables([rows for _, rows in self.days])
         self.lake: Lake = connect(self.warehouse)
         self.health: dict[str, Health] = {}
+        self.airports = Airports.of_environment()
+        self.hours = None if self.airports is None else complete_hours(self.flights)
 
     def table(self, name: str) -> Table:
         return self.lake.table(f"demo.{name}")
+
+    @property
+    def expected(self) -> dict[str, int]:
+        """How many rows the tables that are streamed into have in the end."""
+        total = self.flights.num_rows
+        through_kafka = {} if self.hours is None else {"arrivals": total, "hours": self.hours.height}
+        return {**dict.fromkeys(STREAMED, total), **through_kafka}
 
     def prepare(self) -> None:
         """Create the tables; weather and planes are there from the start."""
@@ -121,6 +131,9 @@ class _Demo:
         for name, ddl, rows in (("weather", WEATHER, source.weather()), ("planes", PLANES, source.planes())):
             snapshot = self.lake.create_table(f"demo.{name}", ddl).append(rows)
             self.console.print(f"  demo.{name}: {snapshot.total_record_count:,} rows")
+        if self.airports is not None:
+            self.airports.prepare(self.lake)
+            self.console.print(f"  topic {self.airports.topic}: the flights of each airport in a partition")
 
     def stream(self) -> None:
         """Feed the landing folder and keep the job running until everything has arrived, with one kill."""
@@ -135,22 +148,24 @@ class _Demo:
         with Progress(*columns, console=self.console) as progress:
             bars = {
                 "days": progress.add_task("days arrived as files", total=len(self.days)),
-                "flights": progress.add_task("rows in demo.flights", total=total),
-                "delays": progress.add_task("rows in demo.delays", total=total),
+                **{
+                    name: progress.add_task(f"rows in demo.{name}", total=rows)
+                    for name, rows in self.expected.items()
+                },
             }
 
-            def update() -> tuple[int, int]:
+            def update() -> dict[str, int]:
                 arrived = sum(1 for _ in self.landing.glob("*.parquet"))
                 progress.update(bars["days"], completed=arrived)
-                counts = [self._count(name) for name in STREAMED]
-                for name, count in zip(STREAMED, counts, strict=True):
+                counts = {name: self._count(name) for name in self.expected}
+                for name, count in counts.items():
                     progress.update(bars[name], completed=count)
-                return counts[0], counts[1]
+                return counts
 
             job = self._start()
             feeder.start()
             try:
-                self._wait(job, lambda: update()[0] >= KILL_AT * total)
+                self._wait(job, lambda: update()["flights"] >= KILL_AT * total)
                 os.killpg(job.pid, signal.SIGKILL)
                 job.wait()
                 self.health["when the job was killed"] = self.table("flights").health()
@@ -159,7 +174,7 @@ class _Demo:
                     "starting it again"
                 )
                 job = self._start()
-                self._wait(job, lambda: update() == (total, total))
+                self._wait(job, lambda: update() == self.expected)
                 self.stop_file.touch()
                 job.wait(60)
             finally:
@@ -170,10 +185,14 @@ class _Demo:
     def _feed(self) -> None:
         for name, rows in self.days:
             source.drop(self.landing, name, rows)
+            if self.airports is not None:
+                self.airports.send(rows)
             time.sleep(SECONDS_BETWEEN_DAYS)
 
     def _start(self) -> subprocess.Popen[bytes]:
         arguments = [self.warehouse, str(self.landing), str(self.root / "checkpoints"), str(self.stop_file)]
+        if self.airports is not None:
+            arguments += [self.airports.bootstrap, self.airports.topic]
         with self.log.open("ab") as log:
             return subprocess.Popen(  # noqa: S603 - our own program
                 [sys.executable, "-m", "anabranch.demo.pipeline", *arguments],
@@ -209,7 +228,7 @@ class _Demo:
         flights = self.table("flights").scan().to_arrow()
         delays = self.table("delays").scan(columns=["flight_id", "distance", "arr_delay"]).to_arrow()
         windy = _windy(self.table("delays"))
-        facts = (
+        facts: tuple[Fact, ...] = (
             Fact("flights: rows", self.flights.num_rows, flights.num_rows),
             Fact("flights: different rows", self.flights.num_rows, len(pc.unique(flights["flight_id"]))),
             Fact(
@@ -225,8 +244,27 @@ class _Demo:
             ),
             Fact("delays in strong wind: rows", _windy_in_source(self.flights), int(windy["flights"].sum())),
         )
+        facts += self._kafka_facts()
         kinds = Counter(str(s.commit_kind) for name in STREAMED for s in self.table(name).snapshots())
         return DemoResult(facts, dict(kinds), self.health, seconds, self.warehouse)
+
+    def _kafka_facts(self) -> tuple[Fact, ...]:
+        """What came through Kafka, if it did: every flight once, and every complete hour as counted at once."""
+        if self.hours is None:
+            return ()
+        arrivals = self.table("arrivals").scan(columns=["flight_id"]).to_arrow()
+        hours = found_hours(self.table("hours"))
+        same = hours.join(self.hours, on=self.hours.columns, how="semi")
+        return (
+            Fact("arrivals through Kafka: rows", self.flights.num_rows, arrivals.num_rows),
+            Fact(
+                "arrivals through Kafka: different rows",
+                self.flights.num_rows,
+                len(pc.unique(arrivals["flight_id"])),
+            ),
+            Fact("hours of event time: rows", self.hours.height, hours.height),
+            Fact("hours that equal the source", self.hours.height, same.height),
+        )
 
 
 WINDY = "wind_speed >= 25"
@@ -276,6 +314,16 @@ def _health_table(result: DemoResult) -> TextTable:
     return shown
 
 
+def _hours_table(demo: _Demo) -> TextTable:
+    shown = TextTable(title="demo.hours: the worst of them", title_justify="left", box=None)
+    for heading in ("hour", "flights", "minutes late"):
+        shown.add_column(heading, justify="left" if heading == "hour" else "right")
+    worst = demo.table("hours").scan().to_polars().sort("minutes_late", descending=True).head(3)
+    for hour, flights, minutes in worst.iter_rows():
+        shown.add_row(f"{hour:%Y-%m-%d %H:%M}", f"{flights:,}", f"{minutes:,.0f}")
+    return shown
+
+
 def _show(result: DemoResult, demo: _Demo, console: Console) -> None:
     facts = TextTable(title="checked against the source", title_justify="left", box=None)
     for heading in ("fact", "expected", "found", ""):
@@ -294,6 +342,9 @@ def _show(result: DemoResult, demo: _Demo, console: Console) -> None:
         wind.add_row(*map(str, row))
     console.print(wind)
     console.print()
+    if demo.hours is not None:
+        console.print(_hours_table(demo))
+        console.print()
     console.print(_health_table(result))
     console.print()
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(result.snapshots.items()))

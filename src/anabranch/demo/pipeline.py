@@ -1,9 +1,10 @@
 """The streaming job of the demo, as a program of its own: the one that is killed and started again.
 
-    python -m anabranch.demo.pipeline WAREHOUSE LANDING CHECKPOINTS STOP
+    python -m anabranch.demo.pipeline WAREHOUSE LANDING CHECKPOINTS STOP [BOOTSTRAP TOPIC]
 
 It runs two queries until the file STOP exists: files that arrive in LANDING become rows of `demo.flights`,
-and `demo.flights` joined with weather and planes becomes `demo.delays`.
+and `demo.flights` joined with weather and planes becomes `demo.delays`. With a topic of Kafka there are two
+more, see `anabranch.demo.kafka`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import anabranch
+from anabranch.demo.kafka import Airports, start_queries
 
 DAYS_PER_BATCH = 5
 
 
-def main(warehouse: str, landing: str, checkpoints: str, stop: str) -> None:
-    """Run both queries until `stop` exists or one of them fails."""
+def main(warehouse: str, landing: str, checkpoints: str, stop: str, airports: Airports | None = None) -> None:
+    """Run the queries until `stop` exists or one of them fails."""
     spark = anabranch.spark.session(
         warehouse,
         **{
@@ -34,6 +36,9 @@ def main(warehouse: str, landing: str, checkpoints: str, stop: str) -> None:
         _ingest(spark, landing, f"{checkpoints}/ingest"),
         _enrich(spark, f"{checkpoints}/enrich"),
     ]
+    if airports is not None:
+        lake = anabranch.connect(warehouse, spark=spark)
+        queries += start_queries(spark, lake, airports, checkpoints)
     while not Path(stop).exists():
         for query in queries:
             if query.exception() is not None:
@@ -73,4 +78,5 @@ def _enrich(spark: Any, checkpoint: str) -> Any:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:5])
+    _, warehouse, landing, checkpoints, stop, *kafka = sys.argv
+    main(warehouse, landing, checkpoints, stop, Airports(*kafka) if kafka else None)

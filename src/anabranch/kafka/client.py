@@ -23,8 +23,8 @@ _DEFAULTS = {
     "isolation.level": "read_committed",
     "fetch.wait.max.ms": "100",  # the end of a range behind a transaction is only seen by a fetch that finds nothing
     "queued.max.messages.kbytes": "32768",  # read ahead, for each partition that a process of Spark reads
-    "broker.address.ttl": "1000",
     "reconnect.backoff.max.ms": "1000",
+    "log_level": "2",  # what is wrong is told by errors and by `Cluster`; the library tells it every second
 }
 _FIXED = {
     "enable.auto.commit": "false",
@@ -106,12 +106,12 @@ class Client:
         self.config = config
         self.complaint: KafkaError | None = None
         """The last error that belongs to no request, such as a broker that is down."""
-        library = _library()
+        kafka = library()
         try:
-            self.consumer: Consumer = library.Consumer(
+            self.consumer: Consumer = kafka.Consumer(
                 {**dict(config.settings), "error_cb": self._complain}, logger=_LOG
             )
-        except library.KafkaException as error:
+        except kafka.KafkaException as error:
             raise OptionError(
                 f"the Kafka client does not take its settings: {error.args[0].str()}",
                 hint="settings are those of librdkafka, with the prefix 'kafka.'.",
@@ -179,7 +179,8 @@ def _translated(what: str, error: KafkaError, servers: str) -> AnabranchError:
     return StorageError(message, retryable=is_passing(error))
 
 
-def _library() -> Any:
+def library() -> Any:
+    """The package `confluent_kafka`. Raises `UnsupportedFeatureError` if it is not installed."""
     try:
         import confluent_kafka
     except ImportError as error:

@@ -6,11 +6,12 @@ All questions wait for brokers that are away, as they are while they restart.
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anabranch.errors import NotFoundError
-from anabranch.kafka.client import Client, ClientConfig, is_passing, is_unknown
+from anabranch.kafka.client import Client, ClientConfig, is_passing, is_unknown, library
 from anabranch.kafka.offsets import EARLIEST, LATEST, Offsets, TopicPartition
 from anabranch.kafka.options import Topics
 from anabranch.runtime import SYSTEM, Runtime
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_LOG = logging.getLogger(__name__)
 _CALL_SECONDS = 5.0
 _PAUSE_SECONDS = 0.2
 _UNKNOWN_SECONDS = 2.0
@@ -40,6 +42,8 @@ class Cluster:
         self.patience_seconds = patience_seconds
         self.runtime = runtime
         self._client: Client | None = None
+        self._missing: set[str] = set()
+        """Topics that were found not to exist; they are not waited for again."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_client": None}
@@ -55,12 +59,11 @@ class Cluster:
         Raises `StorageError` if the brokers do not answer.
         """
         if topics.pattern is not None:
-            everything = self._metadata(None)
-            return {where for where in everything if topics.matches(where.topic)}
+            return {where for where in self._everything() if topics.matches(where.topic)}
         if topics.partitions:
             named = {where.topic for where in topics.partitions}
-            return set(topics.partitions) & set().union(*(self._metadata(name) for name in named))
-        return set().union(*(self._metadata(name) for name in topics.names))
+            return set(topics.partitions) & set().union(*(self._of_topic(name) for name in named))
+        return set().union(*(self._of_topic(name) for name in topics.names))
 
     def check_exist(self, topics: Topics, found: Collection[TopicPartition]) -> None:
         """Raises `NotFoundError` if something that is to be read by name was not found."""
@@ -70,7 +73,7 @@ class Cluster:
         if not missing:
             return
         name = getattr(missing[0], "topic", missing[0])
-        near = difflib.get_close_matches(name, {where.topic for where in self._metadata(None)} - {name}, n=1)
+        near = difflib.get_close_matches(name, {where.topic for where in self._everything()} - {name}, n=1)
         kind = "partition" if topics.partitions else "topic"
         raise NotFoundError(
             f"the Kafka brokers at {self.config.servers} have no {kind} '{missing[0]}'",
@@ -89,38 +92,41 @@ class Cluster:
         """Offset of the first record of that time (epoch milliseconds) or later; None if there is none."""
         return {where: None if offset == LATEST else offset for where, offset in self._listed(times).items()}
 
-    def _metadata(self, topic: str | None) -> set[TopicPartition]:
-        what = "list their topics" if topic is None else f"describe topic '{topic}'"
+    def _everything(self) -> set[TopicPartition]:
+        def ask(client: Client, seconds: float) -> tuple[set[TopicPartition], None]:
+            topics = client.consumer.list_topics(timeout=seconds).topics
+            return {
+                TopicPartition(name, number) for name in topics for number in topics[name].partitions
+            }, None
 
+        return self._patiently("list their topics", ask)
+
+    def _of_topic(self, topic: str) -> set[TopicPartition]:
         def ask(client: Client, seconds: float) -> tuple[set[TopicPartition], KafkaError | None]:
-            answer = (
-                client.consumer.list_topics(topic, timeout=seconds)
-                if topic
-                else client.consumer.list_topics(timeout=seconds)
-            )
-            trouble = None
-            found = set()
-            for name, entry in answer.topics.items():
-                if entry.error is not None:
-                    trouble = entry.error
-                found |= {TopicPartition(name, number) for number in entry.partitions}
-            return found, trouble
+            entry = client.consumer.list_topics(topic, timeout=seconds).topics[topic]
+            return {TopicPartition(topic, number) for number in entry.partitions}, entry.error
 
-        return self._patiently(what, ask)
+        wait = 0.0 if topic in self._missing else _UNKNOWN_SECONDS
+        found = self._patiently(f"describe topic '{topic}'", ask, wait)
+        if found:
+            self._missing.discard(topic)
+        else:
+            self._missing.add(topic)
+        return found
 
     def _listed(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
         """Offsets for times, or for EARLIEST and LATEST, which the protocol takes in the same place."""
         if not wanted:
             return {}
-        from confluent_kafka import KafkaException
-        from confluent_kafka import TopicPartition as Asked
-
-        asked = [Asked(topic, partition, value) for (topic, partition), value in wanted.items()]
+        silence = library().KafkaException
+        asked = [
+            library().TopicPartition(topic, partition, value) for (topic, partition), value in wanted.items()
+        ]
 
         def ask(client: Client, seconds: float) -> tuple[Offsets, KafkaError | None]:
             try:
                 answers = client.consumer.offsets_for_times(asked, timeout=seconds)
-            except KafkaException as error:
+            except silence as error:
                 if not is_unknown(error.args[0]):
                     raise
                 # This is said of all partitions together, and also if no broker answers: then the next line raises.
@@ -134,29 +140,39 @@ class Cluster:
 
         return self._patiently("tell offsets", ask)
 
-    def _patiently(self, what: str, ask: Callable[[Client, float], tuple[T, KafkaError | None]]) -> T:
-        """The answer, once there is a good one; an unknown topic is believed after a while."""
-        from confluent_kafka import KafkaException
-
+    def _patiently(
+        self,
+        what: str,
+        ask: Callable[[Client, float], tuple[T, KafkaError | None]],
+        unknown_seconds: float = _UNKNOWN_SECONDS,
+    ) -> T:
+        """The answer, once there is a good one; that something is unknown is believed after a while."""
+        silence = library().KafkaException
         if self._client is None:
             self._client = self.config.connect()
         clock = self.runtime.clock
         begin = clock.monotonic()
+        warned = False
         while True:
-            waited = clock.monotonic() - begin
-            seconds = max(0.1, min(_CALL_SECONDS, self.patience_seconds - waited))
+            left = self.patience_seconds - (clock.monotonic() - begin)
             answer: T | None = None
             try:
-                answer, trouble = ask(self._client, seconds)
-            except KafkaException as error:
+                answer, trouble = ask(self._client, max(0.1, min(_CALL_SECONDS, left)))
+            except silence as error:
                 trouble = error.args[0]
-            if trouble is None and answer is not None:
+            if answer is not None and trouble is None:
                 return answer
             assert trouble is not None
             waited = clock.monotonic() - begin
-            if is_unknown(trouble) and answer is not None:
-                if waited >= min(_UNKNOWN_SECONDS, self.patience_seconds):
+            if answer is not None and is_unknown(trouble):
+                if waited >= min(unknown_seconds, self.patience_seconds):
                     return answer
             elif not is_passing(trouble) or waited >= self.patience_seconds:
                 raise self._client.error(what, trouble)
+            elif not warned:
+                warned = True
+                _LOG.warning(
+                    "the Kafka brokers at %s did not %s (%s); asking again for %.0f s",
+                    self.config.servers, what, trouble.str(), self.patience_seconds,
+                )  # fmt: skip
             self.runtime.sleeper.sleep(_PAUSE_SECONDS)

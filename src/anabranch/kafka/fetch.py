@@ -120,7 +120,7 @@ class RangeConsumer:
                 gathered, size = [], 0
         if gathered:
             yield gathered
-        self._done = wanted.end
+        self._done = wanted.end if self._end == wanted.end else None
 
     def _go_to(self, offset: int) -> None:
         from confluent_kafka import TopicPartition as Place

@@ -15,6 +15,8 @@ import json
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from anabranch.errors import AnabranchError
@@ -30,6 +32,17 @@ _LOG = logging.getLogger(__name__)
 
 _VERSION: Final = 1
 _BATCH_PRODUCER: Final = "batch"
+_MOST_LOOKED_AT: Final = 100
+"""Snapshots that are read at most to find what is known of sources; reading one takes a request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """In place of a limit: there is one, but nobody knows which."""
+
+
+Limit: TypeAlias = int | Unknown | None
+"""What a watermark must not exceed, because what the rows were made from has come no further."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +55,8 @@ class SourceProgress:
     """For each source that brought rows the newest event time, epoch milliseconds."""
     delay_millis: int
     limit: Limit = None
+    expected: frozenset[str] = frozenset()
+    """Sources that there are, whether or not they ever brought rows, if that is known."""
     idle_timeout: int | None = None
     """A source that brought nothing for so many milliseconds holds nothing back; None if every one does."""
     kept_for: int = LEDGER_TIME_RETAINED.default
@@ -49,14 +64,6 @@ class SourceProgress:
     is_first: bool = False
     """Whether the producer certainly never committed before."""
 
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """In place of a limit: there is one, but nobody knows which."""
-
-
-Limit: TypeAlias = int | Unknown | None
-"""What a watermark must not exceed, because what the rows were made from has come no further."""
 
 Claim: TypeAlias = int | SourceProgress | None
 """What a commit says of its watermark: the value, how to find it on a base, or nothing."""
@@ -70,6 +77,7 @@ def claim(
     producer: str | None = None,
     is_first: bool = False,
     limit: Limit = None,
+    expected: frozenset[str] = frozenset(),
 ) -> Claim:
     """What the rows of these messages say of the watermark, by the definition in the schema they were written in.
 
@@ -80,6 +88,7 @@ def claim(
         producer: the streaming query that writes; None for a batch write.
         is_first: whether that query certainly never committed before.
         limit: what the watermark must not exceed.
+        expected: sources that there are; heeded once one of them has brought rows, for then they are named alike.
 
     Returns:
         None if the table has no definition, or the rows say nothing.
@@ -94,6 +103,7 @@ def claim(
             _highest_of_each(times),
             definition.delay_millis,
             limit,
+            expected,
             WATERMARK_IDLE_TIMEOUT.of(options),
             LEDGER_TIME_RETAINED.of(options),
             is_first,
@@ -123,7 +133,7 @@ def recorded(context: TableContext, previous: Snapshot | None, claimed: Claim, n
     if isinstance(claimed, SourceProgress):
         try:
             states = _states_before(context, previous)
-            watermark, text = _advanced(claimed, states, now)
+            watermark, text = _advanced(context, claimed, states, now)
             return Recorded(_highest(before, watermark), {WATERMARK_PROPERTY: text})
         except AnabranchError as error:
             _LOG.warning(
@@ -133,40 +143,71 @@ def recorded(context: TableContext, previous: Snapshot | None, claimed: Claim, n
     return Recorded(_highest(before, claimed), {} if carried is None else {WATERMARK_PROPERTY: carried})
 
 
-_States: TypeAlias = dict[str, dict[str, tuple[int, int]]]
-"""By producer and source: the newest event time, and when it was that the source brought rows."""
+_Sources: TypeAlias = dict[str, tuple[int | None, int]]
+"""For each source the newest event time, None if it never brought one, and when that was, or when it was first known."""
+
+_States: TypeAlias = dict[str, _Sources]
+"""What is known of sources, by producer."""
 
 
-def _advanced(claimed: SourceProgress, states: _States | None, now: int) -> tuple[int | None, str]:
+def _advanced(
+    context: TableContext, claimed: SourceProgress, states: _States | None, now: int
+) -> tuple[int | None, str]:
     """The watermark, and the states with what the commit adds to them."""
     is_known = states is not None or claimed.is_first
     states = states or {}
-    sources = dict(states.get(claimed.producer, {}))
-    for source, newest in claimed.newest.items():
-        sources[source] = (max(newest, sources.get(source, (newest, now))[0]), now)
+    sources = _sources_after(claimed, states.get(claimed.producer, {}), now)
     kept = {
         producer: known
         for producer, known in states.items()
         if any(now - seen <= claimed.kept_for for _, seen in known.values())
     }
-    active = [
-        newest
-        for newest, seen in sources.values()
+    text = _to_text({**kept, claimed.producer: sources})
+    active = {
+        source: newest
+        for source, (newest, seen) in sources.items()
         if claimed.idle_timeout is None or now - seen <= claimed.idle_timeout
-    ]
+    }
+    waiting = tuple(sorted(source for source, newest in active.items() if newest is None))
+    if waiting:
+        _say_who_is_waited_for(context.title, waiting)
+        return None, text
+    newest_of_each = [newest for newest in active.values() if newest is not None]
     # Of a producer whose history is gone nobody knows which sources are behind: the watermark stays for once.
-    own = min(active) - claimed.delay_millis if active and is_known else None
-    return _limited(own, claimed.limit), _to_text({**kept, claimed.producer: sources})
+    own = min(newest_of_each) - claimed.delay_millis if newest_of_each and is_known else None
+    return _limited(own, claimed.limit), text
+
+
+def _sources_after(claimed: SourceProgress, before: _Sources, now: int) -> _Sources:
+    """What is known of the sources of a producer after a commit."""
+    sources: _Sources = {s: (newest, seen) for s, (newest, seen) in before.items() if newest is not None}
+    for source, newest in claimed.newest.items():
+        known, _ = sources.get(source, (None, now))
+        sources[source] = (newest if known is None else max(newest, known), now)
+    if claimed.expected.isdisjoint(sources):
+        return sources
+    unheard = {source: before.get(source, (None, now)) for source in claimed.expected - sources.keys()}
+    return {**sources, **unheard}
+
+
+@lru_cache(maxsize=64)  # once, not with every batch
+def _say_who_is_waited_for(title: str, sources: tuple[str, ...]) -> None:
+    shown = ", ".join(sources[:5]) + (f" and {len(sources) - 5} more" if len(sources) > 5 else "")
+    _LOG.warning(
+        "the watermark of '%s' waits for sources that have brought no rows yet: %s; set '%s' to go on without them",
+        *(title, shown, WATERMARK_IDLE_TIMEOUT.key),
+    )
 
 
 def _states_before(context: TableContext, previous: Snapshot | None) -> _States | None:
-    """What is known of all producers; None if what once was known may have expired.
+    """What is known of all producers; None if what once was known may have expired, or is buried too deep.
 
     The newest snapshot that says anything says everything: commits of ours carry it on, and only those of other
     engines, which do not, lie on top of it.
     """
     oldest: Snapshot | None = None
-    for snapshot in () if previous is None else context.snapshots.backwards(previous):
+    history = () if previous is None else context.snapshots.backwards(previous)
+    for snapshot in islice(history, _MOST_LOOKED_AT):
         text = snapshot.properties.get(WATERMARK_PROPERTY)
         if text is not None:
             return _from_text(text)
@@ -191,7 +232,10 @@ def _from_text(text: str) -> _States | None:
         if content["version"] != _VERSION:
             return None
         return {
-            str(producer): {str(s): (int(newest), int(seen)) for s, (newest, seen) in sources.items()}
+            str(producer): {
+                str(s): (None if newest is None else int(newest), int(seen))
+                for s, (newest, seen) in sources.items()
+            }
             for producer, sources in content["producers"].items()
         }
     except (ValueError, KeyError, TypeError, AttributeError):

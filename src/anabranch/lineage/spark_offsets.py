@@ -54,6 +54,17 @@ def parse_batch_offsets(text: str) -> BatchOffsets:
     return BatchOffsets(metadata if isinstance(metadata, dict) else {}, ends)
 
 
+def topic_partitions(offsets: BatchOffsets) -> frozenset[str]:
+    """All partitions of Kafka topics that a query reads, such as ``orders-3``, had they rows for the batch or not."""
+    return frozenset(
+        f"{topic}-{partition}"
+        for end in offsets.ends.values()
+        if _kind(end) == "kafka"
+        for topic, partitions in end.items()
+        for partition in partitions
+    )
+
+
 def inputs_between(previous: BatchOffsets | None, batch: BatchOffsets) -> tuple[Input, ...]:
     """What the batch read; `previous` is the batch before, None for the first one of the query."""
     before = {} if previous is None else previous.ends

@@ -156,8 +156,8 @@ def _retention(
     older_than: Cutoff | None,
 ) -> Retention:
     for name, count in (("retain_max", retain_max), ("retain_min", retain_min)):
-        if count is not None and count < 1:
-            raise InvalidInputError(f"{name} is {count}, expected a whole number above 0")
+        if count is not None and (not isinstance(count, int) or count < 1):
+            raise InvalidInputError(f"{name} is {count!r}, expected a whole number above 0")
     now = context.runtime.clock.now_millis()
     at_most = SNAPSHOT_NUM_RETAINED_MAX.of(options) if retain_max is None else retain_max
     at_least = SNAPSHOT_NUM_RETAINED_MIN.of(options) if retain_min is None else retain_min

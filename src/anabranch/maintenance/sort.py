@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from anabranch.arrow.sort_key import MOST_CURVE_COLUMNS, STRATEGIES, SortOrder
 from anabranch.arrow.sorting import sort
@@ -21,6 +21,9 @@ from anabranch.maintenance.compact import CompactionResult, newest_files
 from anabranch.maintenance.rewrites import Outcome, carry_out, write_context
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.types import ArrayType, MapType, MultisetType, RowType
+
+_SHAPING: Final = ("file.", "metadata.stats-mode", "parquet.", "target-file-size")
+"""Options of a call, over the table's, with which the same rows give other files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +87,9 @@ def sort_compact(
     order = sort_order(by, strategy, schema)
     chosen = select_partitions(live, partitions, schema)
     description: dict[str, Any] = {"sort": order.strategy, "by": list(order.by)}
-    if options:
-        description["options"] = dict(sorted(options.items()))
+    shape = {key: value for key, value in sorted(options.items()) if key.startswith(_SHAPING)}
+    if shape:
+        description["options"] = shape
     sorted_before = made_before(context, chosen, schema, description)
     tasks = [task for task in plan_sort(chosen) if task.place not in sorted_before]
     writing = write_context(context, options, engine)
@@ -109,6 +113,8 @@ def sort_order(by: Sequence[str], strategy: str, schema: TableSchema) -> SortOrd
             hint="name the columns that queries filter by, those that they filter by most often first.",
         )
     for name in names:
+        if not isinstance(name, str):
+            raise InvalidInputError(f"columns to sort by are named by text, found {name!r}")
         _check_column(name, names, schema)
     if strategy != "order" and len(names) > MOST_CURVE_COLUMNS:
         raise InvalidInputError(

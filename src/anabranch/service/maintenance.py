@@ -18,6 +18,7 @@ from anabranch.maintenance.orphans import Cleaning
 from anabranch.options import parse_duration
 from anabranch.runtime import SYSTEM
 from anabranch.service.tables import View, open_lake, open_table
+from anabranch.spec.partition_path import parse_partition
 from anabranch.table import Table
 
 R = TypeVar("R")
@@ -120,19 +121,7 @@ class UpkeepInfo:
 
 def partition_values(texts: Sequence[str]) -> list[dict[str, str]] | None:
     """Partitions from ``dt=2026-01-01/hour=3``; None for all. Raises `InvalidInputError`."""
-    found = []
-    for text in texts:
-        values = {}
-        for part in text.split("/"):
-            name, equals, value = part.partition("=")
-            if not equals or not name.strip():
-                raise InvalidInputError(
-                    f"'{text}' names no partition",
-                    hint="write column=value, several separated by '/': dt=2026-01-01/hour=3.",
-                )
-            values[name.strip()] = value.strip()
-        found.append(values)
-    return found or None
+    return [parse_partition(text) for text in texts] or None
 
 
 @dataclass(frozen=True)

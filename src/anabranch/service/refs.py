@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.errors import InvalidInputError
 from anabranch.kernel.refs.consumers import (
     ConsumerLag,
     consumer_lags,
     forget_consumer,
-    get_consumer,
-    record_consumer,
+    move_consumer,
 )
 from anabranch.kernel.refs.tag_log import find_tags, get_tag
 from anabranch.service.tables import View, open_lake, open_table
-from anabranch.spec.refs import Consumer, Tag
+from anabranch.spec.refs import Tag
 from anabranch.spec.savepoint import Savepoint
 from anabranch.table import Table
 
@@ -109,18 +107,7 @@ def reset_consumer(table: Table, name: str, to: int | None) -> None:
 
     Raises `NotFoundError` if there is no such consumer, `InvalidInputError` if the snapshot is not retained.
     """
-    context = table.context
-    get_consumer(context, name)
-    head = context.snapshots.head()
-    newest = 0 if head is None else head.id
-    earliest = context.snapshots.earliest_id() or 1
-    wanted = newest + 1 if to is None else to
-    if not earliest <= wanted <= newest + 1:
-        raise InvalidInputError(
-            f"consumer '{name}' is to read snapshot {wanted} next, but snapshots {earliest} to {newest} are retained",
-            hint=f"choose one of them, or {newest + 1} for what is committed next.",
-        )
-    record_consumer(context, name, Consumer(wanted))
+    move_consumer(table.context, name, to)
 
 
 def delete_consumer(table: Table, name: str) -> None:

@@ -1,13 +1,16 @@
 """The alignment of a streaming source, in the process that Spark runs for it.
 
 Spark asks a source for its next offset at every trigger only, and a batch may take long. So signs of life to the
-group are given by a thread, and end with the process. That of a query which was stopped may be killed at once: then
-the others wait for it until the timeout.
+group are given by a thread, and end with the process. Spark terminates that of a query which is stopped, without a
+word to the source before. So the process takes the signal as a wish to end, and the source leaves its group on the
+way; otherwise the others, and the next run of the same query, would wait for it until the timeout.
 """
 
 from __future__ import annotations
 
 import logging
+import signal
+import sys
 import threading
 from collections.abc import Mapping
 
@@ -22,6 +25,8 @@ from anabranch.streaming.offsets import Position
 from anabranch.table import Table
 
 _LOG = logging.getLogger(__name__)
+_RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
+"""The program of the process in which Spark asks a streaming source for its offsets."""
 
 
 class LiveAlignment:
@@ -46,6 +51,7 @@ class LiveAlignment:
             context = self._context
             member = Member(self._warehouse, self._terms, context.title, context.runtime)
             self._alignment = Alignment(member, context.snapshots.find, context.runtime.clock)
+            _end_in_order_when_terminated()
             threading.Thread(
                 target=self._give_signs_of_life, args=(member,), name="anabranch-alignment", daemon=True
             ).start()
@@ -63,6 +69,16 @@ class LiveAlignment:
                 member.beat()
             except Exception as error:  # the next one may get through
                 _LOG.debug("no sign of life could be given to group '%s': %s", self._terms.group, error)
+
+
+def _end_in_order_when_terminated() -> None:
+    """Where Spark runs this source in a process of its own, have it call `stop` of the reader before it ends."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    is_ours = (
+        spec is not None and spec.name == _RUNNER and threading.current_thread() is threading.main_thread()
+    )
+    if is_ours and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 
 
 def alignment_of(table: Table, options: Mapping[str, str]) -> LiveAlignment | None:

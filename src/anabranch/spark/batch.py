@@ -30,8 +30,9 @@ from anabranch.maintenance.expire import expire_now_and_then
 from anabranch.options import OVERWRITE_PARTITION
 from anabranch.spark.clustering import last_load
 from anabranch.spark.row_reader import partitions_of, snapshot_rows
-from anabranch.spark.row_writer import RowWriter, partition_spec
+from anabranch.spark.row_writer import RowWriter
 from anabranch.spark.tables import View
+from anabranch.spec.partition_path import parse_partition
 from anabranch.table import Table
 
 _LOG = logging.getLogger(__name__)
@@ -105,7 +106,7 @@ class BatchWriter(DataSourceArrowWriter):
                 f"{OVERWRITE_PARTITION.key} is '{text}', but the rows are appended",
                 hint="use .mode('overwrite'), or leave the option out.",
             )
-        partition = None if text is None else partition_spec(text)
+        partition = None if text is None else parse_partition(text)
         writer = cls(table, RowWriter.of(table, schema), overwrite=overwrite, partition=partition)
         if slots is not None and text is None:
             # It travels to the commit, which then says nothing.

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from anabranch.kernel.compaction.task import CompactionTask, Rewrite
     from anabranch.maintenance.sort import SortJob
+    from anabranch.scan import Scan
 
 _DESCRIPTION = "spark.job.description"
 _POOL = "spark.scheduler.pool"
@@ -75,6 +76,12 @@ class SparkEngine:
         from anabranch.spark.frame_writer import write_frame  # it imports what imports this
 
         return write_frame(frame, table)
+
+    def frame(self, scan: Scan) -> DataFrame:
+        """See `anabranch.engine.ReadsFrames`: read by Spark's own Parquet reader where that is possible."""
+        from anabranch.spark.native.frame import native_frame  # it imports what imports this
+
+        return native_frame(self.spark, scan)
 
     def collect(self, frame: DataFrame, *, name: str) -> list[Row]:
         """The rows of a frame, by a job that `cancel` finds.

@@ -14,7 +14,7 @@ from pyspark.sql.types import IntegralType, StringType, StructField, StructType
 from anabranch.arrow.convert import fit
 from anabranch.arrow.event_times import source_field
 from anabranch.arrow.writer import WriteContext, abort, write
-from anabranch.errors import InvalidInputError, SchemaError
+from anabranch.errors import SchemaError
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.options import WATERMARK_SOURCE_COLUMN
 from anabranch.spark.arrow_values import to_type
@@ -95,20 +95,6 @@ class RowWriter:
             fields = (*fields, extra)
             columns.append(_source_values(batch.column(self.source), extra))
         return pa.RecordBatch.from_arrays(columns, schema=to_arrow_schema(fields))
-
-
-def partition_spec(text: str) -> dict[str, str]:
-    """Partition values by column from ``dt=2026-01-01/hour=3``. Raises `InvalidInputError`."""
-    spec: dict[str, str] = {}
-    for part in text.split("/"):
-        name, equals, value = part.partition("=")
-        if not equals or not name.strip() or name.strip() in spec:
-            raise InvalidInputError(
-                f"'{text}' names no partition",
-                hint="write column=value, several separated by '/': dt=2026-01-01/hour=3.",
-            )
-        spec[name.strip()] = value.strip()
-    return spec
 
 
 def target_of(name: str, schema: TableSchema, table: Table) -> Field:

@@ -19,7 +19,7 @@ from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.watermark import Claim, Limit, Unknown, claim
-from anabranch.lineage.spark_offsets import BatchOffsets
+from anabranch.lineage.spark_offsets import BatchOffsets, topic_partitions
 from anabranch.spark.tables import neighbour
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.watermark import watermark_definition
@@ -49,8 +49,15 @@ def batch_watermark(
     """
     if watermark_definition(schema) is None:
         return None if offsets is None else offsets.watermark_millis
-    limit: Limit = Unknown() if offsets is None else _lowest(_limits(offsets, options))
-    return claim(schema, options, files, producer=producer, is_first=batch == 0, limit=limit)
+    return claim(
+        schema,
+        options,
+        files,
+        producer=producer,
+        is_first=batch == 0,
+        limit=Unknown() if offsets is None else _lowest(_limits(offsets, options)),
+        expected=frozenset() if offsets is None else topic_partitions(offsets),
+    )
 
 
 def _limits(offsets: BatchOffsets, options: Mapping[str, str]) -> Iterator[Limit]:

@@ -26,6 +26,7 @@ from anabranch.spec.support import check_readable
 from anabranch.storage.memory import MemoryStorage
 from anabranch.storage.open import open_storage
 from anabranch.storage.protocol import Storage
+from anabranch.streaming.scan_modes import first_position, scan_mode
 from anabranch.system_tables import lake_table_of
 from anabranch.table import Table
 
@@ -109,7 +110,10 @@ def columns_of(options: Mapping[str, str]) -> tuple[TableSchema, Newest | None]:
 
     A moment is seen with the columns it had. With a `scan.mode` that names where a stream begins the read has
     today's columns, whether or not the moment is still there: a stream that began at it goes on long after it has
-    expired. So it does without a `scan.mode`, but then it has the columns of the moment as long as that is there.
+    expired. Spark asks for the columns before it says whether it is a stream; so has one that can begin where there
+    is nothing to read for a batch, at a time before the first commit, say.
+
+    Raises as `view_of`.
     """
     if _is_start(options):
         return open_table(options).schema, None
@@ -118,9 +122,17 @@ def columns_of(options: Mapping[str, str]) -> tuple[TableSchema, Newest | None]:
         return view.schema, Newest(None if view.snapshot is None else view.snapshot.id, view.schema.id)
     try:
         return view_of(options).schema, None
-    except NotFoundError:
-        # Spark asks for the columns before it says whether it is a stream. A batch read will fail when it is planned.
-        return open_table(options).schema, None
+    except NotFoundError as error:
+        table = open_table(options)
+        try:
+            first_position(table.context, options)
+        except NotFoundError:
+            raise NotFoundError(
+                error.message,
+                hint=f"{error.hint or ''} A stream that began there goes on from its checkpoint if {SCAN_MODE.key} is "
+                f"set to {scan_mode(options)}.".strip(),
+            ) from None
+        return table.schema, None
 
 
 def _is_start(options: Mapping[str, str]) -> bool:

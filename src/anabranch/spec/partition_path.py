@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.errors import UnsupportedFeatureError
+from anabranch.errors import InvalidInputError, UnsupportedFeatureError
 from anabranch.spec.types import (
     BigIntType,
     BinaryType,
@@ -106,6 +106,25 @@ def unescape(text: str) -> str:
         else:
             out.append("%" + part)
     return "".join(out)
+
+
+def parse_partition(text: str) -> dict[str, str]:
+    """Names and texts of values from a partition as folders spell it: ``dt=2026-01-01/name=a%2Fb``.
+
+    Blanks around names and values do not count. Raises `InvalidInputError`.
+    """
+    found: dict[str, str] = {}
+    for part in text.split("/"):
+        name, equals, value = part.partition("=")
+        name = unescape(name.strip())
+        if not equals or not name or name in found:
+            raise InvalidInputError(
+                f"'{text}' names no partition",
+                hint="write column=value, several separated by '/': dt=2026-01-01/hour=3. What would be mistaken for "
+                "that is written as in folders: %2F for '/', %25 for '%'.",
+            )
+        found[name] = unescape(value.strip())
+    return found
 
 
 def _folder_text(data_type: DataType, value: Any, legacy_names: bool, default_name: str) -> str:

@@ -98,11 +98,11 @@ class Feed:
             NotFoundError: history does not go on from `start`: it was rewritten, or snapshots have expired.
             OptionError: the next snapshot takes rows away, and `scan.on-overwrite` is ``fail``.
         """
-        position = begin = self._begin(start)
+        position = start
         budget = Budget(limits)
-        for portion in self._portions(begin, until):
+        for portion in self._portions(start, until, bound=self._bound):
             if portion.refusal is not None:
-                if position == begin:
+                if position == start:
                     raise portion.refusal
                 return position
             if limits != UNLIMITED:
@@ -113,7 +113,7 @@ class Feed:
                 if taken is not None:
                     return portion.after(portion.first + taken, self._listing.name(portion))
             position = portion.end
-        return start if position == start else position
+        return position
 
     def is_ended(self, position: Position) -> bool:
         """Whether a bounded stream has delivered all there is for it; never if it has no bound.
@@ -122,14 +122,13 @@ class Feed:
         """
         if self._bound is None:
             return False
-        reached = self._begin(position)
-        snapshot = self._history.verified(reached)
-        if snapshot is not None and self._excludes(snapshot):
+        snapshot = self._history.verified(position)
+        if snapshot is not None and self._bound.excludes(snapshot):
             return True
-        if reached.files is not None:
+        if position.files is not None:
             return False
-        following = self.context.snapshots.find(reached.snapshot + 1)
-        return following is not None and self._excludes(following)
+        following = self.context.snapshots.find(position.snapshot + 1)
+        return following is not None and self._bound.excludes(following)
 
     def rows_between(self, start: Position, end: Position) -> int:
         """How many rows the files between two positions hold, before any row is filtered."""
@@ -174,34 +173,41 @@ class Feed:
         return [files[first:end] for first, end in pairwise([*starts, len(files)])]
 
     def _wanted(self, start: Position, end: Position) -> Iterator[tuple[Portion, list[PortionFile]]]:
-        """The portions between two positions, each with those of its files that may hold rows that are wanted."""
-        if start == end:
+        """The portions between two positions, each with those of its files that may hold rows that are wanted.
+
+        There is nothing before the start, for which Spark asks where it repeats the empty first batch of a query.
+        What was planned is delivered, wherever the stream is to end by now.
+        """
+        if start == end or start.snapshot > end.snapshot:
             return
-        reached = begin = self._begin(start)
-        for portion in self._portions(begin, end.snapshot):
-            if portion.refusal is not None:
-                raise portion.refusal
-            last = None
+        reached = start
+        for found in self._portions(start, end.snapshot):
+            portion, last = found, None
             if portion.snapshot.id == end.snapshot:
                 self._history.check_stamp(portion.snapshot, end)
-                last = end.files if portion.full == end.full else None
+                if end.files is not None and portion.full == end.full:
+                    portion, last = self._counted_as(portion, end), end.files
+            if portion.refusal is not None:
+                raise portion.refusal
             yield portion, [f for f in self._listing.files(portion)[portion.first : last] if f.wanted]
             reached = portion.end
         if reached.snapshot < end.snapshot:
             raise self._history.gone(end)
 
-    def _portions(self, start: Position, until: int | None) -> Iterator[Portion]:
-        """Snapshots from `start` on, the rest of a half delivered one first."""
+    def _portions(
+        self, start: Position, until: int | None, *, bound: WatermarkBound | None = None
+    ) -> Iterator[Portion]:
+        """Snapshots from `start` on that lie within the bound, the rest of a half delivered one first."""
         snapshot = self._history.verified(start)
         watermark = start.watermark if snapshot is None else snapshot.watermark
         if start.files is not None and snapshot is not None:
-            if self._excludes(snapshot):
+            if bound is not None and bound.excludes(snapshot):
                 return
             yield self._rest(snapshot, start)
         position = replace(start, files=None, full=False)
         while until is None or position.snapshot < until:
             found = self._history.following(position)
-            if found is None or self._excludes(found):
+            if found is None or (bound is not None and bound.excludes(found)):
                 return
             yield self._portion(found, watermark)
             position, watermark = Position.after(found), found.watermark
@@ -239,32 +245,24 @@ class Feed:
                 previous = self.context.snapshots.find(snapshot.id - 1)
                 before = None if previous is None else previous.watermark
             portion = self._portion(snapshot, before)
+        return replace(self._counted_as(portion, position), first=position.files)
+
+    def _counted_as(self, portion: Portion, position: Position) -> Portion:
+        """A portion with its files counted as in a position inside of it. Raises `OptionError`."""
         if not position.files:
             return portion
-        if (
-            portion.silent or portion.refusal is not None
-        ):  # another policy began it: what it began is finished
-            portion = replace(portion, silent=False, refusal=None)
+        # Under another policy it may be silent or refused: what was begun is finished.
+        portion = replace(portion, silent=False, refusal=None)
+        if position.listing is None and self.schema.partition_keys:
+            portion = replace(portion, begun_unordered=True)
         if position.listing != self._listing.name(portion):
             raise OptionError(
-                f"the stream stands inside of snapshot {snapshot.id} of '{self.context.title}', whose files were "
+                f"the stream stands inside of snapshot {position.snapshot} of '{self.context.title}', whose files were "
                 f"counted as '{position.listing or 'usual'}' and would now be as '{self._listing.name(portion) or 'usual'}'",
                 hint=f"go on with the {SCAN_ON_OVERWRITE.key} and {SCAN_PLAN_SORT_PARTITION.key} that it was begun with "
                 "until it has delivered that snapshot.",
             )
-        return replace(portion, first=position.files)
-
-    def _begin(self, position: Position) -> Position:
-        """Where a step from a position begins: there, unless a bounded stream begins with a snapshot beyond its bound.
-
-        All rows of a bounded stream are those of the newest snapshot within the bound.
-        """
-        if self._bound is None or not position.full or position.files != 0:
-            return position
-        snapshot = self._history.verified(position)
-        if snapshot is None or not self._bound.excludes(snapshot):
-            return position
-        return self._bound.last_before(snapshot)
+        return portion
 
     @lazy
     def event_time(self) -> Field | None:
@@ -288,9 +286,6 @@ class Feed:
         return (
             None if self.bounded_watermark is None else WatermarkBound(self.context, self.bounded_watermark)
         )
-
-    def _excludes(self, snapshot: Snapshot) -> bool:
-        return self._bound is not None and self._bound.excludes(snapshot)
 
     def _overwritten(self, snapshot: Snapshot) -> AnabranchError:
         return OptionError(

@@ -50,7 +50,7 @@ class Terms:
         """What the options ``scan.watermark.alignment.*`` say; None if they name no group.
 
         Raises:
-            OptionError: one of group and drift is set without the other.
+            OptionError: one of group and drift is set without the other, or the timeout is 0.
             InvalidNameError: the group cannot be called so.
         """
         group, drift = ALIGNMENT_GROUP.of(options), ALIGNMENT_MAX_DRIFT.of(options)
@@ -65,7 +65,13 @@ class Terms:
                 hint="sources of one group are aligned to within the drift: set both, or neither.",
             )
         check_group_name(group)
-        return cls(group, drift, ALIGNMENT_TIMEOUT.of(options))
+        timeout = ALIGNMENT_TIMEOUT.of(options)
+        if not timeout:
+            raise OptionError(
+                f"{ALIGNMENT_TIMEOUT.key} is 0, so no source would wait for any other",
+                hint="leave it out for a minute, or leave out scan.watermark.alignment.* altogether.",
+            )
+        return cls(group, drift, timeout)
 
     @property
     def interval_seconds(self) -> float:

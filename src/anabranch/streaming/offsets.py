@@ -34,7 +34,7 @@ class Position:
     files: int | None = None
     full: bool = False
     listing: str | None = None
-    """How the snapshot's files were counted, where that is not the ordinary way; see `anabranch.streaming.portion`."""
+    """How the snapshot's files were counted, if not as the commit had them; see `anabranch.streaming.portion`."""
     watermark: int | None = field(default=None, compare=False)
     """The table's watermark here (epoch milliseconds), for the time when the snapshot has expired; None if unknown."""
 

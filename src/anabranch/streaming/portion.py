@@ -44,6 +44,8 @@ class Portion:
     late_before: int | None = None
     """The watermark of the table before the snapshot: what it added with earlier event times is late."""
     refusal: AnabranchError | None = None
+    begun_unordered: bool = False
+    """An earlier release began it, whose positions count partitions in the order in which the commit had them."""
 
     @property
     def end(self) -> Position:
@@ -87,23 +89,31 @@ class Listing:
     """The column that says which rows are late; needed unless they are kept."""
 
     def name(self, portion: Portion) -> str | None:
-        """The way in which a position counts the portion's files; None for the ordinary way."""
-        words = [
-            *(["removed"] if portion.removed else []),
-            *(["by-partition"] if self.sort_partitions else []),
-        ]
+        """The way in which a position counts the portion's files; None for the order of the commit."""
+        words = ["removed"] if portion.removed else []
+        match self._order(portion):
+            case PartitionOrder.VALUE:
+                words.append("by-partition")
+            case PartitionOrder.CREATION if self.schema.partition_keys:
+                words.append("by-creation")
         return "-".join(words) or None
 
     def files(self, portion: Portion) -> list[PortionFile]:
         """All files of a portion in their fixed order, those delivered before included."""
         if portion.silent:
             return []
-        order = PartitionOrder.VALUE if self.sort_partitions else PartitionOrder.CREATION
-        request = ScanRequest(self.context, portion.snapshot, self.schema, partition_order=order)
+        request = ScanRequest(
+            self.context, portion.snapshot, self.schema, partition_order=self._order(portion)
+        )
         if portion.full:
             return self._listed(request, ScanRequest.plan)
         added = self._listed(request, ScanRequest.plan_delta, late_before=portion.late_before)
         return [*self._listed(request, _plan_removed, removed=True), *added] if portion.removed else added
+
+    def _order(self, portion: Portion) -> PartitionOrder:
+        if portion.begun_unordered:
+            return PartitionOrder.APPEARANCE
+        return PartitionOrder.VALUE if self.sort_partitions else PartitionOrder.CREATION
 
     def _listed(
         self,

@@ -31,6 +31,7 @@ from anabranch.kernel.refs.moments import MOMENT_OPTIONS, named_moment, to_milli
 from anabranch.kernel.refs.tag_log import find_tag
 from anabranch.kernel.refs.time_travel import at_time
 from anabranch.options import (
+    SCAN_BOUNDED_WATERMARK,
     SCAN_EXACT,
     SCAN_MODE,
     SCAN_SAVEPOINT_ID,
@@ -43,7 +44,9 @@ from anabranch.options import (
     Option,
 )
 from anabranch.spec.snapshot import NO_LIST, CommitKind, Snapshot
+from anabranch.streaming.history import History
 from anabranch.streaming.offsets import BEGINNING, Position
+from anabranch.streaming.watermark_bound import WatermarkBound
 
 _NAMES: Final[tuple[Option[Any], ...]] = (
     SCAN_SNAPSHOT_ID,
@@ -60,30 +63,24 @@ _TOLD_BY: Final[Mapping[str, tuple[Option[Any], ...]]] = {
     "from-snapshot-full": _NAMES,
     "from-timestamp": _TIMES,
 }
-_NUMBER: Final = re.compile(r"(?:snapshot\.)?([0-9]{1,18})")
+_NUMBER: Final = re.compile(r"(?:snapshot\.)?([1-9][0-9]{0,17})")
 
 
 def first_position(context: TableContext, options: Mapping[str, str]) -> Position:
     """The position before the first row that a new stream delivers.
 
+    All rows of a bounded stream (`scan.bounded.watermark`) are those of the newest snapshot within its bound.
+
     Raises:
         OptionError: the options contradict each other, or name a time that is still to come.
         NotFoundError: what to begin with has expired or does not exist yet; the error says from where one can.
     """
-    mode = scan_mode(options)
-    match mode:
-        case "from-timestamp":
-            return _since(context, _asked_time(options))
-        case "from-snapshot" | "from-snapshot-full":
-            full = mode == "from-snapshot-full"
-            number = _asked_number(context, options)
-            if number is not None:
-                return _whole(context, number) if full else _before(context, number)
-            return _at_moment(context, _asked_moment(context, options), full=full)
-    head = context.snapshots.head()
-    if head is None:
-        return BEGINNING
-    return _at_all_of(head) if mode == "latest-full" else Position.after(head)
+    asked, watermark = _asked_position(context, options), SCAN_BOUNDED_WATERMARK.of(options)
+    snapshot = History(context).verified(asked) if asked.full and watermark is not None else None
+    if snapshot is None or watermark is None:
+        return asked
+    bound = WatermarkBound(context, watermark)
+    return bound.last_before(snapshot) if bound.excludes(snapshot) else asked
 
 
 def scan_mode(options: Mapping[str, str]) -> str:
@@ -114,6 +111,23 @@ def scan_mode(options: Mapping[str, str]) -> str:
             hint=f"set {_either(told_by)}.",
         )
     return mode
+
+
+def _asked_position(context: TableContext, options: Mapping[str, str]) -> Position:
+    mode = scan_mode(options)
+    match mode:
+        case "from-timestamp":
+            return _since(context, _asked_time(options))
+        case "from-snapshot" | "from-snapshot-full":
+            full = mode == "from-snapshot-full"
+            number = _asked_number(context, options)
+            if number is not None:
+                return _whole(context, number) if full else _before(context, number)
+            return _at_moment(context, _asked_moment(context, options), full=full)
+    head = context.snapshots.head()
+    if head is None:
+        return BEGINNING
+    return _at_all_of(head) if mode == "latest-full" else Position.after(head)
 
 
 def _either(options: tuple[Option[Any], ...]) -> str:

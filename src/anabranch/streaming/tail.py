@@ -16,8 +16,9 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from anabranch.errors import InvalidInputError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs.consumers import find_consumer, record_consumer
+from anabranch.kernel.refs.moment import Moment
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS
-from anabranch.options import SCAN_MODE, SCAN_VERSION
+from anabranch.options import SCAN_MODE, SCAN_SAVEPOINT_ID, SCAN_SNAPSHOT_ID, SCAN_TAG_NAME, SCAN_VERSION
 from anabranch.spec.refs import UNREAD_FROM, Consumer
 from anabranch.streaming.delivery import FeedSplit
 from anabranch.streaming.feed import UNLIMITED, Feed, Limits
@@ -199,15 +200,39 @@ class Tail(Generic[T]):
             wait = min(wait * 2, LONGEST_WAIT_SECONDS)
 
 
-def start_options(start: str | int, options: Mapping[str, str]) -> dict[str, str]:
-    """The options of a reader that is to begin at `start`: a ``scan.mode``, or a moment to begin with."""
-    if _is_mode(str(start)):
-        return {**options, SCAN_MODE.key: str(start)}
+def start_options(
+    start: str | int, options: Mapping[str, str], moment: Moment | None = None
+) -> dict[str, str]:
+    """The options of a reader that is to begin at `start`.
+
+    Args:
+        start: a ``scan.mode``, or a moment to begin with what was added in it.
+        options: those of the table's view.
+        moment: what the view is pinned to: all of that is what ``latest-full`` begins with.
+    """
     elsewhere = {option.key for option in MOMENT_OPTIONS} | {SCAN_MODE.key}
-    return {
-        **{key: value for key, value in options.items() if key not in elsewhere},
-        SCAN_VERSION.key: str(start),
-    }
+    others = {key: value for key, value in options.items() if key not in elsewhere}
+    mode = str(start)
+    if not _is_mode(mode):
+        return {**others, SCAN_VERSION.key: mode}
+    if moment is None or mode == "from-timestamp":
+        return {**options, SCAN_MODE.key: mode}
+    if mode == "latest":
+        return {**others, SCAN_MODE.key: mode}
+    if mode != "from-snapshot":
+        mode = "from-snapshot-full"
+    return {**others, SCAN_MODE.key: mode, **_named(moment)}
+
+
+def _named(moment: Moment) -> dict[str, str]:
+    """The option that names a moment, and it alone."""
+    match moment.found_by:
+        case "tag":
+            return {SCAN_TAG_NAME.key: moment.name}
+        case "savepoint":
+            return {SCAN_SAVEPOINT_ID.key: moment.name.removeprefix("savepoint.")}
+        case "snapshot":
+            return {SCAN_SNAPSHOT_ID.key: str(moment.snapshot.id)}
 
 
 def _is_mode(text: str) -> bool:

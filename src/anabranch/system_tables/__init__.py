@@ -46,7 +46,7 @@ def system_table(name: str) -> SystemTable:
     """The system table of that name. Raises `NotFoundError` naming the one that was probably meant."""
     found = SYSTEM_TABLES.get(name)
     if found is None:
-        near = difflib.get_close_matches(name.lower(), SYSTEM_TABLES, n=1)
+        near = difflib.get_close_matches(str(name).lower(), SYSTEM_TABLES, n=1)
         raise NotFoundError(
             f"there is no system table '{name}'",
             hint=(f"did you mean '{near[0]}'? " if near else "")

@@ -60,7 +60,10 @@ class Keeping(TableView):
         return create_tag(self._context, name, moment, retained=parse_retained(retained))
 
     def delete_tag(self, name: str) -> Tag:
-        """Remove a tag. Files that only it kept go with the next expiry. Raises `NotFoundError`."""
+        """Remove a tag. What only it kept goes with the next expiry of its snapshot, or else as orphans.
+
+        Raises `NotFoundError`, and `InvalidNameError` for a tag of the table itself.
+        """
         return delete_tag(self._context, name)
 
     def rename_tag(self, name: str, new_name: str) -> Tag:

@@ -64,6 +64,7 @@ class Reading(TableView):
             check_columns(columns, schema),
             limit,
             self._options,
+            self._engine,
         )
 
     def changes(
@@ -88,7 +89,7 @@ class Reading(TableView):
             columns: as in `scan`.
             on_overwrite: ``fail``, ``skip``, ``added`` or ``changes`` for snapshots that took rows away; the option
                 `scan.on-overwrite` if None. With ``changes`` a column ``_change`` says of every row whether it is an
-                ``insert`` or a ``delete``, and in a bucket the rows that a snapshot took away come before those it added.
+                ``insert`` or a ``delete``; in a bucket of a queue those that a snapshot took away come before those it added.
             late_rows: ``keep``, ``drop`` or ``only``; the option `scan.late-rows` if None.
 
         Raises:
@@ -151,7 +152,8 @@ class Reading(TableView):
             consumer: name of the consumer; one that exists goes on where it was, whatever `start` says.
             start: a `scan.mode`: ``latest-full``, ``latest``, or ``from-snapshot``, ``from-snapshot-full`` or
                 ``from-timestamp`` with the option that says where; or a moment to begin with what was added in it:
-                ``snapshot.5`` or 5, ``savepoint.2``, ``watermark-1000``, or the name of a tag.
+                ``snapshot.5`` or 5, ``savepoint.2``, ``watermark-1000``, or the name of a tag. Of a view of a moment,
+                such as ``t.at("good")``, ``latest-full`` is all rows of that moment, and then what was added after.
             filter: as in `scan`.
             columns: as in `scan`.
             idle: end when nothing was added for so many seconds, 0 for what there is now; never if None.
@@ -164,9 +166,9 @@ class Reading(TableView):
         Raises what `scan` does; and when it is iterated over `NotFoundError` if what it is to begin with has expired
         or history does not go on from there, and `OptionError` at an overwrite.
         """
-        self._check_unpinned()
-        schema = self.schema
-        self._check_readable(schema, self.snapshot)
+        schema = self._context.schemas.latest()
+        assert schema is not None, "an open table has a schema"
+        self._check_readable(schema, self._context.snapshots.head())
         asked = _given(
             {
                 SCAN_ON_OVERWRITE: on_overwrite,
@@ -179,7 +181,8 @@ class Reading(TableView):
         feed = self._feed(schema, filter, asked)
         reader = FeedReader.of(feed, check_columns(columns, schema))
         options = {**self._options, **asked}
-        follower = Follower(feed, start_options(start, options), consumer, limits_of(options))
+        begin = start_options(start, options, self._pinned)
+        follower = Follower(feed, begin, consumer, limits_of(options))
         return Tail(follower, reader.read, idle)
 
     def _feed(self, schema: TableSchema, filter: str | Predicate | None, asked: Mapping[str, str]) -> Feed:

@@ -9,6 +9,7 @@ from anabranch.kernel.compaction.selection import Partitions
 from anabranch.kernel.expiry.expire import Expiry, Tally
 from anabranch.kernel.health import Health, health
 from anabranch.maintenance.compact import CompactionResult, compact
+from anabranch.maintenance.cutoff import Cutoff
 from anabranch.maintenance.expire import expire_snapshots
 from anabranch.maintenance.maintain import Upkeep, maintain
 from anabranch.maintenance.orphans import Cleaning, remove_orphan_files, restore_orphan_files
@@ -78,7 +79,7 @@ class Tending(TableView):
         self,
         retain_max: int | None = None,
         retain_min: int | None = None,
-        older_than: str | int | None = None,
+        older_than: Cutoff | None = None,
         dry_run: bool = False,
     ) -> Expiry:
         """Remove old snapshots of this branch, and the files that no ref of any branch reaches then.
@@ -89,8 +90,8 @@ class Tending(TableView):
         Args:
             retain_max: keep at most so many snapshots; the option ``snapshot.num-retained.max`` if None.
             retain_min: keep at least so many; ``snapshot.num-retained.min`` if None.
-            older_than: expire what was replaced before: an age such as ``1 d``, a time such as ``2026-01-31 12:00:00``
-                or epoch milliseconds; ``snapshot.time-retained`` if None.
+            older_than: expire what was replaced before: an age such as ``1 d``, a time such as ``2026-01-31 12:00:00``,
+                a datetime or epoch milliseconds; ``snapshot.time-retained`` if None.
             dry_run: find out only.
 
         Raises:
@@ -109,7 +110,7 @@ class Tending(TableView):
             dry_run=dry_run,
         )
 
-    def remove_orphan_files(self, older_than: str | int = "1 d", dry_run: bool = False) -> Cleaning:
+    def remove_orphan_files(self, older_than: Cutoff = "1 d", dry_run: bool = False) -> Cleaning:
         """Move the files that no ref of any branch reaches out of the way, and purge what was moved before.
 
         Args:
@@ -147,7 +148,7 @@ class Tending(TableView):
 def _duration(text: str) -> int:
     try:
         return parse_duration(text)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise InvalidInputError(
             f"'{text}' is no duration", hint="write a number and its unit: 30 s, 10 min, 1 h, 2 d."
         ) from error

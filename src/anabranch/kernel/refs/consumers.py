@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from anabranch.errors import CorruptTableError, NotFoundError
+from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError
 from anabranch.kernel.context import TableContext
 from anabranch.spec.layout import consumer_id_of
 from anabranch.spec.names import check_consumer_name
@@ -77,6 +77,30 @@ def forget_consumer(context: TableContext, name: str) -> None:
     """Let go of what a consumer kept. Raises `NotFoundError`."""
     get_consumer(context, name)
     context.storage.delete(context.layout.consumer_path(name))
+
+
+def move_consumer(context: TableContext, name: str, to: int | None = None) -> int:
+    """Let a consumer read snapshot `to` next, or what is committed next if None.
+
+    Returns:
+        The snapshot it reads next.
+
+    Raises:
+        NotFoundError: there is no such consumer.
+        InvalidInputError: the snapshot is not retained.
+    """
+    get_consumer(context, name)
+    head = context.snapshots.head()
+    newest = 0 if head is None else head.id
+    earliest = context.snapshots.earliest_id() or 1
+    wanted = newest + 1 if to is None else to
+    if not earliest <= wanted <= newest + 1:
+        raise InvalidInputError(
+            f"consumer '{name}' is to read snapshot {wanted} next, but snapshots {earliest} to {newest} are retained",
+            hint=f"choose one of them, or {newest + 1} for what is committed next.",
+        )
+    record_consumer(context, name, Consumer(wanted))
+    return wanted
 
 
 def consumer_lags(context: TableContext) -> list[ConsumerLag]:

@@ -35,7 +35,7 @@ class Moment:
 
     def __str__(self) -> str:
         held = "" if self.found_by == "snapshot" else f" (snapshot {self.snapshot.id})"
-        sure = "" if self.is_exact else "; what came in between has expired"
+        sure = "" if self.is_exact else "; what came in between is not known"
         far = f", {duration_text(self.distance_millis)} from {self.asked}" if self.distance_millis else ""
         return f"{self.name}{held} of {time_text(self.snapshot.time_millis)}{far}{sure}"
 

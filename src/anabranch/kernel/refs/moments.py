@@ -52,8 +52,13 @@ def resolve(context: TableContext, version: str | int, *, exact: bool = False) -
         NotFoundError: there is no such moment; the message says what there is.
         InvalidInputError: the text names several things; the message lists them.
     """
-    if isinstance(version, int):
+    if isinstance(version, int) and not isinstance(version, bool):
         return _snapshot(context, version)
+    if not isinstance(version, str):
+        raise InvalidInputError(
+            f"a version is the number of a snapshot or a name, found {type(version).__name__}",
+            hint="write 5, 'snapshot.5', 'savepoint.2' or the name of a tag.",
+        )
     tag = find_tag(context, version)
     kind, number = _parse(version)
     if tag is None:
@@ -115,9 +120,13 @@ def to_millis(moment: str | int | datetime) -> int:
     Raises:
         InvalidInputError: it is no time.
     """
-    if isinstance(moment, int):
+    if isinstance(moment, int) and not isinstance(moment, bool):
         return moment
-    parsed = to_value(moment) if isinstance(moment, datetime) else parse_timestamp(moment)
+    parsed = None
+    if isinstance(moment, datetime):
+        parsed = to_value(moment)
+    elif isinstance(moment, str):
+        parsed = parse_timestamp(moment)
     if not isinstance(parsed, Timestamp):
         raise InvalidInputError(
             f"'{moment}' is no moment", hint="write 2026-01-31 12:00:00, with a zone if it is not UTC."

@@ -84,6 +84,8 @@ def rename_tag(context: TableContext, name: str, new_name: str) -> Tag:
     _check_not_internal(name)
     check_tag_name(new_name)
     old = get_tag(context, name)
+    if new_name == name:
+        raise _exists(context, old)
     new = replace(old, name=new_name, mark=context.runtime.ids.uuid())
     path = context.layout.tag_path(new_name)
     existing = find_tag(context, new_name)
@@ -98,7 +100,7 @@ def rename_tag(context: TableContext, name: str, new_name: str) -> Tag:
         if existing is None:
             _take_back(context, new)
         raise
-    context.storage.delete(context.layout.tag_path(name))
+    _take_back(context, old)  # not one that somebody has put in its place since
     return new
 
 
@@ -165,7 +167,7 @@ def _new(context: TableContext, name: str, moment: Moment, retained: int | None)
 
 
 def _take_back(context: TableContext, tag: Tag) -> None:
-    """Remove what this call put, and nothing that another one did: theirs may hold what this one came too late for."""
+    """Remove exactly this tag, and none that another call put under its name: theirs may hold what this one does not."""
     found = find_tag(context, tag.name)
     if found is not None and found.mark == tag.mark:
         context.storage.delete(context.layout.tag_path(tag.name))
@@ -183,7 +185,9 @@ def _check_not_internal(name: str) -> None:
     hint = "the table removes it itself when it is not needed any more."
     raise InvalidNameError(
         f"the tag '{name}' belongs to the table itself",
-        hint=hint if savepoint is None else f"let go of savepoint {savepoint} instead, with `delete_savepoint`.",
+        hint=hint
+        if savepoint is None
+        else f"let go of savepoint {savepoint} instead, with `delete_savepoint`.",
     )
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from anabranch.errors import NotFoundError
+from anabranch.errors import InvalidInputError, NotFoundError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.expiry.search import Border, find_border
 from anabranch.kernel.parallel import each
@@ -77,6 +77,10 @@ def at_watermark(context: TableContext, watermark: int, *, exact: bool = False) 
     Raises:
         NotFoundError: no watermark is as high, or nothing is certain; the message says what there is.
     """
+    if not isinstance(watermark, int):
+        raise InvalidInputError(
+            f"a watermark is in milliseconds since the epoch, found {type(watermark).__name__} {watermark!r}"
+        )
 
     def too_low(snapshot: Snapshot | None) -> bool:
         return snapshot is not None and (snapshot.watermark is None or snapshot.watermark < watermark)

@@ -100,8 +100,8 @@ def _consumers(context: TableContext, after: int) -> Iterator[Holder]:
     for info in context.storage.list(context.layout.consumer_folder):
         name = consumer_id_of(info.path)
         consumer = None if name is None else find_consumer(context, name)
-        if name is not None and consumer is not None and consumer.next_snapshot > after + 1:
-            yield Holder(HolderKind.CONSUMER, name, consumer.next_snapshot - 1)
+        if name is not None and consumer is not None and consumer.unread_from > after + 1:
+            yield Holder(HolderKind.CONSUMER, name, consumer.unread_from - 1)
 
 
 def _streams(context: TableContext, after: int, later: Sequence[Snapshot]) -> Iterator[Holder]:

@@ -3,6 +3,6 @@
 It rests on one internal of Spark, the catalogs that a session's ``CatalogManager`` has loaded; see `register_catalog`.
 """
 
-from anabranch.spark.catalog.register import is_registered, register_catalog
+from anabranch.spark.catalog.register import catalog_name, register_catalog
 
-__all__ = ["is_registered", "register_catalog"]
+__all__ = ["catalog_name", "register_catalog"]

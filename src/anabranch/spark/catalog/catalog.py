@@ -14,7 +14,7 @@ from anabranch.spark.catalog.definitions import TableDefinition, definition
 from anabranch.spark.catalog.lookup import Asked, NoSuchTableError, Warehouse
 from anabranch.spark.catalog.procedures import Procedure, procedure, procedure_names
 from anabranch.spark.catalog.staging import StagedCreation, StagedReplacement
-from anabranch.spark.catalog.tables import STATE_OPTIONS, Relation
+from anabranch.spark.catalog.tables import LOAD_OPTIONS, Relation
 from anabranch.spark.native.proxy import JavaProxy, Jvm
 from anabranch.spark.options import spelled
 from anabranch.spec.names import SYSTEM_DATABASE
@@ -101,7 +101,7 @@ class LakeCatalog(JavaProxy):
         return java.java_set(self.jvm)
 
     def tableStateOptionKeys(self) -> Any:  # noqa: N802
-        return java.java_set(self.jvm, STATE_OPTIONS)
+        return java.java_set(self.jvm, LOAD_OPTIONS)
 
     def changelogStateOptionKeys(self) -> Any:  # noqa: N802
         return java.java_set(self.jvm)
@@ -212,11 +212,13 @@ class LakeCatalog(JavaProxy):
         """What is to be created, in any of the forms in which Spark says it."""
         if len(arguments) == 1:
             (info,) = arguments
-            return definition(info.schema(), info.partitions(), info.properties())
-        schema, transforms, properties = arguments
+            schema, transforms, properties = info.schema(), info.partitions(), info.properties()
+        else:
+            schema, transforms, properties = arguments
         if isinstance(schema, JavaArray):
             schema = java.struct_of_columns(self.jvm, schema)
-        return definition(schema, transforms, properties)
+        usual = str(self.jvm.spark.conf.get("spark.sql.sources.default", "parquet"))
+        return definition(schema, transforms, properties, default_provider=usual.lower())
 
     def _create(self, found: Any, new: TableDefinition) -> Table:
         identifier = java.identifier(found)

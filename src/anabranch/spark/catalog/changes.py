@@ -8,6 +8,7 @@ from typing import Any
 from anabranch.alter import Alter
 from anabranch.errors import UnsupportedFeatureError
 from anabranch.spark.catalog import java
+from anabranch.spark.catalog.definitions import WATERMARK, table_properties
 from anabranch.spark.types import type_from_spark
 from anabranch.spec.field_tree import After, First, Last, Position
 from anabranch.spec.schema_change import (
@@ -24,6 +25,7 @@ from anabranch.spec.schema_change import (
     WidenColumn,
 )
 from anabranch.spec.types import DataType
+from anabranch.spec.watermark import WATERMARK_KEYS
 
 _REFUSED = {
     "UpdateColumnDefaultValue": "a column's DEFAULT",
@@ -39,21 +41,29 @@ def altered(alter: Alter, changes: Sequence[Any]) -> Alter:
     Raises `UnsupportedFeatureError` for a change that tables do not have, `SchemaError` for a type.
     """
     for change in changes:
-        alter = alter.with_change(_change(change))
+        for ours in _changes(change):
+            alter = alter.with_change(ours)
     return alter
 
 
-def _change(change: Any) -> SchemaChange:
-    kind = change.getClass().getSimpleName()
-    match kind:
+def _changes(change: Any) -> list[SchemaChange]:
+    match change.getClass().getSimpleName():
         case "SetProperty" if change.property() == "comment":
-            return SetComment(change.value())
+            return [SetComment(change.value())]
         case "RemoveProperty" if change.property() == "comment":
-            return SetComment(None)
+            return [SetComment(None)]
         case "SetProperty":
-            return SetOption(change.property(), change.value())
+            options = table_properties({change.property(): change.value()})
+            return [SetOption(key, value) for key, value in options.items()]
+        case "RemoveProperty" if change.property() == WATERMARK:
+            return [RemoveOption(key) for key in WATERMARK_KEYS]
         case "RemoveProperty":
-            return RemoveOption(change.property())
+            return [RemoveOption(change.property())]
+    return [_column_change(change)]
+
+
+def _column_change(change: Any) -> SchemaChange:
+    kind = change.getClass().getSimpleName()
     if kind in _REFUSED:
         raise UnsupportedFeatureError(
             f"tables do not have {_REFUSED[kind]}", feature="table-change", hint="leave it out."

@@ -7,12 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.errors import UnsupportedFeatureError
-from anabranch.options import BUCKET, BUCKET_KEY
+from anabranch.kernel.scan.request import FORMATS
+from anabranch.options import BUCKET, BUCKET_KEY, FILE_FORMAT
 from anabranch.spark.catalog import java
 from anabranch.spark.types import fields_from_spark
+from anabranch.spec.tokens import Tokens
 from anabranch.spec.types import Field
+from anabranch.spec.watermark import EXPRESSION, ROWTIME, read_watermark
 
 PROVIDER = "anabranch"
+WATERMARK = "watermark"
+"""Property for what Spark's grammar has no place for: ``order_time - INTERVAL '5' SECOND``."""
 _OPTION_PREFIX = "option."
 _SPARKS_OWN = frozenset(
     {"provider", "owner", "comment", "is_managed_location", "external", "location", "collation"}
@@ -30,46 +35,63 @@ class TableDefinition:
     comment: str | None = None
 
 
-def definition(schema: Any, transforms: Any, properties: Any) -> TableDefinition:
+def definition(
+    schema: Any, transforms: Any, properties: Any, *, default_provider: str | None = None
+) -> TableDefinition:
     """The definition that Spark's three pieces make.
 
     Args:
         schema: a ``StructType`` of the JVM.
         transforms: a ``Transform[]``: what stood in PARTITIONED BY and CLUSTERED BY.
         properties: a Java map: what stood in TBLPROPERTIES, OPTIONS, COMMENT, USING and LOCATION.
+        default_provider: what Spark writes for USING where nobody named anything.
 
     Raises:
         UnsupportedFeatureError: Spark's grammar has it, tables do not.
         SchemaError: a column's type is none that a table can have.
     """
     given = java.python_map(properties)
-    _check_properties(given)
+    _check_location(given)
     partition_by, buckets = _placed(list(transforms))
-    return TableDefinition(
-        fields_from_spark(java.python_struct(schema)),
-        partition_by,
-        {**buckets, **table_properties(given)},
-        given.get("comment"),
-    )
+    fields = fields_from_spark(java.python_struct(schema))
+    options = {**_format(given, default_provider), **buckets, **table_properties(given)}
+    return TableDefinition(fields, partition_by, options, given.get("comment"))
 
 
 def table_properties(given: Mapping[str, str]) -> dict[str, str]:
-    """The table options among the properties of a statement."""
-    return {
-        key: value
-        for key, value in given.items()
-        if key not in _SPARKS_OWN and not key.startswith(_OPTION_PREFIX)
-    }
+    """The table options among the properties of a statement. Raises `SchemaError` for a watermark it cannot read."""
+    options: dict[str, str] = {}
+    for key, value in given.items():
+        if key == WATERMARK:
+            options |= watermark_options(value)
+        elif key not in _SPARKS_OWN and not key.startswith(_OPTION_PREFIX):
+            options[key] = value
+    return options
 
 
-def _check_properties(given: Mapping[str, str]) -> None:
-    provider = given.get("provider", PROVIDER)
-    if provider.lower() != PROVIDER:
-        raise UnsupportedFeatureError(
-            f"a table of this catalog cannot be made USING {provider}",
-            feature="provider",
-            hint="leave USING out; the format of its files is the table property 'file.format'.",
-        )
+def watermark_options(text: str) -> dict[str, str]:
+    """The options that define a watermark, from ``order_time - INTERVAL '5' SECOND``. Raises `SchemaError`."""
+    column = Tokens(text).name("the column of event times")
+    quoted = "`" + column.replace("`", "``") + "`"
+    found = read_watermark(Tokens(f"{quoted} AS {text}"))
+    return {ROWTIME: found.column, EXPRESSION: found.expression}
+
+
+def _format(given: Mapping[str, str], default_provider: str | None) -> dict[str, str]:
+    """What USING says of the files."""
+    provider = given.get("provider", PROVIDER).lower()
+    if provider in (PROVIDER, default_provider):
+        return {}
+    if provider in FORMATS:
+        return {FILE_FORMAT.key: provider}
+    raise UnsupportedFeatureError(
+        f"a table of this catalog cannot be made USING {provider}",
+        feature="provider",
+        hint=f"leave USING out, or name the format of its files: {', '.join(FORMATS)}.",
+    )
+
+
+def _check_location(given: Mapping[str, str]) -> None:
     if "location" in given or given.get("external") == "true":
         raise UnsupportedFeatureError(
             "a table of this catalog has no LOCATION of its own: it lies in the warehouse",
@@ -99,7 +121,7 @@ def _placed(transforms: Sequence[Any]) -> tuple[tuple[str, ...], dict[str, str]]
                 )
             case _:
                 raise UnsupportedFeatureError(
-                    f"a table cannot be partitioned by {transform.describe()}, only by columns as they are",
+                    f"a table cannot be partitioned by {transform.toString()}, only by columns as they are",
                     feature="partition-transforms",
                     hint="add a column with that value, and partition by it.",
                 )

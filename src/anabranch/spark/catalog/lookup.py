@@ -11,7 +11,7 @@ from anabranch.errors import InvalidInputError, NotFoundError
 from anabranch.options import BRANCH, SCAN_MODE
 from anabranch.spark.catalog.partitions import PartitionedTable
 from anabranch.spark.catalog.source import Place, moment_options
-from anabranch.spark.catalog.tables import STATE_OPTIONS, LakeTable, Relation, SystemTable
+from anabranch.spark.catalog.tables import STATE_OPTIONS, LakeTable, Relation, Seen, SystemTable
 from anabranch.spark.native.proxy import Jvm
 from anabranch.spec.names import SYSTEM_DATABASE
 from anabranch.spec.schema import TableSchema
@@ -90,8 +90,9 @@ class Warehouse:
         view, past = self._view(name, asked)
         system = Identifier.parse(name).system
         if system is None:
-            kind = PartitionedTable if view.schema.partition_keys else LakeTable
-            return kind(jvm, view, self.place(name), past=past)
+            seen = Seen.of(view, past=past)
+            kind = PartitionedTable if seen.schema.partition_keys else LakeTable
+            return kind(jvm, seen, self.place(name))
         moment = {} if view.moment is None else moment_options(view.moment)
         return SystemTable(jvm, self.place(name), system_table(system).schema, moment)
 

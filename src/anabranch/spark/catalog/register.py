@@ -10,8 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
-from anabranch.errors import InvalidNameError
+from anabranch.errors import InvalidNameError, UnsupportedFeatureError
+from anabranch.options import WAREHOUSE
 from anabranch.spark.engine import SparkEngine, context_of
 from anabranch.spark.tables import catalog_of
 
@@ -23,6 +25,10 @@ _RESERVED = frozenset({"spark_catalog", "system", "session", "global_temp"})
 _MARK = "anabranch.spark.attach(spark, warehouse)"
 """What stands in the configuration where the name of a class would. A session made from this one inherits the
 configuration and not the catalog; Spark then says that it does not find this, which is what to do."""
+
+
+_KNOWN: WeakKeyDictionary[SparkSession, dict[str, object]] = WeakKeyDictionary()
+"""Catalogs of sessions: the warehouse and credentials of each by its name."""
 
 
 def register_catalog(spark: SparkSession, name: str, options: Mapping[str, str]) -> bool:
@@ -62,9 +68,32 @@ def register_catalog(spark: SparkSession, name: str, options: Mapping[str, str])
     return _put(spark, name, options)
 
 
-def is_registered(spark: SparkSession, name: str) -> bool:
-    """Whether the session's SQL was given a warehouse under that name."""
-    return context_of(spark) is not None and spark.conf.get(_key(name), None) == _MARK
+def catalog_name(spark: SparkSession, options: Mapping[str, str]) -> str:
+    """The name under which the session's SQL knows a warehouse; it gets one if it has none.
+
+    Args:
+        spark: a classic session.
+        options: warehouse and credentials.
+
+    Raises `UnsupportedFeatureError` if the session takes no catalogs.
+    """
+    known = _KNOWN.setdefault(spark, {})
+    for name, what in known.items():
+        if what == _identity(options):
+            return name
+    name = f"lake_{len(known) + 1}"
+    if not register_catalog(spark, name, options):
+        raise UnsupportedFeatureError(
+            "this version of Spark does not take the catalog, so SQL does not know the tables of the lake",
+            feature="spark-catalog",
+            hint="read and write with format('anabranch').",
+        )
+    return name
+
+
+def _identity(options: Mapping[str, str]) -> object:
+    """Equal for options that mean the same warehouse, however its path is written."""
+    return catalog_of(options).storage.url, {k: v for k, v in options.items() if k != WAREHOUSE.key}
 
 
 def _key(name: str) -> str:
@@ -96,4 +125,5 @@ def _put(spark: SparkSession, name: str, options: Mapping[str, str]) -> bool:
         )
         return False
     spark.conf.set(_key(name), _MARK)
+    _KNOWN.setdefault(spark, {})[name] = _identity(options)
     return True

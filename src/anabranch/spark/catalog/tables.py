@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from anabranch.errors import UnsupportedFeatureError
 from anabranch.expr.bind import bind
 from anabranch.expr.parse import parse
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS
-from anabranch.options import BRANCH, SCAN_FILTER
+from anabranch.options import BRANCH, SCAN_FILTER, SCAN_MODE
 from anabranch.scan import Scan
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.source import Place, source_scan
@@ -19,12 +20,15 @@ from anabranch.spark.native.scan_builder import ScanBuilder
 from anabranch.spark.options import spelled, table_options
 from anabranch.spark.types import spark_schema
 from anabranch.spec.schema import TableSchema
+from anabranch.spec.snapshot import Snapshot
 from anabranch.table import Table
 
 _CATALOG = f"{java.CONNECTOR}.catalog"
 _OWN_PREFIX = "anabranch."
 PROVIDER = "anabranch"
 STATE_OPTIONS = (*(option.key for option in MOMENT_OPTIONS), BRANCH.key)
+"""Options of a read that name the moment and the branch."""
+LOAD_OPTIONS = (*STATE_OPTIONS, SCAN_MODE.key)
 """Options of a read that decide which columns a table has."""
 
 _BATCH_READ = ("BATCH_READ",)
@@ -74,6 +78,23 @@ class Relation(JavaProxy):
         return _BATCH_READ
 
 
+@dataclass(frozen=True)
+class Seen:
+    """A table as a statement sees it."""
+
+    table: Table
+    snapshot: Snapshot | None
+    schema: TableSchema
+    past: bool = False
+    """Whether the statement itself says that it means the past, which cannot be written."""
+
+    @classmethod
+    def of(cls, table: Table, *, past: bool = False) -> Seen:
+        """The newest state of a view, or what it is pinned to."""
+        snapshot = table.snapshot  # before the schema: no file of it is of a later one
+        return cls(table, snapshot, table.schema, past)
+
+
 class LakeTable(Relation):
     """One branch of a table, at its newest state or at a moment."""
 
@@ -85,25 +106,17 @@ class LakeTable(Relation):
             f"{_CATALOG}.SupportsRowLevelOperations",
         ]
 
-    def __init__(self, jvm: Jvm, table: Table, place: Place, *, past: bool = False) -> None:
-        """Make the view visible to Spark.
+    def __init__(self, jvm: Jvm, seen: Seen, place: Place) -> None:
+        super().__init__(jvm, place, jvm.struct(spark_schema(seen.schema.fields)))
+        self.table = seen.table
+        self._snapshot = seen.snapshot
+        self._schema = seen.schema
+        self._past = seen.past
 
-        Args:
-            jvm: of the session.
-            table: the view to show.
-            place: where others find it.
-            past: whether the statement itself says that it means the past, which cannot be written.
-        """
-        self._snapshot = table.snapshot  # before the schema: no file of it is of a later one
-        self._schema = table.schema
-        super().__init__(jvm, place, jvm.struct(spark_schema(self._schema.fields)))
-        self.table = table
-        self._past = past
-
-    def hashCode(self) -> int:  # noqa: N802 - Java's name
-        moment = self.table.moment
-        at = None if moment is None else moment.name
-        return hash((self.place.name, self.table.branch_uuid, self._schema.id, at)) & 0x7FFFFFFF
+    def toString(self) -> str:  # noqa: N802 - Java's name
+        """Equal for views that Spark may take for one another: of what it keeps of a table it asks by this."""
+        at = "" if self.table.moment is None else f", {self.table.moment.name}"
+        return f"{self.place.name} ({self.table.branch_uuid}, schema {self._schema.id}{at})"
 
     def id(self) -> str:
         return str(self.table.branch_uuid)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from anabranch.errors import InvalidInputError, NotFoundError
-from anabranch.kernel.refs.consumers import forget_consumer
+from anabranch.kernel.refs.consumers import forget_consumer, move_consumer
 from anabranch.maintenance.compact import CompactionResult
 from anabranch.spec.refs import Tag
 from anabranch.spec.savepoint import Savepoint
@@ -79,6 +79,7 @@ _SNAPSHOT: Final = Parameter(
 _TIMESTAMP: Final = Parameter("timestamp", "STRING", "the table as it was then; instead of a snapshot")
 _RETAINED: Final = Parameter("retained", "STRING", "how long to keep the tag, such as '7 d'")
 _PARTITIONS: Final = Parameter("partitions", "STRING", "a condition on partition columns; all if left out")
+_CONSUMER: Final = Parameter("consumer", "STRING", "name of the consumer", required=True)
 _DRY_RUN: Final = Parameter("dry_run", "BOOLEAN", "only say what would be done")
 
 _TAG_COLUMNS: Final = "tag_name STRING, snapshot_id BIGINT, record_count BIGINT"
@@ -196,6 +197,11 @@ def _health(table: Table, _given: Arguments) -> Iterable[Row]:
     found = table.health()
     about = (found.score, found.files, found.small_files, found.snapshots)
     return [(*about, f.points, f.why, f.command) for f in found.findings] or [(*about, None, None, None)]
+
+
+def _reset_consumer(table: Table, given: Arguments) -> Iterable[Row]:
+    name = given["consumer"]
+    return [(name, move_consumer(table.context, name, given.get("next_snapshot")))]
 
 
 def _delete_consumer(table: Table, given: Arguments) -> Iterable[Row]:
@@ -325,9 +331,21 @@ VERBS: Final[dict[str, Verb]] = {
             _health,
         ),
         Verb(
+            "reset_consumer",
+            "Let a consumer read on from elsewhere.",
+            (
+                _CONSUMER,
+                Parameter(
+                    "next_snapshot", "BIGINT", "what it reads next; what is committed next if left out"
+                ),
+            ),
+            "consumer STRING, next_snapshot BIGINT",
+            _reset_consumer,
+        ),
+        Verb(
             "delete_consumer",
             "Let go of a consumer, and of what was kept for it.",
-            (Parameter("consumer", "STRING", "name of the consumer", required=True),),
+            (_CONSUMER,),
             "consumer STRING",
             _delete_consumer,
         ),

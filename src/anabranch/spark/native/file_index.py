@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from anabranch.expr.bind import BoundPredicate
 from anabranch.expr.bound import conjunction
 from anabranch.spark.native.expressions import predicate_of
 from anabranch.spark.native.internals import hadoop_path, text_array
-from anabranch.spark.native.planned_files import PartitionRows, PlannedFiles, directories, hadoop_root
+from anabranch.spark.native.planned_files import (
+    PartitionRows,
+    PlannedFiles,
+    directories,
+    hadoop_root,
+    spark_index,
+)
 from anabranch.spark.native.proxy import JavaProxy, Jvm
 from anabranch.spark.types import spark_schema
 from anabranch.spec.types import Field
@@ -23,22 +28,22 @@ class PlannedFileIndex(JavaProxy):
 
     def __init__(self, jvm: Jvm, files: PlannedFiles, fields: Sequence[Field]) -> None:
         self.jvm = jvm
-        self.planned: list[int] = []
-        """How many files each listing gave, for who wants to know how well filters leave out files."""
         self._files = files
         self._fields = tuple(fields)
         self._rows = PartitionRows(jvm, files.schema)
-        self._last: tuple[BoundPredicate | None, Any] | None = None
 
     def listFiles(self, partition_filters: Any, data_filters: Any) -> Any:  # noqa: N802
-        """The files that filters on partition columns and on others leave over."""
+        """The files that filters on partition columns and on others leave over.
+
+        Spark never looks again at what it asks of partition columns alone: of these filters the planner uses what
+        it understands, and then Spark decides by all of them.
+        """
         parts = [predicate_of(filters, self._fields) for filters in (partition_filters, data_filters)]
-        predicate = conjunction(part for part in parts if part is not None)
-        if self._last is None or self._last[0] != predicate:
-            folders = self._files.matching(predicate)
-            self.planned.append(sum(len(folder.files) for folder in folders))
-            self._last = predicate, directories(self.jvm, folders, self._rows)
-        return self._last[1]
+        folders = self._files.matching(conjunction(part for part in parts if part is not None))
+        if partition_filters.isEmpty() or not folders:
+            return directories(self.jvm, folders, self._rows)
+        index = spark_index(self.jvm, self._files.scan, folders, self._rows, self._fields)
+        return index.listFiles(partition_filters, self.jvm.seq([]))
 
     def sizeInBytes(self) -> int:  # noqa: N802
         """For the optimiser."""

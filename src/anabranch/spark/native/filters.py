@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 def cannot_filter(predicate: BoundPredicate) -> str | None:
     """Why Spark does not decide by a predicate as we do; None if it does."""
     for test in tests(predicate):
+        if isinstance(test, NullTest):
+            continue
         for column in columns_of(test):
             if isinstance(column.type, TimestampType | LocalZonedTimestampType) and column.type.precision > 6:
                 return f"the filter asks for {column}, of which Spark has not all digits"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
 from anabranch.scan import Scan
 from anabranch.spark.native.expressions import columns_in
-from anabranch.spark.native.generations import Obstacle
-from anabranch.spark.native.internals import file_statuses, filled_index, parquet_scan_builder
-from anabranch.spark.native.planned_files import Folder, PartitionRows, hadoop_root
+from anabranch.spark.native.internals import parquet_scan_builder
+from anabranch.spark.native.planned_files import Folder, PartitionRows, spark_index
 from anabranch.spark.native.proxy import Jvm
 from anabranch.spark.types import spark_schema
 from anabranch.spec.schema import TableSchema
@@ -25,37 +23,29 @@ def parquet_scan(
     *,
     filters: Any = None,
     columns: Any = None,
-) -> Any | Obstacle:
+) -> Any:
     """A ``ParquetScan`` of the JVM, which is its own ``Batch``, over files that are read by name.
 
     Args:
         jvm: of the session.
         scan: whose files they are.
         folders: the files.
-        fields: the columns that the files give, partition columns not among them.
+        fields: the columns that the files give, with partition columns or without.
         filters: a Scala ``Seq`` of expressions by which row groups may be skipped; None for none.
         columns: the ``StructType`` to read, of `fields` and partition columns; all of them if None.
     """
+    index = spark_index(jvm, scan, folders, PartitionRows(jvm, scan.schema), fields)
     partition_columns = spark_schema(scan.schema.partition_fields)
-    data_columns = spark_schema(fields)
-    statuses = file_statuses(jvm, [f.files for f in folders])
-    values = PartitionRows(jvm, scan.schema).of([f.partition for f in folders])
-    index = filled_index(
-        jvm,
-        [(f.path, value, statuses[i]) for i, (f, value) in enumerate(zip(folders, values, strict=True))],
-        data_columns,
-        partition_columns,
-        identity=f"{hadoop_root(scan.context.storage.url)}/.planned/{_digest(folders)}",
-    )
-    count = sum(len(f.files) for f in folders)
-    if index.allFiles().length() != count:
-        return Obstacle(f"Spark's index of files took {index.allFiles().length()} of {count}")
-    builder = parquet_scan_builder(jvm, index, data_columns, partition_columns)
+    builder = parquet_scan_builder(jvm, index, spark_schema(_in_files(scan, fields)), partition_columns)
     if filters is not None:
         builder.pushFilters(filters)
     if columns is not None:
         builder.pruneColumns(columns)
     return builder.build()
+
+
+def _in_files(scan: Scan, fields: Sequence[Field]) -> list[Field]:
+    return [f for f in fields if f.name not in scan.schema.partition_keys]
 
 
 def unshielded(jvm: Jvm, filters: Any, shields: frozenset[str]) -> Any:
@@ -70,11 +60,3 @@ def read_fields(schema: TableSchema, names: Sequence[str]) -> list[Field]:
     """The columns of those names and all partition columns, in the order of the table."""
     wanted = {*names, *schema.partition_keys}
     return [f for f in schema.fields if f.name in wanted]
-
-
-def _digest(folders: Sequence[Folder]) -> str:
-    digest = hashlib.sha256()
-    for folder in folders:
-        for path, _, _ in folder.files:
-            digest.update(path.encode("utf-8", "surrogateescape") + b"\0")
-    return digest.hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 import polars as pl
 import pyarrow as pa
 
+from anabranch.errors import UnsupportedFeatureError
 from anabranch.expr.bind import BoundPredicate
 from anabranch.kernel.scan.pruning import partition_values
 from anabranch.kernel.scan.request import ScanRequest
@@ -20,6 +22,7 @@ from anabranch.spark.native.internals import (
     FileRow,
     empty_row,
     file_statuses,
+    filled_index,
     internal_rows,
     partition_directory,
 )
@@ -27,6 +30,7 @@ from anabranch.spark.native.proxy import Jvm
 from anabranch.spark.types import arrow_schema, spark_schema
 from anabranch.spec.layout import Layout
 from anabranch.spec.schema import TableSchema
+from anabranch.spec.types import Field
 
 _HADOOP_SCHEMES = {"file": "file", "s3": "s3a", "s3a": "s3a", "gs": "gs", "abfs": "abfs", "abfss": "abfss"}
 
@@ -132,6 +136,41 @@ def directories(jvm: Jvm, folders: Sequence[Folder], rows: PartitionRows) -> Any
     statuses = file_statuses(jvm, [f.files for f in folders])
     values = rows.of([f.partition for f in folders])
     return jvm.seq(partition_directory(jvm, value, statuses[i]) for i, value in enumerate(values))
+
+
+def spark_index(
+    jvm: Jvm, scan: Scan, folders: Sequence[Folder], rows: PartitionRows, fields: Sequence[Field]
+) -> Any:
+    """An ``InMemoryFileIndex`` of exactly these folders.
+
+    Raises `UnsupportedFeatureError` if Spark's index does not take all files, as it passes over some names.
+    """
+    keys = scan.schema.partition_keys
+    statuses = file_statuses(jvm, [f.files for f in folders])
+    values = rows.of([f.partition for f in folders])
+    index = filled_index(
+        jvm,
+        [(f.path, value, statuses[i]) for i, (f, value) in enumerate(zip(folders, values, strict=True))],
+        spark_schema([f for f in fields if f.name not in keys]),
+        spark_schema(scan.schema.partition_fields),
+        identity=f"{hadoop_root(scan.context.storage.url)}/planned-{_digest(folders)}",
+    )
+    found, wanted = index.allFiles().length(), sum(len(f.files) for f in folders)
+    if found != wanted:
+        raise UnsupportedFeatureError(
+            f"table '{scan.context.title}': Spark's index of files holds {found} of the {wanted} files of a plan",
+            feature="native-scan",
+            hint="read the table with spark.read.format('anabranch').",
+        )
+    return index
+
+
+def _digest(folders: Sequence[Folder]) -> str:
+    digest = hashlib.sha256()
+    for folder in folders:
+        for path, _, _ in folder.files:
+            digest.update(path.encode("utf-8", "surrogateescape") + b"\0")
+    return digest.hexdigest()
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:

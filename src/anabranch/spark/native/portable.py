@@ -15,11 +15,13 @@ from weakref import WeakSet
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from anabranch.errors import InvalidInputError
 from anabranch.scan import Scan
 from anabranch.spark.native.proxy import Jvm
 from anabranch.spark.row_reader import RowReader, partitions_of, snapshot_rows
 from anabranch.spark.types import arrow_schema, spark_schema
 from anabranch.spec.types import Field
+from anabranch.storage.memory import MemoryStorage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,7 +35,10 @@ _REGISTERED: WeakSet[SparkSession] = WeakSet()
 
 
 def portable_frame(spark: SparkSession, scan: Scan) -> DataFrame:
-    """The rows of a scan, whose limit is not looked at."""
+    """The rows of a scan, whose limit is not looked at.
+
+    Raises `InvalidInputError` if the table is in the memory of this process, which Spark's do not share.
+    """
     _register(spark)
     return spark.read.format(_NAME).option(_SCAN, _packed(scan)).load()
 
@@ -106,6 +111,11 @@ def _bare(scan: Scan) -> Scan:
 
 
 def _packed(scan: Scan) -> str:
+    if isinstance(scan.context.storage, MemoryStorage):
+        raise InvalidInputError(
+            f"'{scan.context.title}' is in the memory of one process, and Spark works in several",
+            hint="make a frame of its rows: spark.createDataFrame(scan.to_arrow()).",
+        )
     return base64.b64encode(pickle.dumps(_bare(scan))).decode()
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from py4j.protocol import Py4JJavaError
 
 from anabranch.errors import AnabranchError, InvalidInputError, UnsupportedFeatureError
+from anabranch.spark.native.raised import remember_raised
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -162,12 +163,18 @@ def thrown(error: AnabranchError, jvm: Jvm) -> Any:
     It is an unchecked one: a checked one that the interface's method does not declare would reach the user as an
     ``UndeclaredThrowableException`` without a message.
     """
+    remember_raised(error)
     text = str(error)
     match error:
         case InvalidInputError():
-            return jvm.root.java.lang.IllegalArgumentException(text)
+            # Spark's own kind of it; the plain one of Java is wrapped by some commands.
+            return jvm.root.org.apache.spark.SparkIllegalArgumentException(
+                _ALL_MESSAGE, jvm.map({"message": text})
+            )
         case UnsupportedFeatureError():
-            return jvm.root.java.lang.UnsupportedOperationException(text)
+            return jvm.root.org.apache.spark.SparkUnsupportedOperationException(
+                _ALL_MESSAGE, jvm.map({"message": text})
+            )
     parameters = jvm.scala_map({"message": text})
     context = jvm.array("org.apache.spark.QueryContext", [])
     return jvm.root.org.apache.spark.SparkRuntimeException(_ALL_MESSAGE, parameters, None, context, "")

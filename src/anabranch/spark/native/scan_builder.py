@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from py4j.protocol import Py4JError
 
+from anabranch.errors import UnsupportedFeatureError
 from anabranch.expr.bind import BoundPredicate
 from anabranch.expr.bound import ALWAYS, conjunction
 from anabranch.lazy import lazy
@@ -115,10 +116,8 @@ class ScanBuilder(JavaProxy):
         query = Query(scan, made[0], predicate, self._filters, self._columns)
         try:
             planned = plan(self.jvm, query)
-        except Py4JError as error:
+        except (Py4JError, UnsupportedFeatureError) as error:
             return Obstacle(f"Spark's internals are not as expected: {str(error).splitlines()[0]}")
-        if isinstance(planned, Obstacle):
-            return planned
         return NativeScan(self.jvm, query, planned, self._streams)
 
 
@@ -205,9 +204,7 @@ class NativeScan(JavaProxy):
         asked = runtime_predicate(list(predicates), self._query.scan.schema.partition_fields)
         if asked is None:
             return
-        planned = plan(self.jvm, self._query, asked)
-        if not isinstance(planned, Obstacle):
-            self._planned = planned
+        self._planned = plan(self.jvm, self._query, asked)
 
     def estimateStatistics(self) -> Statistics:  # noqa: N802
         return Statistics(self.jvm, self._planned.folders)
@@ -257,19 +254,12 @@ class Statistics(JavaProxy):
         return self.jvm.map({})
 
 
-def plan(jvm: Jvm, query: Query, runtime: BoundPredicate | None = None) -> Planned | Obstacle:
+def plan(jvm: Jvm, query: Query, runtime: BoundPredicate | None = None) -> Planned:
     """The files of a query as Spark reads them, also by what only the running query knows."""
-    keys = set(query.generation.schema.partition_keys)
     filters = query.filters
     if filters is not None:
         filters = unshielded(jvm, filters, shielded(query.scan, query.generation))
     folders = query.folders(runtime)
-    inner = parquet_scan(
-        jvm,
-        query.scan,
-        folders,
-        [f for f in query.generation.fields if f.name not in keys],
-        filters=filters,
-        columns=query.columns,
-    )
-    return inner if isinstance(inner, Obstacle) else Planned(folders, inner)
+    fields = query.generation.fields
+    inner = parquet_scan(jvm, query.scan, folders, fields, filters=filters, columns=query.columns)
+    return Planned(folders, inner)

@@ -1,0 +1,151 @@
+"""The demo's flights once more, through Kafka: how late they leave, hour by hour, in event time.
+
+Only if ``KAFKA_BOOTSTRAP`` names a broker. Each airport has a partition of its own. Within a day flights come in any
+order, and the airports need not keep step; the watermark of `demo.arrivals` is a day behind the slowest of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import polars as pl
+import pyarrow as pa
+
+from anabranch.errors import NotFoundError, StorageError
+from anabranch.runtime import SYSTEM
+
+if TYPE_CHECKING:
+    from anabranch.lake import Lake
+    from anabranch.table import Table
+
+BOOTSTRAP = "KAFKA_BOOTSTRAP"
+AIRPORTS = ("EWR", "JFK", "LGA")
+ARRIVALS = """flight_id BIGINT NOT NULL, origin STRING, dep_delay DOUBLE, time_hour TIMESTAMP_LTZ(3),
+    WATERMARK FOR time_hour AS time_hour - INTERVAL '1' DAY"""
+HOURS = "hour TIMESTAMP_LTZ(6), flights BIGINT, minutes_late DOUBLE"
+_RECORD = "flight_id BIGINT, origin STRING, dep_delay DOUBLE, millis BIGINT"
+_DAY_MILLIS = 86_400_000
+_HOUR_MILLIS = 3_600_000
+_CALL_SECONDS = 30
+_OFFSETS_PER_BATCH = 20_000
+
+
+@dataclass(frozen=True)
+class Airports:
+    """A topic of this run of the demo, with a partition for each airport."""
+
+    bootstrap: str
+    topic: str
+
+    @classmethod
+    def of_environment(cls) -> Self | None:
+        """A topic of its own on the broker that ``KAFKA_BOOTSTRAP`` names; None if that is not set."""
+        bootstrap = os.environ.get(BOOTSTRAP)
+        return cls(bootstrap, f"anabranch-demo-{SYSTEM.ids.uuid()}") if bootstrap else None
+
+    def prepare(self, lake: Lake) -> None:
+        """Make the topic and the tables. Raises `StorageError` if the broker does not do its part."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+        from confluent_kafka.cimpl import NewTopic
+
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        try:
+            for made in admin.create_topics([NewTopic(self.topic, len(AIRPORTS))]).values():
+                made.result(_CALL_SECONDS)
+        except KafkaException as error:
+            raise StorageError(
+                f"the Kafka broker at {self.bootstrap} did not make topic '{self.topic}': {error.args[0].str()}",
+                hint=f"check {BOOTSTRAP}, or unset it: the demo does without Kafka.",
+            ) from error
+        lake.create_table("demo.arrivals", ARRIVALS)
+        lake.create_table("demo.hours", HOURS)
+
+    def send(self, rows: pa.Table) -> None:
+        """Flights as records in JSON, acknowledged when this returns."""
+        from confluent_kafka import Producer
+
+        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5})
+        columns = rows.select(["flight_id", "origin", "dep_delay"])
+        columns = columns.append_column("millis", _millis(rows))
+        for row in columns.to_pylist():
+            producer.produce(self.topic, json.dumps(row), partition=AIRPORTS.index(row["origin"]))
+        left = producer.flush(_CALL_SECONDS)
+        if left:
+            raise StorageError(f"the Kafka broker at {self.bootstrap} did not take {left} flights")
+
+
+def start_queries(spark: Any, lake: Lake, airports: Airports, checkpoints: str) -> list[Any]:
+    """The topic into `demo.arrivals`, and that into `demo.hours`: one row for each hour that is complete."""
+    from pyspark.sql import functions as sql
+
+    records = (
+        spark.readStream.format("anabranch-kafka")
+        .option("kafka.bootstrap.servers", airports.bootstrap)
+        .option("subscribe", airports.topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", _OFFSETS_PER_BATCH)
+        .load()
+    )
+    flight = sql.from_json(sql.col("value").cast("string"), _RECORD).alias("flight")
+    source = sql.concat_ws("-", "topic", "partition").alias("_source")
+    arrivals = records.select(flight, source).select(
+        "flight.flight_id",
+        "flight.origin",
+        "flight.dep_delay",
+        sql.timestamp_millis("flight.millis").alias("time_hour"),
+        "_source",
+    )
+    hours = (
+        lake.read_stream("demo.arrivals")
+        .groupBy(sql.window("time_hour", "1 hour").alias("window"))
+        .agg(
+            sql.count("*").alias("flights"),
+            sql.coalesce(sql.sum("dep_delay"), sql.lit(0.0)).alias("minutes_late"),
+        )
+        .select(sql.col("window.start").alias("hour"), "flights", "minutes_late")
+    )
+    queries: tuple[tuple[str, Any, str, dict[str, str]], ...] = (
+        ("arrive-flights", arrivals, "demo.arrivals", {"sink.watermark.source-column": "_source"}),
+        ("count-hours", hours, "demo.hours", {}),
+    )
+    return [
+        frame.writeStream.format("anabranch")
+        .queryName(name)
+        .options(checkpointLocation=f"{checkpoints}/{name}", **options)
+        .start(table)
+        for name, frame, table, options in queries
+    ]
+
+
+def complete_hours(flights: pa.Table) -> pl.DataFrame:
+    """What `demo.hours` holds in the end, computed at once: the hours before the last watermark.
+
+    Returns:
+        Columns `hour` (epoch milliseconds), `flights` and `minutes_late`, in the order of the hours.
+    """
+    columns = flights.select(["origin", "dep_delay"]).append_column("hour", _millis(flights))
+    rows = pl.from_arrow(columns)
+    assert isinstance(rows, pl.DataFrame)
+    furthest = rows.group_by("origin").agg(pl.col("hour").max())["hour"]
+    lowest = furthest.min()
+    if not isinstance(lowest, int):
+        raise NotFoundError("there are no flights to count")
+    complete = rows.filter(pl.col("hour") + _HOUR_MILLIS <= lowest - _DAY_MILLIS)
+    counted = complete.group_by("hour").agg(
+        pl.len().cast(pl.Int64).alias("flights"), pl.col("dep_delay").sum().alias("minutes_late")
+    )
+    return counted.sort("hour")
+
+
+def found_hours(table: Table) -> pl.DataFrame:
+    """The rows of `demo.hours`, in the shape of `complete_hours`."""
+    found = table.scan().to_polars().with_columns(pl.col("hour").dt.epoch("ms"))
+    return found.sort("hour")
+
+
+def _millis(flights: pa.Table) -> pa.ChunkedArray:
+    return flights["time_hour"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64())

@@ -1,0 +1,123 @@
+"""The words of a statement and where they stand; comments and blanks are passed over, quotes understood."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+from anabranch.errors import SqlError
+
+_PATTERN: Final = re.compile(
+    r"""
+    (?P<skip>\s+|--[^\n]*)
+  | (?P<comment>/\*)
+  | (?P<text>[rR]?'(?:[^'\\]|\\.|'')*'|[rR]?"(?:[^"\\]|\\.|"")*")
+  | (?P<quoted>`(?:[^`]|``)*`)
+  | (?P<number>\d+(?:\.\d*)?)
+  | (?P<word>[^\W\d]\w*)
+  | (?P<sign>=>|[^'"`])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word, number, literal, sign or hint of a statement."""
+
+    kind: str
+    """``word``, ``number``, ``text``, ``quoted``, ``sign``, or ``hint`` for a comment that begins with a plus."""
+    text: str
+    """As it stands in the statement, quotes included."""
+    start: int
+    end: int
+    """Where the next character stands."""
+
+    def is_(self, *words: str) -> bool:
+        """Whether it is one of these keywords or signs, in upper case."""
+        return self.kind in ("word", "sign") and self.text.upper() in words
+
+    @property
+    def name(self) -> str:
+        """A name without its back-ticks."""
+        return self.text[1:-1].replace("``", "`") if self.kind == "quoted" else self.text
+
+    @property
+    def value(self) -> str:
+        """A literal without its quotes."""
+        quote = self.text[0]
+        return self.text[1:-1].replace(quote * 2, quote).replace("\\" + quote, quote)
+
+
+def words_of(statement: str) -> list[Word]:
+    """The words in their order. Raises `SqlError` for a quote or comment that is not closed."""
+    found: list[Word] = []
+    place = 0
+    while place < len(statement):
+        match = _PATTERN.match(statement, place)
+        if match is None:
+            _refuse(statement, place, "the quote is never closed")
+        end = match.end()
+        kind = str(match.lastgroup)
+        if kind == "comment":
+            end = _end_of_comment(statement, place)
+            if statement.startswith("/*+", place):
+                found.append(Word("hint", statement[place:end], place, end))
+        elif kind != "skip":
+            found.append(Word(kind, match[0], place, end))
+        place = end
+    return found
+
+
+def closing(words: Sequence[Word], opening: int) -> int:
+    """The place of the parenthesis that closes the one at `opening`. Raises `SqlError` if none does."""
+    depth = 0
+    for place in range(opening, len(words)):
+        if words[place].is_("(", "["):
+            depth += 1
+        elif words[place].is_(")", "]"):
+            depth -= 1
+            if depth == 0:
+                return place
+    raise SqlError(
+        f"a parenthesis is never closed (character {words[opening].start + 1} of the statement)",
+        hint="close it.",
+    )
+
+
+def matches(words: Sequence[Word], place: int, *keywords: str) -> bool:
+    """Whether these keywords or signs stand at a place, one after the other."""
+    coming = words[place : place + len(keywords)]
+    return len(coming) == len(keywords) and all(w.is_(k) for w, k in zip(coming, keywords, strict=True))
+
+
+def spliced(statement: str, pieces: Sequence[tuple[int, int, str]]) -> str:
+    """The statement with some pieces, from one character to before another, replaced."""
+    out, place = [], 0
+    for start, end, text in sorted(pieces):
+        out += [statement[place:start], text]
+        place = end
+    return "".join([*out, statement[place:]])
+
+
+def _end_of_comment(statement: str, start: int) -> int:
+    """Comments may stand in comments."""
+    depth, place = 0, start
+    while place < len(statement):
+        if statement.startswith("/*", place):
+            depth, place = depth + 1, place + 2
+        elif statement.startswith("*/", place):
+            depth, place = depth - 1, place + 2
+            if depth == 0:
+                return place
+        else:
+            place += 1
+    return _refuse(statement, start, "the comment is never closed")
+
+
+def _refuse(statement: str, place: int, what: str) -> NoReturn:
+    raise SqlError(
+        f"{what} (character {place + 1}: {statement[place : place + 30]!r})", hint="look at the quotes."
+    )

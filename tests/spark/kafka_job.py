@@ -1,0 +1,32 @@
+"""Copies a topic to db.dst until there is no more, in a process of its own that a test can kill.
+
+    python -m tests.spark.kafka_job WAREHOUSE CHECKPOINT BOOTSTRAP TOPIC [POINT BATCH MARKER]
+
+POINT, BATCH and MARKER are those of `copy_job`.
+"""
+
+import os
+import sys
+
+import anabranch.spark
+from tests.spark.conftest import CONF
+from tests.spark.copy_job import DyingSource, Killer
+
+
+def main(warehouse, checkpoint, bootstrap, topic, point="never", batch="-1", marker=""):
+    spark = anabranch.spark.session(warehouse, master="local[2]", **CONF)
+    spark.sparkContext.setLogLevel("OFF")
+    killer = Killer(point, int(batch), marker, os.getpid())
+    # A class of this program itself is sent to Spark's processes by value, and its attributes with it.
+    attributes = {"defaults": {"warehouse": warehouse}, "killer": killer}
+    spark.dataSource.register(type("DyingKafkaSink", (DyingSource,), attributes))
+    source = spark.readStream.format("anabranch-kafka").option("kafka.bootstrap.servers", bootstrap)
+    source = source.option("subscribe", topic).option("maxOffsetsPerTrigger", 10)
+    frame = source.load().selectExpr("CAST(CAST(value AS STRING) AS BIGINT) AS id", "topic AS v")
+    sink = frame.writeStream.format("anabranch").option("checkpointLocation", checkpoint).queryName("kafka")
+    sink.trigger(availableNow=True).start("db.dst").awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
