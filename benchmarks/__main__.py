@@ -29,6 +29,7 @@ TOPICS = (
     "kafka",
     "sorting",
     "expiry",
+    "spark_read",
 )
 RESULTS = REPOSITORY / "benchmarks/results/latest.json"
 PAGE = REPOSITORY / "docs/benchmarks.md"

@@ -16,6 +16,9 @@ def main(master, warehouse, checkpoint):
     frame = spark.range(0, 1000, 1, 4).selectExpr("id", "concat('v', id) as v")
     frame.write.format("anabranch").mode("append").save("db.src")
     assert spark.read.format("anabranch").load("db.src").filter("id >= 500").count() == 500
+    native = anabranch.connect(warehouse, spark=spark).table("db.src").scan("id >= 500").to_spark()
+    assert native.inputFiles()  # a frame of the portable door has none
+    assert native.filter("v < 'v6'").count() == 100
     source = spark.readStream.format("anabranch").load("db.src")
     sink = source.writeStream.format("anabranch").option("checkpointLocation", checkpoint).queryName("copy")
     sink.trigger(availableNow=True).start("db.dst").awaitTermination()

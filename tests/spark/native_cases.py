@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import time
 from functools import reduce
 from typing import ClassVar
 
@@ -56,8 +57,18 @@ def expected(spark, scan, filters):
 
 def check(spark, native, scan, filters):
     """Native reading keeps the same rows as the embedded engine's would be kept by each filter."""
-    for text, rows, wanted in zip(filters, answers(native, filters), expected(spark, scan, filters), strict=True):
+    for text, rows, wanted in zip(
+        filters, answers(native, filters), expected(spark, scan, filters), strict=True
+    ):
         assert rows == wanted, f"{text}: {len(rows)} rows, expected {len(wanted)}\n{rows[:3]}\n{wanted[:3]}"
+
+
+def eventually(condition, seconds=120):
+    """Wait until something is so that nobody tells of."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.05)
 
 
 class LocalModel(Model):

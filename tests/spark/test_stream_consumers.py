@@ -13,7 +13,7 @@ from anabranch.runtime import SystemClock
 from anabranch.service import refs as service
 from anabranch.spark.stream_reader import HAS_READ_LIMITS, stream_reader
 from anabranch.spark.types import arrow_schema
-from tests.support.faults import FaultyStorage, fail
+from tests.support.faults import FaultyStorage, fail, run
 from tests.support.tables import ids_of, make_table, rows
 
 needs_limits = pytest.mark.skipif(not HAS_READ_LIMITS, reason="Spark 4.1 does not say where a batch begins")
@@ -54,6 +54,36 @@ def test_a_new_stream_is_protected_from_its_first_moment(table):
     reader = reader_of(table, scan__snapshot_id=2)
     assert reader.initialOffset() == start
     assert sum(p.value.row_count for p in reader.partitions(start, latest(reader, start))) == 3
+
+
+def overtaken(table):
+    """The table, whose expiry is done just when a consumer is about to be stored."""
+
+    def go_on(_):
+        for i in (1, 2):
+            table.append(rows(i, 1))
+        table.expire_snapshots(retain_max=1, retain_min=1, older_than="0 s")
+
+    storage = FaultyStorage(table.context.storage, [run("before", "put", go_on, where="*consumer-etl")])
+    return anabranch.Table(replace(table.context, storage=storage))
+
+
+def test_what_expired_before_a_new_consumer_was_stored_is_not_begun_with(table):
+    table.append(rows(0, 1))
+    reader = reader_of(overtaken(table))
+    start = reader.initialOffset()
+    assert table.context.snapshots.earliest_id() > 1
+    assert start["snapshot"] == stands_at(table) == 3
+    assert sum(p.value.row_count for p in reader.partitions(start, latest(reader, start))) == 3
+
+
+def test_no_consumer_is_left_where_what_it_was_to_begin_with_has_expired(table):
+    table.append(rows(0, 1))
+    with pytest.raises(NotFoundError, match="the earliest is"):
+        reader_of(overtaken(table), scan__snapshot_id=1).initialOffset()
+    assert find_consumer(table.context, "etl") is None
+    tail = anabranch.Table(overtaken(table).context).tail("etl", idle=0)
+    assert sum(batch.num_rows for batch in tail) == 5
 
 
 def test_making_a_reader_stores_nothing(table):

@@ -1,5 +1,6 @@
 """Where Spark's streams begin, and which columns they have."""
 
+import pyarrow as pa
 import pytest
 
 from anabranch.errors import NotFoundError, OptionError, SchemaError
@@ -109,6 +110,26 @@ def test_columns_of_the_same_name_are_refused(tmp_path):
         source_of(tmp_path, scan__on_overwrite="changes").schema()
     assert columns(source_of(tmp_path, scan__on_overwrite="changes", scan__columns="id")) == ["id", "_change"]
     assert columns(source_of(tmp_path)) == ["id", "_change"]
+
+
+def test_a_column_of_that_name_is_not_taken_for_the_one_that_is_added(tmp_path):
+    table = make_table(tmp_path / "warehouse", schema="id BIGINT, _change STRING, _watermark TIMESTAMP")
+    table.append(pa.table({"id": [7], "_change": ["mine"]}))
+    asked = {"scan__columns": "id", "scan__watermark_column": "true", "scan__on_overwrite": "changes"}
+    source = source_of(tmp_path, **asked)
+    reader = source.streamReader(source.schema())
+    start = reader.initialOffset()
+    (partition,) = reader.partitions(start, {**start, "files": None, "full": False})
+    (batch,) = reader.read(partition)
+    (row,) = batch.to_pylist()
+    assert (row["id"], row["_change"], row["_watermark"].timestamp()) == (7, "insert", 0)
+    stored = make_table(
+        tmp_path / "other", schema="id BIGINT, _change STRING", options={"scan.on-overwrite": "changes"}
+    )
+    stored.append(pa.table({"id": [7], "_change": ["mine"]}))
+    source = source_of(tmp_path, warehouse=tmp_path / "other")
+    with pytest.raises(OptionError, match="leave out _change"):
+        source.streamReader(source.schema())
 
 
 def test_a_read_that_says_where_it_begins_says_all_of_that_itself(tmp_path):

@@ -6,6 +6,7 @@ from anabranch.errors import NotFoundError, OptionError
 from anabranch.spec.snapshot import Snapshot
 from anabranch.streaming.feed import Feed, Limits
 from anabranch.streaming.offsets import BEGINNING, Position
+from anabranch.streaming.pace import Pace
 from anabranch.streaming.scan_modes import first_position
 from tests.streaming.history import History, names
 
@@ -215,3 +216,14 @@ def test_what_was_planned_is_delivered_whatever_the_bound_is_then(history):
         source = feed(history, bounded_watermark=bound)
         assert [found[0] for found in marks(source, start, end)] == ["f1", "f2", "f3"]
         assert [found[0] for found in marks(source, BEGINNING, end)] == ["f1", "f2", "f3"]
+
+
+def test_the_end_of_a_bounded_stream_does_not_wait_for_more_rows(history):
+    history.append("f1", watermark=10)
+    source = feed(history, bounded_watermark=15)
+    pace = Pace(source, rows=100, delay_millis=3_600_000)
+    pace.went()
+    assert not pace.is_due(BEGINNING)
+    history.append("f2", watermark=20)  # nothing more will ever come
+    assert pace.is_due(BEGINNING)
+    assert pace.is_due(source.advance(BEGINNING))

@@ -248,3 +248,5 @@ def test_a_bounded_tail_ends_by_itself():
     assert ids(bounded.tail()) == [10, 20]
     assert ids(bounded.tail(start=2)) == [20]
     assert ids(bounded.tail(start="latest")) == []
+    table.alter().set_option("scan.bounded.watermark", "20000").apply()
+    assert ids(anabranch.Table(table.context).tail()) == [10, 20]

@@ -17,7 +17,6 @@ from anabranch.spark.arrow_values import to_schema
 from anabranch.spec.schema import TableSchema
 from anabranch.streaming.delivery import CHANGE_COLUMN, WATERMARK_COLUMN, FeedSplit
 from anabranch.streaming.feed import Feed
-from anabranch.streaming.late_rows import event_time_of
 
 _THREADS = 2
 """Pieces of files that a task decodes side by side: it has one core, but should not wait for its store."""
@@ -54,32 +53,17 @@ def snapshot_rows(
     context: TableContext, schema: TableSchema, target: pa.Schema, predicate: BoundPredicate | None = None
 ) -> RowReader:
     """A reader of the splits of a plan; the predicate is bound to the columns of `schema`."""
-    return RowReader(_reader(context, schema, target.names, predicate), target)
+    return RowReader(Reader(context, schema.fields, tuple(target.names), predicate, _THREADS), target)
 
 
-def stream_rows(feed: Feed, target: pa.Schema) -> RowReader:
-    """A reader of the splits of a feed; `target` may have the columns that a stream adds.
+def stream_rows(feed: Feed, target: pa.Schema, *, watermark_column: bool = False) -> RowReader:
+    """A reader of the splits of a feed, with ``_change`` if it hands out changes, and ``_watermark`` if that is asked for.
 
-    Raises `SchemaError` if the table has a column of such a name.
+    What is added is never a column of the table, also where that has one of the same name.
     """
-    added = {CHANGE_COLUMN, WATERMARK_COLUMN} - {field.name for field in feed.schema.fields}
-    names = [name for name in target.names if name not in added]
-    reader = FeedReader(
-        _reader(feed.context, feed.schema, names, feed.predicate),
-        change_column=CHANGE_COLUMN in added and CHANGE_COLUMN in target.names,
-        watermark_column=WATERMARK_COLUMN in added and WATERMARK_COLUMN in target.names,
-        late_rows=feed.late_rows,
-        event_time=None
-        if feed.late_rows == "keep"
-        else event_time_of(feed.schema, wanted_for="scan.late-rows").name,
-    )
-    return RowReader(reader, target)
-
-
-def _reader(
-    context: TableContext, schema: TableSchema, names: Sequence[str], predicate: BoundPredicate | None
-) -> Reader:
-    return Reader(context, schema.fields, tuple(names), predicate, _THREADS)
+    is_added = {CHANGE_COLUMN: feed.on_overwrite == "changes", WATERMARK_COLUMN: watermark_column}
+    names = tuple(name for name in target.names if not is_added.get(name))
+    return RowReader(FeedReader.of(feed, names, watermark_column=watermark_column, threads=_THREADS), target)
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

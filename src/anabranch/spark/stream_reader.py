@@ -23,7 +23,13 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from anabranch.errors import NotFoundError, OptionError
 from anabranch.expr.bind import bind
 from anabranch.expr.parse import parse
-from anabranch.options import CONSUMER_ID, SCAN_FILTER, SCAN_MODE, SCAN_ON_OVERWRITE
+from anabranch.options import (
+    CONSUMER_ID,
+    SCAN_FILTER,
+    SCAN_MODE,
+    SCAN_ON_OVERWRITE,
+    SCAN_WATERMARK_COLUMN,
+)
 from anabranch.spark.aligned import LiveAlignment, alignment_of
 from anabranch.spark.bounded import End
 from anabranch.spark.options import MOMENT_KEYS
@@ -96,9 +102,10 @@ class StreamReader(DataSourceStreamReader):
             return self._next(self._known(self.initialOffset()), UNLIMITED)
         except NotFoundError:
             # A restarted query need not find what it began with, but that it is one Spark 4.1 does not say. It asks
-            # a new one for the initial offset next, and a restarted one for what is between its own and this.
+            # a new one for the initial offset next, and a restarted one for what is between its own and this. Where
+            # a bounded stream ends is only known from where it is.
             head = self._feed.context.snapshots.head()
-            if head is None:
+            if head is None or self._feed.bounded_watermark is not None:
                 raise
             return self._offset(Position.after(head)).to_dict()
 
@@ -236,13 +243,15 @@ def stream_reader(
     text = SCAN_FILTER.of(together)
     predicate = None if text is None else bind(parse(text), schema.fields)
     feed = Feed.of(context, schema, together, predicate)
-    if feed.on_overwrite == "changes" and CHANGE_COLUMN not in target.names:
+    is_asked_for_changes = SCAN_ON_OVERWRITE.of(options) == "changes" and CHANGE_COLUMN in target.names
+    if feed.on_overwrite == "changes" and not is_asked_for_changes:
         raise OptionError(
             f"{SCAN_ON_OVERWRITE.key} is 'changes', but the columns of the stream leave out {CHANGE_COLUMN}, which "
             "tells rows that were taken away from those that were added",
             hint=f"set {SCAN_ON_OVERWRITE.key}=changes at the stream itself, not at the table, and give it no schema.",
         )
-    parts = feed, stream_rows(feed, target), together
+    rows = stream_rows(feed, target, watermark_column=SCAN_WATERMARK_COLUMN.of(options))
+    parts = feed, rows, together
     alignment = alignment_of(table, options)
     if HAS_READ_LIMITS:
         return LimitedStreamReader(*parts, alignment=alignment, notices=notices)

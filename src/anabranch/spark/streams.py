@@ -40,14 +40,15 @@ def read_stream(
     stream without a watermark.
 
     Spark hears of the watermark with the rows: what snapshots without rows record, or whose rows are filtered out by
-    ``scan.filter``, reaches it with the next row.
+    ``scan.filter`` or a filter on the frame, reaches it with the next row.
 
     Args:
         spark: a session that was made or attached by Anabranch, classic or of Spark Connect.
         name: ``database.table``, also with a branch, or the path of a table.
         late_rows: ``keep`` (the default), ``drop`` or ``only`` those whose event time was behind the watermark of the
-            table when they were committed: the option ``scan.late-rows``. A row that ``drop`` lets through is never
-            late for Spark, so rows in windows and rows of an ``only`` stream together are the rows of the table.
+            table when they were committed: the option ``scan.late-rows``. Windows take every row that ``drop`` lets
+            through, so rows in windows and rows of an ``only`` stream together are the rows of the table. Joins and
+            deduplication may drop a row whose event time is exactly the watermark: Spark calls that late.
         options: of the stream, by their names as text: ``**{"scan.mode": "latest"}``.
 
     Raises:

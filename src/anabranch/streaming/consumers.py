@@ -16,8 +16,7 @@ from anabranch.kernel.refs.consumers import find_consumer, record_consumer
 from anabranch.options import CONSUMER_EXPIRATION_TIME, SCAN_ON_OVERWRITE
 from anabranch.spec.names import check_consumer_name
 from anabranch.streaming.offsets import Position
-from anabranch.streaming.scan_modes import first_position
-from anabranch.streaming.tail import consumer_at, position_of
+from anabranch.streaming.tail import consumed_position, consumer_at, position_of
 
 _LOG = logging.getLogger(__name__)
 
@@ -45,24 +44,19 @@ class FollowingConsumer:
 
         Raises as `first_position`, and `InvalidInputError` if the consumer belongs to another table.
         """
-        known = find_consumer(self._context, self._name)
-        position = (
-            first_position(self._context, self._options)
-            if known is None
-            else position_of(self._context, known)
+        position = consumed_position(
+            self._context, self._name, self._options, keep_previous=self._keep_previous
         )
-        if known is None:
-            self._store(position)  # from here on nothing the stream has yet to read expires
         self._remember(position)
         return position
 
     def reached(self, position: Position) -> None:
         """All up to this position was committed. A consumer that cannot be stored now is stored the next time."""
-        if self._stored is None:
-            self._say_if_elsewhere(position)
         if position == self._stored and not self._is_due():
             return
         try:
+            if self._stored is None:
+                self._say_if_elsewhere(position)
             self._store(position)
         except StorageError as error:
             _LOG.warning("consumer '%s' of '%s' stays behind: %s", self._name, self._context.title, error)

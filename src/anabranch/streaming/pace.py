@@ -59,14 +59,14 @@ class Pace:
         """Whether a batch from `start` need not wait any more. Raises as `Feed.advance`."""
         if self._last is None or self._now() - self._last >= self._delay_seconds:
             return True
-        return self._rows_after(start) >= self.rows
+        end = self._feed.advance(start)
+        return self._feed.is_ended(end) or self._rows_between(start, end) >= self.rows
 
     def went(self) -> None:
         """A batch was given out."""
         self._last = self._now()
 
-    def _rows_after(self, start: Position) -> int:
-        end = self._feed.advance(start)
+    def _rows_between(self, start: Position, end: Position) -> int:
         if self._counted is None or self._counted[:2] != (start, end):
             self._counted = (start, end, self._feed.rows_between(start, end))
         return self._counted[2]

@@ -10,18 +10,26 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from anabranch.errors import InvalidInputError
+from anabranch.errors import InvalidInputError, NotFoundError
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.refs.consumers import find_consumer, record_consumer
+from anabranch.kernel.refs.consumers import find_consumer, forget_consumer, record_consumer
 from anabranch.kernel.refs.moment import Moment
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS
-from anabranch.options import SCAN_MODE, SCAN_SAVEPOINT_ID, SCAN_SNAPSHOT_ID, SCAN_TAG_NAME, SCAN_VERSION
+from anabranch.options import (
+    SCAN_BOUNDED_WATERMARK,
+    SCAN_MODE,
+    SCAN_SAVEPOINT_ID,
+    SCAN_SNAPSHOT_ID,
+    SCAN_TAG_NAME,
+    SCAN_VERSION,
+)
 from anabranch.spec.refs import UNREAD_FROM, Consumer
 from anabranch.streaming.delivery import FeedSplit
 from anabranch.streaming.feed import UNLIMITED, Feed, Limits
+from anabranch.streaming.history import History
 from anabranch.streaming.offsets import Offset, Position, check_same_history
 from anabranch.streaming.scan_modes import first_position
 
@@ -29,6 +37,7 @@ T = TypeVar("T")
 
 FIRST_WAIT_SECONDS: Final = 0.05
 LONGEST_WAIT_SECONDS: Final = 2.0
+_TRIES: Final = 5
 
 
 @dataclass
@@ -50,7 +59,7 @@ class Follower:
         """What has been worked through; where it begins, before the first step."""
         if self._position is None:
             self._position = self._begin()
-            self._record(self._position)  # from here on nothing it has yet to read expires
+            self._record(self._position)
         return self._position
 
     def step(self, until: int | None = None) -> list[FeedSplit] | None:
@@ -86,10 +95,47 @@ class Follower:
             )
 
     def _begin(self) -> Position:
-        known = None if self.consumer is None else find_consumer(self._context, self.consumer)
-        if known is None:
-            return first_position(self._context, self.options)
-        return position_of(self._context, known)
+        options, bound = dict(self.options), self.feed.bounded_watermark
+        if bound is not None:  # it may be one of the table's own
+            options[SCAN_BOUNDED_WATERMARK.key] = str(bound)
+        if self.consumer is None:
+            return first_position(self._context, options)
+        keep = self.feed.on_overwrite == "changes"
+        return consumed_position(self._context, self.consumer, options, keep_previous=keep)
+
+
+def consumed_position(
+    context: TableContext, name: str, options: Mapping[str, str], *, keep_previous: bool = False
+) -> Position:
+    """Where a consumer stands. A new one is stored where the options begin, and nothing it has yet to read expires then.
+
+    Raises as `first_position`, and `InvalidInputError` if the consumer belongs to another table or branch.
+    """
+    known = find_consumer(context, name)
+    if known is not None:
+        return position_of(context, known)
+    position = first_position(context, options)
+    for _ in range(_TRIES):
+        record_consumer(context, name, consumer_at(context, position, keep_previous=keep_previous))
+        if _is_there(context, position):
+            break
+        try:  # it has expired between the look and the record
+            position = first_position(context, options)
+        except NotFoundError:
+            forget_consumer(context, name)
+            raise
+    return position
+
+
+def _is_there(context: TableContext, position: Position) -> bool:
+    """Whether a stream can go on from a position."""
+    history = History(context)
+    try:
+        history.verified(position)
+        history.following(replace(position, files=None))
+    except NotFoundError:
+        return False
+    return True
 
 
 def consumer_at(context: TableContext, position: Position, *, keep_previous: bool = False) -> Consumer:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from anabranch.spark.native.conversions import Conversion, conversion, reads_the_same
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.type_grammar import inner_types
-from anabranch.spec.types import DataType, Field, RowType
+from anabranch.spec.types import DataType, Field, LocalZonedTimestampType, RowType, TimestampType
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,11 @@ def generations(
         return clash
     partition_ids = {f.id for f in schema.partition_fields}
     data = [f for f in wanted if f.id not in partition_ids]
+    nanos = next((f.name for f in data if _has_nanos(f.type)), None)
+    if nanos is not None:
+        return Obstacle(
+            f"column '{nanos}' has nanoseconds, which writers store in ways that Spark misreads or refuses"
+        )
     today: set[int] = set()
     older: dict[object, tuple[TableSchema, set[int]]] = {}
     for schema_id in sorted(schema_ids):
@@ -105,6 +110,16 @@ def _clash(schema: TableSchema, alike: Callable[[str], str]) -> Obstacle | None:
                     "spark.sql.caseSensitive is true"
                 )
     return None
+
+
+def _has_nanos(data_type: DataType) -> bool:
+    """Whether there are moments of more than six digits, at any depth.
+
+    Spark refuses them as 64-bit numbers, and rounds INT96 with a negative time of day towards the future.
+    """
+    if isinstance(data_type, TimestampType | LocalZonedTimestampType):
+        return data_type.precision > 6
+    return any(_has_nanos(inner) for inner in inner_types(data_type))
 
 
 def _siblings(data_type: DataType) -> Iterator[tuple[Field, ...]]:

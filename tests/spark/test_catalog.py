@@ -1,0 +1,206 @@
+"""Databases and tables of a warehouse in Spark's own SQL."""
+
+import pyarrow as pa
+import pytest
+
+import anabranch
+import anabranch.spark
+from tests.spark.statements import Rows, run
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return str(tmp_path_factory.mktemp("catalog"))
+
+
+@pytest.fixture(scope="module")
+def session(spark, place):
+    """A session with the warehouse as catalog ``water``, and a database in it."""
+    session = anabranch.spark.attach(spark.newSession(), place, catalog="water")
+    session.sql("CREATE NAMESPACE water.db")
+    return session
+
+
+@pytest.fixture(scope="module")
+def lake(place):
+    return anabranch.connect(place)
+
+
+def test_databases(session):
+    run(session.sql, [
+        ("CREATE DATABASE water.other", []),
+        ("CREATE DATABASE water.other", "already exists"),
+        ("CREATE DATABASE IF NOT EXISTS water.other", []),
+        ("SHOW NAMESPACES IN water", [("db",), ("other",)]),
+        ("CREATE DATABASE water.x COMMENT 'no'", "cannot have comment"),
+        ("CREATE DATABASE water.x.y", "databases have one level"),
+        ("CREATE TABLE water.other.t (id INT)", []),
+        ("DROP DATABASE water.other", "has 1 tables: t"),
+        ("DROP DATABASE water.other CASCADE", []),
+        ("DROP DATABASE IF EXISTS water.other", []),
+        ("SHOW TABLES IN water.other", "cannot be found"),
+    ])  # fmt: skip
+
+
+def test_definitions_of_tables(session, lake):
+    run(session.sql, [
+        (("CREATE TABLE water.db.d (id BIGINT NOT NULL COMMENT 'the id', v STRING, dt DATE) PARTITIONED BY (dt) "
+         "COMMENT 'a table' TBLPROPERTIES ('snapshot.num-retained.min' = '3')"), []),
+        ("CREATE TABLE water.db.d (id INT)", "already exists"),
+        ("CREATE TABLE IF NOT EXISTS water.db.d (id INT)", []),
+        ("SHOW TABLES IN water.db", [("db", "d", False)]),
+        ("SHOW COLUMNS IN water.db.d", [("id",), ("v",), ("dt",)]),
+        ("SHOW TBLPROPERTIES water.db.d ('snapshot.num-retained.min')", [("snapshot.num-retained.min", "3")]),
+        ("DESCRIBE water.db.d id", [("col_name", "id"), ("data_type", "bigint"), ("comment", "the id")]),
+        ("SHOW PARTITIONS water.db.d", []),
+        ("SELECT count(*) FROM water.db.d", [(0,)]),
+        ("ALTER TABLE water.db.d ADD COLUMNS (w INT AFTER id, s STRUCT<a: INT>)", []),
+        ("ALTER TABLE water.db.d ADD COLUMN s.b STRING", []),
+        ("ALTER TABLE water.db.d RENAME COLUMN v TO u", []),
+        ("ALTER TABLE water.db.d ALTER COLUMN w TYPE BIGINT", []),
+        ("ALTER TABLE water.db.d ALTER COLUMN id DROP NOT NULL", []),
+        ("ALTER TABLE water.db.d ALTER COLUMN u COMMENT 'said'", []),
+        ("ALTER TABLE water.db.d DROP COLUMN dt", "column 'dt' is a partition key and cannot be dropped"),
+        ("ALTER TABLE water.db.d SET TBLPROPERTIES ('bucket-key' = 'nope')", "nope"),
+        ("ALTER TABLE water.db.d UNSET TBLPROPERTIES ('snapshot.num-retained.min')", []),
+        ("COMMENT ON TABLE water.db.d IS 'other'", []),
+        ("DROP TABLE water.db.nope", "cannot be found"),
+        ("DROP TABLE IF EXISTS water.db.nope", []),
+        ("CREATE TABLE water.nope.t (id INT)", "cannot be found"),
+        ("CREATE TABLE water.db.bad (t TIMESTAMP) PARTITIONED BY (days(t))", "only by columns as they are"),
+        ("CREATE TABLE water.db.bad (i INT) LOCATION '/x'", "it lies in the warehouse"),
+        ("CREATE TABLE water.db.bad (i INT) USING csv", "cannot be made USING csv"),
+        ("CREATE TABLE water.db.bad (i INTERVAL DAY)", "which no column of a table can hold"),
+    ])  # fmt: skip
+    table = lake.table("db.d")
+    shown = [(f.name, str(f.type), f.description) for f in table.schema.fields]
+    assert shown == [
+        ("id", "BIGINT", "the id"), ("w", "BIGINT", None), ("u", "STRING", "said"), ("dt", "DATE", None),
+        ("s", "ROW<a INT, b STRING>", None),
+    ]  # fmt: skip
+    assert (table.schema.comment, table.schema.partition_keys) == ("other", ("dt",))
+    assert "snapshot.num-retained.min" not in table.schema.options
+    run(session.sql, [
+        ("ALTER TABLE water.db.d RENAME TO water.db.e", []),
+        ("SHOW TABLES IN water.db", [("db", "e", False)]),
+        ("CREATE TABLE water.db.q (id INT) CLUSTERED BY (id) INTO 4 BUCKETS", []),
+        ("ALTER TABLE water.db.e RENAME TO q", "already exists"),
+        ("DROP TABLE water.db.e", []),
+    ])  # fmt: skip
+    assert (lake.table("db.q").schema.bucket, lake.table("db.q").schema.bucket_keys) == (4, ("id",))
+
+
+def test_a_watermark_by_property(session, lake):
+    run(session.sql, [
+        (("CREATE TABLE water.db.w (at TIMESTAMP, `at 2` TIMESTAMP_NTZ) "
+         "TBLPROPERTIES ('watermark' = \"at - INTERVAL '5' SECOND\")"), []),
+        ("CREATE TABLE water.db.w2 (at STRING) TBLPROPERTIES ('watermark' = 'at')", "the watermark is about 'at'"),
+    ])  # fmt: skip
+    assert lake.table("db.w").options["schema.watermark.0.rowtime"] == "at"
+    session.sql("ALTER TABLE water.db.w SET TBLPROPERTIES ('watermark' = \"`at 2` - INTERVAL '1' MINUTE\")")
+    assert lake.table("db.w").options["schema.watermark.0.strategy.expr"] == "`at 2` - INTERVAL '1' MINUTE"
+    session.sql("ALTER TABLE water.db.w UNSET TBLPROPERTIES ('watermark')")
+    assert not [key for key in lake.table("db.w").options if "watermark" in key]
+
+
+def test_views_of_a_table(session, lake):
+    table = lake.create_table("db.v", "id BIGINT, dt STRING", partition_by=["dt"])
+    first = table.append(pa.table({"id": [1, 2], "dt": ["a", "b"]}))
+    table.create_savepoint()
+    table.create_tag("good")
+    table.alter().add_column("w", "INT").apply()
+    table.append(pa.table({"id": [3], "dt": ["a"], "w": [7]}))
+    at = f"timestamp_millis({first.time_millis})"
+    old = Rows([(1, "a"), (2, "b")])
+    run(session.sql, [
+        ("SELECT * FROM water.db.v", Rows([(1, "a", None), (2, "b", None), (3, "a", 7)])),
+        ("SELECT id FROM water.db.v WHERE dt = 'a' AND id > 1", [(3,)]),
+        ("SELECT count(*) FROM water.db.v", [(3,)]),
+        ("SELECT * FROM water.db.v VERSION AS OF 1", old),
+        ("SELECT * FROM water.db.v VERSION AS OF 'snapshot.1'", old),
+        ("SELECT * FROM water.db.v VERSION AS OF 'savepoint.1'", old),
+        ("SELECT * FROM water.db.v VERSION AS OF 'good' AS x", old),
+        (f"SELECT * FROM water.db.v TIMESTAMP AS OF {at}", old),
+        ("SELECT * FROM water.db.v WITH ('scan.tag-name' = 'good')", old),
+        ("SELECT * FROM water.db.v WITH ('scan.snapshot-id' = '1', 'scan.mode' = 'from-snapshot') WHERE id = 1",
+         [(1, "a", None)]),
+        ("SELECT x.w FROM water.db.v x JOIN water.db.v VERSION AS OF 1 y ON x.id = y.id + 2", [(7,)]),
+        ("SELECT * FROM water.db.v VERSION AS OF 9", "snapshot 9 does not exist in 'db.v'"),
+        ("SELECT * FROM water.db.v TIMESTAMP AS OF '2001-01-01'", "hint: ask for 'savepoint.1'"),
+        ("SELECT * FROM water.db.`v$branch_nope`", "branch 'nope' does not exist"),
+        ("SELECT * FROM water.db.`v$branch_main` VERSION AS OF 1", old),
+        ("SELECT snapshot_id, commit_kind FROM water.db.`v$snapshots`", Rows([(1, "APPEND"), (2, "APPEND")])),
+        ("SELECT sum(record_count) FROM water.db.`v$files` VERSION AS OF 'good'", [(2,)]),
+        ("SELECT * FROM water.db.`v$snapshot`", "did you mean 'snapshots'?"),
+        ("SELECT count(*) FROM water.sys.tables WHERE table_name = 'v'", [(1,)]),
+        ("SELECT * FROM water.sys.tables VERSION AS OF 1", "it has no past"),
+        ("SELECT * FROM water.db.nope", "cannot be found"),
+        ("INSERT INTO water.db.`v$branch_main` VALUES (4, 'c', 8)", []),
+    ])  # fmt: skip
+    assert session.read.option("versionAsOf", "good").table("water.db.v").columns == ["id", "dt"]
+    assert session.table("water.db.v").where("w = 8").count() == 1
+
+
+def test_conditions_and_columns_of_a_query_leave_out_files(session, lake):
+    table = lake.create_table("db.plan", "id BIGINT, v STRING, dt STRING", partition_by=["dt"])
+    for day in ("a", "b"):
+        for start in (0, 10):
+            table.append(pa.table({"id": [start, start + 1], "v": ["x", "y"], "dt": [day, day]}))
+    plan = session.sql("SELECT v FROM water.db.plan WHERE dt = 'a' AND id > 5")
+    text = plan._jdf.queryExecution().toString()
+    assert "1 files" in text
+    assert plan.collect() == [("x",), ("y",)]
+    size = plan._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()
+    whole = session.table("water.db.plan")._jdf.queryExecution().optimizedPlan().stats()
+    assert 0 < int(str(size)) < int(str(whole.sizeInBytes())) < 1 << 20
+
+
+def test_procedures(session, lake):
+    table = lake.create_table("db.p", "id BIGINT, dt STRING", partition_by=["dt"])
+    for start in range(3):
+        table.append(pa.table({"id": [start], "dt": ["a"]}))
+    run(session.sql, [
+        ("CALL water.sys.create_tag(table => 'db.p', tag => 'good', snapshot => '2')", [("good", 2, 2)]),
+        ("CALL water.sys.create_tag('db.p', 'good')", "tag 'good' exists already"),
+        ("CALL water.sys.rename_tag('water.db.p', 'good', 'better')", [("better", 2, 2)]),
+        ("CALL water.sys.replace_tag('db.p', 'better', 3)", [("better", 3, 3)]),
+        ("CALL water.sys.delete_tag('db.p', 'better')", [("better", 3, 3)]),
+        ("CALL water.sys.delete_tag('db.p', 'better')", "does not exist"),
+        ("CALL water.sys.delete_tag('db.p', NULL)", "needs the argument 'tag'"),
+        ("SELECT savepoint_id, id FROM water.db.`p$savepoints` RIGHT JOIN range(1) ON true", [(None, 0)]),
+        ("CALL water.sys.compact(table => 'db.p', full => true, partitions => \"dt = 'b'\")",
+         [(None, 0, 0, 0, 0, 0, 0)]),
+        ("CALL water.sys.sort_compact(table => 'db.p', order_by => 'nope')", "nope"),
+        ("CALL water.sys.rollback(table => 'db.p', to => '1')", [(1, 4, 2, 0, 0)]),
+        ("SELECT id FROM water.db.p", [(0,)]),
+        ("CALL water.sys.expire_snapshots(table => 'db.p', retain_max => 2, retain_min => 1, dry_run => true)",
+         None),
+        ("CALL water.sys.remove_orphan_files(table => 'db.p', dry_run => true)", [(None, 0, 0, 0, 0)]),
+        ("CALL water.sys.maintain('db.p', true)", None),
+        ("CALL water.sys.health('db.p')", None),
+        ("CALL water.sys.reset_consumer('db.p', 'me')", "consumer 'me' does not exist"),
+        ("CALL water.sys.compactt('db.p')", "did you mean 'compact'?"),
+        ("CALL water.db.compact('db.p')", "procedures are in water.sys"),
+        ("CALL water.sys.compact('db.nope')", "table 'db.nope' does not exist in catalog 'water'"),
+    ])  # fmt: skip
+    assert session.sql("CALL water.sys.create_savepoint('db.p')").collect()[0].saved_snapshot_id == 4
+    assert session.sql("CALL water.sys.delete_savepoint('db.p', 1)").count() == 1
+
+
+def test_names_that_spark_has_itself_are_left_to_it(spark, place, caplog):
+    with pytest.raises(anabranch.InvalidNameError):
+        anabranch.spark.attach(spark.newSession(), place, catalog="spark_catalog")
+    other = spark.newSession()
+    other.conf.set("spark.sql.catalog.taken", "org.example.Catalog")
+    anabranch.spark.attach(other, place, catalog="taken")
+    assert "the session has a catalog 'taken' of its own" in caplog.text
+
+
+def test_a_session_made_from_an_attached_one_says_what_to_do(session):
+    from pyspark.sql import SparkSession
+
+    copy = SparkSession(session.sparkContext, session._jsparkSession.cloneSession())
+    with pytest.raises(Exception, match=r"anabranch\.spark\.attach\(spark, warehouse\)"):
+        copy.sql("SHOW TABLES IN water.db")
