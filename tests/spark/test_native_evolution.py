@@ -116,7 +116,7 @@ def test_widened_columns(spark, lake, checked):
         .widen_column("d", "DECIMAL(20, 4)")
     )
     change.widen_column("v", "STRING").widen_column(("l", "element"), "BIGINT").widen_column(
-        "n", "DECIMAL(12, 1)"
+        "n", "DOUBLE"
     ).apply()
     new = {"i": 2**40, "f": 0.5, "d": Decimal("99.9999"), "v": "abc", "l": [2**40], "n": 0.5}
     table.append(pa.Table.from_pylist([new], table.writer().schema))

@@ -1,0 +1,223 @@
+"""Topic, table, table, windows: every event is there once and every window is right, whoever is killed meanwhile."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import anabranch
+from tests.support.broker import running_broker
+
+pytestmark = pytest.mark.spark
+ROOT = Path(__file__).parents[2]
+
+PARTITIONS = 4
+DELAY = 30_000
+WINDOW = 600_000
+BEGIN = 1_760_000_400_000
+"""Epoch milliseconds; a full ten minutes."""
+SPAN = 6 * 3_600_000
+COLUMNS = "id BIGINT, user STRING, at TIMESTAMP(3) WITH LOCAL TIME ZONE"
+WATERMARKED = f"{COLUMNS}, WATERMARK FOR at AS at - INTERVAL '{DELAY // 1000}' SECOND"
+PATIENCE = 300
+
+
+class Events:
+    """Events over some hours, out of order by less than the delay; some may be later than that."""
+
+    def __init__(self, count, *, late_share=0.0, seed=20261121):
+        chance = random.Random(seed)
+        step = SPAN / count
+        self.times = []
+        for number in range(count):
+            at = BEGIN + int(number * step)
+            is_late = chance.random() < late_share and number > count // 10
+            self.times.append(
+                at - (12 * WINDOW if is_late else chance.randrange(DELAY - int(step) - 1))
+            )
+
+    def records(self):
+        """(partition, value) in the order they are sent; at the end one of each partition that ends all windows."""
+        for number, at in enumerate(self.times):
+            yield number % PARTITIONS, self._value(number, at)
+        for partition in range(PARTITIONS):
+            yield partition, self._value(len(self.times) + partition, self.end)
+
+    @property
+    def end(self):
+        return BEGIN + SPAN + 10 * WINDOW
+
+    @property
+    def ids(self):
+        return range(len(self.times) + PARTITIONS)
+
+    @staticmethod
+    def _value(number, at):
+        return json.dumps({"id": number, "user": f"u{number % 97}", "at": at})
+
+
+class Story:
+    """The tables, and the process of the four queries."""
+
+    def __init__(self, folder, broker):
+        self.folder, self.broker = folder, broker
+        self.most = 20_000  # rows of a batch
+        self.topic = broker.new_topic(PARTITIONS)
+        self.warehouse = str(folder / "warehouse")
+        lake = anabranch.connect(self.warehouse)
+        few = {"snapshot.num-retained.min": "2000", "snapshot.num-retained.max": "5000"}
+        self.raw = lake.create_table("db.raw", WATERMARKED, options=few)
+        self.clean = lake.create_table("db.clean", WATERMARKED, options=few)
+        windows = "start TIMESTAMP(6) WITH LOCAL TIME ZONE, rows BIGINT"
+        self.windows = lake.create_table("db.windows", windows, options=few)
+        self.late = lake.create_table("db.late", COLUMNS, options=few)
+        self.runs = 0
+
+    def send(self, events, chunk=5_000, pause=0.0):
+        producer = self.broker.producer()
+        for number, (partition, value) in enumerate(events.records()):
+            while True:
+                try:
+                    producer.produce(self.topic, value=value, partition=partition)
+                    break
+                except BufferError:
+                    producer.poll(0.05)
+            if number % chunk == chunk - 1:
+                assert producer.flush(30) == 0
+                time.sleep(pause)
+        assert producer.flush(30) == 0
+
+    def start(self, mode):
+        self.runs += 1
+        arguments = [
+            self.warehouse,
+            str(self.folder / "checkpoints"),
+            self.broker.bootstrap,
+            self.topic,
+            mode,
+            str(self.most),
+        ]
+        with (self.folder / f"run-{self.runs}.log").open("w") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "tests.kafka.story_job", *arguments],
+                cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+
+    def kill_after(self, commits, wait):
+        """Let the queries make so many commits to some table, wait a little, and kill everything they run in."""
+        before, end = self.commits(), time.monotonic() + PATIENCE
+        process = self.start("follow")
+        try:
+            while self.commits() < before + commits:
+                assert process.poll() is None, self.log()
+                assert time.monotonic() < end, self.log()
+                time.sleep(0.1)
+            time.sleep(wait)
+            assert process.poll() is None, self.log()
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def finish(self):
+        process = self.start("finish")
+        try:
+            assert process.wait(timeout=PATIENCE) == 0, self.log()
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+    def commits(self):
+        tables = (self.raw, self.clean, self.windows, self.late)
+        return sum(0 if t.snapshot is None else t.snapshot.id for t in tables)
+
+    def log(self):
+        return (self.folder / f"run-{self.runs}.log").read_text()[-4000:]
+
+    def check_rows(self, events):
+        for table in (self.raw, self.clean):
+            assert sorted(table.scan(columns=["id"]).to_arrow()["id"].to_pylist()) == [*events.ids]
+            marks = [s.watermark for s in sorted(table.snapshots(), key=lambda s: s.id)]
+            known = [mark for mark in marks if mark is not None]
+            assert known == sorted(known)
+            assert known[-1] == events.end - DELAY
+            assert all(mark is not None for mark in marks[marks.index(known[0]) :])
+
+    def counts(self):
+        rows = self.windows.scan().to_arrow().to_pylist()
+        found = {int(row["start"].timestamp() * 1000): row["rows"] for row in rows}
+        assert len(found) == len(rows)
+        return found
+
+
+def windows_of(times):
+    return Counter(at - at % WINDOW for at in times)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    with running_broker(tmp_path_factory.mktemp("kafka")) as broker:
+        yield broker
+
+
+@pytest.fixture
+def story(tmp_path, broker):
+    return Story(tmp_path, broker)
+
+
+def tell(story, events, kills, seed=1, restarts=0):
+    """Send the events while the queries run and are killed; then let them finish."""
+    chance = random.Random(seed)
+    sender = threading.Thread(target=story.send, args=(events,))
+    sender.start()
+    restart_at = set(chance.sample(range(kills), restarts)) if restarts else set()
+    for number in range(kills):
+        story.kill_after(chance.randint(1, 6), chance.uniform(0, 1.5))
+        if number in restart_at:
+            sender.join()  # what is not acknowledged yet would be the producer's to lose
+            story.broker.restart()
+    sender.join()
+    story.finish()
+
+
+def check_no_late_rows(story, events):
+    story.check_rows(events)
+    assert story.counts() == windows_of(events.times)
+    assert story.late.scan().to_arrow().num_rows == 0
+
+
+@pytest.mark.timeout(600)
+def test_every_window_is_right_whoever_is_killed(story):
+    events = Events(200_000)
+    tell(story, events, kills=5)
+    check_no_late_rows(story, events)
+
+
+@pytest.mark.timeout(600)
+def test_late_rows_are_kept_in_the_tables_and_counted(story):
+    events = Events(10_000, late_share=0.02)
+    story.most = 2_000
+    story.send(events)
+    story.finish()
+    story.check_rows(events)
+    late = {row["id"] for row in story.late.scan().to_arrow().to_pylist()}
+    assert 100 < len(late) < 300
+    head = story.clean.snapshot.id
+    assert story.clean.late_rows(0, head) == len(late)
+    assert story.counts() == windows_of(at for number, at in enumerate(events.times) if number not in late)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(0)
+def test_two_million_events_thirty_kills_three_restarts(story):
+    events = Events(2_000_000)
+    tell(story, events, kills=30, restarts=3)
+    check_no_late_rows(story, events)

@@ -1,0 +1,139 @@
+"""What of Spark's internals native reading rests on, each by itself: a version in which one changed fails here."""
+
+from datetime import date
+from decimal import Decimal
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import types as st
+
+from anabranch.spark.native import internals
+from anabranch.spark.native.expressions import predicate_of
+from anabranch.spark.native.proxy import JavaProxy, Jvm, start_callbacks
+from anabranch.spec.types import Field, IntType, VarCharType
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def jvm(spark):
+    start_callbacks(spark)
+    return Jvm(spark)
+
+
+def test_the_versions_that_are_known():
+    def of(version, **more):
+        return internals.unsupported(SimpleNamespace(version=version, **more))
+
+    assert of("4.3.0", sparkContext=1) is None
+    assert of("4.1.4", sparkContext=1) is None
+    assert (
+        of("4.4.0-SNAPSHOT", sparkContext=1)
+        == "Spark is 4.4.0-SNAPSHOT, and native reading was tried with 4.1 to 4.3"
+    )
+    assert "Spark Connect" in of("4.3.0")
+
+
+def test_statuses_of_files_are_made_in_one_call(jvm):
+    groups = [
+        [("file:/a b/%41é#?.parquet", 2**40, 1_700_000_000_000)],
+        [],
+        [("file:/x", 0, 0), ("s3a://b/y", 1, 0)],
+    ]
+    made = internals.file_statuses(jvm, groups)
+    assert [len(group) for group in made] == [1, 0, 2]
+    status = made[0][0]
+    assert status.getPath().equals(internals.hadoop_path(jvm, "file:/a b/%41é#?.parquet"))
+    assert (status.getLen(), status.getModificationTime()) == (2**40, 1_700_000_000_000)
+    assert status.isFile()
+
+
+def test_rows_of_every_kind_are_made_without_a_job(jvm):
+    schema = st.StructType().add("d", st.DateType()).add("s", st.StringType()).add("n", st.DecimalType(20, 2))
+    columns = [
+        pa.array([date(1, 1, 1), None]),
+        pa.array(["é", None]),
+        pa.array([None, Decimal(5)], pa.decimal128(20, 2)),
+    ]
+    rows = internals.internal_rows(jvm, pa.record_batch(columns, ["d", "s", "n"]), schema)
+    assert rows.length() == 2
+    first, second = rows.apply(0), rows.apply(1)
+    assert first.getInt(0) == -719162
+    assert first.getUTF8String(1).toString() == "é"
+    assert first.isNullAt(2)
+    assert second.getDecimal(2, 20, 2).toString() == "5.00"
+
+
+def test_an_index_holds_what_it_is_given_and_lists_nothing(jvm):
+    (statuses,) = internals.file_statuses(jvm, [[("file:/nowhere/t/bucket-0/data-1.parquet", 10, 0)]])
+    schema, nothing = st.StructType().add("a", st.IntegerType()), st.StructType()
+
+    def index(identity):
+        folder = ("file:/nowhere/t/bucket-0", internals.empty_row(jvm), statuses)
+        return internals.filled_index(jvm, [folder], schema, nothing, identity=identity)
+
+    one = index("file:/nowhere/t/one")
+    assert one.allFiles().length() == 1
+    assert one.sizeInBytes() == 10
+    assert one.equals(index("file:/nowhere/t/one"))
+    assert not one.equals(index("file:/nowhere/t/other"))
+
+
+def test_files_that_hadoop_does_not_reach(jvm, tmp_path):
+    file = tmp_path / "a b.parquet"
+    file.write_bytes(b"1234")
+    assert internals.reachable(jvm, f"file:{file}", 4) is None
+    assert internals.reachable(jvm, f"file:{file}", 5) == f"Hadoop finds 4 bytes at file:{file}, which has 5"
+    assert "FileNotFoundException" in internals.reachable(jvm, f"file:{file}.not", 5)
+    assert "s3a" in internals.reachable(jvm, "s3a://bucket/file", 5)
+
+
+def test_texts_in_an_array(jvm):
+    assert list(internals.text_array(jvm, ["a", "é'\"", ""])) == ["a", "é'\"", ""]
+
+
+def test_a_proxy_equals_what_says_the_same(jvm):
+    class Named(JavaProxy):
+        class Java:
+            implements = ["java.lang.Runnable"]  # noqa: RUF012
+
+        def __init__(self, name):
+            self.name = name
+
+        def toString(self):
+            return self.name
+
+        def run(self):
+            pass
+
+    listed = jvm.list([Named("a"), Named("b")])
+    assert listed.contains(Named("b"))
+    assert not listed.contains(Named("c"))
+    assert jvm.of("java.util.HashSet")(listed).contains(Named("a"))
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("i > 5 AND i + 1 > 7", "i > 5"),
+        ("i > 5 OR i + 1 > 7", None),
+        ("NOT (i > 5 AND i % 2 = 0)", None),
+        ("s = 'it''s' OR s IN ('a', NULL)", "s IN ('a', 'it''s')"),
+        ("CAST(i AS BIGINT) = 5000000000", "FALSE"),
+        ("CAST(i AS STRING) = '5'", None),
+        (" OR ".join(f"i = {n}" for n in range(3000)), None),
+    ],
+)
+def test_what_is_understood_of_conditions(spark, condition, said):
+    """As Spark's optimiser leaves them; a text of very many parts is one set to it."""
+    fields = [Field(0, "i", IntType()), Field(1, "s", VarCharType())]
+    frame = spark.sql("SELECT * FROM VALUES (1, 'a') AS t(i, s)").cache()
+    plan = frame.filter(condition)._jdf.queryExecution().optimizedPlan()
+    found = (
+        predicate_of(Jvm(spark).seq([plan.condition()]), fields) if "Filter" in plan.nodeName() else "FALSE"
+    )
+    if len(condition) > 1000:
+        assert "IN (" in str(found)
+    else:
+        assert (None if found is None else str(found)) == said
