@@ -40,9 +40,7 @@ class Events:
         for number in range(count):
             at = BEGIN + int(number * step)
             is_late = chance.random() < late_share and number > count // 10
-            self.times.append(
-                at - (12 * WINDOW if is_late else chance.randrange(DELAY - int(step) - 1))
-            )
+            self.times.append(at - (12 * WINDOW if is_late else chance.randrange(DELAY - int(step) - 1)))
 
     def records(self):
         """(partition, value) in the order they are sent; at the end one of each partition that ends all windows."""
