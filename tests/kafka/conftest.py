@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from anabranch.kafka import fetch
 from anabranch.kafka.options import settings_of
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.spark.kafka.batch import KafkaBatchReader
@@ -30,10 +31,12 @@ QUICK = Runtime(clock=_time, sleeper=_time)
 """For what is waited for, or looked at several times before it is believed."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def broker(tmp_path_factory):
     with kafka_broker(tmp_path_factory.mktemp("kafka")) as broker:
         yield broker
+        while fetch._kept:  # they ask the broker for more as long as they live
+            fetch._kept.popitem()[1].close()
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@
 A range is read by position, not by count: transaction markers, aborted records and compaction leave offsets without
 a record. It is done when a record at its end or behind it arrives, or the end of the partition is reached.
 
-Between the batches of a stream a process of Spark keeps its consumers: what they read ahead is often what comes
-next. They serve one run of one query only, because a copy that was read ahead says nothing about brokers that
-changed their history meanwhile.
+Between the batches of a stream a process of Spark keeps its consumers with their connections, and what they read
+ahead, which is often what comes next. They ask the brokers for nothing meanwhile. They serve one run of one query
+only, because a copy that was read ahead says nothing about brokers that changed their history since.
 """
 
 from __future__ import annotations
@@ -98,6 +98,7 @@ class RangeConsumer:
         """Where reading ends now: the end of the range, or before it if the partition lost what was there."""
         self._position = 0
         """All records before this offset have arrived."""
+        self._is_fetching = False
         self._surplus: list[Message] = []
         """Arrived, but behind the end of the last range."""
 
@@ -108,7 +109,8 @@ class RangeConsumer:
         """The records of a range in lists, each of at least one. Raises as `RangeReader.read`."""
         if self._done != wanted.start:
             self._surplus = []
-            self._go_to(wanted.start)
+            self._position = wanted.start
+        self._done = None
         self._end = wanted.end
         gathered: list[Message] = []
         size = 0
@@ -118,15 +120,22 @@ class RangeConsumer:
             if len(gathered) >= _MOST_ROWS or size >= _MOST_BYTES:
                 yield gathered
                 gathered, size = [], 0
+        self._stop_fetching()
         if gathered:
             yield gathered
         self._done = wanted.end if self._end == wanted.end else None
 
-    def _go_to(self, offset: int) -> None:
+    def _start_fetching(self) -> None:
         from confluent_kafka import TopicPartition as Place
 
-        self._position = offset
-        self._client.consumer.assign([Place(self.where.topic, self.where.partition, offset)])
+        self._client.consumer.assign([Place(self.where.topic, self.where.partition, self._position)])
+        self._is_fetching = True
+
+    def _stop_fetching(self) -> None:
+        """At the end of a partition a consumer would go on asking for more, several times a second."""
+        if self._is_fetching:
+            self._client.consumer.unassign()
+        self._is_fetching = False
 
     def _arriving(self) -> Iterator[list[Message]]:
         """Records of the range as they come, until all are there."""
@@ -157,6 +166,8 @@ class RangeConsumer:
 
     def _next(self) -> tuple[list[Message], list[Message]]:
         """What has come, waiting a little if there is nothing: records, and events about the partition."""
+        if not self._is_fetching:
+            self._start_fetching()
         first = self._client.consumer.poll(_POLL_SECONDS)
         if first is None:
             return [], []
@@ -200,8 +211,7 @@ class RangeConsumer:
         if earliest > self._position and self._position < self._end:
             self._loss.expired(self.where, self._position, earliest, self._end)
             self._position = earliest
-        if self._position < self._end:
-            self._go_to(self._position)
+        self._stop_fetching()
 
 
 def _offset(message: Message) -> int:
