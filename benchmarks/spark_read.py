@@ -13,10 +13,10 @@ CONTESTANTS = (TABLE, RAW)
 
 @benchmark("spark-read", "Read in Spark", *CONTESTANTS)
 def spark_read(run: Run) -> list[Row]:
-    """The same Parquet files, read by one Spark on two cores: as a table of the catalog (`to_spark()`, whose files our
-    planner chooses, with Spark's own reader), and with `spark.read.parquet` of the list of files. Every query goes
-    to Spark's `noop` sink three times after a first one that does not count. To plan is to come as far as the tasks;
-    the second plan has a filter that leaves over one file."""
+    """The same Parquet files, read by one Spark on two cores: as a table (`to_spark()`: our planner
+    chooses the files, Spark's own reader reads them), and with `spark.read.parquet` of the list of files. Every query
+    goes to Spark's `noop` sink three times, which are added up, after a first one that does not count. To plan is to
+    come from the session as far as the tasks."""
     rows, files = run.size(8_000_000, 80_000), run.size(50_000, 500)
     home = str(run.scratch / "spark-read")
     run.log(f"  writing {rows:,} rows, and {files:,} small files")

@@ -191,7 +191,7 @@ def tell(story, events, kills, seed=1, restarts=0):
     sender.start()
     restart_at = set(chance.sample(range(kills), restarts)) if restarts else set()
     for number in range(kills):
-        story.kill_after(chance.randint(1, 6), chance.uniform(0, 1.5))
+        story.kill_after(chance.randint(1, 4), chance.uniform(0, 1.0))
         if number in restart_at:
             sender.join()  # what is not acknowledged yet would be the producer's to lose
             story.broker.restart()

@@ -18,12 +18,12 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def checked(spark):
-    """Both ways in give what the embedded engine gives; the second, often portable and slow, to fewer questions."""
+    """Both ways in give what the embedded engine gives; the second, often portable and slow, to one question."""
 
     def check_both(table, asked):
         scan = table.scan()
         check(spark, native_frame(spark, scan), scan, ["true", *asked])
-        check(spark, v2_frame(spark, scan), scan, asked[:2])
+        check(spark, v2_frame(spark, scan), scan, asked[:1])
 
     return check_both
 
@@ -201,7 +201,7 @@ def hunt(spark, seed, folder, count):
     check(spark, read(spark, scan), scan, questions(model, scan.schema, count))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_random_histories(spark, tmp_path, seed):
     hunt(spark, seed, tmp_path, 12)
 

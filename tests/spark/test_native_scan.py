@@ -191,16 +191,16 @@ FILTERS = [
 def test_every_type_is_read_and_filtered_as_spark_filters_its_values(spark, wide, portable):
     scan = wide.scan()
     check(spark, native_frame(spark, scan), scan, ["true", *FILTERS])
-    check(spark, v2_frame(spark, scan), scan, ["true", *FILTERS[::5]])
+    check(spark, v2_frame(spark, scan), scan, ["true", *FILTERS[::10]])
     assert portable() == []
 
 
 OF_NANOS = [
-    "true", "n = TIMESTAMP_NTZ'1970-01-01 00:00:00.000001'", "n <= TIMESTAMP_NTZ'1970-01-01 00:00:00'",
-    "n > TIMESTAMP_NTZ'1970-01-01 00:00:00.000001'", "NOT (n > TIMESTAMP_NTZ'1970-01-01 00:00:00')",
-    "NOT (n = TIMESTAMP_NTZ'1970-01-01 00:00:00')", "n >= DATE'1970-01-02'", "l < TIMESTAMP'1970-01-01 00:00:00Z'",
+    "n = TIMESTAMP_NTZ'1970-01-01 00:00:00.000001' OR n >= DATE'1970-01-02'", "n <= TIMESTAMP_NTZ'1970-01-01 00:00:00'",
+    "NOT (n > TIMESTAMP_NTZ'1970-01-01 00:00:00') OR n > TIMESTAMP_NTZ'2000-01-01 00:00:00.123456'",
+    "NOT (n = TIMESTAMP_NTZ'1970-01-01 00:00:00')", "r.n = TIMESTAMP_NTZ'1970-01-01 00:00:00'",
     "n IN (TIMESTAMP_NTZ'2023-11-14 22:13:20.123456', TIMESTAMP_NTZ'1969-12-31 23:59:59.999999')",
-    "l = TIMESTAMP'2023-11-14 22:13:20.123456Z' OR n IS NULL", "r.n = TIMESTAMP_NTZ'1970-01-01 00:00:00'",
+    "l < TIMESTAMP'1970-01-01 00:00:00Z' OR l = TIMESTAMP'2023-11-14 22:13:20.123456Z'",
 ]  # fmt: skip
 
 

@@ -7,6 +7,7 @@ others the manifests say whether there may be.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -23,13 +24,22 @@ if TYPE_CHECKING:
     from anabranch.scan import Scan
 
 
-def shielded(scan: Scan, generation: Generation) -> frozenset[str]:
+_MOST_FILES = 20_000
+"""Files above which asking for their statistics takes longer than skipping row groups saves."""
+
+
+def shielded(scan: Scan, generation: Generation, asked: Collection[str] | None = None) -> frozenset[str]:
     """Names of columns, as the generation has them, for which footers are not to be asked.
 
     Of a field inside of a row the manifests know nothing; elements of arrays and maps Spark does not look for.
+
+    Args:
+        scan: whose files they are.
+        generation: what is read of them.
+        asked: the only columns that may be asked for; all if None.
     """
     keys = {f.id for f in generation.schema.partition_fields}
-    data = [f for f in generation.fields if f.id not in keys]
+    data = [f for f in generation.fields if f.id not in keys and (asked is None or f.name in asked)]
     floats = [f for f in data if isinstance(f.type, FloatType | DoubleType)]
     names = {f.name for f in data if isinstance(f.type, RowType) and _holds_floats(f.type)}
     if floats and _may_hold_nan(scan, generation, floats):
@@ -47,6 +57,8 @@ def shield(column: Column, data_type: DataType) -> Column:
 
 def _may_hold_nan(scan: Scan, generation: Generation, floats: list[Field]) -> bool:
     """Files of which the manifests have no bounds may."""
+    if scan.plan().files.height > _MOST_FILES:
+        return True
     test = disjunction(NaNTest(BoundColumn((f,))) for f in floats)
     plan = ScanRequest(scan.context, scan.snapshot, generation.schema, test, None, scan.options).plan()
     return not plan.files.filter(pl.col("schema_id").is_in(sorted(generation.schema_ids))).is_empty()

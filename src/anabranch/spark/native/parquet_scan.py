@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from anabranch.scan import Scan
-from anabranch.spark.native.expressions import columns_in
 from anabranch.spark.native.internals import parquet_scan_builder
 from anabranch.spark.native.planned_files import Folder, PartitionRows, spark_index
 from anabranch.spark.native.proxy import Jvm
@@ -46,14 +45,6 @@ def parquet_scan(
 
 def _in_files(scan: Scan, fields: Sequence[Field]) -> list[Field]:
     return [f for f in fields if f.name not in scan.schema.partition_keys]
-
-
-def unshielded(jvm: Jvm, filters: Any, shields: frozenset[str]) -> Any:
-    """Of expressions in a Scala ``Seq`` those for which footers may be asked."""
-    if not shields:
-        return filters
-    parts = [filters.apply(i) for i in range(filters.length())]
-    return jvm.seq([part for part in parts if not columns_in(part) & shields])
 
 
 def read_fields(schema: TableSchema, names: Sequence[str]) -> list[Field]:

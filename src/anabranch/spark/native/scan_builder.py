@@ -21,10 +21,10 @@ from anabranch.expr.bound import ALWAYS, conjunction
 from anabranch.lazy import lazy
 from anabranch.scan import Scan
 from anabranch.spark.native.door import native_generations, tell
-from anabranch.spark.native.expressions import predicate_of
+from anabranch.spark.native.expressions import columns_in, predicate_of
 from anabranch.spark.native.generations import Generation, Obstacle
 from anabranch.spark.native.nan import shielded
-from anabranch.spark.native.parquet_scan import parquet_scan, read_fields, unshielded
+from anabranch.spark.native.parquet_scan import parquet_scan, read_fields
 from anabranch.spark.native.planned_files import Folder, PlannedFiles
 from anabranch.spark.native.portable import portable_scan
 from anabranch.spark.native.proxy import JavaProxy, Jvm, start_callbacks
@@ -258,7 +258,9 @@ def plan(jvm: Jvm, query: Query, runtime: BoundPredicate | None = None) -> Plann
     """The files of a query as Spark reads them, also by what only the running query knows."""
     filters = query.filters
     if filters is not None:
-        filters = unshielded(jvm, filters, shielded(query.scan, query.generation))
+        parts = [(part, columns_in(part)) for part in (filters.apply(i) for i in range(filters.length()))]
+        shields = shielded(query.scan, query.generation, {name for _, names in parts for name in names})
+        filters = jvm.seq(part for part, names in parts if not names & shields)
     folders = query.folders(runtime)
     fields = query.generation.fields
     inner = parquet_scan(jvm, query.scan, folders, fields, filters=filters, columns=query.columns)
