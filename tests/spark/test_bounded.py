@@ -118,9 +118,10 @@ class Query:
         self.isActive = False
 
 
-def looked(query, times=1):
-    ends = Ends()
-    ends.expect()
+def looked(query, times=1, ends=None):
+    if ends is None:
+        ends = Ends()
+        ends.expect()
     for _ in range(times):
         ends.look({("id", "run"): query})
         for thread in threading.enumerate():
@@ -138,6 +139,13 @@ class TestEnds:
         looked(query)
         assert not query.isActive
         assert caplog.messages == ["query 'windows' has come to its scan.bounded.watermark and is ended"]
+
+    def test_one_of_a_session_that_gave_no_answer_once(self):
+        query, ends = Query(offset(1)), Ends()
+        ends.expect()
+        ends.look({})
+        looked(query, ends=ends)
+        assert not query.isActive
 
     @pytest.mark.parametrize("other", [offset(), '{"o": 1}', "7", None, "not json"])
     def test_one_with_another_source_goes_on_and_that_is_said_once(self, caplog, other):
@@ -162,6 +170,8 @@ class TestEnds:
 
     def test_nothing_is_looked_for_when_no_query_is_left(self):
         ends = looked(Query(offset()))
+        for _ in range(9):
+            ends.look({})
         assert ends
         ends.look({})
         assert not ends

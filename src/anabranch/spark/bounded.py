@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _LOOK_SECONDS = 1
+_EMPTY_LOOKS = 10
+"""A session that is busy may once give no answer; after so many there are no queries any more."""
 
 
 def await_bounded(query: StreamingQuery, timeout: float | None = None) -> bool:
@@ -82,6 +84,7 @@ class Ends:
 
     def __init__(self) -> None:
         self._expected = False
+        self._empty_looks = 0
         self._ending: dict[tuple[str, str], threading.Thread] = {}
         self._told: set[tuple[str, str]] = set()
 
@@ -95,7 +98,8 @@ class Ends:
 
     def look(self, queries: Mapping[tuple[str, str], StreamingQuery]) -> None:
         """End those of the active queries that are at their end. They are given by ids of query and run."""
-        self._expected = self._expected and bool(queries)
+        self._empty_looks = 0 if queries else self._empty_looks + 1
+        self._expected = self._expected and self._empty_looks < _EMPTY_LOOKS
         self._told &= queries.keys()
         self._ending = {key: thread for key, thread in self._ending.items() if thread.is_alive()}
         if not self._expected:

@@ -79,6 +79,7 @@ class History:
             f"the stream needs snapshot {position.snapshot} of '{self.context.title}', which has expired; "
             f"the earliest is {earliest}",
             hint=f"what expired is lost to this stream. Start with a new checkpoint location and "
-            f"scan.mode=latest-full (everything again), or scan.mode=from-snapshot, scan.snapshot-id={earliest}; "
-            "a longer snapshot.time-retained keeps it from happening.",
+            f"scan.mode=latest-full (everything again), or scan.mode=from-snapshot, scan.snapshot-id={earliest} "
+            "(a consumer goes before these: reset or delete it); a longer snapshot.time-retained, or a consumer, "
+            "keeps it from happening.",
         )
