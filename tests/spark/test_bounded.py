@@ -10,6 +10,7 @@ import pytest
 
 import anabranch
 import anabranch.spark
+from anabranch.spark import compaction
 from anabranch.spark.bounded import Ends
 from anabranch.spark.notices import BoundReached, leave, make_folder, take
 from anabranch.spark.source import AnabranchSource
@@ -226,6 +227,8 @@ def elsewhere(spark):
             return "anabranch-elsewhere"
 
     spark.dataSource.register(type("Elsewhere", (Elsewhere,), {}))
+    for watcher in compaction._WATCHERS:  # it may still look for the end that a test before was about
+        watcher._ends = Ends()
     return "anabranch-elsewhere"
 
 

@@ -132,6 +132,7 @@ class Job:
             process.wait()
 
 
+@pytest.mark.long
 def test_the_driver_is_killed(tmp_path, own_broker):
     job = Job(tmp_path, own_broker)
     own_broker.produce(job.topic, ["-1"])  # the query begins at the latest offsets: this is not for it
