@@ -10,7 +10,6 @@ a batch takes at most.
 """
 
 import sys
-import time
 
 from pyspark.sql import functions as F
 
@@ -36,11 +35,7 @@ def main(warehouse, checkpoints, bootstrap, topic, mode, most):
             query = writer.trigger(availableNow=True).start(f"db.{name}")
             assert query.awaitTermination(300), name
             return query
-        query = writer.trigger(processingTime="300 milliseconds").start(f"db.{name}")
-        # Each source begins in a process of its own, which Spark gives ten seconds; four at once may take longer.
-        while query.isActive and query.lastProgress is None and "nitializing" in query.status["message"]:
-            time.sleep(0.2)
-        return query
+        return writer.trigger(processingTime="300 milliseconds").start(f"db.{name}")
 
     kafka = spark.readStream.format("anabranch-kafka").option("kafka.bootstrap.servers", bootstrap)
     kafka = kafka.options(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=most).load()

@@ -83,8 +83,6 @@ def job(tmp_path):
 
 
 def test_kills_at_every_step_of_a_batch(job):
-    assert job.run("before-commit", 0) == -signal.SIGKILL
-    assert job.dst.snapshot is None
     # The driver dies alone: its JVM and this very process go on to commit while the next run starts.
     assert job.run("before-commit:lingering", 1) == -signal.SIGKILL
     assert job.run("after-commit", 3) == -signal.SIGKILL

@@ -20,7 +20,7 @@ _names = itertools.count()
 
 
 def make(schema=SCHEMA, **how):
-    return make_table(f"memory://late{next(_names)}", schema=schema, **how)
+    return make_table(f"memory://late-rows{next(_names)}", schema=schema, **how)
 
 
 def rows(ids, seconds, data_type=None):
