@@ -4,7 +4,7 @@ A range is read by position, not by count: transaction markers, aborted records 
 a record. It is done when a record at its end or behind it arrives, or the end of the partition is reached.
 
 Between the batches of a stream a process of Spark keeps its consumers with their connections, and what they read
-ahead, which is often what comes next. They ask the brokers for nothing meanwhile. They serve one run of one query
+ahead, which is often what comes next. At the end of a partition they ask for nothing more. They serve one run of one query
 only, because a copy that was read ahead says nothing about brokers that changed their history since.
 """
 
@@ -108,6 +108,7 @@ class RangeConsumer:
     def read(self, wanted: OffsetRange) -> Iterator[list[Message]]:
         """The records of a range in lists, each of at least one. Raises as `RangeReader.read`."""
         if self._done != wanted.start:
+            self._stop_fetching()
             self._surplus = []
             self._position = wanted.start
         self._done = None
@@ -120,7 +121,8 @@ class RangeConsumer:
             if len(gathered) >= _MOST_ROWS or size >= _MOST_BYTES:
                 yield gathered
                 gathered, size = [], 0
-        self._stop_fetching()
+        if not self._surplus:  # with a backlog, what is read ahead meanwhile is what comes next
+            self._stop_fetching()
         if gathered:
             yield gathered
         self._done = wanted.end if self._end == wanted.end else None
