@@ -1,6 +1,6 @@
 """Environments of other implementations, under `.peers/` in the root of the repository.
 
-    python interop/peers.py setup [interop | bench | PEER ...]
+    python interop/peers.py setup [interop | bench | spark | PEER ...]
     python interop/peers.py list
 
 Every peer lives in its own virtual environment, made with the interpreter that runs this script and
@@ -37,6 +37,9 @@ PYSPARK_JARS = (
     "snappy-java-*.jar",
 )
 MINIMUM_JAVA = 17
+
+WITH_TESTS = (f"--editable={REPOSITORY}[spark]", "pytest>=8.3", "pytest-timeout>=2.3", "hypothesis>=6.120")
+"""Anabranch itself and what its tests of Spark need."""
 
 
 class SetupError(Exception):
@@ -150,6 +153,9 @@ PEERS_BY_NAME = {
         Peer("pypaimon-rust-0.4", ("pypaimon-rust==0.4.0", "pyarrow==26.0.1"), ("bench",)),
         Peer("deltalake", ("deltalake==1.6.6", "pyarrow==26.0.1"), ("bench",)),
         Peer("pyiceberg", ("pyiceberg[pyarrow,sql-sqlite]==0.12.0", "pyarrow==26.0.1"), ("bench",)),
+        # Older versions of Spark that are supported; the newest is in the development environment.
+        Peer("spark-4.1", ("pyspark==4.1.4", *WITH_TESTS), ("spark",)),
+        Peer("spark-4.2", ("pyspark==4.2.1", *WITH_TESTS), ("spark",)),
     )
 }
 

@@ -15,9 +15,9 @@ from dataclasses import replace
 
 from anabranch.catalog.identifier import Identifier
 from anabranch.errors import AlreadyExistsError, InvalidInputError, NotFoundError, UnsupportedFeatureError
+from anabranch.kernel.branches.branch_log import open_branch
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_main_readable
-from anabranch.kernel.refs.branches import open_branch
 from anabranch.options import TABLE_UUID, check_options
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.spec.layout import Layout

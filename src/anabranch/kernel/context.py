@@ -15,6 +15,7 @@ from anabranch.kernel.snapshot_log import SnapshotLog
 from anabranch.lazy import lazy
 from anabranch.options import TABLE_UUID
 from anabranch.runtime import SYSTEM, Runtime
+from anabranch.spec.fork import FORK_FILE, Fork
 from anabranch.spec.layout import Layout
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
@@ -33,8 +34,10 @@ class TableContext:
     name: str
     """``database.table``, for messages."""
     branch: str | None = None
-    """None for main."""
+    """The branch in whose folder the metadata lies; None for the table's own folder."""
     runtime: Runtime = SYSTEM
+    main_generation: int | None = None
+    """If it was opened as main: how many times main had been replaced by then. None for a branch opened by its name."""
     known_uuid: str | None = field(default=None, repr=False)
     """Identity of the table as it was opened; None to read it when it is first asked for."""
     cache: MetadataCache = field(default=SHARED, repr=False, compare=False)
@@ -57,8 +60,9 @@ class TableContext:
 
     @property
     def title(self) -> str:
-        """The name with its branch, as users write it."""
-        return self.name if self.branch is None else f"{self.name}$branch_{self.branch}"
+        """The name with its branch, as users write it; main is the table itself, wherever it lies."""
+        is_main = self.branch is None or self.main_generation is not None
+        return self.name if is_main else f"{self.name}$branch_{self.branch}"
 
     @lazy
     def table_uuid(self) -> str:
@@ -97,7 +101,9 @@ class TableContext:
         """
         if found is None:
             return self.read_table_uuid() != self.table_uuid
-        if found.properties.get(BRANCH_PROPERTY) in (self.branch_uuid, self.table_uuid):
+        if found.properties.get(BRANCH_PROPERTY) in (self.branch_uuid, self.table_uuid) or self.is_forked(
+            found
+        ):
             return False
         # Once a snapshot was seen to belong to the table it always will: no other has its stamp.
         key = (self.table_uuid, "snapshot", found.stamp)
@@ -109,19 +115,45 @@ class TableContext:
         return False
 
     @lazy
+    def fork(self) -> Fork | None:
+        """How the branch began; None for the table's own folder and for branches that another engine made.
+
+        Raises `CorruptTableError`.
+        """
+        if self.branch is None:
+            return None
+        path = self.layout.branch_file_path(FORK_FILE)
+        try:
+            return Fork.from_json(self.storage.get(path), path=path)
+        except NotFoundError:
+            return None
+
+    @lazy
     def branch_uuid(self) -> str:
-        """Identity of the branch; main's is the table's."""
+        """Identity of the branch; that of the table for the branch in the table's own folder."""
         if self.branch is None:
             return self.table_uuid
+        if self.fork is not None:
+            return self.fork.branch_uuid
         return str(uuid.uuid5(uuid.UUID(self.table_uuid), self.branch))
 
+    def is_forked(self, found: Snapshot) -> bool:
+        """Whether a snapshot of this branch is the one it began with, which was made on another."""
+        return self.fork is not None and found.stamp == self.fork.snapshot.stamp
+
     def on_branch(self, branch: str | None) -> TableContext:
-        """The same table on another branch."""
-        return replace(self, branch=branch)
+        """The same table on another branch, by the name of its folder."""
+        return replace(self, branch=branch, main_generation=None)
 
     def __getstate__(self) -> dict[str, Any]:
         known_uuid = self.__dict__.get("table_uuid", self.known_uuid)
-        return {"storage": self.storage, "name": self.name, "branch": self.branch, "known_uuid": known_uuid}
+        return {
+            "storage": self.storage,
+            "name": self.name,
+            "branch": self.branch,
+            "main_generation": self.main_generation,
+            "known_uuid": known_uuid,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, runtime=SYSTEM, cache=SHARED)

@@ -14,7 +14,7 @@ from anabranch.expr.bind import BoundPredicate, bind
 from anabranch.expr.parse import parse
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_snapshot_readable
-from anabranch.kernel.refs.branches import open_branch
+from anabranch.kernel.branches.branch_log import open_branch
 from anabranch.kernel.refs.moments import named_moment
 from anabranch.kernel.scan.plan import Plan
 from anabranch.kernel.scan.request import ScanRequest

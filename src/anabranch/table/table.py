@@ -6,19 +6,20 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from anabranch.errors import InvalidInputError
-from anabranch.kernel.refs.branches import open_branch
+from anabranch.kernel.branches.branch_log import open_branch
 from anabranch.kernel.refs.moment import Moment, of_tag
 from anabranch.kernel.refs.moments import named_moment, resolve, to_millis
 from anabranch.kernel.refs.tag_log import get_tag
 from anabranch.kernel.refs.time_travel import at_time, at_watermark
 from anabranch.options import BRANCH, check_options
+from anabranch.table.branching import Branching
 from anabranch.table.keeping import Keeping
 from anabranch.table.reading import Reading
 from anabranch.table.tending import Tending
 from anabranch.table.writing import Writing
 
 
-class Table(Reading, Writing, Keeping, Tending):
+class Table(Reading, Writing, Keeping, Branching, Tending):
     """One branch of a table, at its newest state or pinned to a moment."""
 
     def at(

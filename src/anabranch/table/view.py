@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from anabranch.engine import Engine, LocalEngine
 from anabranch.errors import InvalidInputError
+from anabranch.kernel.branches.branch_log import branch_names
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_snapshot_readable
-from anabranch.kernel.refs.branches import branch_names
 from anabranch.kernel.refs.moment import Moment
 from anabranch.lazy import lazy
 from anabranch.options import check_options

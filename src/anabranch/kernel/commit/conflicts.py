@@ -93,6 +93,8 @@ def identity_conflict(base: Base) -> Conflict | None:
     made_on = None if base.snapshot is None else base.snapshot.properties.get(BRANCH_PROPERTY)
     if made_on in (None, context.branch_uuid, context.table_uuid):
         return None
+    if base.snapshot is not None and context.is_forked(base.snapshot):
+        return None
     return Conflict(
         "BRANCH_REPLACED",
         f"the newest snapshot of '{context.title}' was made on another branch: another engine put it there",

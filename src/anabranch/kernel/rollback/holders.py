@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from anabranch.errors import NotFoundError
+from anabranch.kernel.branches.branch_log import branch_names
 from anabranch.kernel.commit.ledger import LedgerEntry, recorded_after
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.refs.branches import branch_names
 from anabranch.kernel.refs.consumers import find_consumer
 from anabranch.kernel.refs.savepoint_log import savepoints
 from anabranch.kernel.refs.savepoints import delete_savepoint
