@@ -12,9 +12,9 @@ from anabranch.catalog.identifier import Identifier
 from anabranch.errors import InvalidInputError, NotFoundError, OptionError
 from anabranch.expr.bind import BoundPredicate, bind
 from anabranch.expr.parse import parse
+from anabranch.kernel.branches.branch_log import open_branch
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_snapshot_readable
-from anabranch.kernel.branches.branch_log import open_branch
 from anabranch.kernel.refs.moments import named_moment
 from anabranch.kernel.scan.plan import Plan
 from anabranch.kernel.scan.request import ScanRequest

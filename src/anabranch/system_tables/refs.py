@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch.kernel.parallel import each
 from anabranch.kernel.branches.branch_log import branch_names
+from anabranch.kernel.parallel import each
 from anabranch.kernel.refs.consumers import consumer_lags
 from anabranch.kernel.refs.savepoint_log import savepoints
 from anabranch.kernel.refs.tag_log import find_tags, is_internal, tag_names
