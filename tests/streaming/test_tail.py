@@ -207,6 +207,9 @@ def test_a_step_is_no_larger_than_asked_for(table):
     assert positions() == [1] * 6
     with pytest.raises(OptionError, match="maxRowsPerTrigger"):
         table.tail(max_rows=0)
+    table.alter().set_option("read.stream.maxFilesPerTrigger", "2").apply()
+    assert positions() == [1, 1, 3, 3, 5, 5]
+    assert positions(max_files=3) == [1, 1, 1, 4, 4, 4]
 
 
 def test_a_tail_iterated_over_again_goes_on_with_what_was_not_worked_through(table):

@@ -1,6 +1,6 @@
-"""A consumer beside a stream whose progress another keeps: Spark's checkpoint says where the stream is.
+"""Where consumers stand, and a consumer beside a stream whose progress another keeps.
 
-The consumer follows it. It is stored when a new stream begins, so that nothing the stream has yet to read expires,
+Spark's checkpoint says where its stream is, and the consumer follows it. It is stored when a new stream begins, so that nothing the stream has yet to read expires,
 and moves only to positions that Spark has committed, so it is never ahead of the checkpoint. A stream without a
 checkpoint goes on where its consumer is; where both exist the checkpoint wins.
 """
@@ -9,19 +9,93 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
 
-from anabranch.errors import StorageError
+from anabranch.errors import NotFoundError, StorageError
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.refs.consumers import find_consumer, record_consumer
+from anabranch.kernel.refs.consumers import find_consumer, forget_consumer, record_consumer
 from anabranch.options import CONSUMER_EXPIRATION_TIME, SCAN_ON_OVERWRITE
 from anabranch.spec.names import check_consumer_name
-from anabranch.streaming.offsets import Position
-from anabranch.streaming.tail import consumed_position, consumer_at, position_of
+from anabranch.spec.refs import UNREAD_FROM, Consumer
+from anabranch.streaming.history import History
+from anabranch.streaming.offsets import Offset, Position, check_same_history
+from anabranch.streaming.scan_modes import first_position
 
 _LOG = logging.getLogger(__name__)
 
-_SIGNS_OF_LIFE = 3
+_SIGNS_OF_LIFE: Final = 3
 """How often a consumer is stored anew, although it did not move, in the time in which it would expire."""
+_TRIES: Final = 5
+
+
+def consumed_position(
+    context: TableContext, name: str, options: Mapping[str, str], *, keep_previous: bool = False
+) -> Position:
+    """Where a consumer stands. A new one is stored where the options begin, and nothing it has yet to read expires then.
+
+    Raises as `first_position`, and `InvalidInputError` if the consumer belongs to another table or branch.
+    """
+    known = find_consumer(context, name)
+    if known is not None:
+        return position_of(context, known)
+    position = first_position(context, options)
+    for _ in range(_TRIES):
+        record_consumer(context, name, consumer_at(context, position, keep_previous=keep_previous))
+        if _is_there(context, position):
+            break
+        try:  # it has expired between the look and the record
+            position = first_position(context, options)
+        except NotFoundError:
+            forget_consumer(context, name)
+            raise
+    return position
+
+
+def _is_there(context: TableContext, position: Position) -> bool:
+    """Whether a stream can go on from a position."""
+    history = History(context)
+    try:
+        history.verified(position)
+        history.following(replace(position, files=None))
+    except NotFoundError:
+        return False
+    return True
+
+
+def consumer_at(context: TableContext, position: Position, *, keep_previous: bool = False) -> Consumer:
+    """A consumer that has read up to `position`.
+
+    Args:
+        context: the branch.
+        position: where it stands.
+        keep_previous: keep from expiring also the snapshot before the next one: the rows that one may take away
+            lie in files of that one. Needed by readers with ``scan.on-overwrite=changes``.
+    """
+    unread = max(1, position.snapshot if position.files is not None else position.snapshot + 1)
+    offset = Offset(context.table_uuid, context.branch_uuid, context.title, position).to_dict()
+    if not keep_previous or unread == 1:
+        return Consumer(unread, offset)
+    return Consumer(unread - 1, {**offset, UNREAD_FROM: unread})
+
+
+def position_of(context: TableContext, consumer: Consumer) -> Position:
+    """Where a consumer stands. Another engine may have moved it on since we stored the exact position.
+
+    Raises `InvalidInputError` if it belongs to another table or branch.
+    """
+    if consumer.offset is not None:
+        offset = Offset.from_dict(consumer.offset)
+        check_same_history(
+            offset, table_uuid=context.table_uuid, branch_uuid=context.branch_uuid, name=context.title
+        )
+        keeps = UNREAD_FROM in consumer.offset
+        stored = consumer_at(context, offset.position, keep_previous=keeps)
+        if stored.next_snapshot == consumer.next_snapshot:
+            return offset.position
+    last = consumer.next_snapshot - 1
+    found = context.snapshots.find(last) if last > 0 else None
+    return Position(max(0, last), None) if found is None else Position.after(found)
 
 
 class FollowingConsumer:

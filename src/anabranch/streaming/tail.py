@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.errors import InvalidInputError
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.refs.consumers import find_consumer, forget_consumer, record_consumer
+from anabranch.kernel.refs.consumers import record_consumer
 from anabranch.kernel.refs.moment import Moment
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS
 from anabranch.options import (
@@ -26,18 +26,16 @@ from anabranch.options import (
     SCAN_TAG_NAME,
     SCAN_VERSION,
 )
-from anabranch.spec.refs import UNREAD_FROM, Consumer
+from anabranch.streaming.consumers import consumed_position, consumer_at
 from anabranch.streaming.delivery import FeedSplit
 from anabranch.streaming.feed import UNLIMITED, Feed, Limits
-from anabranch.streaming.history import History
-from anabranch.streaming.offsets import Offset, Position, check_same_history
+from anabranch.streaming.offsets import Position
 from anabranch.streaming.scan_modes import first_position
 
 T = TypeVar("T")
 
 FIRST_WAIT_SECONDS: Final = 0.05
 LONGEST_WAIT_SECONDS: Final = 2.0
-_TRIES: Final = 5
 
 
 @dataclass
@@ -102,75 +100,6 @@ class Follower:
             return first_position(self._context, options)
         keep = self.feed.on_overwrite == "changes"
         return consumed_position(self._context, self.consumer, options, keep_previous=keep)
-
-
-def consumed_position(
-    context: TableContext, name: str, options: Mapping[str, str], *, keep_previous: bool = False
-) -> Position:
-    """Where a consumer stands. A new one is stored where the options begin, and nothing it has yet to read expires then.
-
-    Raises as `first_position`, and `InvalidInputError` if the consumer belongs to another table or branch.
-    """
-    known = find_consumer(context, name)
-    if known is not None:
-        return position_of(context, known)
-    position = first_position(context, options)
-    for _ in range(_TRIES):
-        record_consumer(context, name, consumer_at(context, position, keep_previous=keep_previous))
-        if _is_there(context, position):
-            break
-        try:  # it has expired between the look and the record
-            position = first_position(context, options)
-        except NotFoundError:
-            forget_consumer(context, name)
-            raise
-    return position
-
-
-def _is_there(context: TableContext, position: Position) -> bool:
-    """Whether a stream can go on from a position."""
-    history = History(context)
-    try:
-        history.verified(position)
-        history.following(replace(position, files=None))
-    except NotFoundError:
-        return False
-    return True
-
-
-def consumer_at(context: TableContext, position: Position, *, keep_previous: bool = False) -> Consumer:
-    """A consumer that has read up to `position`.
-
-    Args:
-        context: the branch.
-        position: where it stands.
-        keep_previous: keep from expiring also the snapshot before the next one: the rows that one may take away
-            lie in files of that one. Needed by readers with ``scan.on-overwrite=changes``.
-    """
-    unread = max(1, position.snapshot if position.files is not None else position.snapshot + 1)
-    offset = Offset(context.table_uuid, context.branch_uuid, context.title, position).to_dict()
-    if not keep_previous or unread == 1:
-        return Consumer(unread, offset)
-    return Consumer(unread - 1, {**offset, UNREAD_FROM: unread})
-
-
-def position_of(context: TableContext, consumer: Consumer) -> Position:
-    """Where a consumer stands. Another engine may have moved it on since we stored the exact position.
-
-    Raises `InvalidInputError` if it belongs to another table or branch.
-    """
-    if consumer.offset is not None:
-        offset = Offset.from_dict(consumer.offset)
-        check_same_history(
-            offset, table_uuid=context.table_uuid, branch_uuid=context.branch_uuid, name=context.title
-        )
-        keeps = UNREAD_FROM in consumer.offset
-        stored = consumer_at(context, offset.position, keep_previous=keeps)
-        if stored.next_snapshot == consumer.next_snapshot:
-            return offset.position
-    last = consumer.next_snapshot - 1
-    found = context.snapshots.find(last) if last > 0 else None
-    return Position(max(0, last), None) if found is None else Position.after(found)
 
 
 class _Wait(NamedTuple):

@@ -182,7 +182,7 @@ class Reading(TableView):
         reader = FeedReader.of(feed, check_columns(columns, schema))
         options = {**self._options, **asked}
         begin = start_options(start, options, self._pinned)
-        follower = Follower(feed, begin, consumer, limits_of(options))
+        follower = Follower(feed, begin, consumer, limits_of({**self.options, **asked}))
         return Tail(follower, reader.read, idle)
 
     def _feed(self, schema: TableSchema, filter: str | Predicate | None, asked: Mapping[str, str]) -> Feed:
