@@ -54,7 +54,7 @@ def test_the_statements_of_the_proposals(lake):
                         (dt.datetime(2024, 1, 1, 0, 10), dt.datetime(2024, 1, 1, 0, 20), 1)])),
         ("SELECT * FROM MyTable VERSION AS OF 'snapshot.1'", [(1, 2.5, 3)]),
         ("SELECT count(*) FROM MyTable /*+ OPTIONS('scan.snapshot-id' = '1') */ AS x", [(1,)]),
-        ("CREATE TABLE kafka_table (a INT) WITH ('connector' = 'kafka')", "the connector 'kafka'"),
+        ("CREATE TABLE kafka_table (a INT) WITH ('connector' = 'kafka')", "of which topic"),
     ])  # fmt: skip
     assert (lake.table("default.MyTable").schema.bucket, lake.table("default.Queue").schema.bucket) == (-1, 8)
     assert lake.table("default.T").snapshot.watermark is not None

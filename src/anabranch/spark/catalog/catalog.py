@@ -7,12 +7,15 @@ from typing import Any
 
 from py4j.java_collections import JavaArray
 
+from anabranch.catalog import Identifier
+from anabranch.catalog.connectors import CONNECTOR
 from anabranch.errors import AlreadyExistsError, InvalidNameError, NotFoundError, UnsupportedFeatureError
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.changes import altered
-from anabranch.spark.catalog.definitions import TableDefinition, definition
+from anabranch.spark.catalog.definitions import definition
 from anabranch.spark.catalog.lookup import Asked, NoSuchTableError, Warehouse
 from anabranch.spark.catalog.procedures import Procedure, procedure, procedure_names
+from anabranch.spark.catalog.properties import TableDefinition
 from anabranch.spark.catalog.staging import StagedCreation, StagedReplacement
 from anabranch.spark.catalog.tables import LOAD_OPTIONS, Relation
 from anabranch.spark.native.proxy import JavaProxy, Jvm
@@ -101,7 +104,7 @@ class LakeCatalog(JavaProxy):
         return java.java_set(self.jvm)
 
     def tableStateOptionKeys(self) -> Any:  # noqa: N802
-        return java.java_set(self.jvm, LOAD_OPTIONS)
+        return self.jvm.once("load options", lambda: java.java_set(self.jvm, LOAD_OPTIONS))
 
     def changelogStateOptionKeys(self) -> Any:  # noqa: N802
         return java.java_set(self.jvm)
@@ -142,21 +145,28 @@ class LakeCatalog(JavaProxy):
         """Nothing is kept that could be out of date."""
 
     def createTable(self, found: Any, *arguments: Any) -> Relation:  # noqa: N802
-        self._create(found, self._definition(arguments))
+        new = self._definition(arguments)
+        if CONNECTOR.key in new.options:
+            self._create_elsewhere(found, new)
+        else:
+            self._create(found, new)
         return self.loadTable(found)
 
     def createTableLike(self, found: Any, info: Any, _source: Any) -> Relation:  # noqa: N802
         return self.createTable(found, info)
 
     def alterTable(self, found: Any, changes: Any) -> Relation:  # noqa: N802
-        altered(self._opened(found).alter(), list(changes)).apply()
+        table = self._opened(found)
+        if asked := list(changes):  # there are none for DROP COLUMN IF EXISTS of a column that does not
+            altered(table.alter(), asked).apply()
         return self.loadTable(found)
 
     def dropTable(self, found: Any) -> bool:  # noqa: N802
+        table = java.identifier(found)
         try:
-            self._warehouse.files.drop_table(java.identifier(found))
+            self._warehouse.files.drop_table(table)
         except NotFoundError:
-            return False
+            return self._warehouse.connectors.drop(table)
         return True
 
     def purgeTable(self, found: Any) -> bool:  # noqa: N802
@@ -221,9 +231,13 @@ class LakeCatalog(JavaProxy):
         return definition(schema, transforms, properties, default_provider=usual.lower())
 
     def _create(self, found: Any, new: TableDefinition) -> Table:
-        identifier = java.identifier(found)
-        if not self._warehouse.has_database(identifier.database):
-            raise java.no_such_namespace(self.jvm, [identifier.database])
+        identifier = self._free(found)
+        if CONNECTOR.key in new.options:
+            raise UnsupportedFeatureError(
+                f"'{identifier.full_name}' would be a topic, which has the rows that it has",
+                feature="connector-tables",
+                hint="leave AS SELECT out.",
+            )
         try:
             self._warehouse.files.create_table(
                 identifier,
@@ -238,6 +252,24 @@ class LakeCatalog(JavaProxy):
             raise
         return self._opened(found)
 
+    def _create_elsewhere(self, found: Any, new: TableDefinition) -> None:
+        from anabranch.spark.sql.kafka import check  # it imports what imports this
+
+        identifier = self._free(found)
+        check(new.fields, new.options)
+        if self.tableExists(found):
+            raise java.table_exists(self.jvm, found)
+        self._warehouse.connectors.create(identifier, new.fields, options=new.options, comment=new.comment)
+
+    def _free(self, found: Any) -> Identifier:
+        """The name, which no topic has, in a database that there is."""
+        identifier = java.identifier(found)
+        if not self._warehouse.has_database(identifier.database):
+            raise java.no_such_namespace(self.jvm, [identifier.database])
+        if self._warehouse.topic(identifier.full_name) is not None:
+            raise java.table_exists(self.jvm, found)
+        return identifier
+
     def _undo_creation(self, table: Table, found: Any) -> None:
         """Remove a table that a statement made which failed, unless others have made something of it since."""
         try:
@@ -251,6 +283,12 @@ class LakeCatalog(JavaProxy):
         try:
             return self._warehouse.table(java.name_of(found))
         except NoSuchTableError as error:
+            if self._warehouse.topic(java.name_of(found)) is not None:
+                raise UnsupportedFeatureError(
+                    f"'{java.name_of(found)}' is a topic, whose definition is not changed",
+                    feature="connector-tables",
+                    hint="drop it and define it anew; the topic stays as it is.",
+                ) from error
             raise java.no_such_table(self.jvm, found) from error
 
 

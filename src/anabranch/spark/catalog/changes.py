@@ -8,7 +8,7 @@ from typing import Any
 from anabranch.alter import Alter
 from anabranch.errors import UnsupportedFeatureError
 from anabranch.spark.catalog import java
-from anabranch.spark.catalog.definitions import WATERMARK, table_properties
+from anabranch.spark.catalog.properties import RESERVED, WATERMARK, table_properties
 from anabranch.spark.types import type_from_spark
 from anabranch.spec.field_tree import After, First, Last, Position
 from anabranch.spec.schema_change import (
@@ -52,6 +52,12 @@ def _changes(change: Any) -> list[SchemaChange]:
             return [SetComment(change.value())]
         case "RemoveProperty" if change.property() == "comment":
             return [SetComment(None)]
+        case "SetProperty" | "RemoveProperty" if change.property() in RESERVED:
+            raise UnsupportedFeatureError(
+                f"'{change.property()}' of a table is fixed",
+                feature="table-change",
+                hint="tables lie in the warehouse, and belong to whoever can write there.",
+            )
         case "SetProperty":
             options = table_properties({change.property(): change.value()})
             return [SetOption(key, value) for key, value in options.items()]

@@ -3,36 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.errors import UnsupportedFeatureError
 from anabranch.kernel.scan.request import FORMATS
 from anabranch.options import BUCKET, BUCKET_KEY, FILE_FORMAT
 from anabranch.spark.catalog import java
+from anabranch.spark.catalog.properties import TableDefinition, table_properties
 from anabranch.spark.types import fields_from_spark
-from anabranch.spec.tokens import Tokens
-from anabranch.spec.types import Field
-from anabranch.spec.watermark import EXPRESSION, ROWTIME, read_watermark
 
 PROVIDER = "anabranch"
-WATERMARK = "watermark"
-"""Property for what Spark's grammar has no place for: ``order_time - INTERVAL '5' SECOND``."""
-_OPTION_PREFIX = "option."
-_SPARKS_OWN = frozenset(
-    {"provider", "owner", "comment", "is_managed_location", "external", "location", "collation"}
-)
-"""Properties that Spark sets for what its grammar says elsewhere."""
-
-
-@dataclass(frozen=True)
-class TableDefinition:
-    """A table to be made, or to take another one's place."""
-
-    fields: tuple[Field, ...]
-    partition_by: tuple[str, ...] = ()
-    options: Mapping[str, str] = field(default_factory=dict)
-    comment: str | None = None
 
 
 def definition(
@@ -56,25 +36,6 @@ def definition(
     fields = fields_from_spark(java.python_struct(schema))
     options = {**_format(given, default_provider), **buckets, **table_properties(given)}
     return TableDefinition(fields, partition_by, options, given.get("comment"))
-
-
-def table_properties(given: Mapping[str, str]) -> dict[str, str]:
-    """The table options among the properties of a statement. Raises `SchemaError` for a watermark it cannot read."""
-    options: dict[str, str] = {}
-    for key, value in given.items():
-        if key == WATERMARK:
-            options |= watermark_options(value)
-        elif key not in _SPARKS_OWN and not key.startswith(_OPTION_PREFIX):
-            options[key] = value
-    return options
-
-
-def watermark_options(text: str) -> dict[str, str]:
-    """The options that define a watermark, from ``order_time - INTERVAL '5' SECOND``. Raises `SchemaError`."""
-    column = Tokens(text).name("the column of event times")
-    quoted = "`" + column.replace("`", "``") + "`"
-    found = read_watermark(Tokens(f"{quoted} AS {text}"))
-    return {ROWTIME: found.column, EXPRESSION: found.expression}
 
 
 def _format(given: Mapping[str, str], default_provider: str | None) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 
 from anabranch.catalog import Identifier
-from anabranch.errors import InvalidNameError
+from anabranch.errors import InvalidInputError, InvalidNameError
 from anabranch.spark.native.proxy import Jvm, java_error
 
 if TYPE_CHECKING:
@@ -45,12 +45,13 @@ def case_insensitive(jvm: Jvm, items: Mapping[str, str]) -> Any:
 
 def python_map(java_map: Any) -> dict[str, str]:
     """A Java map of text."""
-    return {str(entry.getKey()): str(entry.getValue()) for entry in java_map.entrySet()}
+    # To iterate a Java collection ends with an exception of the JVM, which takes longer than all else here.
+    return {str(key): str(java_map.get(key)) for key in java_map.keySet().toArray()}
 
 
 def given_options(options: Any) -> dict[str, str]:
     """The options of a ``CaseInsensitiveStringMap`` as the user spelled them."""
-    return python_map(options.asCaseSensitiveMap())
+    return {} if options.isEmpty() else python_map(options.asCaseSensitiveMap())
 
 
 def python_struct(schema: Any) -> StructType:
@@ -91,7 +92,16 @@ def identities(jvm: Jvm, names: Sequence[str]) -> Any:
 
 
 def identifier(found: Any, *, catalog: str | None = None) -> Identifier:
-    """The table that a Java ``Identifier`` names, which may begin with the catalog. Raises `InvalidNameError`."""
+    """The table, as a whole, that a Java ``Identifier`` names, which may begin with the catalog.
+
+    Raises `InvalidNameError`, `InvalidInputError` for the name of a branch (``t$branch_main`` too) or system table.
+    """
+    _, dollar, part = str(found.name()).partition("$")
+    if dollar:
+        raise InvalidInputError(
+            f"'{part}' of '{found.name()}' is not the name of a table",
+            hint="name the table itself, without '$'.",
+        )
     levels = [str(level) for level in found.namespace()]
     if len(levels) == 2 and levels[0] == catalog:
         return Identifier.parse(f"{levels[1]}.{found.name()}")

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from anabranch.catalog import FilesystemCatalog, Identifier
+from anabranch.catalog.connectors import Connectors
 from anabranch.engine import Engine
 from anabranch.errors import InvalidInputError, NotFoundError
 from anabranch.options import BRANCH, SCAN_MODE
 from anabranch.spark.catalog.partitions import PartitionedTable
 from anabranch.spark.catalog.source import Place, moment_options
-from anabranch.spark.catalog.tables import STATE_OPTIONS, LakeTable, Relation, Seen, SystemTable
+from anabranch.spark.catalog.tables import STATE_OPTIONS, LakeTable, Relation, Seen, SystemTable, Topic
 from anabranch.spark.native.proxy import Jvm
 from anabranch.spec.names import SYSTEM_DATABASE
 from anabranch.spec.schema import TableSchema
@@ -51,7 +52,19 @@ class Warehouse:
 
     def tables(self, database: str) -> list[str]:
         """Names of the tables of a database. Raises `NotFoundError`."""
-        return sorted(LAKE_TABLES) if database == SYSTEM_DATABASE else self.files.tables(database)
+        if database == SYSTEM_DATABASE:
+            return sorted(LAKE_TABLES)
+        return sorted({*self.files.tables(database), *self.connectors.names(database)})
+
+    @property
+    def connectors(self) -> Connectors:
+        """Definitions of tables that lie elsewhere."""
+        return Connectors(self.files.storage)
+
+    def topic(self, name: str) -> TableSchema | None:
+        """The definition of a table ``db.t`` that lies elsewhere; None if it is none."""
+        database, _, table = name.partition(".")
+        return self.connectors.get(database, table)
 
     def place(self, name: str) -> Place:
         """Where others find the table of that name."""
@@ -87,7 +100,13 @@ class Warehouse:
             return SystemTable(
                 jvm, self.place(name), TableSchema.create(lake_table(of_lake), time_millis=0), {}
             )
-        view, past = self._view(name, asked)
+        try:
+            view, past = self._view(name, asked)
+        except NoSuchTableError:
+            topic = self.topic(name)
+            if topic is None:
+                raise
+            return Topic(jvm, self.place(name), topic)
         system = Identifier.parse(name).system
         if system is None:
             seen = Seen.of(view, past=past)

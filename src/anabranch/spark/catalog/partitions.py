@@ -8,23 +8,23 @@ from typing import Any
 import polars as pl
 
 from anabranch.errors import UnsupportedFeatureError
-from anabranch.expr.nodes import Column, ColumnExpression, Predicate, all_of
+from anabranch.expr.nodes import Column, ColumnExpression, Predicate, all_of, any_of
 from anabranch.kernel.partitions import in_order_of_values
 from anabranch.kernel.scan.pruning import partition_values
 from anabranch.scan import Scan
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.tables import LakeTable
-from anabranch.spark.native.planned_files import PartitionRows
+from anabranch.spark.native.planned_files import partition_rows
 from anabranch.spark.types import spark_schema
 
 _CATALOG = f"{java.CONNECTOR}.catalog"
 
 
 class PartitionedTable(LakeTable):
-    """A table with partition columns. A partition is there while it has rows."""
+    """A table with partition columns. A partition is there while it has rows; several go in one commit."""
 
     class Java:
-        implements = [*LakeTable.Java.implements, f"{_CATALOG}.SupportsPartitionManagement"]  # noqa: RUF012
+        implements = [*LakeTable.Java.implements, f"{_CATALOG}.SupportsAtomicPartitionManagement"]  # noqa: RUF012
 
     def partitionSchema(self) -> Any:  # noqa: N802
         return self.jvm.struct(spark_schema(self._schema.partition_fields))
@@ -39,12 +39,24 @@ class PartitionedTable(LakeTable):
     def createPartition(self, *_arguments: Any) -> None:  # noqa: N802
         raise self._refused("added: it comes with its first rows", "INSERT rows of that partition.")
 
+    def createPartitions(self, *_arguments: Any) -> None:  # noqa: N802
+        self.createPartition()
+
     def dropPartition(self, values: Any) -> bool:  # noqa: N802
-        partition = self._partition(values)
-        if partition is None:
-            return False
-        self.table.replace([], self._is(partition))
-        return True
+        return self.dropPartitions([values])
+
+    def dropPartitions(self, several: Any) -> bool:  # noqa: N802
+        found = [self._partition(values) for values in several]
+        there = [self._is(partition) for partition in found if partition is not None]
+        if there:
+            self.table.replace([], any_of(there))
+        return bool(there)
+
+    def purgePartitions(self, several: Any) -> bool:  # noqa: N802
+        return self.dropPartitions(several)
+
+    def truncatePartitions(self, several: Any) -> bool:  # noqa: N802
+        return self.dropPartitions(several)
 
     def purgePartition(self, values: Any) -> bool:  # noqa: N802
         return self.dropPartition(values)
@@ -64,8 +76,9 @@ class PartitionedTable(LakeTable):
     def _partitions(self) -> list[tuple[bytes, Any]]:
         """Partitions with rows in the order of their values, as metadata and as Spark have them."""
         plan = Scan(self.table.context, self._snapshot, self._schema, options=self.table.options).plan()
-        rows = in_order_of_values(plan.files["partition"].unique(), self._schema).to_list()
-        return list(zip(rows, PartitionRows(self.jvm, self._schema).of(rows), strict=True)) if rows else []
+        partitions = in_order_of_values(plan.files["partition"].unique(), self._schema).to_list()
+        rows = partition_rows(self.jvm, self._schema, partitions)
+        return [(partition, rows.apply(place)) for place, partition in enumerate(partitions)]
 
     def _partition(self, values: Any) -> bytes | None:
         is_it = self._matcher(self._schema.partition_keys, values)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from anabranch.errors import NotFoundError
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.lookup import NoSuchTableError, Warehouse
-from anabranch.spark.catalog.verbs import VERBS, Parameter, Verb, checked, verb
+from anabranch.spark.catalog.verbs import TABLE, VERBS, Parameter, Verb, checked, verb
 from anabranch.spark.native.internals import internal_rows
 from anabranch.spark.native.proxy import JavaProxy, Jvm
 from anabranch.spark.types import arrow_schema, spark_schema
@@ -18,7 +18,6 @@ from anabranch.spec.ddl import parse_columns
 from anabranch.spec.names import SYSTEM_DATABASE
 
 _PROCEDURES = f"{java.CONNECTOR}.catalog.procedures"
-_TABLE = Parameter("table", "STRING", "the table, db.t", required=True)
 
 
 def procedure_names() -> list[str]:
@@ -47,7 +46,7 @@ class Procedure(JavaProxy):
         self.jvm = jvm
         self._warehouse = warehouse
         self._verb = what
-        self._parameters = (_TABLE, *what.parameters)
+        self._parameters = (TABLE, *what.parameters)
 
     def name(self) -> str:
         return self._verb.name

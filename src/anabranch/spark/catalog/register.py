@@ -51,10 +51,11 @@ def register_catalog(spark: SparkSession, name: str, options: Mapping[str, str])
         )
     if context_of(spark) is None:
         _LOG.info(
-            "Spark Connect keeps its catalogs on the server: SQL does not know '%s'. Read and write with "
-            "format('anabranch').",
+            "Spark Connect keeps its catalogs on the server: spark.sql does not know '%s'. Use lake.sql, or read and "
+            "write with format('anabranch').",
             name,
         )
+        _KNOWN.setdefault(spark, {})[name] = _identity(options)
         return False
     other = spark.conf.get(_key(name), None)
     if other not in (None, _MARK):
@@ -72,7 +73,7 @@ def catalog_name(spark: SparkSession, options: Mapping[str, str]) -> str:
     """The name under which the session's SQL knows a warehouse; it gets one if it has none.
 
     Args:
-        spark: a classic session.
+        spark: the session; one of Spark Connect was attached by Anabranch.
         options: warehouse and credentials.
 
     Raises `UnsupportedFeatureError` if the session takes no catalogs.

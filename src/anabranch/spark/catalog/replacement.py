@@ -10,7 +10,7 @@ from anabranch.kernel.actions.overwrite import Overwrite
 from anabranch.kernel.commit.transaction import NOT_PUBLISHED
 from anabranch.kernel.watermark import claim
 from anabranch.options import BUCKET, BUCKET_KEY
-from anabranch.spark.catalog.definitions import TableDefinition
+from anabranch.spark.catalog.properties import TableDefinition
 from anabranch.spark.frame_writer import write_frame
 from anabranch.spec.field_tree import After, First, Position
 from anabranch.spec.schema import TableSchema

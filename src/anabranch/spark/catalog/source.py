@@ -7,9 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch.kernel.refs.moment import Moment
-from anabranch.options import PATH, SCAN_SAVEPOINT_ID, SCAN_SNAPSHOT_ID, SCAN_TAG_NAME
+from anabranch.options import CONSUMER_ID, PATH, SCAN_SAVEPOINT_ID, SCAN_SNAPSHOT_ID, SCAN_TAG_NAME
 from anabranch.spark.catalog import java
+from anabranch.spark.compaction import watch
 from anabranch.spark.native.proxy import Jvm
+from anabranch.spark.native.stream import native_stream
+from anabranch.spark.source import stream_follower
+
+_KEPT_BY_ONE = (CONSUMER_ID.key, "scan.watermark.alignment.")
+"""Options, or how they begin, of what one process does for a stream."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,27 @@ def source_scan(jvm: Jvm, place: Place, schema: Any, options: Mapping[str, str])
     """
     table, known = _source_table(jvm, place, schema, options)
     return table.newScanBuilder(known).build()
+
+
+def source_stream(jvm: Jvm, place: Place, schema: Any, options: Mapping[str, str], checkpoint: str) -> Any:
+    """A ``MicroBatchStream`` of the table: by Spark's own Parquet reader where a batch allows it.
+
+    Args:
+        jvm: of the session.
+        place: of the table.
+        schema: a ``StructType`` of the JVM: its columns.
+        options: of the read.
+        checkpoint: folder of the query for this source.
+    """
+
+    def portable(asked: Mapping[str, str]) -> Any:
+        return source_scan(jvm, place, schema, asked).toMicroBatchStream(checkpoint)
+
+    known = {**place.options, **options, PATH.key: place.path}
+    reader = stream_follower(java.python_struct(schema), known, notices=watch(jvm.spark))
+    # What keeps track of the query does so once, here in the driver; for batches the portable door only reads.
+    for_batches = {k: v for k, v in options.items() if not k.startswith(_KEPT_BY_ONE)}
+    return native_stream(jvm, reader, schema, lambda: portable(for_batches)) or portable(options)
 
 
 def source_write(jvm: Jvm, place: Place, info: Any, options: Mapping[str, str], *, overwrite: bool) -> Any:

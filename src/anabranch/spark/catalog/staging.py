@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from anabranch.spark.catalog import java
-from anabranch.spark.catalog.definitions import TableDefinition
+from anabranch.spark.catalog.properties import TableDefinition
 from anabranch.spark.catalog.replacement import Replacement
 from anabranch.spark.catalog.source import Place
 from anabranch.spark.catalog.tables import Relation, shown_properties

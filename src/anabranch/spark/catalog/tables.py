@@ -13,7 +13,7 @@ from anabranch.kernel.refs.moments import MOMENT_OPTIONS
 from anabranch.options import BRANCH, SCAN_FILTER, SCAN_MODE
 from anabranch.scan import Scan
 from anabranch.spark.catalog import java
-from anabranch.spark.catalog.source import Place, source_scan
+from anabranch.spark.catalog.source import Place, source_scan, source_stream
 from anabranch.spark.catalog.writes import WriteBuilder
 from anabranch.spark.native.proxy import JavaProxy, Jvm
 from anabranch.spark.native.scan_builder import ScanBuilder
@@ -45,6 +45,7 @@ class Relation(JavaProxy):
         self.jvm = jvm
         self.place = place
         self._java_schema = schema
+        self._columns: Any = None
 
     def name(self) -> str:
         return self.place.name
@@ -59,7 +60,9 @@ class Relation(JavaProxy):
         return self._java_schema
 
     def columns(self) -> Any:
-        return java.columns(self.jvm, self._java_schema)
+        if self._columns is None:
+            self._columns = java.columns(self.jvm, self._java_schema)
+        return self._columns
 
     def partitioning(self) -> Any:
         return java.identities(self.jvm, [])
@@ -71,8 +74,8 @@ class Relation(JavaProxy):
         return self.jvm.array(f"{_CATALOG}.constraints.Constraint", [])
 
     def capabilities(self) -> Any:
-        known = self.jvm.of(f"{_CATALOG}.TableCapability")
-        return java.java_set(self.jvm, [getattr(known, name) for name in self._abilities()])
+        known, names = self.jvm.of(f"{_CATALOG}.TableCapability"), self._abilities()
+        return self.jvm.once(names, lambda: java.java_set(self.jvm, [getattr(known, name) for name in names]))
 
     def _abilities(self) -> tuple[str, ...]:
         return _BATCH_READ
@@ -135,8 +138,7 @@ class LakeTable(Relation):
         asked = spelled(java.given_options(options))
 
         def streamed(checkpoint: str) -> Any:
-            source = source_scan(self.jvm, self.place, self._java_schema, asked)
-            return source.toMicroBatchStream(checkpoint)
+            return source_stream(self.jvm, self.place, self._java_schema, asked, checkpoint)
 
         return ScanBuilder(self.jvm, self._scan(asked), streams=streamed)
 
@@ -195,6 +197,30 @@ class SystemTable(Relation):
     def newScanBuilder(self, options: Any) -> Any:  # noqa: N802
         asked = {**self._options, **spelled(java.given_options(options))}
         return AnyScan(self.jvm, source_scan(self.jvm, self.place, self._java_schema, asked))
+
+
+class Topic(Relation):
+    """A table that lies elsewhere: Spark sees what it is, and statements of `lake.sql` read it."""
+
+    class Java:
+        implements = [f"{_CATALOG}.SupportsRead"]  # noqa: RUF012
+
+    def __init__(self, jvm: Jvm, place: Place, schema: TableSchema) -> None:
+        super().__init__(jvm, place, jvm.struct(spark_schema(schema.fields)))
+        self._schema = schema
+
+    def properties(self) -> Any:
+        return self.jvm.map(shown_properties(self._schema))
+
+    def newScanBuilder(self, _options: Any) -> Any:  # noqa: N802
+        raise UnsupportedFeatureError(
+            f"'{self.place.name}' is a topic, which a statement of Spark alone does not read",
+            feature="connector-tables",
+            hint="run the statement with lake.sql(...), or read with format('anabranch-kafka').",
+        )
+
+    def _abilities(self) -> tuple[str, ...]:
+        return (*_BATCH_READ, "MICRO_BATCH_READ")
 
 
 class AnyScan(JavaProxy):

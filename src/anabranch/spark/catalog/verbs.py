@@ -72,6 +72,8 @@ def checked(found: Verb, given: Arguments) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
+TABLE: Final = Parameter("table", "STRING", "the table, db.t", required=True)
+"""The first of every procedure."""
 _TAG_NAME: Final = Parameter("tag", "STRING", "name of the tag", required=True)
 _SNAPSHOT: Final = Parameter(
     "snapshot", "STRING", "a snapshot's id, 'snapshot.N', 'savepoint.N' or a tag; the newest if left out"
@@ -197,6 +199,24 @@ def _health(table: Table, _given: Arguments) -> Iterable[Row]:
     found = table.health()
     about = (found.score, found.files, found.small_files, found.snapshots)
     return [(*about, f.points, f.why, f.command) for f in found.findings] or [(*about, None, None, None)]
+
+
+def _diff(table: Table, given: Arguments) -> Iterable[Row]:
+    found = table.diff(given.get("left", "main"), given.get("right"))
+    return [
+        (p.partition, p.rows_left, p.rows_right, p.rows_removed, p.rows_added, p.files_removed, p.files_added)
+        for p in found.partitions
+        if p.is_changed
+    ]
+
+
+def _audit(table: Table, given: Arguments) -> Iterable[Row]:
+    verdict = table.audit(given["checks"], by=given.get("by"))
+    about = (verdict.number, verdict.record.snapshot.id, verdict.passed)
+    return [
+        (*about, check.name, check.passed, check.blocking, check.expected, check.found, check.offending)
+        for check in verdict.checks
+    ]
 
 
 def _reset_consumer(table: Table, given: Arguments) -> Iterable[Row]:
@@ -329,6 +349,28 @@ VERBS: Final[dict[str, Verb]] = {
             (),
             "score INT, files BIGINT, small_files BIGINT, snapshots BIGINT, points INT, finding STRING, command STRING",
             _health,
+        ),
+        Verb(
+            "diff",
+            "What differs between two moments: one row for each partition that does.",
+            (
+                Parameter("left", "STRING", "a branch, or a moment of it as fix@good; main if left out"),
+                Parameter("right", "STRING", "the same; the branch of the table named if left out"),
+            ),
+            "partition STRING, rows_left BIGINT, rows_right BIGINT, rows_removed BIGINT, rows_added BIGINT, "
+            "files_removed BIGINT, files_added BIGINT",
+            _diff,
+        ),
+        Verb(
+            "audit",
+            "Check a branch and record the verdict: one row for each check.",
+            (
+                Parameter("checks", "STRING", "path of a file of checks in YAML", required=True),
+                Parameter("by", "STRING", "who audits, for the record"),
+            ),
+            "audit BIGINT, snapshot_id BIGINT, audit_passed BOOLEAN, check STRING, passed BOOLEAN, "
+            "blocking BOOLEAN, expected STRING, found STRING, offending BIGINT",
+            _audit,
         ),
         Verb(
             "reset_consumer",

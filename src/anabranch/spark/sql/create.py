@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from anabranch.errors import SqlError
+from anabranch.catalog import Identifier
+from anabranch.catalog.connectors import CONNECTOR
+from anabranch.errors import AlreadyExistsError, SqlError
+from anabranch.spark.catalog.properties import table_properties
+from anabranch.spark.sql import kafka
+from anabranch.spark.sql.names import Names
 from anabranch.spark.sql.scanner import Word, closing, matches, words_of
+from anabranch.spec.ddl import parse_column_list
+from anabranch.spec.types import Field
+from anabranch.spec.watermark import with_watermark
 
 
 @dataclass(frozen=True)
@@ -21,26 +30,105 @@ class CreateTable:
     comment: str | None = None
     partition_by: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    query: str | None = None
+    """Whose rows the table is made with."""
+    creates: bool = True
+    """Whether the table may be new."""
+    replaces: bool = False
+    """Whether it may take the place of another."""
 
 
 def create_table(statement: str) -> CreateTable | None:
-    """The table that a statement makes; None if it is another statement, or says what only Spark understands.
+    """The empty table that a statement makes; None if it is another statement, or says what only Spark understands.
 
     Understood are, after the columns and in any order: COMMENT, PARTITIONED BY (names), TBLPROPERTIES and WITH.
     """
+    found = table_statement(statement)
+    return None if found is None or found.replaces or found.query is not None else found
+
+
+def table_statement(statement: str) -> CreateTable | None:
+    """What CREATE TABLE, REPLACE TABLE or CREATE OR REPLACE TABLE says, also AS SELECT; None as in `create_table`."""
     words = words_of(statement)
     while words and words[-1].is_(";"):
         words.pop()
-    if not matches(words, 0, "CREATE", "TABLE"):
+    place = next((len(how) for how in _HOW if matches(words, 0, *how)), 0)
+    if not place:
         return None
-    if_not_exists = matches(words, 2, "IF", "NOT", "EXISTS")
-    name, place = _name(words, 5 if if_not_exists else 2)
-    if not name or not matches(words, place, "("):
+    creates, replaces = words[0].is_("CREATE"), any(w.is_("REPLACE") for w in words[:place])
+    if_not_exists = matches(words, place, "IF", "NOT", "EXISTS")
+    name, place = _name(words, place + 3 if if_not_exists else place)
+    if not name:
         return None
-    end = closing(words, place)
-    columns = statement[words[place].end : words[end].start]
-    clauses = _clauses(words, end + 1)
-    return None if clauses is None else CreateTable(name, columns, if_not_exists, **clauses)  # type: ignore[arg-type]
+    columns = None
+    if matches(words, place, "("):
+        end = closing(words, place)
+        columns, place = statement[words[place].end : words[end].start], end + 1
+    clauses, place = _clauses(words, place)
+    query = None
+    if matches(words, place, "AS") and place + 1 < len(words):
+        query = statement[words[place + 1].start : words[-1].end]
+    elif place < len(words):
+        return None
+    if (columns is None) == (query is None):
+        return None
+    return CreateTable(
+        name, columns or "", if_not_exists, query=query, creates=creates, replaces=replaces, **clauses
+    )
+
+
+_HOW = (("CREATE", "TABLE"), ("CREATE", "OR", "REPLACE", "TABLE"), ("REPLACE", "TABLE"))
+
+
+def create(new: CreateTable, names: Names) -> bool:
+    """Make the table; False if its name says that it is not of this lake. Raises what `Lake.create_table` does."""
+    name = names.full(new.name)
+    if name is None:
+        return False
+    columns = parse_column_list(new.columns)
+    options = with_watermark(columns.fields, columns.watermark, table_properties(new.options))
+    identifier = names.identifier(new.name)
+    if CONNECTOR.key in options:
+        create_elsewhere(names, identifier, columns.fields, options, new)
+        return True
+    if names.connector(name) is not None:
+        if new.if_not_exists:
+            return True
+        raise AlreadyExistsError(
+            f"table '{name}' exists already", hint="drop it first, or choose another name."
+        )
+    names.files.create_table(
+        identifier,
+        columns.fields,
+        partition_by=new.partition_by,
+        options=options,
+        comment=new.comment,
+        if_not_exists=new.if_not_exists,
+    )
+    return True
+
+
+def create_elsewhere(
+    names: Names,
+    identifier: Identifier,
+    fields: tuple[Field, ...],
+    options: Mapping[str, str],
+    new: CreateTable,
+) -> None:
+    """Keep the definition of a table that lies elsewhere. Raises what `Connectors.create` does."""
+    kafka.check(fields, options)
+    if new.partition_by:
+        raise SqlError("a topic is not partitioned by columns", hint="leave PARTITIONED BY out.")
+    names.files.create_database(identifier.database, if_not_exists=True)
+    if identifier.table in names.files.tables(identifier.database):
+        if new.if_not_exists:
+            return
+        raise AlreadyExistsError(
+            f"table '{identifier.full_name}' exists already", hint="drop it first, or choose another name."
+        )
+    names.connectors.create(
+        identifier, fields, options=options, comment=new.comment, if_not_exists=new.if_not_exists
+    )
 
 
 def _name(words: Sequence[Word], place: int) -> tuple[tuple[str, ...], int]:
@@ -54,9 +142,9 @@ def _name(words: Sequence[Word], place: int) -> tuple[tuple[str, ...], int]:
     return (), place
 
 
-def _clauses(words: Sequence[Word], place: int) -> dict[str, object] | None:
-    """What stands after the columns; None if some of it is not understood."""
-    found: dict[str, object] = {}
+def _clauses(words: Sequence[Word], place: int) -> tuple[dict[str, Any], int]:
+    """What stands after the columns as far as it is understood, and the place after that."""
+    found: dict[str, Any] = {}
     while place < len(words):
         word = words[place]
         following = words[place + 1] if place + 1 < len(words) else None
@@ -67,18 +155,18 @@ def _clauses(words: Sequence[Word], place: int) -> dict[str, object] | None:
             names = words[place + 3 : end : 2]
             commas = words[place + 4 : end : 2]
             if not all(w.kind in ("word", "quoted") for w in names) or not all(c.is_(",") for c in commas):
-                return None
+                break
             found["partition_by"], place = tuple(w.name for w in names), end + 1
         elif word.is_("WITH", "TBLPROPERTIES") and matches(words, place + 1, "("):
             end = closing(words, place + 1)
-            found["options"], place = _properties(words[place + 2 : end]), end + 1
+            found["options"], place = properties(words[place + 2 : end]), end + 1
         else:
-            return None
-    return found
+            break
+    return found, place
 
 
-def _properties(words: Sequence[Word]) -> dict[str, str]:
-    """``'k' = 'v', ...``. Raises `SqlError`."""
+def properties(words: Sequence[Word]) -> dict[str, str]:
+    """What the words ``'k' = 'v', ...`` say. Raises `SqlError`."""
     found: dict[str, str] = {}
     for place in range(0, len(words), 4):
         entry = words[place : place + 4]

@@ -1,0 +1,89 @@
+"""Tables that lie elsewhere, such as topics of Kafka: the warehouse keeps only their definition.
+
+It is one file in the folder of the database, ``<database>.db/<name>.connector``, in the form of a schema file: columns,
+watermark, options, comment. Tables are folders, so no engine takes it for one. It holds what it was given, credentials
+too: who can read the warehouse can read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from anabranch.catalog.identifier import Identifier
+from anabranch.errors import AlreadyExistsError, InvalidNameError, NotFoundError
+from anabranch.options import Option
+from anabranch.runtime import SYSTEM, Runtime
+from anabranch.spec.names import check_database_name, check_table_name
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.types import Field
+from anabranch.storage.protocol import Storage
+
+CONNECTOR: Final[Option[str | None]] = Option(
+    "connector", str, None, "What a table is that lies elsewhere: kafka.", "text"
+)
+"""The option by which a definition is one of these; it is no option of tables."""
+_SUFFIX: Final = ".connector"
+
+
+class Connectors:
+    """The definitions in one warehouse."""
+
+    def __init__(self, storage: Storage, *, runtime: Runtime = SYSTEM) -> None:
+        """Those of the warehouse at which `storage` is rooted."""
+        self._storage = storage
+        self._runtime = runtime
+
+    def names(self, database: str) -> list[str]:
+        """All names in a database, sorted."""
+        found = (info.path.rpartition("/")[2] for info in self._storage.list(f"{database}.db"))
+        return sorted(name.removesuffix(_SUFFIX) for name in found if name.endswith(_SUFFIX))
+
+    def get(self, database: str, name: str) -> TableSchema | None:
+        """The definition of that name, or None."""
+        try:
+            check_database_name(database)
+            check_table_name(name)
+        except InvalidNameError:
+            return None
+        path = _path(Identifier(database, name))
+        try:
+            return TableSchema.from_json(self._storage.get(path), path=path)
+        except NotFoundError:
+            return None
+
+    def create(
+        self,
+        identifier: Identifier,
+        fields: Sequence[Field],
+        *,
+        options: Mapping[str, str],
+        comment: str | None = None,
+        if_not_exists: bool = False,
+    ) -> None:
+        """Keep a definition.
+
+        Raises:
+            AlreadyExistsError: there is one, unless `if_not_exists`.
+            SchemaError, OptionError, InvalidNameError: nothing was written.
+        """
+        schema = TableSchema.create(
+            fields, options=options, comment=comment, time_millis=self._runtime.clock.now_millis()
+        )
+        check_database_name(identifier.database)
+        check_table_name(identifier.table)
+        if not self._storage.put_if_absent(_path(identifier), schema.to_json()) and not if_not_exists:
+            raise AlreadyExistsError(
+                f"table '{identifier.full_name}' exists already",
+                hint="drop it first, or choose another name.",
+            )
+
+    def drop(self, identifier: Identifier) -> bool:
+        """Forget a definition; what it is about stays. Returns whether there was one."""
+        there = self._storage.exists(_path(identifier))
+        self._storage.delete(_path(identifier))
+        return there
+
+
+def _path(identifier: Identifier) -> str:
+    return f"{identifier.path}{_SUFFIX}"

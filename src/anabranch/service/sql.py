@@ -1,0 +1,205 @@
+"""Statements in SQL, carried out by a Spark of this machine."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anabranch.errors import AnabranchError, NotFoundError, SqlError, UnsupportedFeatureError
+from anabranch.lake import connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_QUIET: dict[str, Any] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.log.level": "OFF",
+    "spark.sql.shuffle.partitions": "4",
+}
+_CONDITION = re.compile(r"^\[(?P<condition>[A-Z_.0-9]+)\] (?P<text>.*?)(?: SQLSTATE: \w+)?$", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What a statement gave."""
+
+    statement: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    more: bool = False
+    """Whether there are more rows than were asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A streaming query that a statement started, and that runs."""
+
+    statement: str
+    name: str
+    id: str
+
+
+class SparkSqlError(AnabranchError):
+    """Spark refused a statement, or could not carry it out."""
+
+
+def script_of(statement: str | None, file: str | None) -> str:
+    """The text to carry out: given, in a file, or from standard input for ``-``.
+
+    Raises `SqlError` if none or both are given, `NotFoundError` if there is no such file.
+    """
+    if (statement is None) == (file is None):
+        raise SqlError(
+            "there is no statement" if statement is None else "a statement and a file are given",
+            hint='write anabranch sql "SELECT ..." or anabranch sql -f script.sql',
+        )
+    if statement is not None and statement != "-":
+        return statement
+    if "-" in (statement, file):
+        return sys.stdin.read()
+    try:
+        return Path(str(file)).read_text(encoding="utf-8")
+    except OSError as error:
+        raise NotFoundError(
+            f"cannot read '{file}': {error.strerror}", hint="name a file of statements."
+        ) from error
+
+
+def carry_out(warehouse: str, script: str, *, limit: int | None = None) -> Iterator[Rows | Started]:
+    """Carry out the statements of a script, one after the other, in a Spark that is started for it.
+
+    A query that reads a stream is run to its end. What INSERT started goes on until it has ended, or the caller
+    stops waiting.
+
+    Args:
+        warehouse: path or URL.
+        script: statements between semicolons.
+        limit: the most rows of each.
+
+    Yields:
+        What each statement gave, as soon as it is there.
+
+    Raises:
+        UnsupportedFeatureError: PySpark is not installed.
+        SqlError: there is no statement, or a quote is never closed.
+        SparkSqlError: Spark refused a statement; those before it are done.
+    """
+    statements = _statements(script)
+    with _spark(warehouse) as spark:
+        lake = connect(warehouse, spark=spark)
+        queries = []
+        for statement in statements:
+            with _in_our_words(statement):
+                answer = lake.sql(statement)
+                if hasattr(answer, "awaitTermination"):
+                    queries.append(answer)
+                    yield Started(statement, answer.name, str(answer.id))
+                    continue
+                found = _rows(statement, answer, limit)
+            yield found
+        for query in queries:
+            with _in_our_words(query.name):
+                query.awaitTermination()
+
+
+def _statements(script: str) -> list[str]:
+    try:
+        from anabranch.spark.sql.script import statements_of
+    except ImportError as error:
+        raise UnsupportedFeatureError(
+            "statements in SQL need Spark, which is not installed",
+            feature="spark",
+            hint="pip install 'anabranch[spark]', and Java 17 or newer.",
+        ) from error
+    found = statements_of(script)
+    if not found:
+        raise SqlError("there is no statement", hint='write anabranch sql "SELECT ..."')
+    return found
+
+
+def _rows(statement: str, frame: Any, limit: int | None) -> Rows:
+    if frame.isStreaming:
+        return _stream_rows(statement, frame, limit)
+    rows = frame.collect() if limit is None else frame.take(limit + 1)
+    return _first(statement, frame.columns, rows, limit)
+
+
+def _stream_rows(statement: str, frame: Any, limit: int | None) -> Rows:
+    """The rows of a stream that ends by itself, once it has."""
+    name = f"anabranch_sql_{id(frame)}"
+    complete = "Aggregate" in str(frame._jdf.queryExecution().analyzed().toString())  # noqa: SLF001 - nothing else tells
+    writer = frame.writeStream.format("memory").queryName(name)
+    query = writer.outputMode("complete" if complete else "append").start()
+    query.awaitTermination()
+    rows = frame.sparkSession.table(name)
+    return _first(statement, frame.columns, rows.collect(), limit)
+
+
+def _first(statement: str, columns: list[str], rows: list[Any], limit: int | None) -> Rows:
+    shown = rows if limit is None else rows[:limit]
+    return Rows(statement, tuple(columns), tuple(tuple(row) for row in shown), more=len(shown) < len(rows))
+
+
+@contextmanager
+def _spark(warehouse: str) -> Iterator[SparkSession]:
+    """A local session that says nothing on the terminal."""
+    from anabranch.spark.session import session
+
+    for logger in ("py4j", "pyspark", "SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
+    with _standard_error_elsewhere():
+        spark = session(warehouse, master="local[*]", app_name="anabranch sql", **_QUIET)
+    try:
+        spark.sparkContext.setLogLevel("OFF")
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _standard_error_elsewhere() -> Iterator[None]:
+    """What the JVM says on its way up is for nobody; it keeps the descriptor that it is started with."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+@contextmanager
+def _in_our_words(statement: str) -> Iterator[None]:
+    try:
+        yield
+    except AnabranchError:
+        raise
+    except Exception as error:
+        if not type(error).__module__.startswith(("pyspark.", "py4j.")):
+            raise
+        raise SparkSqlError(
+            _reason(error), hint=f"the statement is: {' '.join(statement.split())[:200]}"
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    """What Spark says, without the plan and the stack."""
+    message = getattr(error, "getMessage", lambda: None)() or str(error)
+    text = re.split(r"\n\s*(?:'?[A-Z]\w+(?: |\[)|JVM stacktrace|\+- |\tat )", str(message), maxsplit=1)[
+        0
+    ].strip()
+    match = _CONDITION.match(text)
+    return match["text"].strip() if match is not None else text

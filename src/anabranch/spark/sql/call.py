@@ -1,0 +1,84 @@
+"""``CALL lake.sys.<verb>(...)`` where Spark's SQL does not know the procedures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from anabranch.errors import InvalidInputError, NotFoundError, SqlError
+from anabranch.spark.catalog.verbs import TABLE, Verb, checked, verb
+from anabranch.spark.sql.names import Names
+from anabranch.spark.sql.reader import Reader
+from anabranch.spark.sql.scanner import Word, matches
+from anabranch.spark.sql.tables import Tables
+from anabranch.spec.names import SYSTEM_DATABASE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def call(spark: SparkSession, names: Names, tables: Tables, reader: Reader) -> DataFrame:
+    """Carry out what stands after CALL. Raises `NotFoundError`, `InvalidInputError`, and what the verb does."""
+    parts = reader.name("a procedure")
+    own = f"{names.catalog}.{SYSTEM_DATABASE}"
+    if ".".join(parts[:-1]) not in (own, SYSTEM_DATABASE):
+        raise NotFoundError(
+            f"there is no procedure '{'.'.join(parts)}'",
+            hint=f"procedures are in {own}: CALL {own}.{parts[-1]}(...).",
+        )
+    found = verb(parts[-1])
+    words = reader.inside("( ... )")
+    reader.end()
+    given = _values(spark, _texts(reader, words, found), found)
+    name = given.pop(TABLE.name, None)
+    if name is None:
+        raise NotFoundError("no table is named", hint="write table => 'db.t'.")
+    short = name.removeprefix(f"{names.catalog}.") if name.count(".") > 1 else name
+    rows = list(found.rows(tables.open(short), checked(found, given)))
+    return spark.createDataFrame(rows, found.columns)
+
+
+def _texts(reader: Reader, words: list[Word], found: Verb) -> dict[str, str]:
+    """The arguments as they were typed, by the names of the parameters."""
+    parameters = {p.name: p for p in (TABLE, *found.parameters)}
+    given: dict[str, str] = {}
+    for place, argument in enumerate(_split(words)):
+        named = matches(argument, 1, "=>")
+        if not named and place >= len(parameters):
+            raise InvalidInputError(
+                f"procedure '{found.name}' takes {len(parameters)} arguments",
+                hint=f"they are: {', '.join(parameters)}.",
+            )
+        name = argument[0].name.lower() if named else list(parameters)[place]
+        if name not in parameters:
+            raise InvalidInputError(
+                f"procedure '{found.name}' has no argument '{name}'",
+                hint=f"they are: {', '.join(parameters)}.",
+            )
+        if name in given:
+            raise SqlError(f"argument '{name}' is given twice", hint="leave one out.")
+        given[name] = reader.span(argument[2:] if named else argument)
+    return given
+
+
+def _split(words: list[Word]) -> list[list[Word]]:
+    found: list[list[Word]] = [[]] if words else []
+    depth = 0
+    for word in words:
+        depth += word.is_("(") - word.is_(")")
+        if word.is_(",") and depth == 0:
+            found.append([])
+        else:
+            found[-1].append(word)
+    return found
+
+
+def _values(spark: SparkSession, texts: dict[str, str], found: Verb) -> dict[str, Any]:
+    """The arguments' values; Spark computes them."""
+    types = {p.name: p.type for p in (TABLE, *found.parameters)}
+    if not texts:
+        return {}
+    row = spark.sql(
+        "SELECT " + ", ".join(f"CAST(({text}) AS {types[name]})" for name, text in texts.items())
+    ).first()
+    assert row is not None, "a query without FROM has one row"
+    return dict(zip(texts, row, strict=True))

@@ -1,0 +1,126 @@
+"""ALTER TABLE in words, as changes of a table; for sessions whose Spark does not know the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from anabranch.errors import UnsupportedFeatureError
+from anabranch.spark.catalog.properties import RESERVED, WATERMARK, table_properties
+from anabranch.spark.sql.create import properties
+from anabranch.spark.sql.reader import Reader
+from anabranch.spec.field_tree import After, First, Last, Position
+from anabranch.spec.schema_change import (
+    AddColumn,
+    DropColumn,
+    MoveColumn,
+    RemoveOption,
+    RenameColumn,
+    SchemaChange,
+    SetColumnComment,
+    SetNullable,
+    SetOption,
+    WidenColumn,
+)
+from anabranch.spec.types import DataType
+from anabranch.spec.watermark import WATERMARK_KEYS
+
+TypeOf = Callable[[str], DataType]
+"""What a type in Spark's SQL is in a table."""
+
+
+def changes(reader: Reader, type_of: TypeOf) -> list[SchemaChange] | None:
+    """The changes that stand after ALTER TABLE and the name; None if it is none of columns or properties.
+
+    Raises `SqlError` for what is not understood, `UnsupportedFeatureError` for what tables do not have.
+    """
+    if reader.accept("SET", "TBLPROPERTIES"):
+        return _set(properties(reader.inside("( ... )")))
+    if reader.accept("UNSET", "TBLPROPERTIES"):
+        reader.accept("IF", "EXISTS")
+        keys = [word.value for word in reader.inside("( ... )")[::2]]
+        return [
+            RemoveOption(key)
+            for named in keys
+            for key in (WATERMARK_KEYS if named == WATERMARK else (named,))
+        ]
+    if reader.accept("ADD") and reader.accept_any("COLUMN", "COLUMNS"):
+        return _added(reader, type_of)
+    if reader.accept("DROP") and reader.accept_any("COLUMN", "COLUMNS"):
+        return _dropped(reader)
+    if reader.accept("RENAME", "COLUMN"):
+        name = reader.name("a column")
+        reader.expect("TO")
+        return [RenameColumn(name, reader.name("a new name")[-1])]
+    if reader.accept_any("ALTER", "CHANGE"):
+        reader.accept("COLUMN")
+        return _changed(reader, type_of)
+    return None
+
+
+def _set(given: dict[str, str]) -> list[SchemaChange]:
+    for key in given:
+        if key in RESERVED - {"comment"}:
+            raise UnsupportedFeatureError(f"'{key}' of a table is fixed", feature="table-change")
+    return [SetOption(key, value) for key, value in table_properties(given).items()]
+
+
+def _added(reader: Reader, type_of: TypeOf) -> list[SchemaChange]:
+    parenthesised = reader.accept("(")
+    found: list[SchemaChange] = []
+    while True:
+        name = reader.name("a column")
+        reader.accept(":")
+        spelled = reader.until("COMMENT", "FIRST", "AFTER", "NOT", "DEFAULT", ",", ")")
+        nullable = not reader.accept("NOT", "NULL")
+        comment = reader.text("a text") if reader.accept("COMMENT") else None
+        position = _position(reader)
+        found.append(AddColumn(name, type_of(spelled).with_nullable(nullable), comment, position or Last()))
+        if not reader.accept(","):
+            break
+    if parenthesised:
+        reader.expect(")")
+    return found
+
+
+def _dropped(reader: Reader) -> list[SchemaChange]:
+    if_exists = reader.accept("IF", "EXISTS")
+    parenthesised = reader.accept("(")
+    names = [reader.name("a column")]
+    while reader.accept(","):
+        names.append(reader.name("a column"))
+    if parenthesised:
+        reader.expect(")")
+    return [DropIfExists(name) if if_exists else DropColumn(name) for name in names]
+
+
+class DropIfExists(DropColumn):
+    """A column to be dropped if it is there."""
+
+
+def _changed(reader: Reader, type_of: TypeOf) -> list[SchemaChange]:
+    name = reader.name("a column")
+    found: list[SchemaChange] = []
+    while reader.here is not None:
+        position = _position(reader)
+        if position is not None:
+            found.append(MoveColumn(name, position))
+        elif reader.accept("TYPE"):
+            spelled = reader.until("COMMENT", "FIRST", "AFTER", "SET", "DROP")
+            found.append(WidenColumn(name, type_of(spelled)))
+        elif reader.accept("COMMENT"):
+            found.append(SetColumnComment(name, reader.text("a text")))
+        elif reader.accept("DROP", "NOT", "NULL"):
+            found.append(SetNullable(name, True))
+        elif reader.accept("SET", "NOT", "NULL"):
+            found.append(SetNullable(name, False))
+        elif found or reader.name("a change of the column")[-1].lower() != name[-1].lower():
+            reader.fail("TYPE, COMMENT, FIRST, AFTER, SET NOT NULL or DROP NOT NULL")
+        else:  # CHANGE COLUMN a a BIGINT, as Hive writes it
+            found.append(WidenColumn(name, type_of(reader.until("COMMENT", "FIRST", "AFTER"))))
+    return found
+
+
+def _position(reader: Reader) -> Position | None:
+    if reader.accept("FIRST"):
+        return First()
+    return After(reader.name("a column")[-1]) if reader.accept("AFTER") else None

@@ -1,0 +1,190 @@
+"""Statements about a lake in a session whose SQL does not know it, such as one of Spark Connect.
+
+Queries are Spark's: tables in them are found by their place in the text, and frames put there. What defines, changes or
+writes tables is understood here. The answers are Spark's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from anabranch.errors import NotFoundError, SqlError, UnsupportedFeatureError
+from anabranch.spark.sql.create import create, table_statement
+from anabranch.spark.sql.frames import Frames
+from anabranch.spark.sql.insert import insert
+from anabranch.spark.sql.looking import Looking
+from anabranch.spark.sql.names import Names
+from anabranch.spark.sql.queries import start
+from anabranch.spark.sql.reader import Reader
+from anabranch.spark.sql.tables import Tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_DATABASE = ("DATABASE", "SCHEMA", "NAMESPACE")
+
+
+class Portable:
+    """Carries out one statement."""
+
+    def __init__(self, spark: SparkSession, options: Mapping[str, str], names: Names) -> None:
+        """For one session.
+
+        Args:
+            spark: the session.
+            options: warehouse and credentials.
+            names: what names mean; USE changes it.
+        """
+        self._spark = spark
+        self._options = options
+        self._names = names
+        self._frames = Frames(spark, options, everything=True)
+        self._tables = Tables(spark, names)
+        self._looking = Looking(spark, names, self._tables)
+
+    def run(self, statement: str) -> DataFrame | StreamingQuery:
+        """See `Statements.run`."""
+        for attempt in (self._written, self._made):
+            answer = attempt(statement)
+            if answer is not None:
+                return answer
+        reader = Reader(statement)
+        for keywords, carry_out in self._commands.items():
+            if reader.accept(*keywords):
+                answer = carry_out(reader)
+                return self._nothing() if answer is None else answer
+        return self._frames.query(statement, self._names)
+
+    @property
+    def _commands(self) -> dict[tuple[str, ...], Callable[[Reader], DataFrame | None]]:
+        looking, tables = self._looking, self._tables
+        return {
+            **{("CREATE", kind): self._create_database for kind in _DATABASE},
+            **{("DROP", kind): self._drop_database for kind in _DATABASE},
+            ("USE",): self._use,
+            ("DROP", "TABLE"): tables.drop,
+            ("ALTER", "TABLE"): tables.alter,
+            ("COMMENT", "ON", "TABLE"): tables.comment,
+            ("TRUNCATE", "TABLE"): tables.truncate,
+            ("CALL",): self._call,
+            ("CREATE", "TABLE"): _refuse_creation,
+            ("CREATE", "OR", "REPLACE", "TABLE"): _refuse_creation,
+            ("REPLACE", "TABLE"): _refuse_creation,
+            ("DELETE", "FROM"): tables.refuse("DELETE"),
+            ("UPDATE",): tables.refuse("UPDATE"),
+            ("MERGE", "INTO"): tables.refuse("MERGE"),
+            **{("SHOW", kind): looking.databases for kind in ("DATABASES", "SCHEMAS", "NAMESPACES")},
+            ("SHOW", "TABLES"): looking.tables,
+            ("SHOW", "COLUMNS"): looking.columns,
+            ("SHOW", "TBLPROPERTIES"): looking.properties,
+            ("SHOW", "PARTITIONS"): looking.partitions,
+            **{(verb, "TABLE"): looking.describe for verb in ("DESCRIBE", "DESC")},
+            **{(verb,): looking.describe for verb in ("DESCRIBE", "DESC")},
+            ("CACHE",): self._cache,
+            **{("SHOW", what): _refuse_showing for what in ("CREATE", "PROCEDURES")},
+        }
+
+    def _written(self, statement: str) -> DataFrame | StreamingQuery | None:
+        """INSERT into a table of the lake."""
+        written = insert(statement)
+        if written is None or self._names.full(written.target) is None:
+            return None
+        if self._frames.has_stream(written.query, self._names):
+            return start(written, self._frames, self._names, self._options)
+        self._tables.insert(written, self._frames.query(written.query, self._names))
+        return self._nothing()
+
+    def _made(self, statement: str) -> DataFrame | None:
+        """CREATE TABLE and REPLACE TABLE, with and without rows."""
+        new = table_statement(statement)
+        if new is None or self._names.full(new.name) is None:
+            return None
+        if new.query is None and not new.replaces:
+            if len(new.name) > 1 and new.name[-2] not in self._names.files.databases():
+                raise NotFoundError(
+                    f"database '{new.name[-2]}' does not exist",
+                    hint=f"CREATE DATABASE {new.name[-2]} makes it.",
+                )
+            create(new, self._names)
+        else:
+            self._tables.make(new, None if new.query is None else self._frames.query(new.query, self._names))
+        return self._nothing()
+
+    def _create_database(self, reader: Reader) -> None:
+        if_not_exists = reader.accept("IF", "NOT", "EXISTS")
+        name = self._database(reader)
+        if reader.here is not None:
+            raise UnsupportedFeatureError(
+                f"database '{name}' cannot have {reader.rest}: a database is its folder in the warehouse",
+                feature="database-properties",
+                hint="leave COMMENT, LOCATION and DBPROPERTIES out.",
+            )
+        self._names.files.create_database(name, if_not_exists=if_not_exists)
+
+    def _drop_database(self, reader: Reader) -> None:
+        if_exists = reader.accept("IF", "EXISTS")
+        name = self._database(reader)
+        cascade = reader.accept("CASCADE")
+        reader.accept("RESTRICT")
+        reader.end()
+        if if_exists and name not in self._names.files.databases():
+            return
+        self._names.files.drop_database(name, cascade=cascade)
+
+    def _use(self, reader: Reader) -> None:
+        reader.accept_any(*_DATABASE, "CATALOG")
+        parts = reader.name("a database")
+        reader.end()
+        if parts == (self._names.catalog,):
+            return
+        name = parts[-1]
+        if name not in self._names.files.databases():
+            raise NotFoundError(
+                f"database '{name}' does not exist", hint="SHOW DATABASES lists those there are."
+            )
+        self._names.database = name
+
+    def _call(self, reader: Reader) -> DataFrame:
+        from anabranch.spark.sql.call import call  # it needs all of maintenance
+
+        return call(self._spark, self._names, self._tables, reader)
+
+    def _cache(self, reader: Reader) -> DataFrame:
+        """What Spark caches by its text can have no frames in it."""
+        reader.until("AS")
+        if reader.here is not None:
+            raise UnsupportedFeatureError(
+                f"without Spark's own catalog this is not cached: {reader.statement[:120]}",
+                feature="sql-through-connect",
+                hint="CREATE TEMPORARY VIEW v AS SELECT ..., then CACHE TABLE v.",
+            )
+        return self._spark.sql(reader.statement)
+
+    def _database(self, reader: Reader) -> str:
+        parts = reader.name("the name of a database")
+        own = parts[1:] if len(parts) > 1 and parts[0] == self._names.catalog else parts
+        if len(own) != 1:
+            raise SqlError(
+                f"'{'.'.join(own)}' names no database", hint="databases have one level: catalog.database."
+            )
+        return own[0]
+
+    def _nothing(self) -> DataFrame:
+        return self._spark.createDataFrame([], "done BOOLEAN").drop("done")
+
+
+def _refuse_creation(reader: Reader) -> NoReturn:
+    raise SqlError(
+        f"this way to make a table is not understood without Spark's own catalog: {reader.statement[:120]}",
+        hint="understood are columns, COMMENT, PARTITIONED BY (columns), TBLPROPERTIES or WITH, and AS SELECT.",
+    )
+
+
+def _refuse_showing(reader: Reader) -> Any:
+    raise UnsupportedFeatureError(
+        f"without Spark's own catalog this is not shown: {reader.statement[:120]}",
+        feature="sql-through-connect",
+        hint="DESCRIBE, SHOW COLUMNS and SHOW TBLPROPERTIES say what a table is.",
+    )

@@ -1,0 +1,140 @@
+"""Tables in statements that Spark is handed as frames: where its SQL does not know them, and where streams are meant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from anabranch.errors import NotFoundError, OptionError
+from anabranch.kernel.refs.moments import MOMENT_OPTIONS
+from anabranch.options import (
+    CONSUMER_ID,
+    SCAN_BOUNDED_WATERMARK,
+    SCAN_MODE,
+    SCAN_TIMESTAMP_MILLIS,
+    SCAN_VERSION,
+)
+from anabranch.spark.sql import kafka
+from anabranch.spark.sql.names import Names
+from anabranch.spark.sql.references import Reference, references, replaced
+from anabranch.spark.sql.views import temporary_view
+from anabranch.spark.streams import read_stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_OF_STREAMS = frozenset({SCAN_BOUNDED_WATERMARK.key, CONSUMER_ID.key})
+_STREAM_PREFIX = "read.stream."
+
+
+class Frames:
+    """Queries in which some tables are frames."""
+
+    def __init__(self, spark: SparkSession, options: Mapping[str, str], *, everything: bool) -> None:
+        """For one session.
+
+        Args:
+            spark: the session.
+            options: warehouse and credentials.
+            everything: whether Spark's SQL knows no table of the lake, so that all of them are frames.
+        """
+        self._spark = spark
+        self._options = dict(options)
+        self._everything = everything
+
+    def query(self, text: str, names: Names, *, inserted: bool = False) -> DataFrame:
+        """What a statement gives whose tables may be frames. Raises `NotFoundError`, `OptionError`.
+
+        Args:
+            text: the statement.
+            names: what names mean.
+            inserted: whether its rows are inserted: then topics are read as streams.
+        """
+        found = [
+            (reference, name)
+            for reference in references(text)
+            if (name := self._needed(reference, names)) is not None
+        ]
+        if not found:
+            return self._spark.sql(text)
+        view = temporary_view(text)
+        if view is not None:
+            view.define(self.query(view.query, names, inserted=inserted))
+            return self._spark.createDataFrame([], "done BOOLEAN").drop("done")
+        frames = {
+            f"t{number}": self.table(
+                name, reference, names, streaming=self._is_stream(name, reference, names, inserted)
+            )
+            for number, (reference, name) in enumerate(found)
+        }
+        # Marks that no statement has stand for the frames' names until all braces are doubled, as PySpark wants it.
+        marks = [f"\0{key}\0" for key in frames]
+        spliced = replaced(text, [(r, mark) for (r, _), mark in zip(found, marks, strict=True)])
+        spliced = spliced.replace("{", "{{").replace("}", "}}")
+        for mark in marks:
+            spliced = spliced.replace(mark, "{" + mark.strip("\0") + "}")
+        return self._spark.sql(spliced, **frames)  # type: ignore[arg-type]
+
+    def has_stream(self, text: str, names: Names) -> bool:
+        """Whether rows that are inserted by this query never end, or end by themselves."""
+        named = [(names.table(reference.parts), reference) for reference in references(text)]
+        return any(name is not None and self._is_stream(name, ref, names, True) for name, ref in named)
+
+    def table(self, name: str, reference: Reference, names: Names, *, streaming: bool) -> DataFrame:
+        """The frame that stands for a table."""
+        definition = names.connector(name)
+        if definition is not None:
+            if reference.version is not None or reference.timestamp is not None:
+                raise OptionError(f"'{name}' is a topic: it has no past", hint="leave AS OF out.")
+            return kafka.frame(self._spark, definition, reference.options, streaming=streaming)
+        options = {**self._options, **self._moment(reference), **reference.options}
+        if streaming:
+            return read_stream(self._spark, name, **options)
+        return self._spark.read.format("anabranch").options(**options).load(name)
+
+    def _moment(self, reference: Reference) -> dict[str, str]:
+        if reference.version is not None:
+            return {SCAN_VERSION.key: reference.version}
+        if reference.timestamp is None:
+            return {}
+        millis = self._spark.sql(f"SELECT unix_millis(CAST(({reference.timestamp}) AS TIMESTAMP))").first()
+        if millis is None or millis[0] is None:
+            raise OptionError(
+                f"{reference.timestamp} is no time", hint="write TIMESTAMP AS OF '2026-01-31 12:00:00'."
+            )
+        return {SCAN_TIMESTAMP_MILLIS.key: str(millis[0])}
+
+    def _needed(self, reference: Reference, names: Names) -> str | None:
+        """The table's name if Spark cannot find it by itself."""
+        name = names.table(reference.parts)
+        if name is None:
+            return None
+        if self._everything:
+            self._check_there(name, names)
+            return name
+        is_other = _asks_for_stream(reference.options) or names.connector(name) is not None
+        return name if is_other else None
+
+    def _check_there(self, name: str, names: Names) -> None:
+        database, _, table = name.partition(".")
+        if database == "sys":
+            return
+        plain = table.partition("$")[0]
+        if database not in names.files.databases() or plain not in names.tables(database):
+            raise NotFoundError(
+                f"table '{names.catalog}.{name}' does not exist",
+                hint=f"SHOW TABLES IN {names.catalog}.{database} lists those there are.",
+            )
+
+    def _is_stream(self, name: str, reference: Reference, names: Names, inserted: bool) -> bool:
+        if _asks_for_stream(reference.options):
+            return True
+        return inserted and names.connector(name) is not None
+
+
+def _asks_for_stream(options: Mapping[str, str]) -> bool:
+    """Whether the options of a read are of a stream: only these have a meaning there."""
+    if any(key in _OF_STREAMS or key.startswith(_STREAM_PREFIX) for key in options):
+        return True
+    named = any(option.key in options for option in MOMENT_OPTIONS)
+    return SCAN_MODE.key in options and SCAN_MODE.of(options) == "latest" and not named

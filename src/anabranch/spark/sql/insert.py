@@ -1,0 +1,118 @@
+"""INSERT as far as it has to be understood: the target, which rows are replaced, and where the query begins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from anabranch.errors import SqlError
+from anabranch.spark.sql.create import properties
+from anabranch.spark.sql.references import name_at
+from anabranch.spark.sql.scanner import Word, closing, matches, words_of
+
+
+@dataclass(frozen=True)
+class Insert:
+    """A statement that writes the rows of a query into a table."""
+
+    target: tuple[str, ...]
+    query: str
+    overwrite: bool = False
+    partition: Mapping[str, str | None] = field(default_factory=dict)
+    """Partition columns in PARTITION: the expression of a value, or None for one that the rows bring."""
+    columns: tuple[str, ...] = ()
+    """Those that the rows are for; () for all."""
+    by_name: bool = False
+    where: str | None = None
+    """The condition of REPLACE WHERE."""
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+def insert(statement: str) -> Insert | None:
+    """The write that a statement is; None if it is another statement. Raises `SqlError` if it is not complete.
+
+    Common table expressions may stand before INSERT; they go to the query.
+    """
+    words = words_of(statement)
+    start = _start(words)
+    if start is None:
+        return None
+    overwrite = words[start + 1].is_("OVERWRITE")
+    place = start + 2
+    if matches(words, place, "TABLE"):
+        place += 1
+    target, place = name_at(words, place)
+    if not target:
+        raise SqlError("INSERT names no table", hint="write INSERT INTO db.t SELECT ...")
+    options: Mapping[str, str] = {}
+    if matches(words, place, "WITH", "(") and words[place + 2].kind == "text":
+        end = closing(words, place + 1)
+        options, place = properties(words[place + 2 : end]), end + 1
+    partition: Mapping[str, str | None] = {}
+    if matches(words, place, "PARTITION", "("):
+        end = closing(words, place + 1)
+        partition, place = assignments(statement, words[place + 2 : end]), end + 1
+    if matches(words, place, "IF", "NOT", "EXISTS"):
+        place += 3
+    by_name = matches(words, place, "BY", "NAME")
+    place += 2 if by_name else 0
+    where = None
+    if matches(words, place, "REPLACE", "WHERE"):
+        begin, place = place + 2, _query_after(words, place + 2)
+        where = statement[words[begin].start : words[place - 1].end]
+    columns: tuple[str, ...] = ()
+    if _is_names(words, place):
+        end = closing(words, place)
+        columns, place = tuple(w.name for w in words[place + 1 : end : 2]), end + 1
+    if place >= len(words):
+        raise SqlError("INSERT has no rows", hint="write INSERT INTO db.t SELECT ... or VALUES (...).")
+    common = statement[: words[start].start]
+    query = common + statement[words[place].start :].rstrip().rstrip(";")
+    return Insert(target, query, overwrite, partition, columns, by_name, where, options)
+
+
+def assignments(statement: str, words: Sequence[Word]) -> dict[str, str | None]:
+    """``dt = 'x', h`` as names and the text of values."""
+    found: dict[str, str | None] = {}
+    place = 0
+    while place < len(words):
+        name = words[place].name
+        end = next((i for i in range(place, len(words)) if words[i].is_(",")), len(words))
+        has_value = matches(words, place + 1, "=")
+        found[name] = statement[words[place + 2].start : words[end - 1].end] if has_value else None
+        place = end + 1
+    return found
+
+
+def _start(words: Sequence[Word]) -> int | None:
+    """Where INSERT INTO or INSERT OVERWRITE stands: first, or after what WITH defines."""
+    if not words or not words[0].is_("INSERT", "WITH"):
+        return None
+    place = 0
+    while place < len(words) - 1:
+        if words[place].is_("("):
+            place = closing(words, place)
+        elif words[place].is_("INSERT") and words[place + 1].is_("INTO", "OVERWRITE"):
+            return place
+        place += 1
+    return None
+
+
+def _query_after(words: Sequence[Word], place: int) -> int:
+    """Where the query begins that follows a condition."""
+    while place < len(words) and not words[place].is_("SELECT", "VALUES", "WITH", "FROM", "TABLE"):
+        place = closing(words, place) + 1 if words[place].is_("(") else place + 1
+    return place
+
+
+def _is_names(words: Sequence[Word], place: int) -> bool:
+    """Whether ``(a, b)`` stands there, and not a query in parentheses."""
+    if not matches(words, place, "("):
+        return False
+    inner = words[place + 1 : closing(words, place)]
+    names, commas = inner[::2], inner[1::2]
+    return (
+        len(inner) % 2 == 1
+        and all(w.kind in ("word", "quoted") for w in names)
+        and all(c.is_(",") for c in commas)
+    )

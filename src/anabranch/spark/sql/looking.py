@@ -1,0 +1,138 @@
+"""SHOW and DESCRIBE where Spark's SQL does not know the tables: the same columns and rows as Spark's own."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from typing import TYPE_CHECKING, Any
+
+from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.kernel.partitions import in_order_of_values
+from anabranch.kernel.scan.pruning import partition_values
+from anabranch.options import PATH
+from anabranch.spark.catalog.properties import RESERVED
+from anabranch.spark.sql.names import Names
+from anabranch.spark.sql.reader import Reader
+from anabranch.spark.sql.tables import Tables
+from anabranch.spark.types import spark_schema
+from anabranch.spec.names import SYSTEM_DATABASE
+from anabranch.spec.schema import TableSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_OWN_PREFIX = "anabranch."
+
+
+class Looking:
+    """Statements that only look."""
+
+    def __init__(self, spark: SparkSession, names: Names, tables: Tables) -> None:
+        """For one session and one warehouse."""
+        self._spark = spark
+        self._names = names
+        self._tables = tables
+
+    def databases(self, reader: Reader) -> DataFrame:
+        """``[IN lake] [LIKE 'a*']``"""
+        if reader.accept_any("IN", "FROM"):
+            reader.name("the name of the catalog")
+        wanted = _pattern(reader)
+        found = [(_shown(name),) for name in self._names.files.databases() if wanted(name)]
+        return self._rows("namespace STRING", found)
+
+    def tables(self, reader: Reader) -> DataFrame:
+        """``[IN db] [LIKE 'a*']``"""
+        database = reader.name("a database")[-1] if reader.accept_any("IN", "FROM") else self._names.database
+        wanted = _pattern(reader)
+        if database == SYSTEM_DATABASE:
+            from anabranch.system_tables import LAKE_TABLES
+
+            known = sorted(LAKE_TABLES)
+        else:
+            known = self._names.tables(database)
+        found = [(_shown(database), name, False) for name in known if wanted(name)]
+        return self._rows("namespace STRING, tableName STRING, isTemporary BOOLEAN", found)
+
+    def columns(self, reader: Reader) -> DataFrame:
+        """``IN t``"""
+        reader.accept_any("IN", "FROM")
+        schema = self._schema(reader.name("a table"))
+        reader.end()
+        return self._rows("col_name STRING", [(f.name,) for f in schema.fields])
+
+    def properties(self, reader: Reader) -> DataFrame:
+        """``t [('key')]``"""
+        parts = reader.name("a table")
+        schema = self._schema(parts)
+        shown = {
+            k: v for k, v in schema.options.items() if not k.startswith(_OWN_PREFIX) and k not in RESERVED
+        }
+        if reader.here is not None:
+            key = reader.inside("( 'key' )")[0].value
+            missing = f"Table {'.'.join(parts)} does not have property: {key}"
+            shown = {key: shown.get(key, missing)}
+        return self._rows("key STRING, value STRING", sorted(shown.items()))
+
+    def describe(self, reader: Reader) -> DataFrame:
+        """``[EXTENDED] t``"""
+        reader.accept_any("EXTENDED", "FORMATTED")
+        parts = reader.name("a table")
+        reader.end()
+        schema = self._schema(parts)
+        shown = {f.name: f.dataType.simpleString() for f in spark_schema(schema.fields)}
+        rows = [(f.name, shown[f.name], f.description) for f in schema.fields]
+        if schema.partition_keys:
+            rows += [("# Partition Information", "", ""), ("# col_name", "data_type", "comment")]
+            rows += [(f.name, shown[f.name], f.description) for f in schema.partition_fields]
+        return self._rows("col_name STRING, data_type STRING, comment STRING", rows)
+
+    def partitions(self, reader: Reader) -> DataFrame:
+        """``t [PARTITION (...)]``"""
+        table = self._tables.named(reader.name("a table"))
+        schema = table.schema
+        if not schema.partition_keys:
+            raise InvalidInputError(f"table '{table.name}' has no partitions", hint="it is not partitioned.")
+        condition = self._tables.condition(reader.partition(), table)
+        reader.end()
+        plan = table.scan(condition).plan()
+        rows = in_order_of_values(plan.files["partition"].unique(), schema)
+        columns = partition_values(rows, schema)
+        texts = [
+            "/".join(
+                f"{key}={_partition_text(column[place].as_py())}"
+                for key, column in zip(schema.partition_keys, columns, strict=True)
+            )
+            for place in range(len(rows))
+        ]
+        return self._rows("partition STRING", [(text,) for text in texts])
+
+    def _schema(self, parts: tuple[str, ...]) -> TableSchema:
+        name = self._names.full(parts)
+        if name is None:
+            raise NotFoundError(f"'{'.'.join(parts)}' is no table of the lake", hint=f"see {PATH.key}.")
+        return self._names.connector(name) or self._tables.open(name).schema
+
+    def _rows(self, columns: str, rows: list[Any]) -> DataFrame:
+        return self._spark.createDataFrame(rows, columns)
+
+
+def _pattern(reader: Reader) -> Any:
+    """Which names are wanted: ``LIKE 'a*|b'``, ``*`` for anything."""
+    reader.accept("LIKE")
+    if reader.here is None:
+        return lambda _name: True
+    patterns = [text.strip().lower() for text in reader.text("a pattern").split("|")]
+    reader.end()
+    return lambda name: any(fnmatch.fnmatchcase(name.lower(), pattern) for pattern in patterns)
+
+
+def _shown(name: str) -> str:
+    """A database as Spark shows it."""
+    return name if re.fullmatch(r"\w+", name) else "`" + name.replace("`", "``") + "`"
+
+
+def _partition_text(value: Any) -> str:
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,80 @@
+"""From names in statements to tables of the lake."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from anabranch.catalog import FilesystemCatalog, Identifier
+from anabranch.catalog.connectors import Connectors
+from anabranch.errors import NotFoundError, SqlError
+from anabranch.spec.names import SYSTEM_DATABASE
+from anabranch.spec.schema import TableSchema
+
+
+@dataclass
+class Names:
+    """What names mean while the lake is the current catalog."""
+
+    catalog: str
+    """Name of the lake in the session."""
+    files: FilesystemCatalog
+    database: str
+    """The current one, which need not exist."""
+
+    @property
+    def connectors(self) -> Connectors:
+        """Definitions of tables that lie elsewhere."""
+        return Connectors(self.files.storage)
+
+    def full(self, parts: Sequence[str]) -> str | None:
+        """``db.t`` for a name that a statement would create or drop; None if it is of another catalog."""
+        match list(parts):
+            case [name]:
+                return f"{self.database}.{name}"
+            case [database, name]:
+                return f"{database}.{name}"
+            case [catalog, database, name]:
+                return f"{database}.{name}" if catalog == self.catalog else None
+        raise SqlError(f"'{'.'.join(parts)}' names no table", hint="write database.table.")
+
+    def table(self, parts: Sequence[str]) -> str | None:
+        """``db.t`` for a name in a query; None if it cannot be one of the lake's tables.
+
+        A name of one part is one of the lake's if the current database has such a table. One with a database of the
+        lake, or with the lake itself, is one whether or not there is such a table.
+        """
+        if not 1 <= len(parts) <= 3:
+            return None
+        if len(parts) == 3:
+            return self.full(parts)
+        databases = self.files.databases()
+        if len(parts) == 2:
+            return f"{parts[0]}.{parts[1]}" if parts[0] in (*databases, SYSTEM_DATABASE) else None
+        if self.database not in databases:
+            return None
+        name = parts[0].partition("$")[0]
+        there = name in self.files.tables(self.database) or self.connector(f"{self.database}.{name}")
+        return f"{self.database}.{parts[0]}" if there else None
+
+    def connector(self, name: str) -> TableSchema | None:
+        """The definition of a table ``db.t`` that lies elsewhere; None if it is none."""
+        database, _, table = name.partition(".")
+        return self.connectors.get(database, table)
+
+    def tables(self, database: str) -> list[str]:
+        """Names of all tables of a database, sorted. Raises `NotFoundError`."""
+        return sorted({*self.files.tables(database), *self.connectors.names(database)})
+
+    def identifier(self, parts: Sequence[str]) -> Identifier:
+        """The table, as a whole, that a statement is about. Raises `NotFoundError`, `SqlError`, `InvalidNameError`."""
+        name = self.full(parts)
+        if name is None:
+            raise NotFoundError(
+                f"'{'.'.join(parts)}' is no table of the lake",
+                hint=f"its tables are named {self.catalog}.database.table, database.table or table.",
+            )
+        found = Identifier.parse(name)
+        if "$" in name:
+            raise SqlError(f"'{name}' is not the name of a table", hint="name the table itself, without '$'.")
+        return found

@@ -1,0 +1,90 @@
+"""The rows of INSERT in the columns of the table, by the rules of Spark's own INSERT."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.errors import SchemaError
+from anabranch.spark.sql.insert import Insert
+from anabranch.spark.sql.references import quoted
+from anabranch.spark.types import spark_schema
+from anabranch.spec.schema import TableSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType, StructField
+
+
+def in_columns(
+    frame: DataFrame, statement: Insert, schema: TableSchema, *, also: str | None = None
+) -> DataFrame:
+    """The rows under the names and in the types of the table; columns that are not named are left out.
+
+    Args:
+        frame: what the query gives.
+        statement: says whether columns go by name or by place, and has values of partition columns.
+        schema: of the table.
+        also: a column that is used and not stored; it goes by name.
+
+    Raises `SchemaError` for columns that are too few, too many, unknown, or of a type that cannot be stored.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+    columns = {field.name.lower(): field for field in spark_schema(schema.fields)}
+    names = [name for name in frame.columns if name != also]
+    fixed = {key: value for key, value in statement.partition.items() if value is not None}
+    for name in (*fixed, *statement.columns):
+        _known(columns, name, schema)
+    targets = _targets(names, statement, schema, {name.lower() for name in fixed})
+    given = [
+        _stored(F.col(quoted(name)), frame.schema[name].dataType, _known(columns, target, schema))
+        for name, target in zip(names, targets, strict=True)
+    ]
+    constants = [
+        F.expr(value).cast(columns[name.lower()].dataType).alias(columns[name.lower()].name)
+        for name, value in fixed.items()
+    ]
+    beside = [F.col(quoted(also))] if also is not None and also in frame.columns else []
+    return frame.select(*given, *constants, *beside)
+
+
+def _targets(names: list[str], statement: Insert, schema: TableSchema, fixed: set[str]) -> list[str]:
+    """For each column of the rows the name of the table's column."""
+    if statement.by_name:
+        return names
+    targets = list(statement.columns) or [f.name for f in schema.fields if f.name.lower() not in fixed]
+    if len(targets) != len(names):
+        raise SchemaError(
+            f"the rows have {len(names)} columns, but they are for {len(targets)}: {', '.join(targets)}",
+            hint="name the columns they are for, INSERT INTO t (a, b), or write INSERT INTO t BY NAME.",
+        )
+    return targets
+
+
+def _known(columns: dict[str, StructField], name: str, schema: TableSchema) -> StructField:
+    found = columns.get(name.lower())
+    if found is None:
+        raise SchemaError(
+            f"the table has no column '{name}'",
+            hint=f"its columns are: {', '.join(f.name for f in schema.fields)}.",
+        )
+    return found
+
+
+def _stored(column, there: DataType, target: StructField):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202 - PySpark's own
+    """The column as it is stored. Raises `SchemaError` where Spark would not store one in the other either."""
+    from pyspark.sql.types import BooleanType, NullType, NumericType, StringType
+
+    wanted = target.dataType
+    is_text, wants_text = isinstance(there, StringType), isinstance(wanted, StringType)
+    unsafe = (
+        (is_text and not wants_text and not isinstance(there, NullType))
+        or (isinstance(there, BooleanType) and isinstance(wanted, NumericType))
+        or (isinstance(there, NumericType) and not isinstance(wanted, NumericType | StringType))
+    )
+    if unsafe and there != wanted:
+        raise SchemaError(
+            f"cannot safely cast {there.simpleString()} to {wanted.simpleString()}, the type of '{target.name}'",
+            hint=f"say in the query how: CAST(... AS {wanted.simpleString()}).",
+        )
+    return (column if there == wanted else column.cast(wanted)).alias(target.name)

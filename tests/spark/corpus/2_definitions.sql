@@ -1,0 +1,142 @@
+-- Making tables, looking at them, changing and removing them.
+
+CREATE DATABASE lake.def;
+CREATE TABLE lake.def.a (id BIGINT NOT NULL COMMENT 'the id', price DECIMAL(10, 2), tags ARRAY<STRING>, dt STRING)
+PARTITIONED BY (dt) COMMENT 'orders' TBLPROPERTIES ('snapshot.num-retained.min' = '3', 'mine' = 'it''s');
+CREATE TABLE lake.def.a (id INT);
+--! already exists | exists already
+CREATE TABLE IF NOT EXISTS lake.def.a (id INT);
+CREATE TABLE lake.def.q (id BIGINT, k INT) TBLPROPERTIES ('bucket' = '2', 'bucket-key' = 'id');
+CREATE TABLE lake.def.avro (id INT) TBLPROPERTIES ('file.format' = 'avro');
+CREATE TABLE lake.def.bad (a INT, a INT);
+--! already exists | more than once
+CREATE TABLE lake.def.bad (id INT) TBLPROPERTIES ('bucket' = '2');
+--! bucket-key
+CREATE TABLE lake.def.bad (id INT) TBLPROPERTIES ('bucket' = 'many');
+--! many
+CREATE TABLE lake.def.bad (id INT) TBLPROPERTIES ('target-file-siz' = '1 mb', 'anabranch.job-nam' = 'x');
+--! anabranch.job-nam
+CREATE TABLE lake.def.bad (id INT, PRIMARY KEY (id));
+--! constraint | defines a key
+CREATE TABLE lake.def.bad (dt STRING) PARTITIONED BY (nope);
+--! nope
+CREATE TABLE lake.def.bad (id INT DEFAULT 3);
+--! DEFAULT
+CREATE TABLE lake.def.`bad$x` (id INT);
+--! is not the name of a table
+CREATE TABLE lake.nope.t (id INT);
+--! cannot be found | does not exist
+SHOW TABLES IN lake.def;
+--> ('def', 'a', False)
+--> ('def', 'avro', False)
+--> ('def', 'q', False)
+SHOW TABLES FROM lake.def LIKE 'a*';
+--> ('def', 'a', False)
+--> ('def', 'avro', False)
+SHOW COLUMNS IN lake.def.a;
+--> ('id',)
+--> ('price',)
+--> ('tags',)
+--> ('dt',)
+SHOW TBLPROPERTIES lake.def.a;
+--> ('mine', "it's")
+--> ('snapshot.num-retained.min', '3')
+SHOW TBLPROPERTIES lake.def.a ('mine');
+--> ('mine', "it's")
+DESCRIBE lake.def.a;
+--> ('id', 'bigint', 'the id')
+--> ('price', 'decimal(10,2)', None)
+--> ('tags', 'array<string>', None)
+--> ('dt', 'string', None)
+--> ('# Partition Information', '', '')
+--> ('# col_name', 'data_type', 'comment')
+--> ('dt', 'string', None)
+DESC TABLE EXTENDED lake.def.a;
+--*
+--@ classic
+DESCRIBE lake.def.a id;
+--> ('col_name', 'id')
+--> ('data_type', 'bigint')
+--> ('comment', 'the id')
+DESCRIBE lake.def.nope;
+--! cannot be found | does not exist
+--@ classic
+SHOW CREATE TABLE lake.def.q;
+--*
+SHOW PARTITIONS lake.def.a;
+SHOW PARTITIONS lake.def.q;
+--! partition
+--@ classic
+CREATE TABLE lake.def.like_a LIKE lake.def.a;
+--@ classic
+SELECT count(*) FROM lake.def.like_a;
+--> (0,)
+--@ classic
+DROP TABLE lake.def.like_a;
+ALTER TABLE lake.def.a ADD COLUMNS (w INT COMMENT 'a w' AFTER id, s STRUCT<a: INT, b: STRING>);
+ALTER TABLE lake.def.a ADD COLUMN s.c DOUBLE FIRST;
+ALTER TABLE lake.def.a ADD COLUMN w STRING;
+--! already exists | exists already
+ALTER TABLE lake.def.a ALTER COLUMN w TYPE BIGINT;
+ALTER TABLE lake.def.a ALTER COLUMN w TYPE STRING;
+--! w
+ALTER TABLE lake.def.a ALTER COLUMN w COMMENT 'a wide one';
+ALTER TABLE lake.def.a ALTER COLUMN w FIRST;
+ALTER TABLE lake.def.a ALTER COLUMN id DROP NOT NULL;
+ALTER TABLE lake.def.a ALTER COLUMN w SET NOT NULL;
+--! w
+ALTER TABLE lake.def.a CHANGE COLUMN price price DECIMAL(12, 2);
+--*
+ALTER TABLE lake.def.a RENAME COLUMN price TO cost;
+ALTER TABLE lake.def.a RENAME COLUMN s.a TO z;
+ALTER TABLE lake.def.a RENAME COLUMN nope TO z;
+--! nope
+ALTER TABLE lake.def.a DROP COLUMN tags;
+ALTER TABLE lake.def.a DROP COLUMNS (s.b);
+ALTER TABLE lake.def.a DROP COLUMN IF EXISTS nope;
+ALTER TABLE lake.def.a DROP COLUMN dt;
+--! is a partition key and cannot be dropped
+DESCRIBE lake.def.a;
+--> ('w', 'bigint', 'a wide one')
+--> ('id', 'bigint', 'the id')
+--> ('cost', 'decimal(12,2)', None)
+--> ('dt', 'string', None)
+--> ('s', 'struct<c:double,z:int>', None)
+--> ('# Partition Information', '', '')
+--> ('# col_name', 'data_type', 'comment')
+--> ('dt', 'string', None)
+ALTER TABLE lake.def.a SET TBLPROPERTIES ('mine' = 'yours', 'write-only' = 'true');
+ALTER TABLE lake.def.a SET TBLPROPERTIES ('bucket' = 'x');
+--! bucket
+ALTER TABLE lake.def.a UNSET TBLPROPERTIES ('snapshot.num-retained.min');
+ALTER TABLE lake.def.a UNSET TBLPROPERTIES IF EXISTS ('snapshot.num-retained.max');
+SHOW TBLPROPERTIES lake.def.a;
+--> ('mine', 'yours')
+--> ('write-only', 'true')
+COMMENT ON TABLE lake.def.a IS 'all orders';
+ALTER TABLE lake.def.a RENAME TO lake.def.orders;
+SELECT * FROM lake.def.a;
+--! cannot be found | does not exist
+ALTER TABLE lake.def.q RENAME TO def.orders;
+--! already exists | exists already
+ALTER TABLE lake.def.orders SET LOCATION '/tmp/x';
+--! location
+ALTER TABLE lake.def.nope ADD COLUMN a INT;
+--! cannot be found | does not exist
+DROP TABLE lake.def.nope;
+--! cannot be found | does not exist
+DROP TABLE IF EXISTS lake.def.nope;
+DROP TABLE lake.def.avro;
+DROP TABLE IF EXISTS lake.def.q PURGE;
+DROP TABLE lake.def.`orders$branch_main`;
+--! is not the name of a table
+SHOW TABLES IN lake.def;
+--> ('def', 'orders', False)
+CREATE TABLE lake.def.e (user BIGINT, at TIMESTAMP_NTZ) TBLPROPERTIES ('watermark' = "at - INTERVAL '5' SECOND");
+ALTER TABLE lake.def.e RENAME COLUMN at TO order_time;
+SHOW TBLPROPERTIES lake.def.e ('schema.watermark.0.rowtime');
+--> ('schema.watermark.0.rowtime', 'order_time')
+ALTER TABLE lake.def.e DROP COLUMN order_time;
+--! watermark
+ALTER TABLE lake.def.e UNSET TBLPROPERTIES ('watermark');
+ALTER TABLE lake.def.e DROP COLUMN order_time;
