@@ -107,15 +107,20 @@ class FeedReader:
         self, splits: Iterable[FeedSplit], *, limit: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The rows of splits, in order, in bounded memory; no more than `limit`."""
-        if self._is_plain:
-            return self.reader.read_batches((split.split for split in splits), limit=limit)
-        return self._marked(splits, limit)
+        left = limit
+        for branch, group in groupby(splits, key=lambda split: split.branch):
+            for batch in self._read(self._on(branch), group, left):
+                left = None if left is None else left - batch.num_rows
+                yield batch
+            if left is not None and left <= 0:
+                return
 
     def read_table(self, splits: Iterable[FeedSplit], *, limit: int | None = None) -> pa.Table:
         """All rows of splits, in order; no more than `limit`."""
-        if self._is_plain:
+        splits = list(splits)
+        if self.is_plain and all(split.branch == self.reader.context.branch for split in splits):
             return self.reader.read_table((split.split for split in splits), limit=limit)
-        return pa.Table.from_batches(list(self._marked(splits, limit)), self.schema)
+        return pa.Table.from_batches(list(self.read_batches(splits, limit=limit)), self.schema)
 
     def count(self, splits: Iterable[FeedSplit]) -> int:
         """How many rows the splits have."""
@@ -124,7 +129,8 @@ class FeedReader:
         return sum(batch.num_rows for batch in alone.read_batches(splits))
 
     @property
-    def _is_plain(self) -> bool:
+    def is_plain(self) -> bool:
+        """Whether all rows are given that the reader gives, in columns of the table."""
         return not self._added and self.late_rows == "keep"
 
     @property
@@ -132,10 +138,31 @@ class FeedReader:
         wanted = ((self.change_column, CHANGE_FIELD), (self.watermark_column, WATERMARK_FIELD))
         return [field for is_wanted, field in wanted if is_wanted]
 
-    def _marked(self, splits: Iterable[FeedSplit], limit: int | None) -> Iterator[pa.RecordBatch]:
+    def _on(self, branch: str | None) -> Reader:
+        """What reads the files of a branch: they name schemas by numbers, which mean others on another branch."""
+        if branch == self.reader.context.branch:
+            return self.reader
+        found = self._elsewhere.get(branch)
+        if found is None:
+            found = replace(self.reader, context=self.reader.context.on_branch(branch))
+            self._elsewhere[branch] = found
+        return found
+
+    @lazy
+    def _elsewhere(self) -> dict[str | None, Reader]:
+        return {}
+
+    def _read(
+        self, reader: Reader, splits: Iterable[FeedSplit], limit: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of splits of one branch, by the reader for that."""
+        if self.is_plain:
+            yield from reader.read_batches((split.split for split in splits), limit=limit)
+            return
         left = limit
         for marks, files in groupby(self._files(splits), key=lambda marked: marked[0]):
-            for batch in self._reader(marks).read_batches((split for _, split in files), limit=left):
+            found = self._filtered(reader, marks)
+            for batch in found.read_batches((split for _, split in files), limit=left):
                 left = None if left is None else left - batch.num_rows
                 yield self._with_columns(batch, marks)
             if left is not None and left <= 0:
@@ -155,14 +182,14 @@ class FeedReader:
             file.late_before if self.late_rows != "keep" else None,
         )
 
-    def _reader(self, marks: _Marks) -> Reader:
+    def _filtered(self, reader: Reader, marks: _Marks) -> Reader:
         if marks.late_before is None:
-            return self.reader
+            return reader
         asked = late if self.late_rows == "only" else on_time
         wanted: list[BoundPredicate] = [asked(self._event_time, marks.late_before)]
-        if self.reader.predicate is not None:
-            wanted.append(self.reader.predicate)
-        return replace(self.reader, predicate=conjunction(wanted))
+        if reader.predicate is not None:
+            wanted.append(reader.predicate)
+        return replace(reader, predicate=conjunction(wanted))
 
     @lazy
     def _event_time(self) -> Field:

@@ -34,13 +34,21 @@ def in_spark(spark, scan):
     return spark.createDataFrame(rows, spark_schema(fields))
 
 
-def answers(frame, filters):
-    """For each filter, a Spark SQL text, the bag of rows it keeps; by one job for all of them."""
+def answers(frame, filters, at_once=40):
+    """For each filter, a Spark SQL text, the bag of rows it keeps; by one job for some of them."""
     tagged = [frame.filter(f).select(fn.lit(i).alias("_case"), "*") for i, f in enumerate(filters)]
     kept = [[] for _ in filters]
-    for number, *row in reduce(DataFrame.unionAll, tagged).collect():
-        kept[number].append(row)
+    for start in range(0, len(tagged), at_once):
+        for number, *row in _union(tagged[start : start + at_once]).collect():
+            kept[number].append(row)
     return [bag(rows) for rows in kept]
+
+
+def _union(frames):
+    """In pairs: Spark looks at all of a frame again with each one that is added to it."""
+    while len(frames) > 1:
+        frames = [reduce(DataFrame.unionAll, frames[i : i + 2]) for i in range(0, len(frames), 2)]
+    return frames[0]
 
 
 def expected(spark, scan, filters):

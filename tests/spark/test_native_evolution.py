@@ -1,4 +1,4 @@
-"""Tables whose columns have changed, by Spark's own reader: what Spark gets wrong by itself, and random histories."""
+"""Tables whose columns have changed, by Spark's own reader: what Spark gets wrong by itself."""
 
 import logging
 from dataclasses import replace
@@ -10,8 +10,7 @@ from pyspark.errors import PySparkException
 
 from anabranch.arrow import parquet_encode
 from anabranch.spark.native.frame import native_frame
-from tests.kernel.test_evolution_model import COLUMNS, _inside, _leaves, _read
-from tests.spark.native_cases import LocalModel, check, files_read, v2_frame
+from tests.spark.native_cases import check, files_read, v2_frame
 
 pytestmark = pytest.mark.spark
 
@@ -158,55 +157,3 @@ def test_what_must_not_be_null_and_is_missing_is_an_error(spark, lake, portable)
     with pytest.raises(PySparkException, match="'v' is NOT NULL"):
         native_frame(spark, replace(table.scan(), schema=before)).collect()
     assert "column 'v' is NOT NULL, and files of schema 1 lack it" in portable()[0]
-
-
-def literal(value):
-    match value:
-        case str():
-            return f"'{value}'"
-        case Decimal():
-            return f"{value}BD"
-        case _:
-            return repr(value)
-
-
-def questions(model, schema, count):
-    """Conditions on columns of the model, in Spark's SQL."""
-    pick = model.random
-    held = [_read(row, schema.row_type) for row in model.rows]
-    asked = ["true"]
-    for path in pick.choices([*_leaves((), schema.row_type)], k=count):
-        name = ".".join(f"`{part}`" for part in path)
-        values = [v for v in (_inside(row, path) for row in held) if v is not None]
-        if not values:
-            asked.append(f"{name} IS NULL")
-            continue
-        v, w = (literal(pick.choice(values)) for _ in range(2))
-        forms = [
-            "{n} = {v}", "{n} < {v}", "{n} >= {v}", "{n} IN ({v}, {w})", "NOT ({n} = {v})", "{n} <=> {v}",
-            "{n} = {v} OR {n} IS NULL", "NOT ({n} > {v} OR {n} = {w})", "{n} IS NOT NULL", "{n} BETWEEN {v} AND {w}",
-        ]  # fmt: skip
-        asked.append(pick.choice(forms).format(n=name, v=v, w=w))
-    return asked
-
-
-def hunt(spark, seed, folder, count):
-    """A random history of a table, read both natively and by the embedded engine with random conditions."""
-    model = LocalModel(seed, folder, COLUMNS)
-    steps = [model.alter, model.write, model.open_writer, model.more_buckets, model.compact]
-    for _ in range(model.random.randint(5, 16)):
-        model.random.choices(steps, [4, 6, 1, 0.3, 0.3])[0]()
-    scan = model.table.scan()
-    read = native_frame if model.random.random() < 0.7 else v2_frame
-    check(spark, read(spark, scan), scan, questions(model, scan.schema, count))
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_random_histories(spark, tmp_path, seed):
-    hunt(spark, seed, tmp_path, 12)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(1000, 1500))
-def test_many_random_histories(spark, tmp_path, seed):
-    hunt(spark, seed, tmp_path, 40)

@@ -65,19 +65,47 @@ def test_rows_of_every_kind_are_made_without_a_job(jvm):
     assert second.getDecimal(2, 20, 2).toString() == "5.00"
 
 
-def test_an_index_holds_what_it_is_given_and_lists_nothing(jvm):
-    (statuses,) = internals.file_statuses(jvm, [[("file:/nowhere/t/bucket-0/data-1.parquet", 10, 0)]])
-    schema, nothing = st.StructType().add("a", st.IntegerType()), st.StructType()
+FILES = [(f"file:/nowhere/t/{name}.parquet", 10, 0) for name in ("x=%41/b/1", "x=%41/b/2", "x=9/b/3")]
 
+
+@pytest.fixture(scope="module")
+def values(jvm):
+    """Rows of one number, for two partitions."""
+    schema = st.StructType().add("x", st.IntegerType())
+    return internals.internal_rows(jvm, pa.record_batch([pa.array([7, None], pa.int32())], ["x"]), schema)
+
+
+def test_folders_with_their_values_are_made_in_few_calls(jvm, values):
+    made = internals.partition_directories(jvm, values, [FILES[:2], FILES[2:]])
+    assert [made.apply(i).files().length() for i in range(made.length())] == [2, 1]
+    assert made.apply(0).values().getInt(0) == 7
+    assert made.apply(1).values().isNullAt(0)
+    assert made.apply(1).files().apply(0).getPath().toString() == FILES[2][0]
+
+
+def test_an_index_holds_what_it_is_given_and_lists_nothing(jvm):
     def index(identity):
-        folder = ("file:/nowhere/t/bucket-0", internals.empty_row(jvm), statuses)
-        return internals.filled_index(jvm, [folder], schema, nothing, identity=identity)
+        schema = st.StructType().add("a", st.IntegerType())
+        return internals.filled_index(jvm, FILES, schema, identity=identity)
 
     one = index("file:/nowhere/t/one")
-    assert one.allFiles().length() == 1
-    assert one.sizeInBytes() == 10
+    assert one.allFiles().length() == 3
+    assert one.sizeInBytes() == 30
     assert one.equals(index("file:/nowhere/t/one"))
     assert not one.equals(index("file:/nowhere/t/other"))
+    found = one.listFiles(jvm.seq([]), jvm.seq([]))
+    assert (found.length(), found.apply(0).files().length()) == (1, 3)
+
+
+def test_an_index_of_partitions_holds_their_values(jvm, values):
+    columns = st.StructType().add("x", st.IntegerType())
+    folders = internals.Partitions(columns, ["file:/nowhere/t/x=%41/b", "file:/nowhere/t/x=9/b"], values)
+    index = internals.filled_index(jvm, FILES, st.StructType(), folders, identity="file:/nowhere/t/one")
+    assert index.allFiles().length() == 3
+    found = index.listFiles(jvm.seq([]), jvm.seq([]))
+    assert [found.apply(i).files().length() for i in range(2)] == [2, 1]
+    assert found.apply(0).values().getInt(0) == 7
+    assert found.apply(1).values().isNullAt(0)
 
 
 def test_files_that_hadoop_does_not_reach(jvm, tmp_path):

@@ -8,9 +8,11 @@ from pyspark.sql import types as st
 
 from anabranch.errors import SchemaError, UnsupportedFeatureError
 from anabranch.kernel.actions.append import Append
-from anabranch.spark.row_reader import partitions_of, snapshot_rows
+from anabranch.kernel.scan.split import SplitFile
+from anabranch.spark.row_reader import partitions_of, snapshot_rows, spread
 from anabranch.spark.row_writer import RowWriter
 from anabranch.spark.types import arrow_schema, spark_schema
+from anabranch.streaming.delivery import FeedFile, FeedSplit
 from tests.support.tables import make_table, rows
 
 
@@ -74,3 +76,31 @@ def test_tables_that_cannot_be_written_are_refused_before_rows_are(tmp_path):
     again = open_table({"path": "db.t", "warehouse": str(tmp_path)})
     with pytest.raises(UnsupportedFeatureError, match="primary key"):
         RowWriter.of(again, spark_schema(table.schema.fields))
+
+
+def step(*splits):
+    """Splits of a stream, each given as the rows, in thousands, and the megabytes of its files."""
+    return [
+        FeedSplit(b"p", 0, tuple(FeedFile(SplitFile(f"{n}-{i}", size << 20, count * 1000, 0, "parquet"))
+                                 for i, (count, size) in enumerate(files)))
+        for n, files in enumerate(splits)
+    ]  # fmt: skip
+
+
+def spread_over(slots, *splits):
+    found = spread(given := step(*splits), slots)
+    assert [file for split in found for file in split.files] == [f for split in given for f in split.files]
+    return [len(split.files) for split in found]
+
+
+def test_a_backlog_of_small_files_is_shared_by_all_tasks():
+    assert spread_over(2, [(250, 1)] * 16) == [8, 8]
+    assert spread_over(3, [(1, 3)] * 12) == [4, 4, 4]
+    assert spread_over(4, [(250, 1)] * 4) == [2, 2]  # for more tasks it is too little
+    assert spread_over(2, [(4000, 1)], [(250, 1)] * 2) == [1, 2]
+    assert spread_over(2, [(4000, 100)]) == [1]  # a file is read as a whole
+
+
+def test_little_is_not_shared():
+    assert spread_over(8, [(1, 0)] * 100) == [100]
+    assert spread_over(8) == []

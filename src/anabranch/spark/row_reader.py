@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -15,11 +15,16 @@ from anabranch.read import Reader
 from anabranch.read_feed import FeedReader
 from anabranch.spark.arrow_values import to_schema
 from anabranch.spec.schema import TableSchema
-from anabranch.streaming.delivery import CHANGE_COLUMN, WATERMARK_COLUMN, FeedSplit
+from anabranch.streaming.delivery import CHANGE_COLUMN, WATERMARK_COLUMN, FeedFile, FeedSplit
 from anabranch.streaming.feed import Feed
 
 _THREADS = 2
 """Pieces of files that a task decodes side by side: it has one core, but should not wait for its store."""
+
+_WORTH_A_TASK_BYTES, _WORTH_A_TASK_ROWS = 8 << 20, 500_000
+"""From so much on one more task, and one more file that it writes, is worth while."""
+_ABOUT = 1.05
+"""Files that are equal but for a few bytes go into equal parts."""
 
 _MOST_ROWS = 1 << 16
 _MOST_BYTES = 16 << 20
@@ -40,6 +45,13 @@ class RowReader:
     """What reads the splits of the partitions."""
     target: pa.Schema
     """The columns to read, in their order, in the types that Spark takes."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it gives all rows of the files, in columns of the table."""
+        reader = self.reader.reader if isinstance(self.reader, FeedReader) else self.reader
+        is_marked = isinstance(self.reader, FeedReader) and not self.reader.is_plain
+        return reader.predicate is None and not is_marked
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one split; none for the partition that Spark makes up where there is nothing to read."""
@@ -72,6 +84,41 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     step = max(1, min(_MOST_ROWS, fitting))
     for start in range(0, batch.num_rows, step):
         yield batch.slice(start, step)
+
+
+def spread(splits: Sequence[FeedSplit], slots: int) -> list[FeedSplit]:
+    """The same files in the same order, in enough splits for all tasks that run side by side, if each has much to do.
+
+    Splits of a step are few where its files are small; then one task would do everything while others wait. For
+    tables whose rows have no order between files.
+
+    Args:
+        splits: of one step of a stream.
+        slots: tasks that run side by side.
+    """
+    total = sum(_work(file) for split in splits for file in split.files)
+    wanted = min(slots, int(total))
+    if len(splits) >= wanted:
+        return list(splits)
+    return [part for split in splits for part in _cut(split, total / wanted)]
+
+
+def _cut(split: FeedSplit, most: float) -> Iterator[FeedSplit]:
+    """A split in runs of files of at most so much work, or of one file."""
+    run: list[FeedFile] = []
+    work = 0.0
+    for file in split.files:
+        if run and work + _work(file) > most * _ABOUT:
+            yield replace(split, files=tuple(run))
+            run, work = [], 0.0
+        run.append(file)
+        work += _work(file)
+    yield replace(split, files=tuple(run))
+
+
+def _work(file: FeedFile) -> float:
+    """What it is to read a file, in shares of what is worth one more task."""
+    return max(file.file.size / _WORTH_A_TASK_BYTES, file.file.row_count / _WORTH_A_TASK_ROWS)
 
 
 def partitions_of(splits: Sequence[Split] | Sequence[FeedSplit]) -> list[InputPartition]:

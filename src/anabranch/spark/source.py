@@ -30,7 +30,7 @@ from anabranch.errors import OptionError, SchemaError
 from anabranch.options import SCAN_COLUMNS, SCAN_FILTER, SCAN_ON_OVERWRITE, SCAN_WATERMARK_COLUMN
 from anabranch.spark.batch import BatchReader, BatchWriter
 from anabranch.spark.options import spelled
-from anabranch.spark.stream_reader import stream_reader
+from anabranch.spark.stream_reader import StreamReader, follower, stream_reader
 from anabranch.spark.stream_writer import StreamWriter
 from anabranch.spark.system import SystemReader, system_read
 from anabranch.spark.tables import Newest, columns_of, open_table, view_of
@@ -84,8 +84,10 @@ class AnabranchSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         options = self._spelled()
         table = open_table(options)
-        latest = table.schema
-        return stream_reader(table, _target(latest, schema, options), options, notices=self.notices)
+        target = _target(table.schema, schema, options)
+        reader = stream_reader(table, target, options, notices=self.notices)
+        reader.slots = self.slots
+        return reader
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         options = self._spelled()
@@ -94,6 +96,19 @@ class AnabranchSource(DataSource):
 
     def _spelled(self) -> dict[str, str]:
         return {**self.defaults, **spelled(self.options)}
+
+
+def stream_follower(schema: StructType, options: Mapping[str, str], *, notices: Path | None) -> StreamReader:
+    """What follows a table for a stream in the process of the driver, with columns that Spark knows already.
+
+    Args:
+        schema: those columns.
+        options: warehouse, path and options of the read.
+        notices: as in `source_with`.
+    """
+    asked = spelled(options)
+    table = open_table(asked)
+    return follower(table, _target(table.schema, schema, asked), asked, notices=notices)
 
 
 def source_with(

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import polars as pl
 from py4j.protocol import Py4JError
 
 from anabranch.spark.native.generations import Generation, Obstacle, generations
@@ -18,6 +19,7 @@ from anabranch.spec.types import Field
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from anabranch.kernel.context import TableContext
     from anabranch.scan import Scan
 
 _LOG = logging.getLogger(__name__)
@@ -49,22 +51,44 @@ def native_generations(
     )
 
 
-def _reason(spark: SparkSession, scan: Scan) -> str | None:
-    root = hadoop_root(scan.context.storage.url)
+def unreachable(spark: SparkSession, context: TableContext, path: str, size: int) -> str | None:
+    """Why Spark does not find a file of a table; None if it does.
+
+    Args:
+        spark: the session.
+        context: of the table.
+        path: of the file, relative to the table.
+        size: its bytes.
+    """
+    root = hadoop_root(context.storage.url)
     if root is None:
-        return f"Hadoop, through which Spark reads files, has no name for {scan.context.storage.url}"
+        return f"Hadoop, through which Spark reads files, has no name for {context.storage.url}"
+    try:
+        return reachable(Jvm(spark), f"{root}/{path}", size)
+    except Py4JError as error:
+        return not_as_expected(error)
+
+
+def foreign_formats(names: pl.Series) -> str | None:
+    """Why files of those names cannot be read natively; None if they can."""
+    others = names.filter(~names.str.ends_with(".parquet"))
+    if others.is_empty():
+        return None
+    return f"there are files of format {', '.join(sorted({file_format_of(name) for name in others}))}"
+
+
+def not_as_expected(error: Exception) -> str:
+    """An error of Spark's internals as a reason to go through the portable door."""
+    return f"Spark's internals are not as expected: {str(error).splitlines()[0]}"
+
+
+def _reason(spark: SparkSession, scan: Scan) -> str | None:
     plan = scan.plan()
     if plan.files.height == 0:
         return None
-    others = plan.files["file_name"].filter(~plan.files["file_name"].str.ends_with(".parquet"))
-    if len(others):
-        return f"there are files of format {', '.join(sorted({file_format_of(name) for name in others}))}"
     folder, bucket, name, size = plan.files.select("folder", "bucket", "file_name", "file_size").row(0)
-    path = f"{root}/{Layout().bucket_path(plan.folders[folder], bucket)}/{name}"
-    try:
-        return reachable(Jvm(spark), path, size)
-    except Py4JError as error:
-        return f"a class of Spark's is not as expected: {str(error).splitlines()[0]}"
+    path = f"{Layout().bucket_path(plan.folders[folder], bucket)}/{name}"
+    return foreign_formats(plan.files["file_name"]) or unreachable(spark, scan.context, path, size)
 
 
 def tell(scan: Scan, obstacle: Obstacle) -> None:

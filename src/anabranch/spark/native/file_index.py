@@ -8,13 +8,7 @@ from typing import Any, ClassVar
 from anabranch.expr.bound import conjunction
 from anabranch.spark.native.expressions import predicate_of
 from anabranch.spark.native.internals import hadoop_path, text_array
-from anabranch.spark.native.planned_files import (
-    PartitionRows,
-    PlannedFiles,
-    directories,
-    hadoop_root,
-    spark_index,
-)
+from anabranch.spark.native.planned_files import PlannedFiles, directories, hadoop_root, spark_index
 from anabranch.spark.native.proxy import JavaProxy, Jvm
 from anabranch.spark.types import spark_schema
 from anabranch.spec.types import Field
@@ -30,7 +24,6 @@ class PlannedFileIndex(JavaProxy):
         self.jvm = jvm
         self._files = files
         self._fields = tuple(fields)
-        self._rows = PartitionRows(jvm, files.schema)
 
     def listFiles(self, partition_filters: Any, data_filters: Any) -> Any:  # noqa: N802
         """The files that filters on partition columns and on others leave over.
@@ -41,8 +34,8 @@ class PlannedFileIndex(JavaProxy):
         parts = [predicate_of(filters, self._fields) for filters in (partition_filters, data_filters)]
         folders = self._files.matching(conjunction(part for part in parts if part is not None))
         if partition_filters.isEmpty() or not folders:
-            return directories(self.jvm, folders, self._rows)
-        index = spark_index(self.jvm, self._files.scan, folders, self._rows, self._fields)
+            return directories(self.jvm, self._files.schema, folders)
+        index = spark_index(self.jvm, self._files.scan, folders, self._fields)
         return index.listFiles(partition_filters, self.jvm.seq([]))
 
     def sizeInBytes(self) -> int:  # noqa: N802

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 from anabranch.expr.bound import columns
 from anabranch.spark.native.conversions import nothing
-from anabranch.spark.native.door import native_generations, tell
+from anabranch.spark.native.door import native_generations, not_as_expected, tell
 from anabranch.spark.native.file_index import PlannedFileIndex
 from anabranch.spark.native.filters import cannot_filter, filter_column, named
 from anabranch.spark.native.generations import Generation, Obstacle
@@ -64,7 +64,7 @@ def _native(spark: SparkSession, scan: Scan) -> DataFrame | Obstacle:
         jvm = Jvm(spark)
         rows = reduce(DataFrame.unionAll, [_generation_frame(jvm, scan, generation) for generation in made])
     except Py4JError as error:
-        return Obstacle(f"Spark's internals are not as expected: {str(error).splitlines()[0]}")
+        return Obstacle(not_as_expected(error))
     if scan.predicate is not None:
         rows = rows.filter(filter_column(scan.predicate))
     return rows.select(*(named(f.name) for f in chosen_fields(scan)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _DATASOURCES = "org.apache.spark.sql.execution.datasources"
+_ROW = "org.apache.spark.sql.catalyst.InternalRow"
+_FILE_STATUS = "org.apache.hadoop.fs.FileStatus"
+_ARRAY_SEQ = "scala.collection.immutable.ArraySeq"
 _OLDEST, _NEWEST = (4, 1), (4, 3)
 _BLOCK = 128 << 20
 
@@ -33,6 +37,17 @@ READ_OPTIONS: Mapping[str, str] = {
 
 FileRow = tuple[str, int, int]
 """Path as Hadoop spells it, bytes, time of its making in milliseconds."""
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """Folders with the values that partition columns have in them."""
+
+    columns: StructType
+    folders: Sequence[str]
+    """Paths as Hadoop spells them."""
+    values: Any
+    """A Scala ``Seq[InternalRow]``: one for each folder."""
 
 
 def unsupported(spark: SparkSession) -> str | None:
@@ -53,12 +68,12 @@ def hadoop_path(jvm: Jvm, path: str) -> Any:
 def file_statuses(jvm: Jvm, groups: Sequence[Iterable[FileRow]]) -> Any:
     """Files in groups as a ``FileStatus[][]``, all of them in one call."""
     text = json.dumps([[_status(*row) for row in group] for group in groups])
-    return _json_mapper(jvm).readValue(text, _class(jvm, "[[Lorg.apache.hadoop.fs.FileStatus;"))
+    return _mapper(jvm).readValue(text, _class(jvm, f"[[L{_FILE_STATUS};"))
 
 
 def text_array(jvm: Jvm, texts: Sequence[str]) -> Any:
     """A ``String[]``, in one call."""
-    return _json_mapper(jvm).readValue(json.dumps(texts), _class(jvm, "[Ljava.lang.String;"))
+    return _mapper(jvm).readValue(json.dumps(texts), _class(jvm, "[Ljava.lang.String;"))
 
 
 def internal_rows(jvm: Jvm, rows: pa.RecordBatch, schema: StructType) -> Any:
@@ -76,19 +91,24 @@ def internal_rows(jvm: Jvm, rows: pa.RecordBatch, schema: StructType) -> Any:
     if plan.getClass().getSimpleName() == "LocalRelation":
         return plan.data()
     # The session lets nothing be local; then it is a job of one task.
-    return jvm.of("scala.collection.immutable.ArraySeq").unsafeWrapArray(
-        frame.queryExecution().executedPlan().executeCollect()
-    )
+    return jvm.of(_ARRAY_SEQ).unsafeWrapArray(frame.queryExecution().executedPlan().executeCollect())
 
 
-def empty_row(jvm: Jvm) -> Any:
-    """An ``InternalRow`` without columns."""
-    return jvm.of("org.apache.spark.sql.catalyst.InternalRow").empty()
+def empty_rows(jvm: Jvm, count: int) -> Any:
+    """A Scala ``Seq[InternalRow]`` of rows without columns."""
+    return jvm.seq_of(jvm.of("java.util.Collections").nCopies(count, jvm.of(_ROW).empty()))
 
 
-def partition_directory(jvm: Jvm, values: Any, statuses: Any) -> Any:
-    """A ``PartitionDirectory``: files that share the values of partition columns."""
-    return jvm.of(f"{_DATASOURCES}.PartitionDirectory").apply(values, statuses)
+def partition_directories(jvm: Jvm, values: Any, groups: Sequence[Iterable[FileRow]]) -> Any:
+    """Groups of files that share the values of partition columns, as a Scala ``Seq[PartitionDirectory]``.
+
+    Args:
+        jvm: of the session.
+        values: a ``Seq[InternalRow]``, one for each group.
+        groups: the files.
+    """
+    statuses = jvm.of(_ARRAY_SEQ).unsafeWrapArray(file_statuses(jvm, groups))
+    return _pairs(jvm, f"{_DATASOURCES}.PartitionDirectory", values, statuses, f"[L{_FILE_STATUS};")
 
 
 def relation_frame(jvm: Jvm, index: Any, columns: StructType, partition_columns: StructType) -> DataFrame:
@@ -110,7 +130,8 @@ def relation_frame(jvm: Jvm, index: Any, columns: StructType, partition_columns:
 def parquet_scan_builder(jvm: Jvm, index: Any, columns: StructType, partition_columns: StructType) -> Any:
     """The ``ScanBuilder`` of Spark's own Parquet source over an ``InMemoryFileIndex``."""
     whole = StructType([*columns.fields, *partition_columns.fields])
-    options = jvm.of("org.apache.spark.sql.util.CaseInsensitiveStringMap")(jvm.map(READ_OPTIONS))
+    made = jvm.of("org.apache.spark.sql.util.CaseInsensitiveStringMap")
+    options = jvm.once("read options", lambda: made(jvm.map(READ_OPTIONS)))
     return jvm.of(f"{_DATASOURCES}.v2.parquet.ParquetScanBuilder")(
         jvm.session, index, jvm.struct(whole), jvm.struct(columns), options
     )
@@ -118,40 +139,39 @@ def parquet_scan_builder(jvm: Jvm, index: Any, columns: StructType, partition_co
 
 def filled_index(
     jvm: Jvm,
-    folders: Sequence[tuple[str, Any, Any]],
+    files: Sequence[FileRow],
     columns: StructType,
-    partition_columns: StructType,
+    partitions: Partitions | None = None,
     *,
     identity: str,
 ) -> Any:
-    """An ``InMemoryFileIndex`` that holds the given files and lists nothing.
+    """An ``InMemoryFileIndex`` that holds the given files and lists nothing, made in few calls however many they are.
 
     Args:
         jvm: of the session.
-        folders: path, partition values (``InternalRow``) and ``FileStatus[]`` of each folder; all files of a folder
-            lie directly in it.
+        files: all of them.
         columns: of the files.
-        partition_columns: those of the values.
-        identity: a path without files that stands for exactly these files. Indexes of the same paths are the same
-            to Spark, which then reads one of them only; without it two snapshots of a table would be.
+        partitions: the folders in which they directly lie; None for a table without partition columns.
+        identity: a path that stands for exactly these files, and under which Spark finds them all. Indexes of the
+            same paths are the same to Spark, which then reads one of them only.
     """
     cache = jvm.of(f"{_DATASOURCES}.SharedInMemoryCache")(_ENDLESS, -1).createForNewClient()
-    mark = hadoop_path(jvm, identity)
-    cache.putLeafFiles(mark, jvm.array("org.apache.hadoop.fs.FileStatus", []))
-    paths, partitions = [mark], []
-    for path, values, statuses in folders:
-        folder = hadoop_path(jvm, path)
-        cache.putLeafFiles(folder, statuses)
-        paths.append(folder)
-        partitions.append(jvm.of(f"{_DATASOURCES}.PartitionPath")(values, folder))
-    spec = jvm.of(f"{_DATASOURCES}.PartitionSpec")(jvm.struct(partition_columns), jvm.seq(partitions))
+    root = hadoop_path(jvm, identity)
+    (statuses,) = file_statuses(jvm, [files])
+    cache.putLeafFiles(root, statuses)
+    spec = jvm.none()
+    if partitions is not None:
+        paths = jvm.of(_ARRAY_SEQ).unsafeWrapArray(text_array(jvm, partitions.folders))
+        made = _pairs(jvm, f"{_DATASOURCES}.PartitionPath", partitions.values, paths, "java.lang.String")
+        spec = jvm.some(jvm.of(f"{_DATASOURCES}.PartitionSpec")(jvm.struct(partitions.columns), made))
     return jvm.of(f"{_DATASOURCES}.InMemoryFileIndex")(
         jvm.session,
-        jvm.seq(paths),
-        jvm.scala_map({}),
+        jvm.seq([root]),
+        # Of files that are not of partitions Spark would take only those directly in the path.
+        jvm.scala_map({"recursiveFileLookup": "true"} if partitions is None else {}),
         jvm.some(jvm.struct(columns)),
         cache,
-        jvm.some(spec),
+        spec,
         jvm.none(),
     )
 
@@ -197,8 +217,34 @@ def _status(path: str, size: int, millis: int) -> dict[str, Any]:
     }
 
 
+def _pairs(jvm: Jvm, kind: str, rows: Any, others: Any, other_kind: str) -> Any:
+    """What ``apply(row, other)`` of a class makes of each row and its other, as a Scala ``Seq``, in few calls.
+
+    Args:
+        jvm: of the session.
+        kind: name of the class.
+        rows: a ``Seq[InternalRow]``.
+        others: a ``Seq`` of the same length.
+        other_kind: name of the class of these.
+    """
+    invoke, found = "java.lang.invoke", _class(jvm, kind)
+    parameters = jvm.array("java.lang.Class", [_class(jvm, _ROW), _class(jvm, other_kind)])
+    signature = jvm.of(f"{invoke}.MethodType").methodType(found, parameters)
+    method = jvm.of(f"{invoke}.MethodHandles").publicLookup().findStatic(found, "apply", signature)
+    apply = jvm.of(f"{invoke}.MethodHandleProxies").asInterfaceInstance(
+        _class(jvm, "scala.Function2"), method
+    )
+    build = getattr(jvm.of("scala.collection.BuildFrom$"), "MODULE$").buildFromIterableOps()
+    return rows.lazyZip(others).map(apply, build)
+
+
 def _class(jvm: Jvm, name: str) -> Any:
-    return jvm.of("org.apache.spark.util.Utils").classForName(name, True, False)
+    found = jvm.of("org.apache.spark.util.Utils")
+    return jvm.once(("class", name), lambda: found.classForName(name, True, False))
+
+
+def _mapper(jvm: Jvm) -> Any:
+    return jvm.once("mapper", lambda: _json_mapper(jvm))
 
 
 def _json_mapper(jvm: Jvm) -> Any:

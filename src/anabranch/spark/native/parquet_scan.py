@@ -7,7 +7,7 @@ from typing import Any
 
 from anabranch.scan import Scan
 from anabranch.spark.native.internals import parquet_scan_builder
-from anabranch.spark.native.planned_files import Folder, PartitionRows, spark_index
+from anabranch.spark.native.planned_files import Folder, spark_index
 from anabranch.spark.native.proxy import Jvm
 from anabranch.spark.types import spark_schema
 from anabranch.spec.schema import TableSchema
@@ -33,7 +33,7 @@ def parquet_scan(
         filters: a Scala ``Seq`` of expressions by which row groups may be skipped; None for none.
         columns: the ``StructType`` to read, of `fields` and partition columns; all of them if None.
     """
-    index = spark_index(jvm, scan, folders, PartitionRows(jvm, scan.schema), fields)
+    index = spark_index(jvm, scan, folders, fields)
     partition_columns = spark_schema(scan.schema.partition_fields)
     builder = parquet_scan_builder(jvm, index, spark_schema(_in_files(scan, fields)), partition_columns)
     if filters is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from anabranch.errors import UnsupportedFeatureError
 from anabranch.expr.bind import BoundPredicate
+from anabranch.kernel.context import TableContext
 from anabranch.kernel.scan.pruning import partition_values
 from anabranch.kernel.scan.request import ScanRequest
 from anabranch.lazy import lazy
@@ -20,17 +21,18 @@ from anabranch.scan import Scan
 from anabranch.spark.arrow_values import to_schema
 from anabranch.spark.native.internals import (
     FileRow,
-    empty_row,
-    file_statuses,
+    Partitions,
+    empty_rows,
     filled_index,
     internal_rows,
-    partition_directory,
+    partition_directories,
 )
 from anabranch.spark.native.proxy import Jvm
 from anabranch.spark.types import arrow_schema, spark_schema
 from anabranch.spec.layout import Layout
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.types import Field
+from anabranch.streaming.delivery import FeedFile, FeedSplit
 
 _HADOOP_SCHEMES = {"file": "file", "s3": "s3a", "s3a": "s3a", "gs": "gs", "abfs": "abfs", "abfss": "abfss"}
 
@@ -83,7 +85,7 @@ class PlannedFiles:
         else:
             plan = ScanRequest(scan.context, scan.snapshot, self.schema, predicate, None, scan.options).plan()
             frame = self._of_ours(plan.files)
-            if scan.predicate is not None or scan.limit is not None:
+            if scan.predicate is not None or scan.limit is not None or scan.only is not None:
                 frame = frame.join(self.whole, on=_KEY, how="semi", maintain_order="left")
         return [*self._folders(frame, plan.folders)]
 
@@ -105,60 +107,68 @@ class PlannedFiles:
             )
 
 
+def folders_of(context: TableContext, splits: Iterable[FeedSplit]) -> list[Folder]:
+    """The files of a stream's step, by the folders they lie in."""
+    root = hadoop_root(context.storage.url)
+    found: dict[str, list[FeedFile]] = {}
+    partitions: dict[str, bytes] = {}
+    for split in splits:
+        for file in split.files:
+            folder = f"{root}/{file.file.path.rpartition('/')[0]}"
+            found.setdefault(folder, []).append(file)
+            partitions[folder] = split.partition
+    return [
+        Folder(
+            folder,
+            partitions[folder],
+            sum(f.file.row_count for f in files),
+            tuple((f"{root}/{f.file.path}", f.file.size, 0) for f in files),
+        )
+        for folder, files in found.items()
+    ]
+
+
 _KEY = ["partition", "bucket", "file_name"]
 """What makes a file one, in every plan of a snapshot."""
 
 
-class PartitionRows:
-    """Values of partition columns as rows of the JVM, each made once."""
-
-    def __init__(self, jvm: Jvm, schema: TableSchema) -> None:
-        self._jvm = jvm
-        self._schema = schema
-        self._rows: dict[bytes, Any] = {}
-
-    def of(self, partitions: Sequence[bytes]) -> list[Any]:
-        """An ``InternalRow`` for each partition."""
-        fields = self._schema.partition_fields
-        if not fields:
-            return [empty_row(self._jvm)] * len(partitions)
-        unknown = [p for p in dict.fromkeys(partitions) if p not in self._rows]
-        if unknown:
-            values = partition_values(pl.Series(unknown, dtype=pl.Binary), self._schema)
-            batch = to_schema(_one_batch(values), arrow_schema(fields))
-            rows = internal_rows(self._jvm, batch, spark_schema(fields))
-            self._rows.update((p, rows.apply(i)) for i, p in enumerate(unknown))
-        return [self._rows[p] for p in partitions]
+def partition_rows(jvm: Jvm, schema: TableSchema, partitions: Sequence[bytes]) -> Any:
+    """The values of partition columns as Spark has them: a Scala ``Seq[InternalRow]``, a row for each partition."""
+    fields = schema.partition_fields
+    if not fields or not partitions:
+        return empty_rows(jvm, len(partitions))
+    values = partition_values(pl.Series(partitions, dtype=pl.Binary), schema)
+    return internal_rows(jvm, to_schema(_one_batch(values), arrow_schema(fields)), spark_schema(fields))
 
 
-def directories(jvm: Jvm, folders: Sequence[Folder], rows: PartitionRows) -> Any:
+def directories(jvm: Jvm, schema: TableSchema, folders: Sequence[Folder]) -> Any:
     """Folders as a Scala ``Seq[PartitionDirectory]``."""
-    statuses = file_statuses(jvm, [f.files for f in folders])
-    values = rows.of([f.partition for f in folders])
-    return jvm.seq(partition_directory(jvm, value, statuses[i]) for i, value in enumerate(values))
+    rows = partition_rows(jvm, schema, [f.partition for f in folders])
+    return partition_directories(jvm, rows, [f.files for f in folders])
 
 
-def spark_index(
-    jvm: Jvm, scan: Scan, folders: Sequence[Folder], rows: PartitionRows, fields: Sequence[Field]
-) -> Any:
+def spark_index(jvm: Jvm, scan: Scan, folders: Sequence[Folder], fields: Sequence[Field]) -> Any:
     """An ``InMemoryFileIndex`` of exactly these folders.
 
     Raises `UnsupportedFeatureError` if Spark's index does not take all files, as it passes over some names.
     """
-    keys = scan.schema.partition_keys
-    statuses = file_statuses(jvm, [f.files for f in folders])
-    values = rows.of([f.partition for f in folders])
+    keys = scan.schema.partition_fields
+    files = [file for folder in folders for file in folder.files]
+    partitions = None
+    if keys:
+        rows = partition_rows(jvm, scan.schema, [f.partition for f in folders])
+        partitions = Partitions(spark_schema(keys), [f.path for f in folders], rows)
     index = filled_index(
         jvm,
-        [(f.path, value, statuses[i]) for i, (f, value) in enumerate(zip(folders, values, strict=True))],
-        spark_schema([f for f in fields if f.name not in keys]),
-        spark_schema(scan.schema.partition_fields),
+        files,
+        spark_schema([f for f in fields if f.name not in scan.schema.partition_keys]),
+        partitions,
         identity=f"{hadoop_root(scan.context.storage.url)}/planned-{_digest(folders)}",
     )
-    found, wanted = index.allFiles().length(), sum(len(f.files) for f in folders)
-    if found != wanted:
+    found = index.allFiles().length()
+    if found != len(files):
         raise UnsupportedFeatureError(
-            f"table '{scan.context.title}': Spark's index of files holds {found} of the {wanted} files of a plan",
+            f"table '{scan.context.title}': Spark's index of files holds {found} of the {len(files)} files of a plan",
             feature="native-scan",
             hint="read the table with spark.read.format('anabranch').",
         )

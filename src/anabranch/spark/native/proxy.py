@@ -12,8 +12,11 @@ import logging
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
 
+from py4j.java_gateway import JavaClass, JavaMember
 from py4j.protocol import Py4JJavaError
 
 from anabranch.errors import AnabranchError, InvalidInputError, UnsupportedFeatureError
@@ -24,10 +27,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 Method = TypeVar("Method", bound=Callable[..., Any])
+Made = TypeVar("Made")
 
 _STARTING = threading.Lock()
 _NUMBERS = itertools.count()
-
+_CLASSES: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
+"""Classes of each gateway to a JVM, by their full names."""
 
 _ALL_MESSAGE = "_LEGACY_ERROR_TEMP_3100"
 """Spark's condition of an error that is its message and nothing else."""
@@ -71,17 +76,37 @@ class Jvm:
         self.session: Any = spark._jsparkSession  # noqa: SLF001 - the way into the JVM has no public name
         self.root: Any = spark._jvm  # noqa: SLF001
         self._gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
+        self._classes = _CLASSES.setdefault(self._gateway, {})
+        self._made: dict[object, Any] = {}
 
     def of(self, name: str) -> Any:
-        """The class of that full name, to make objects of or to call its static methods."""
-        found = self.root
-        for part in name.split("."):
-            found = getattr(found, part)
+        """The class of that full name, to make objects of or to call its static methods.
+
+        Py4J asks the JVM about every part of a name, and about a static method at every call; so classes are kept,
+        with the methods that were called.
+        """
+        found = self._classes.get(name)
+        if found is None:
+            asked = reduce(getattr, name.split("."), self.root)
+            found = _KnownClass(asked._fqn, asked._gateway_client)  # noqa: SLF001
+            self._classes[name] = found
+        return found
+
+    def once(self, what: object, make: Callable[[], Made]) -> Made:
+        """The object of the JVM that `make` gives, made once: for what nobody changes and Spark often asks for.
+
+        Args:
+            what: names it.
+            make: makes it.
+        """
+        if what not in self._made:
+            self._made[what] = make()
+        found: Made = self._made[what]
         return found
 
     def list(self, items: Iterable[Any]) -> Any:
         """A ``java.util.ArrayList``."""
-        made = self.root.java.util.ArrayList()
+        made = self.of("java.util.ArrayList")()
         for item in items:
             made.add(item)
         return made
@@ -96,6 +121,8 @@ class Jvm:
 
     def array(self, name: str, items: Sequence[Any]) -> Any:
         """An array of a class."""
+        if not items:
+            return self.once((name, 0), lambda: self._gateway.new_array(self.of(name), 0))
         made = self._gateway.new_array(self.of(name), len(items))
         for position, item in enumerate(items):
             made[position] = item
@@ -103,7 +130,7 @@ class Jvm:
 
     def map(self, items: Mapping[str, str]) -> Any:
         """A ``java.util.HashMap`` of text."""
-        made = self.root.java.util.HashMap()
+        made = self.of("java.util.HashMap")()
         for key, value in items.items():
             made.put(key, value)
         return made
@@ -114,19 +141,29 @@ class Jvm:
 
     def some(self, item: Any) -> Any:
         """Scala's ``Some``."""
-        return self.root.scala.Option.apply(item)
+        return self.of("scala.Option").apply(item)
 
     def none(self) -> Any:
         """Scala's ``None``."""
-        return self.root.scala.Option.empty()
+        return self.of("scala.Option").empty()
 
     def struct(self, schema: StructType) -> Any:
         """A ``StructType`` of the JVM."""
-        return self.root.org.apache.spark.sql.types.DataType.fromJson(schema.json())
+        return self.of("org.apache.spark.sql.types.DataType").fromJson(schema.json())
 
     @property
     def _python_utils(self) -> Any:
-        return self.root.org.apache.spark.api.python.PythonUtils
+        return self.of("org.apache.spark.api.python.PythonUtils")
+
+
+class _KnownClass(JavaClass):  # type: ignore[misc]
+    """A class that asks only once what a static method is."""
+
+    def __getattr__(self, name: str) -> Any:
+        found = super().__getattr__(name)
+        if isinstance(found, JavaMember):
+            self.__dict__[name] = found
+        return found
 
 
 def start_callbacks(spark: SparkSession) -> None:

@@ -1,0 +1,299 @@
+"""The scan of a table by DataSource V2: Spark's own Parquet reader where that is possible.
+
+The planner chooses files by the filters and columns of a query. While the query runs it may tell which partitions a
+join has left over, and they are chosen again.
+
+A scan of this kind has one set of names for all its files. Where they would need several, as after a column was
+renamed, the portable door reads them until compaction has rewritten them; `native_frame` can join several.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol
+
+from py4j.protocol import Py4JError
+
+from anabranch.errors import UnsupportedFeatureError
+from anabranch.expr.bind import BoundPredicate
+from anabranch.expr.bound import ALWAYS, conjunction
+from anabranch.lazy import lazy
+from anabranch.scan import Scan
+from anabranch.spark.native.door import native_generations, not_as_expected, tell
+from anabranch.spark.native.expressions import columns_in, predicate_of
+from anabranch.spark.native.generations import Generation, Obstacle
+from anabranch.spark.native.nan import shielded
+from anabranch.spark.native.parquet_scan import parquet_scan, read_fields
+from anabranch.spark.native.planned_files import Folder, PlannedFiles
+from anabranch.spark.native.proxy import JavaProxy, Jvm
+from anabranch.spark.native.runtime_filters import runtime_predicate
+from anabranch.spark.types import spark_schema
+
+_READ = "org.apache.spark.sql.connector.read"
+
+Portable = Callable[[Scan, Any], Any]
+"""Makes a ``Scan`` of the JVM that reads an Anabranch scan through the portable door; given are the scan, with columns
+and filter, and its columns as a ``StructType`` of the JVM."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """What one query reads of a table."""
+
+    scan: Scan
+    """What the table was when the query named it."""
+    filters: Any
+    """Spark's expressions, all of which must hold; None for none."""
+    columns: Any
+    """A ``StructType`` of the JVM; None for all columns."""
+
+    @lazy
+    def predicate(self) -> BoundPredicate | None:
+        """The filters as far as the planner understands them."""
+        return None if self.filters is None else predicate_of(self.filters, self.scan.schema.fields)
+
+    @lazy
+    def names(self) -> list[str]:
+        """The columns that the query needs, in the order in which Spark wants them."""
+        if self.columns is None:
+            return [f.name for f in self.scan.schema.fields]
+        return [str(field["name"]) for field in json.loads(self.columns.json())["fields"]]
+
+
+class Way(Protocol):
+    """How a scan comes by its rows."""
+
+    @property
+    def inner(self) -> Any:
+        """A ``Scan`` of the JVM."""
+        ...
+
+    @property
+    def files(self) -> int: ...
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def bytes(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Natively:
+    """Files read by Spark's own reader."""
+
+    generation: Generation
+    planned: PlannedFiles
+    folders: list[Folder]
+    inner: Any
+
+    @property
+    def files(self) -> int:
+        return sum(len(folder.files) for folder in self.folders)
+
+    @property
+    def rows(self) -> int:
+        return sum(folder.rows for folder in self.folders)
+
+    @lazy
+    def bytes(self) -> int:
+        """Of the columns that are read, as Spark shares the bytes of a file among its columns."""
+        return int(self.inner.estimateStatistics().sizeInBytes().getAsLong())
+
+
+@dataclass(frozen=True)
+class Portably:
+    """Files read by Python."""
+
+    asked: Scan
+    inner: Any
+
+    @property
+    def files(self) -> int:
+        return self.asked.plan().files.height
+
+    @property
+    def rows(self) -> int:
+        return self.asked.plan().report.rows
+
+    @property
+    def bytes(self) -> int:
+        return self.asked.plan().report.bytes
+
+
+class TableScan(JavaProxy):
+    """The rows of a snapshot that a query needs, or the stream of a table.
+
+    Which of the two it is Spark does not say before it asks for one; so nothing is planned before that.
+    """
+
+    class Java:
+        implements: ClassVar = [
+            f"{_READ}.SupportsRuntimeV2Filtering",
+            f"{_READ}.SupportsReportStatistics",
+        ]
+
+    def __init__(
+        self, jvm: Jvm, query: Query, portable: Portable, streams: Callable[[str], Any] | None = None
+    ) -> None:
+        self.jvm = jvm
+        self._query = query
+        self._portable = portable
+        self._streams = streams
+        self._is_stream = False
+        self._deciding = threading.RLock()
+        self._decided: Way | None = None
+
+    def readSchema(self) -> Any:  # noqa: N802
+        return self._way.inner.readSchema()
+
+    def description(self) -> str:
+        scan = self._query.scan
+        if self._is_stream:
+            return f"anabranch {scan.context.title} (a stream)"
+        at = "never written" if scan.snapshot is None else f"snapshot {scan.snapshot.id}"
+        asked = "" if self._query.predicate is None else f", {self._query.predicate}"
+        door = "" if isinstance(self._way, Natively) else ", portable door"
+        return f"anabranch {scan.context.title} ({at}, {self._way.files} files{asked}{door})"
+
+    def toBatch(self) -> Any:  # noqa: N802
+        return self._way.inner.toBatch()
+
+    def toMicroBatchStream(self, checkpoint: str) -> Any:  # noqa: N802
+        if self._streams is None:
+            raise UnsupportedFeatureError(
+                f"'{self._query.scan.context.title}' cannot be read as a stream here", feature="stream"
+            )
+        self._is_stream = True
+        return self._streams(checkpoint)
+
+    def filterAttributes(self) -> Any:  # noqa: N802
+        """The partition columns that are read: by their values files can be left out while the query runs."""
+        read = set(self._query.names) if isinstance(self._way, Natively) else set()
+        expressions = self.jvm.of("org.apache.spark.sql.connector.expressions.Expressions")
+        return self.jvm.array(
+            "org.apache.spark.sql.connector.expressions.NamedReference",
+            [
+                expressions.column("`" + name.replace("`", "``") + "`")
+                for name in self._query.scan.schema.partition_keys
+                if name in read
+            ],
+        )
+
+    def filter(self, predicates: Any) -> None:
+        """Leave out files of partitions that a join, say, has no use for."""
+        way = self._way
+        asked = runtime_predicate(list(predicates), self._query.scan.schema.partition_fields)
+        if asked is not None and isinstance(way, Natively):
+            self._decided = _planned(self.jvm, self._query, way.generation, way.planned, asked)
+
+    def estimateStatistics(self) -> Statistics:  # noqa: N802
+        return Statistics(self.jvm, None if self._is_stream else self._way)
+
+    def estimateSizeInBytes(self) -> Any:  # noqa: N802
+        return self.estimateStatistics().sizeInBytes()
+
+    def reflectsFullyPushedDownFilters(self) -> bool:  # noqa: N802
+        return False
+
+    def pushedPredicates(self) -> Any:  # noqa: N802
+        return self.jvm.array("org.apache.spark.sql.connector.expressions.filter.Predicate", [])
+
+    def supportsIterativePushdown(self) -> bool:  # noqa: N802
+        return False
+
+    # What Spark's Parquet source says of itself by default methods, which Py4J does not call.
+
+    def supportedCustomMetrics(self) -> Any:  # noqa: N802
+        if isinstance(self._decided, Portably):
+            return self._decided.inner.supportedCustomMetrics()
+        return self.jvm.array("org.apache.spark.sql.connector.metric.CustomMetric", [])
+
+    def reportDriverMetrics(self) -> Any:  # noqa: N802
+        return self.jvm.array("org.apache.spark.sql.connector.metric.CustomTaskMetric", [])
+
+    def columnarSupportMode(self) -> Any:  # noqa: N802
+        modes = self.jvm.of(f"{_READ}.Scan$ColumnarSupportMode")
+        return self.jvm.once("columnar support", lambda: modes.valueOf("PARTITION_DEFINED"))
+
+    @property
+    def _way(self) -> Way:
+        with self._deciding:
+            if self._decided is None:
+                self._decided = self._decide()
+            return self._decided
+
+    def _decide(self) -> Way:
+        found = _natively(self.jvm, self._query)
+        if not isinstance(found, Obstacle):
+            return found
+        tell(self._query.scan, found)
+        scan = self._query.scan
+        both = conjunction(p for p in (scan.predicate, self._query.predicate) if p is not None)
+        # Rows without any column cannot travel from a Python process.
+        chosen = tuple(self._query.names or [scan.schema.fields[0].name])
+        asked = replace(scan, columns=chosen, predicate=None if both == ALWAYS else both)
+        columns = self.jvm.struct(spark_schema([scan.schema.field(name) for name in chosen]))
+        return Portably(asked, self._portable(asked, columns))
+
+
+class Statistics(JavaProxy):
+    """What the optimiser is told of files before they are read; nothing of a stream."""
+
+    class Java:
+        implements: ClassVar = [f"{_READ}.Statistics"]
+
+    def __init__(self, jvm: Jvm, way: Way | None) -> None:
+        self.jvm = jvm
+        self._way = way
+
+    def sizeInBytes(self) -> Any:  # noqa: N802
+        return self._optional(None if self._way is None else self._way.bytes)
+
+    def numRows(self) -> Any:  # noqa: N802
+        return self._optional(None if self._way is None else self._way.rows)
+
+    def columnStats(self) -> Any:  # noqa: N802
+        return self.jvm.map({})
+
+    def _optional(self, number: int | None) -> Any:
+        kind = self.jvm.of("java.util.OptionalLong")
+        return kind.empty() if number is None else kind.of(number)
+
+
+def _natively(jvm: Jvm, query: Query) -> Natively | Obstacle:
+    scan = query.scan
+    if scan.predicate is not None or scan.limit is not None:
+        return Obstacle("the scan filters or limits rows itself")
+    made = native_generations(jvm.spark, scan, read_fields(scan.schema, query.names))
+    if isinstance(made, Obstacle):
+        return made
+    if len(made) > 1 or not made[0].is_plain:
+        return Obstacle("there are files from before columns were renamed or given other types")
+    files = PlannedFiles(scan, made[0].schema, made[0].schema_ids)
+    try:
+        return _planned(jvm, query, made[0], files)
+    except (Py4JError, UnsupportedFeatureError) as error:
+        return Obstacle(not_as_expected(error))
+
+
+def _planned(
+    jvm: Jvm,
+    query: Query,
+    generation: Generation,
+    files: PlannedFiles,
+    runtime: BoundPredicate | None = None,
+) -> Natively:
+    """The files of a query as Spark reads them, also by what only the running query knows."""
+    filters = query.filters
+    if filters is not None:
+        parts = [(part, columns_in(part)) for part in (filters.apply(i) for i in range(filters.length()))]
+        shields = shielded(query.scan, generation, {name for _, names in parts for name in names})
+        filters = jvm.seq(part for part, names in parts if not names & shields)
+    known = [p for p in (query.predicate, runtime) if p is not None]
+    folders = files.matching(conjunction(known) if known else None)
+    inner = parquet_scan(jvm, query.scan, folders, generation.fields, filters=filters, columns=query.columns)
+    return Natively(generation, files, folders, inner)

@@ -1,0 +1,166 @@
+"""Tables as streams through the catalog: batches by Spark's own Parquet reader, offsets as everywhere."""
+
+import json
+import logging
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as fn
+
+import anabranch
+import anabranch.spark
+from anabranch.spark.catalog import source
+
+pytestmark = [pytest.mark.spark, pytest.mark.versions]
+
+FIRST = {"scan.mode": "from-snapshot", "scan.snapshot-id": "1"}
+ONE_FILE = {"read.stream.maxFilesPerTrigger": "1"}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return str(tmp_path_factory.mktemp("native-stream"))
+
+
+@pytest.fixture(scope="module")
+def session(spark, place):
+    return anabranch.spark.attach(spark.newSession(), place, catalog="river")
+
+
+@pytest.fixture(scope="module")
+def lake(place):
+    return anabranch.connect(place)
+
+
+@pytest.fixture
+def doors(session, lake):
+    """A stream of a table by each of the doors."""
+
+    def by(door, name, **options):
+        reader = session.readStream.options(**{**FIRST, **options})
+        if door == "native":
+            return reader.table(f"river.{name}")
+        return reader.format("anabranch").option("warehouse", lake.url).load(name)
+
+    return by
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Let a query take what is there, with one checkpoint for all runs of a test; its rows and offsets."""
+    taken = []
+
+    def take(frame):
+        query = (
+            frame.writeStream.foreachBatch(lambda rows, number: taken.extend(map(tuple, rows.collect())))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        found = taken.copy()
+        taken.clear()
+        return found
+
+    return take
+
+
+@pytest.fixture
+def portable(caplog):
+    """Why batches went through the portable door."""
+    caplog.set_level(logging.WARNING, "anabranch.spark.native.stream")
+    return lambda: [r.getMessage() for r in caplog.records if "portable door" in r.getMessage()]
+
+
+@pytest.fixture
+def natively(monkeypatch):
+    """The portable door is locked."""
+
+    def locked(*arguments):
+        raise AssertionError("the portable door was used")
+
+    monkeypatch.setattr(source, "source_scan", locked)
+
+
+def offsets(tmp_path):
+    folder = tmp_path / "checkpoint" / "offsets"
+    names = sorted((p.name for p in folder.iterdir() if p.name.isdigit()), key=int)
+    return [json.loads((folder / name).read_text().splitlines()[-1]) for name in names]
+
+
+def test_a_query_changes_doors_between_restarts(doors, lake, run, tmp_path, natively, monkeypatch):
+    """The partition column is the first: Spark's reader would put it behind the others."""
+    table = lake.create_table("db.doors", "p STRING, id BIGINT NOT NULL", partition_by=["p"])
+    arrow = table.writer().schema
+
+    def append(*ids):
+        table.append(pa.table({"p": [f"{i % 2}=/" for i in ids], "id": ids}).cast(arrow))
+
+    append(0, 1)
+    assert sorted(run(doors("native", "db.doors", **ONE_FILE))) == [("0=/", 0), ("1=/", 1)]
+    append(2, 3)
+    monkeypatch.undo()
+    assert sorted(run(doors("portable", "db.doors"))) == [("0=/", 2), ("1=/", 3)]
+    append(4, 5)
+    assert sorted(run(doors("native", "db.doors"))) == [("0=/", 4), ("1=/", 5)]
+    positions = [(o["snapshot"], o["files"]) for o in offsets(tmp_path)]
+    assert positions[-2:] == [(2, None), (3, None)]
+    # A batch that was planned and not done is done again, by whichever door.
+    (tmp_path / "checkpoint" / "commits" / str(len(positions) - 1)).unlink()
+    for crc in Path(tmp_path / "checkpoint" / "commits").glob(f".{len(positions) - 1}.crc"):
+        crc.unlink()
+    assert sorted(run(doors("portable", "db.doors"))) == [("0=/", 4), ("1=/", 5)]
+    assert [o["snapshot"] for o in offsets(tmp_path)] == [p[0] for p in positions]
+
+
+def test_every_batch_chooses_its_door(doors, lake, run, portable):
+    table = lake.create_table("db.chosen", "id INT, a STRING")
+    table.append(pa.table({"id": pa.array([1], pa.int32()), "a": ["x"]}))
+    table.alter().rename_column("a", "b").add_column("a", "STRING").apply()
+    table.append(
+        pa.table({"id": pa.array([2], pa.int32()), "b": ["y"], "a": [None]}).cast(table.writer().schema)
+    )
+    stream = doors("native", "db.chosen", **ONE_FILE)
+    assert sorted(run(stream)) == [(1, "x", None), (2, "y", None)]
+    (said,) = portable()
+    assert "before columns were renamed" in said
+
+
+def test_rows_of_a_bucket_keep_their_order(doors, session, lake, run, natively):
+    options = {"bucket": "2", "bucket-key": "k", "parquet.row-group.rows": "40"}
+    table = lake.create_table("db.queue", "k INT, n BIGINT", options=options)
+    for start in range(0, 400, 100):
+        ids = range(start, start + 100)
+        table.append(
+            pa.table({"k": pa.array([i % 5 for i in ids], pa.int32()), "n": ids}).cast(table.writer().schema)
+        )
+    session.conf.set("spark.sql.files.maxPartitionBytes", "300")
+    try:
+        found = run(doors("native", "db.queue").select("n", fn.spark_partition_id()))
+    finally:
+        session.conf.unset("spark.sql.files.maxPartitionBytes")
+    tasks = {task for _, task in found}
+    assert len(found) == 400
+    assert len(tasks) == 2
+    for task in tasks:
+        numbers = [n for n, t in found if t == task]
+        assert numbers == sorted(numbers)
+
+
+def test_what_filters_rows_goes_through_the_portable_door(doors, lake, run, portable):
+    table = lake.create_table("db.filtered", "id BIGINT, v STRING")
+    table.append(pa.table({"id": [1, 2, 3], "v": ["a", "b", "c"]}))
+    assert run(doors("native", "db.filtered", **{"scan.filter": "id > 2"})) == [(3, "c")]
+    assert "filters rows" in portable()[0]
+
+
+def test_an_error_of_the_stream_reaches_the_user(doors, lake, run):
+    table = lake.create_table("db.refused", "id BIGINT")
+    table.append(pa.table({"id": [1]}))
+    table.replace(pa.table({"id": [2]}))
+    with pytest.raises(
+        PySparkException, match=r"(?s)takes away rows that a stream may have delivered.*scan\.on-overwrite=skip"
+    ):
+        run(doors("native", "db.refused"))
