@@ -30,6 +30,7 @@ TOPICS = (
     "sorting",
     "expiry",
     "spark_read",
+    "tpcds",
 )
 RESULTS = REPOSITORY / "benchmarks/results/latest.json"
 PAGE = REPOSITORY / "docs/benchmarks.md"

@@ -1,4 +1,4 @@
-"""The demo, step by step: feed, stream, kill, restart, check."""
+"""The demo, step by step: feed, stream, kill, restart, ask in SQL, check."""
 
 from __future__ import annotations
 
@@ -23,6 +23,17 @@ from rich.table import Table as TextTable
 
 from anabranch.demo import source
 from anabranch.demo.kafka import Airports, complete_hours, found_hours
+from anabranch.demo.questions import (
+    COMMITS,
+    COMPACT,
+    KEEP,
+    KILLED,
+    LATE_IN_WIND,
+    THERE_WHEN_KILLED,
+    WINDY,
+    Answer,
+    ask,
+)
 from anabranch.errors import AnabranchError
 from anabranch.kernel.health import Health
 from anabranch.lake import Lake, connect
@@ -71,6 +82,8 @@ class DemoResult:
     """Of demo.flights, by when."""
     seconds: float
     warehouse: str
+    answers: tuple[Answer, ...]
+    """What was asked in SQL, and what it gave."""
 
     @property
     def correct(self) -> bool:
@@ -90,7 +103,7 @@ def run_demo(*, days: int = 365, folder: str | None = None, quiet: bool = False)
     demo = _Demo(root, days, console)
     demo.prepare()
     demo.stream()
-    demo.compact()
+    demo.ask()
     result = demo.check(time.monotonic() - started)
     _show(result, demo, console)
     return result
@@ -110,6 +123,8 @@ class _Demo:
         self.flights = pa.concat_tables([rows for _, rows in self.days])
         self.lake: Lake = connect(self.warehouse)
         self.health: dict[str, Health] = {}
+        self.answers: tuple[Answer, ...] = ()
+        self.flights_when_killed = 0
         self.airports = Airports.of_environment()
         self.hours = None if self.airports is None else complete_hours(self.flights)
 
@@ -169,9 +184,11 @@ class _Demo:
                 os.killpg(job.pid, signal.SIGKILL)
                 job.wait()
                 self.health["when the job was killed"] = self.table("flights").health()
+                self.flights_when_killed = self._count("flights")
+                self.table("flights").create_tag(KILLED)
                 self.console.print(
-                    f"  [red]killed[/red] the job (SIGKILL) with {self._count('flights'):,} flights committed; "
-                    "starting it again"
+                    f"  [red]killed[/red] the job (SIGKILL) with {self.flights_when_killed:,} flights committed, "
+                    f"tagged '{KILLED}'; starting it again"
                 )
                 job = self._start()
                 self._wait(job, lambda: update() == self.expected)
@@ -216,18 +233,24 @@ class _Demo:
         snapshot = self.table(name).snapshot
         return 0 if snapshot is None else snapshot.total_record_count or 0
 
-    def compact(self) -> None:
-        """What the stream left small becomes one file a month."""
+    def ask(self) -> None:
+        """Compact what the stream left small, by SQL, and ask what there is to know."""
         self.health["when the stream ended"] = self.table("flights").health()
-        for name in STREAMED:
-            self.table(name).compact(full=True)
-        self.health["after anabranch compact --full"] = self.table("flights").health()
+        compactions = [COMPACT.format(name) for name in STREAMED]
+        statements = [*compactions, LATE_IN_WIND, THERE_WHEN_KILLED, COMMITS, KEEP]
+        self.answers = tuple(ask(self.warehouse, statements, self.root / "questions.log"))
+        self.health["after CALL lake.sys.compact"] = self.table("flights").health()
+
+    def answer(self, statement: str) -> Answer:
+        """What a statement gave."""
+        return next(answer for answer in self.answers if answer.statement == statement)
 
     def check(self, seconds: float) -> DemoResult:
         """Compare both tables with the source, row by row where a row has an identity."""
         flights = self.table("flights").scan().to_arrow()
         delays = self.table("delays").scan(columns=["flight_id", "distance", "arr_delay"]).to_arrow()
-        windy = _windy(self.table("delays"))
+        windy = sum(self.answer(LATE_IN_WIND).column("flights"))
+        (when_killed,) = self.answer(THERE_WHEN_KILLED).column("flights")
         facts: tuple[Fact, ...] = (
             Fact("flights: rows", self.flights.num_rows, flights.num_rows),
             Fact("flights: different rows", self.flights.num_rows, len(pc.unique(flights["flight_id"]))),
@@ -242,11 +265,12 @@ class _Demo:
             Fact(
                 "delays: minutes late on arrival", _sum(self.flights["arr_delay"]), _sum(delays["arr_delay"])
             ),
-            Fact("delays in strong wind: rows", _windy_in_source(self.flights), int(windy["flights"].sum())),
+            Fact("delays in strong wind: rows", _windy_in_source(self.flights), windy),
+            Fact(f"flights at the tag '{KILLED}': rows", self.flights_when_killed, when_killed),
         )
         facts += self._kafka_facts()
         kinds = Counter(str(s.commit_kind) for name in STREAMED for s in self.table(name).snapshots())
-        return DemoResult(facts, dict(kinds), self.health, seconds, self.warehouse)
+        return DemoResult(facts, dict(kinds), self.health, seconds, self.warehouse, self.answers)
 
     def _kafka_facts(self) -> tuple[Fact, ...]:
         """What came through Kafka, if it did: every flight once, and every complete hour as counted at once."""
@@ -265,18 +289,6 @@ class _Demo:
             Fact("hours of event time: rows", self.hours.height, hours.height),
             Fact("hours that equal the source", self.hours.height, same.height),
         )
-
-
-WINDY = "wind_speed >= 25"
-
-
-def _windy(table: Table) -> pl.DataFrame:
-    """An aggregate over a filtered read: how late flights leave in strong wind, by airport."""
-    rows = table.scan(WINDY, columns=["origin", "dep_delay"]).to_polars()
-    by_airport = rows.group_by("origin").agg(
-        pl.len().alias("flights"), pl.col("dep_delay").mean().round(1).alias("minutes late")
-    )
-    return by_airport.sort("origin")
 
 
 def _windy_in_source(flights: pa.Table) -> int:
@@ -324,6 +336,15 @@ def _hours_table(demo: _Demo) -> TextTable:
     return shown
 
 
+def _answer_table(answer: Answer) -> TextTable:
+    shown = TextTable(title=answer.statement, title_justify="left", title_style="bold", box=None)
+    for name in answer.columns:
+        shown.add_column(name)
+    for row in answer.rows:
+        shown.add_row(*("" if value is None else str(value) for value in row))
+    return shown
+
+
 def _show(result: DemoResult, demo: _Demo, console: Console) -> None:
     facts = TextTable(title="checked against the source", title_justify="left", box=None)
     for heading in ("fact", "expected", "found", ""):
@@ -334,14 +355,9 @@ def _show(result: DemoResult, demo: _Demo, console: Console) -> None:
     console.print()
     console.print(facts)
     console.print()
-    wind = TextTable(title=f"SELECT origin ... WHERE {WINDY}", title_justify="left", box=None)
-    windy = _windy(demo.table("delays"))
-    for name in windy.columns:
-        wind.add_column(name)
-    for row in windy.iter_rows():
-        wind.add_row(*map(str, row))
-    console.print(wind)
-    console.print()
+    for answer in result.answers:
+        console.print(_answer_table(answer))
+        console.print()
     if demo.hours is not None:
         console.print(_hours_table(demo))
         console.print()

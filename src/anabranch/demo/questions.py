@@ -1,0 +1,91 @@
+"""What the demo asks in plain Spark SQL, as a program of its own beside the one that streams.
+
+    python -m anabranch.demo.questions WAREHOUSE
+
+It reads statements from standard input as a list in JSON, carries them out one after the other over the catalog
+`lake`, and writes their answers as a list in JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anabranch.errors import AnabranchError
+
+WINDY = "wind_speed >= 25"
+KILLED = "when-killed"
+"""Tag of the flights that were committed when the job was killed."""
+
+COMPACT = "CALL lake.sys.compact(table => 'demo.{}', full => true)"
+LATE_IN_WIND = f"""SELECT origin, count(*) AS flights, round(avg(dep_delay), 1) AS minutes_late
+FROM lake.demo.delays
+WHERE {WINDY}
+GROUP BY origin ORDER BY origin"""  # noqa: S608 - all of it is above
+THERE_WHEN_KILLED = f"SELECT count(*) AS flights FROM lake.demo.flights VERSION AS OF '{KILLED}'"  # noqa: S608
+COMMITS = """SELECT commit_kind, count(*) AS commits
+FROM lake.demo.`flights$snapshots` GROUP BY commit_kind ORDER BY commit_kind"""
+KEEP = "CALL lake.sys.create_tag(table => 'demo.flights', tag => 'all-of-2013')"
+
+_SETTINGS: dict[str, Any] = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.memory": "1g",
+    "spark.log.level": "WARN",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The rows that a statement gave."""
+
+    statement: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+    def column(self, name: str) -> list[Any]:
+        """The values of one column."""
+        place = self.columns.index(name)
+        return [row[place] for row in self.rows]
+
+
+def ask(warehouse: str, statements: Sequence[str], log: Path) -> list[Answer]:
+    """Carry out statements in a Spark of their own. Raises `AnabranchError` with what the log says if it fails."""
+    with log.open("ab") as sink:
+        done = subprocess.run(  # noqa: S603 - our own program
+            [sys.executable, "-m", "anabranch.demo.questions", warehouse],
+            input=json.dumps(statements).encode(),
+            stdout=subprocess.PIPE,
+            stderr=sink,
+            check=False,
+        )
+    if done.returncode:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+        raise AnabranchError(f"the demo's questions failed:\n{tail}", hint=f"the whole log is {log}.")
+    found = json.loads(done.stdout)
+    return [
+        Answer(statement, tuple(answer["columns"]), tuple(tuple(row) for row in answer["rows"]))
+        for statement, answer in zip(statements, found, strict=True)
+    ]
+
+
+def main(warehouse: str) -> None:
+    """Answer what standard input asks."""
+    import anabranch.spark
+
+    spark = anabranch.spark.session(warehouse, master="local[2]", **_SETTINGS)
+    answers = []
+    for statement in json.load(sys.stdin):
+        frame = spark.sql(statement)
+        answers.append({"columns": frame.columns, "rows": [list(row) for row in frame.collect()]})
+    spark.stop()
+    json.dump(answers, sys.stdout, default=str)  # times of day and such are for reading
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
