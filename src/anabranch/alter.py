@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from anabranch.errors import SchemaError
 from anabranch.kernel.actions.alter import alter, preview
+from anabranch.kernel.branches.follow import on_main
 from anabranch.kernel.context import TableContext
 from anabranch.spec.arrow_types import from_arrow_type
 from anabranch.spec.field_tree import After, Before, First, Last, Path, Position
@@ -140,11 +141,16 @@ class Alter:
             NotFoundError: the table was dropped.
             UnsupportedFeatureError: the table would need what this version does not implement.
         """
-        return alter(self._context, self._changes, begun_on=self._begun_on)
+        return on_main(self._context, self._apply)
 
     def preview(self) -> TableSchema:
         """The schema that `apply` would make now, checked in full; nothing is written."""
         return preview(self._context, self._changes, begun_on=self._begun_on)
+
+    def _apply(self, context: TableContext) -> TableSchema:
+        """On another main than they were made for, they are made for what is there."""
+        here = context.branch == self._context.branch
+        return alter(context, self._changes, begun_on=self._begun_on if here else None)
 
     def with_change(self, change: SchemaChange) -> Self:
         """These changes and one more, given as a value."""

@@ -7,7 +7,7 @@ writes under fresh names only, and what counts is the result that comes back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 T = TypeVar("T")
@@ -52,6 +52,18 @@ class ReadsFrames(Protocol):
 
     def frame(self, scan: Any) -> Any:
         """The rows of an `anabranch.scan.Scan` as a frame of the engine's."""
+        ...
+
+
+@runtime_checkable
+class MeasuresRows(Protocol):
+    """What an engine may do beside: find out what the checks of an audit need to know, on its own machines."""
+
+    def measure(self, measures: Sequence[Any], sides: Any) -> Mapping[Any, Any]:
+        """What was found for each `anabranch.audit.measures.Measure` of an `anabranch.audit.Sides`.
+
+        Conditions in text are in the engine's own language.
+        """
         ...
 
 

@@ -324,6 +324,23 @@ DYNAMIC_PARTITION_OVERWRITE = _flag(
 LEDGER_TIME_RETAINED = _duration(
     "sink.ledger.time-retained", "30 d", "How long the exactly-once ledger remembers expired commits."
 )
+SINK_ON_REPLACE = _choice(
+    "sink.on-replace",
+    "fail",
+    ("fail", "follow"),
+    "What a streaming query that wrote to main does when another branch was put in its place: stop, because the job of "
+    "that branch does its work, or write to the new main.",
+)
+REPLACED_MAIN_TIME_RETAINED = _duration(
+    "branch.replaced-main.time-retained",
+    "1 d",
+    "How long a replaced main is kept as main@<n> before maintain drops it; 0 ms drops it at once.",
+)
+BRANCH_SEAL_TIMEOUT = _duration(
+    "branch.seal.timeout",
+    "30 s",
+    "How long writers wait for a replacement of main to be decided before main stays as it is.",
+)
 
 # Reading
 BRANCH = _text("branch", None, "Branch to read or write; main when absent.")
@@ -362,6 +379,14 @@ SCAN_ON_OVERWRITE = _choice(
     ("fail", "skip", "added", "changes"),
     "What a stream does at a commit that takes rows away: stop, pass over it, deliver the rows it added, or deliver "
     "what it took away and added, told apart by a column _change.",
+)
+SCAN_ON_REPLACE = _choice(
+    "scan.on-replace",
+    "fail",
+    ("fail", "continue", "replay", "changes"),
+    "What a stream of main does when another branch was put in its place: stop, go on with what the new main has beyond "
+    "the source positions of the old one, go back to where the two parted, or deliver what differs, told apart by a "
+    "column _change.",
 )
 SCAN_PLAN_SORT_PARTITION = _flag(
     "scan.plan-sort-partition",

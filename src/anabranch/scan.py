@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+import polars as pl
 import pyarrow as pa
 
 from anabranch.engine import Engine, ReadsFrames
@@ -27,7 +28,6 @@ from anabranch.streaming.offsets import Position
 
 if TYPE_CHECKING:
     import pandas as pd
-    import polars as pl
     from pyspark.sql import DataFrame
 
 
@@ -84,8 +84,6 @@ class Rows(ABC, Generic[S]):
 
     def to_polars(self) -> pl.DataFrame:
         """All rows as a Polars frame."""
-        import polars as pl
-
         frame = pl.from_arrow(self.to_arrow())
         assert isinstance(frame, pl.DataFrame)
         return frame
@@ -105,6 +103,8 @@ class Scan(Rows[Split]):
     options: Mapping[str, str] = field(default_factory=dict)
     engine: Engine | None = field(default=None, repr=False, compare=False)
     """What works for the table; None if nothing but this process does."""
+    only: pl.DataFrame | None = field(default=None, repr=False, compare=False)
+    """The files to read of those there are, by partition, bucket and file_name; None for all."""
 
     @property
     def splits(self) -> Sequence[Split]:
@@ -116,9 +116,11 @@ class Scan(Rows[Split]):
 
     @lazy
     def _plan(self) -> Plan:
-        return ScanRequest(
-            self.context, self.snapshot, self.schema, self.predicate, self.limit, self.options
+        limit = self.limit if self.only is None else None  # which files hold so many rows is seen afterwards
+        plan = ScanRequest(
+            self.context, self.snapshot, self.schema, self.predicate, limit, self.options
         ).plan()
+        return plan if self.only is None else plan.restricted_to(self.only)
 
     @property
     def reader(self) -> Reader:

@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from anabranch.catalog.connectors import Connectors
 from anabranch.catalog.identifier import Identifier
 from anabranch.errors import AlreadyExistsError, InvalidInputError, NotFoundError, UnsupportedFeatureError
 from anabranch.kernel.branches.branch_log import open_branch
+from anabranch.kernel.branches.main import main_of
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_main_readable
 from anabranch.options import TABLE_UUID, check_options
@@ -63,9 +65,10 @@ class FilesystemCatalog:
     def drop_database(self, name: str, *, cascade: bool = False) -> None:
         """Remove a database; with tables in it only if `cascade`. Raises `NotFoundError`, `InvalidInputError`."""
         tables = self.tables(name)
-        if tables and not cascade:
+        named = [*tables, *Connectors(self._storage).names(name)]
+        if named and not cascade:
             raise InvalidInputError(
-                f"database '{name}' has {len(tables)} tables: {', '.join(tables[:5])}",
+                f"database '{name}' has {len(named)} tables: {', '.join(named[:5])}",
                 hint="drop the tables first, or use cascade.",
             )
         for table in tables:
@@ -131,7 +134,7 @@ class FilesystemCatalog:
         return self.open(identifier)
 
     def open(self, identifier: Identifier) -> TableContext:
-        """The table, or the branch of it that the name says.
+        """The table, which is its main branch as of now, or the branch of it that the name says.
 
         Raises `NotFoundError`, `CorruptTableError`, `UnsupportedFeatureError`.
         """
@@ -147,7 +150,7 @@ class FilesystemCatalog:
                 hint=self._suggestion(identifier.database),
             ) from error
         check_main_readable(context)
-        return context if identifier.branch is None else open_branch(context, identifier.branch)
+        return main_of(context) if identifier.branch is None else open_branch(context, identifier.branch)
 
     def drop_table(self, identifier: Identifier, *, if_exists: bool = False) -> None:
         """Remove a table with all its branches and data, or what an interrupted drop left of it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anabranch.errors import InvalidNameError
+from anabranch.spec.main_pointer import former_main_of
 from anabranch.spec.names import check_branch_name, check_database_name, check_table_name
 
 _BRANCH_PREFIX = "branch_"
@@ -43,7 +44,7 @@ class Identifier:
         check_table_name(table)
         if branch == "main":
             branch = None
-        if branch is not None:
+        if branch is not None and former_main_of(branch) is None:
             check_branch_name(branch)
         return cls(database, table, branch, system)
 

@@ -8,7 +8,19 @@ from typing import Annotated
 
 import typer
 
-from anabranch.cli import alter, data, maintenance, refs, state, system, system_tables, tables
+from anabranch.cli import (
+    alter,
+    branches,
+    comparing,
+    data,
+    maintenance,
+    refs,
+    sql,
+    state,
+    system,
+    system_tables,
+    tables,
+)
 from anabranch.errors import AnabranchError, CommitConflictError, InvalidInputError, SealedBranchError
 from anabranch.version import __version__
 
@@ -22,7 +34,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="A streaming lakehouse for PySpark: append-only tables in the open Apache Paimon format.",
 )
-for group in (tables, alter, data, refs, maintenance, system_tables, system):
+for group in (tables, alter, data, refs, branches, comparing, maintenance, system_tables, sql, system):
     group.register(app)
 
 

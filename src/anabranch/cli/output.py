@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
+from rich.tree import Tree
 
 console = Console(soft_wrap=False)
 
@@ -70,6 +71,16 @@ def show_pairs(pairs: Iterable[tuple[str, Any]], *, grouped: bool = True) -> Non
     for name, value in pairs:
         table.add_row(_text(name), _text(value, grouped=grouped))
     console.print(table)
+
+
+def show_tree(top: str, branches: Iterable[tuple[str, Sequence[str]]]) -> None:
+    """Something with what hangs on it, and on that, as a drawing."""
+    tree = Tree(_text(top), guide_style="dim")
+    for label, twigs in branches:
+        branch = tree.add(_text(label))
+        for twig in twigs:
+            branch.add(_text(twig))
+    console.print(tree)
 
 
 def show_moment(found: object | None) -> None:

@@ -38,6 +38,8 @@ class TableContext:
     runtime: Runtime = SYSTEM
     main_generation: int | None = None
     """If it was opened as main: how many times main had been replaced by then. None for a branch opened by its name."""
+    known_as: str | None = None
+    """The name it was opened by, if that is not the one of its folder: ``main@1``."""
     known_uuid: str | None = field(default=None, repr=False)
     """Identity of the table as it was opened; None to read it when it is first asked for."""
     cache: MetadataCache = field(default=SHARED, repr=False, compare=False)
@@ -62,7 +64,8 @@ class TableContext:
     def title(self) -> str:
         """The name with its branch, as users write it; main is the table itself, wherever it lies."""
         is_main = self.branch is None or self.main_generation is not None
-        return self.name if is_main else f"{self.name}$branch_{self.branch}"
+        named = self.known_as or (None if is_main else self.branch)
+        return self.name if named is None else f"{self.name}$branch_{named}"
 
     @lazy
     def table_uuid(self) -> str:
@@ -92,18 +95,22 @@ class TableContext:
         return given
 
     def is_replaced(self, found: Snapshot | None) -> bool:
-        """Whether another table lies here now than the one that was opened.
+        """Whether another table or branch lies here now than the one that was opened.
 
         Args:
             found: a snapshot that is here. Ours tell by themselves; for others the first schema is read again.
 
-        Raises `NotFoundError` if there is no table any more.
+        Raises `NotFoundError` if there is no such table, or branch, any more.
         """
         if found is None:
-            return self.read_table_uuid() != self.table_uuid
-        if found.properties.get(BRANCH_PROPERTY) in (self.branch_uuid, self.table_uuid) or self.is_forked(
-            found
-        ):
+            return self.read_table_uuid() != self.table_uuid or self._is_other_branch()
+        made_on = found.properties.get(BRANCH_PROPERTY)
+        if made_on == self.branch_uuid:
+            return False
+        # What a branch began with is the same for every branch that was made from it.
+        if self._is_other_branch():
+            return True
+        if made_on == self.table_uuid or self.is_forked(found):
             return False
         # Once a snapshot was seen to belong to the table it always will: no other has its stamp.
         key = (self.table_uuid, "snapshot", found.stamp)
@@ -120,6 +127,10 @@ class TableContext:
 
         Raises `CorruptTableError`.
         """
+        return self.read_fork()
+
+    def read_fork(self) -> Fork | None:
+        """How the branch that is there now began, read again; None as for `fork`."""
         if self.branch is None:
             return None
         path = self.layout.branch_file_path(FORK_FILE)
@@ -127,6 +138,18 @@ class TableContext:
             return Fork.from_json(self.storage.get(path), path=path)
         except NotFoundError:
             return None
+
+    def _is_other_branch(self) -> bool:
+        """Whether the branch was deleted and another was made under its name. Raises `NotFoundError` if none was."""
+        if self.fork is None:
+            return False
+        now = self.read_fork()
+        if now is None:
+            raise NotFoundError(
+                f"branch '{self.branch}' of '{self.name}' was deleted since it was opened",
+                hint="what it merged into main stays; `branches` lists those there are.",
+            )
+        return now.branch_uuid != self.fork.branch_uuid
 
     @lazy
     def branch_uuid(self) -> str:
@@ -143,7 +166,7 @@ class TableContext:
 
     def on_branch(self, branch: str | None) -> TableContext:
         """The same table on another branch, by the name of its folder."""
-        return replace(self, branch=branch, main_generation=None)
+        return replace(self, branch=branch, main_generation=None, known_as=None)
 
     def __getstate__(self) -> dict[str, Any]:
         known_uuid = self.__dict__.get("table_uuid", self.known_uuid)
@@ -152,6 +175,7 @@ class TableContext:
             "name": self.name,
             "branch": self.branch,
             "main_generation": self.main_generation,
+            "known_as": self.known_as,
             "known_uuid": known_uuid,
         }
 

@@ -60,7 +60,10 @@ class SchemaLog:
             self._newest = ids[-1]
         while self._storage.exists(self._layout.schema_path(self._newest + 1)):
             self._newest += 1
-        return self.get(self._newest)
+        newest = self.find(self._newest)
+        if newest is None and not self.ids():
+            return None  # the branch or table was removed since its schemas were listed
+        return newest or self.get(self._newest)
 
     def add(self, schema: TableSchema) -> bool:
         """Store a new version; False if another writer took its id."""

@@ -84,6 +84,8 @@ def _input(source: str, start: Any, end: Any) -> Input:
 
 def _table_input(end: Offset, start: Offset | None) -> TableInput:
     begin = start.position if start is not None else (end.origin or end.position)
+    if start is not None and start.branch_uuid != end.branch_uuid:
+        begin = end.position  # main was replaced: positions on two branches have nothing between them
     return TableInput(end.name, end.table_uuid, end.branch_uuid, begin, end.position)
 
 

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from anabranch.engine import Engine
+from anabranch.kernel.branches.release import Releases, release_due
+from anabranch.kernel.branches.upkeep import BranchCare, tend_branches
 from anabranch.kernel.compaction.planning import plan_minor
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.expiry.expire import Expiry
 from anabranch.maintenance.compact import CompactionResult, compact, newest_files
 from anabranch.maintenance.expire import expire_snapshots
 from anabranch.maintenance.orphans import Cleaning, remove_orphan_files
-from anabranch.options import TARGET_FILE_SIZE
+from anabranch.options import REPLACED_MAIN_TIME_RETAINED, TARGET_FILE_SIZE
 
 
 @dataclass(frozen=True)
@@ -22,15 +24,20 @@ class Upkeep:
     compaction: CompactionResult
     expiry: Expiry
     cleaning: Cleaning
+    branches: BranchCare = BranchCare()  # noqa: RUF009 - immutable
+    """Branches that went because their time was over, and what held others that was missing; of main only."""
     dry_run: bool = False
+    mains: Releases = Releases()  # noqa: RUF009 - immutable
+    """Replaced mains that were kept long enough; of main only."""
 
     def __str__(self) -> str:
         would = "would be " if self.dry_run else ""
         expired = sum(tally.files for tally in self.expiry.removed.values())
+        branches = "".join(f"; {care}" for care in (self.branches, self.mains) if str(care))
         return (
             f"{self.compaction.files_before:,} files {would}compacted into {self.compaction.files_after:,}; "
             f"{len(self.expiry.snapshots):,} snapshots {would}expired with {expired:,} files; "
-            f"{self.cleaning.files.height:,} orphan files {would}moved away, {self.cleaning.purged.files:,} {would}purged"
+            f"{self.cleaning.files.height:,} orphan files {would}moved away, {self.cleaning.purged.files:,} {would}purged{branches}"
         )
 
 
@@ -38,6 +45,9 @@ def maintain(
     context: TableContext, options: Mapping[str, str], *, engine: Engine, dry_run: bool = False
 ) -> Upkeep:
     """Compact, then expire the snapshots that the options no longer keep, then move orphan files away.
+
+    On main, branches whose time is over are deleted before, and replaced mains that were kept long enough are dropped,
+    so that what only they held goes at once; and pins of branches that another engine removed are put back.
 
     Args:
         context: the branch.
@@ -47,10 +57,18 @@ def maintain(
 
     Raises what the three steps raise; what was done before an error stays done.
     """
+    branches, mains = BranchCare(), Releases()
+    if _is_main(context):
+        branches = tend_branches(context, dry_run=dry_run)
+        mains = release_due(context, REPLACED_MAIN_TIME_RETAINED.of(options), dry_run=dry_run)
     compaction = _would_compact(context, options) if dry_run else compact(context, options, engine=engine)
     expiry = expire_snapshots(context, options, engine=engine, dry_run=dry_run)
     cleaning = remove_orphan_files(context, engine=engine, dry_run=dry_run)
-    return Upkeep(compaction, expiry, cleaning, dry_run)
+    return Upkeep(compaction, expiry, cleaning, branches, dry_run, mains)
+
+
+def _is_main(context: TableContext) -> bool:
+    return context.branch is None or context.main_generation is not None
 
 
 def _would_compact(context: TableContext, options: Mapping[str, str]) -> CompactionResult:

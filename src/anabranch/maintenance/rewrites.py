@@ -15,6 +15,7 @@ from anabranch.arrow.rewrite import rewrite
 from anabranch.arrow.writer import WriteContext, abort
 from anabranch.engine import Engine, LocalEngine
 from anabranch.errors import CommitConflictError, CommitRetriesExhaustedError, NotFoundError
+from anabranch.kernel.branches.fence import apart
 from anabranch.kernel.actions.compact import Compact
 from anabranch.kernel.commit.base import Base
 from anabranch.kernel.commit.commit_message import CommitMessage
@@ -37,7 +38,7 @@ _PUBLISH_SECONDS: Final = 60.0
 _PUBLISH_FILES: Final = 10_000
 """How many old files may wait: preparing a commit of many more takes so long that a busy stream is always faster."""
 _COMMIT_TRIES: Final = 20
-_CHANGED: Final = frozenset({"FILE_GONE", "ORDER_CHANGED"})
+_CHANGED: Final = frozenset({"FILE_GONE", "ORDER_CHANGED", "FENCE_CROSSED"})
 """Conflicts with those who changed the files that were rewritten."""
 
 
@@ -108,7 +109,7 @@ def commit_rewrites(
 ) -> Outcome:
     """Put rewritten files in the place of the old ones, in one COMPACT snapshot on whatever is newest.
 
-    Rewrites whose files are no longer as they were are given up and their new files removed; the rest is committed.
+    On a branch it may take several, which keep apart what a merge will take from what it will not. Rewrites whose files are no longer as they were are given up and their new files removed; the rest is committed.
 
     Args:
         context: the branch.
@@ -120,12 +121,25 @@ def commit_rewrites(
         CommitOutcomeUnknownError: the store did not say whether it happened; no file is removed.
         AnabranchError: nothing was committed. New files are removed where that is certain.
     """
+    outcome, left = Outcome(), list(apart(context, rewrites))
+    while left:
+        try:
+            outcome += _commit_together(context, left.pop(0), writing, description or {})
+        except NOT_PUBLISHED:
+            discard([one for share in left for one in share], writing)
+            raise
+    return outcome
+
+
+def _commit_together(
+    context: TableContext, rewrites: Sequence[Rewrite], writing: WriteContext, description: Mapping[str, Any]
+) -> Outcome:
     pending, given_up = list(rewrites), list[Rewrite]()
     identity = CommitIdentity.batch(context.runtime)
     for _ in range(_COMMIT_TRIES):
         if not pending:
             return Outcome(given_up=_tasks_of(given_up))
-        request = CommitRequest(Compact(pending, dict(description or {})), identity)
+        request = CommitRequest(Compact(pending, dict(description)), identity)
         try:
             committed = commit(context, request)
         except CommitConflictError as error:

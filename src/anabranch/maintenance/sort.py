@@ -91,7 +91,8 @@ def sort_compact(
     if shape:
         description["options"] = shape
     sorted_before = made_before(context, chosen, schema, description)
-    tasks = [task for task in plan_sort(chosen) if task.place not in sorted_before]
+    planned = plan_sort(chosen)
+    tasks = [task for task in planned if frozenset(f.file_name for f in task.files) not in sorted_before]
     writing = write_context(context, options, engine)
     job = SortJob(order, writing, context.schemas.get)
     outcome = Outcome()

@@ -83,6 +83,12 @@ class SparkEngine:
 
         return native_frame(self.spark, scan)
 
+    def measure(self, measures: Sequence[Any], sides: Any) -> dict[Any, Any]:
+        """See `anabranch.engine.MeasuresRows`: conditions in text are Spark's SQL."""
+        from anabranch.spark.audit import measure  # it imports what imports this
+
+        return measure(self, measures, sides)
+
     def collect(self, frame: DataFrame, *, name: str) -> list[Row]:
         """The rows of a frame, by a job that `cancel` finds.
 

@@ -22,16 +22,19 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from anabranch.errors import CommitConflictError, CorruptTableError
+from anabranch.errors import CommitConflictError, CorruptTableError, SealedBranchError
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.actions.overwrite import Overwrite
+from anabranch.kernel.branches.follow import check_carries_over
+from anabranch.kernel.branches.replace import snapshots_since
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.transaction import Committed
 from anabranch.kernel.watermark import Claim
 from anabranch.lineage.model import LINEAGE_PROPERTY, LineageEntry, lineage_of
+from anabranch.lineage.overlap import first_overlap
 from anabranch.lineage.spark_offsets import BatchOffsets
-from anabranch.options import JOB, WRITE_ONLY
+from anabranch.options import JOB, SINK_ON_REPLACE, WRITE_ONLY
 from anabranch.spark.batch import NOT_PUBLISHED, WrittenFiles, files_of, load_of, may_remove, warn_of_load
 from anabranch.spark.checkpoint import Checkpoint
 from anabranch.spark.notices import Notice, leave
@@ -39,7 +42,10 @@ from anabranch.spark.options import QUERY_NAME, table_options
 from anabranch.spark.row_writer import RowWriter
 from anabranch.spark.stream_lineage import BatchRun, batch_origin
 from anabranch.spark.stream_watermark import batch_watermark
+from anabranch.spec.layout import MAIN_BRANCH
 from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.snapshot_ref import SnapshotRef
+from anabranch.streaming.sink_fence import check_may_follow, fenced, former_identity
 from anabranch.streaming.sink_identity import SinkIdentity, SinkRecord, reference
 from anabranch.table import Table
 
@@ -90,13 +96,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
         Raises:
             SchemaError: rows of `schema` do not fit the table.
             OptionError, UnsupportedFeatureError: the checkpoint cannot be used.
+            SealedBranchError: the query wrote to a main that was replaced since.
         """
         checkpoint = Checkpoint.of(options)
         rows = RowWriter.of(table, schema)
-        record = SinkRecord(checkpoint.storage, table.branch_uuid)
-        identity = record.identity(
-            lambda: SinkIdentity.of_job(_job(options, checkpoint), table.branch_uuid, table.snapshot)
-        )
+        identity = _identity(table, options, checkpoint)
         wanted = JOB.of(options)
         if wanted is not None and wanted != identity.job:
             _LOG.warning(
@@ -110,17 +114,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         files = files_of(messages)
         run = next((m.run for m in messages if isinstance(m, WrittenBatch)), BatchRun())
-        record = SinkRecord(self._checkpoint.storage, self._table.branch_uuid)
         entry, offsets = batch_origin(self._checkpoint, self._identity.job, batchId, run, self._options)
+        watermark = self._watermark(files, offsets, batchId)
         try:
-            # Committed also without rows: that is what makes every batch findable.
-            committed = self._table.commit(
-                Overwrite(files) if self._overwrite else Append(files),
-                identity=CommitIdentity(self._identity.user, batchId),
-                properties={LINEAGE_PROPERTY: entry.to_json()},
-                watermark=self._watermark(files, offsets, batchId),
-                floor=record.floor_before(batchId, self._identity),
-            )
+            try:
+                committed = self._committed(files, batchId, entry, watermark)
+            except SealedBranchError as error:
+                self._follow(files, error)
+                committed = self._committed(files, batchId, entry, watermark)
         except NOT_PUBLISHED:
             self._rows.abort(files)
             raise
@@ -129,7 +130,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         snapshot = committed.snapshot
         # A dying driver may have gone on to later batches: what is found then is not this batch's snapshot.
         if snapshot is not None and snapshot.commit_identifier == batchId:
-            record.committed(batchId, reference(self._table.branch_uuid, snapshot))
+            self._record.committed(batchId, reference(self._table.branch_uuid, snapshot))
         if (
             batchId & (batchId - 1) == 0
         ):  # at batches 0, 1, 2, 4, 8 and so on, for it will be true of all of them
@@ -141,6 +142,50 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         if may_remove(messages):
             self._rows.abort(files_of(messages))
+
+    def _committed(
+        self, files: Sequence[CommitMessage], batch: int, entry: LineageEntry, watermark: Claim
+    ) -> Committed:
+        # Committed also without rows: that is what makes every batch findable.
+        self._check_not_there(entry)
+        return self._table.commit(
+            Overwrite(files) if self._overwrite else Append(files),
+            identity=CommitIdentity(self._identity.user, batch),
+            properties={LINEAGE_PROPERTY: entry.to_json()},
+            watermark=watermark,
+            floor=self._record.floor_before(batch, self._identity),
+        )
+
+    def _follow(self, files: Sequence[CommitMessage], error: SealedBranchError) -> None:
+        """Main was replaced while the batch was being written: go on with the new one, if that is wanted."""
+        table = self._table.branch(MAIN_BRANCH)
+        is_of_main = self._table.context.main_generation is not None
+        if not is_of_main or table.branch_uuid == self._table.branch_uuid:
+            raise error
+        identity = _identity(table, self._options, self._checkpoint)
+        check_carries_over(files, self._table.context, table.context)
+        self._table, self._identity = table, identity
+
+    def _check_not_there(self, entry: LineageEntry) -> None:
+        """Of a query that followed to a new main, refuse events that this has from its own job already."""
+        floor = self._identity.floor
+        followed = self._identity.follows
+        if followed is None or self._record.has_committed:
+            return
+        head = self._table.snapshot
+        since = snapshots_since(self._table.context, head, SnapshotRef(floor.branch_uuid, followed, ""))
+        own = self._identity.user
+        common = first_overlap(entry, [s for s in since if s.commit_user != own])
+        if common is not None:
+            raise SealedBranchError(
+                f"the streaming query '{entry.job}' cannot follow to the new main of '{self._table.name}': snapshot "
+                f"{common.id} there has events of the same range of a source",
+                hint="end this query: the job of the new main does its work.",
+            )
+
+    @property
+    def _record(self) -> SinkRecord:
+        return SinkRecord(self._checkpoint.storage, self._table.branch_uuid)
 
     def _watermark(self, files: Sequence[CommitMessage], offsets: BatchOffsets | None, batch: int) -> Claim:
         rows, user = self._rows.context, self._identity.user
@@ -184,6 +229,26 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 f"{found.ranges}, now {entry.ranges}",
                 hint="the offset log of the checkpoint was changed: restore it, or use a new checkpoint location.",
             )
+
+
+def _identity(table: Table, options: Mapping[str, str], checkpoint: Checkpoint) -> SinkIdentity:
+    """Who the query is to the branch. Raises `SealedBranchError` if it wrote to a main that was replaced."""
+    context, head = table.context, table.snapshot
+    former = former_identity(checkpoint.storage, context)
+    follows: int | None = None
+    if former is None:
+        job = None
+    else:
+        was, pointer = former
+        if SINK_ON_REPLACE.of({**table.options, **options}) != "follow":
+            raise fenced(context, was.job, pointer)
+        check_may_follow(context, was.job, pointer)
+        job, follows = was.job, pointer.replaced.fork.id if pointer.replaced is not None else 0
+    return SinkRecord(checkpoint.storage, table.branch_uuid).identity(
+        lambda: SinkIdentity.of_job(
+            job or _job(options, checkpoint), table.branch_uuid, head, follows=follows
+        )
+    )
 
 
 def _job(options: Mapping[str, str], checkpoint: Checkpoint) -> str:

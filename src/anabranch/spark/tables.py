@@ -13,6 +13,8 @@ from anabranch.errors import InvalidInputError, NotFoundError, OptionError
 from anabranch.expr.bind import BoundPredicate, bind
 from anabranch.expr.parse import parse
 from anabranch.kernel.branches.branch_log import open_branch
+from anabranch.kernel.branches.main import main_of
+from anabranch.kernel.branches.versions import located_options
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_snapshot_readable
 from anabranch.kernel.refs.moments import named_moment
@@ -50,9 +52,10 @@ def open_table(options: Mapping[str, str]) -> Table:
         )
     context = _by_path(path, options) if "/" in path else _by_name(path, options)
     branch = BRANCH.of(options)
-    if branch is not None and context.branch not in (None, branch):
-        raise OptionError(f"'{path}' names branch '{context.branch}', but option 'branch' is '{branch}'")
-    if branch not in (None, "main", context.branch):
+    if branch is not None:
+        named = context.known_as or context.branch
+        if context.main_generation is None and named != branch:
+            raise OptionError(f"'{path}' names branch '{named}', but option 'branch' is '{branch}'")
         context = open_branch(context, branch)
     return Table(context, options=table_options(options))
 
@@ -152,8 +155,10 @@ def view_of(options: Mapping[str, str], newest: Newest | None = None) -> View:
         NotFoundError: there is no such table or moment.
     """
     table = open_table(options)
-    context = table.context
-    moment = named_moment(context, options)
+    context, named = located_options(table.context, options)
+    moment = named_moment(context, named)
+    if context is not table.context:
+        table = Table(context, options=table_options(options))
     if moment is None:
         if newest is None:
             return View(table, table.snapshot, table.schema)
@@ -222,4 +227,4 @@ def _by_path(path: str, options: Mapping[str, str]) -> TableContext:
             f"there is no table at {location}: it has no schema folder",
             hint="a table of the warehouse is named by db.t, or by the path <warehouse>/<db>.db/<t>.",
         )
-    return context
+    return main_of(context)

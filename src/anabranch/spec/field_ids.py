@@ -9,7 +9,13 @@ from anabranch.errors import SchemaError
 from anabranch.spec.type_grammar import UNASSIGNED_ID
 from anabranch.spec.types import ArrayType, DataType, Field, MapType, MultisetType, RowType
 
-__all__ = ["SYSTEM_FIELD_IDS_START", "UNASSIGNED_ID", "assign_field_ids", "assign_type_ids"]
+__all__ = [
+    "SYSTEM_FIELD_IDS_START",
+    "UNASSIGNED_ID",
+    "assign_field_ids",
+    "assign_type_ids",
+    "shift_field_ids",
+]
 
 SYSTEM_FIELD_IDS_START = 1_073_741_823
 """Ids from here on belong to system columns."""
@@ -46,6 +52,14 @@ def assign_field_ids(fields: Iterable[Field], start: int = -1) -> tuple[tuple[Fi
     return tuple(numbered), highest
 
 
+def shift_field_ids(fields: tuple[Field, ...], above: int, by: int) -> tuple[Field, ...]:
+    """The columns, every id larger than `above` made larger by `by`, inside their types as well."""
+    return tuple(
+        replace(f, id=f.id + by if f.id > above else f.id, type=_shift_type_ids(f.type, above, by))
+        for f in fields
+    )
+
+
 def assign_type_ids(data_type: DataType, start: int) -> tuple[DataType, int]:
     """The type with its inner fields numbered from `start` + 1, and the largest id now in use."""
     match data_type:
@@ -66,3 +80,17 @@ def assign_type_ids(data_type: DataType, start: int) -> tuple[DataType, int]:
             return replace(data_type, fields=tuple(numbered)), highest
         case _:
             return data_type, start
+
+
+def _shift_type_ids(data_type: DataType, above: int, by: int) -> DataType:
+    match data_type:
+        case ArrayType(element=element) | MultisetType(element=element):
+            return replace(data_type, element=_shift_type_ids(element, above, by))
+        case MapType(key=key, value=value):
+            return replace(
+                data_type, key=_shift_type_ids(key, above, by), value=_shift_type_ids(value, above, by)
+            )
+        case RowType(fields=fields):
+            return replace(data_type, fields=shift_field_ids(fields, above, by))
+        case _:
+            return data_type

@@ -10,6 +10,8 @@ from anabranch.spec.json_object import JsonObject, to_bytes
 from anabranch.spec.snapshot_ref import SnapshotRef
 
 FORK_FILE = "FORK"
+DELETING_FILE = "DELETING"
+"""An empty file beside it: the branch is being deleted, and is none any more."""
 _VERSION = 1
 
 
@@ -36,6 +38,11 @@ class Fork:
     """Milliseconds after its creation from which on `maintain` may delete the branch; never if None."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """Those of the snapshot: job, source positions, watermark."""
+
+    @property
+    def expires_millis(self) -> int | None:
+        """When `maintain` may delete the branch, epoch milliseconds; None if never."""
+        return None if self.time_retained is None else self.created_millis + self.time_retained
 
     def to_json(self) -> bytes:
         """The content of the file."""

@@ -13,6 +13,8 @@ from dataclasses import replace
 from typing import Final
 
 from anabranch.errors import NotFoundError, StorageError
+from anabranch.kernel.branches.main import as_main
+from anabranch.kernel.branches.pointer import replacements
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs.consumers import find_consumer, forget_consumer, record_consumer
 from anabranch.options import CONSUMER_EXPIRATION_TIME, SCAN_ON_OVERWRITE
@@ -31,14 +33,18 @@ _TRIES: Final = 5
 
 def consumed_position(
     context: TableContext, name: str, options: Mapping[str, str], *, keep_previous: bool = False
-) -> Position:
+) -> tuple[TableContext, Position]:
     """Where a consumer stands. A new one is stored where the options begin, and nothing it has yet to read expires then.
+
+    Returns:
+        the branch, which for a consumer of main may be one that was main, and the position there.
 
     Raises as `first_position`, and `InvalidInputError` if the consumer belongs to another table or branch.
     """
-    known = find_consumer(context, name)
-    if known is not None:
-        return position_of(context, known)
+    for place in (context, *_former_mains(context)):
+        known = find_consumer(place, name)
+        if known is not None:
+            return place, position_of(place, known)
     position = first_position(context, options)
     for _ in range(_TRIES):
         record_consumer(context, name, consumer_at(context, position, keep_previous=keep_previous))
@@ -49,7 +55,26 @@ def consumed_position(
         except NotFoundError:
             forget_consumer(context, name)
             raise
-    return position
+    return context, position
+
+
+def leave_former_mains(context: TableContext, name: str) -> None:
+    """Let go of what a consumer kept in mains that were replaced, now that it stands in a later one."""
+    for place in _former_mains(context):
+        place.storage.delete(place.layout.consumer_path(name))
+
+
+def _former_mains(context: TableContext) -> list[TableContext]:
+    """The branches that were main before this one, latest first."""
+    if not context.main_generation:
+        return []
+    before = [p for p in replacements(context) if p.generation <= context.main_generation]
+    olds = {
+        pointer.replaced.old.uuid: as_main(context, pointer.replaced.old.name, pointer.generation - 1)
+        for pointer in before
+        if pointer.replaced is not None and pointer.replaced.old.uuid != context.branch_uuid
+    }
+    return sorted(olds.values(), key=lambda old: old.main_generation or 0, reverse=True)
 
 
 def _is_there(context: TableContext, position: Position) -> bool:
@@ -113,19 +138,21 @@ class FollowingConsumer:
         self._stored: Position | None = None
         self._stored_at = 0.0
 
-    def begin(self) -> Position:
-        """Where a stream without a checkpoint begins: where the consumer is, or a new one there.
+    def begin(self) -> tuple[TableContext, Position]:
+        """Where a stream without a checkpoint begins: on which branch, and where the consumer is, or a new one there.
 
         Raises as `first_position`, and `InvalidInputError` if the consumer belongs to another table.
         """
-        position = consumed_position(
+        self._context, position = consumed_position(
             self._context, self._name, self._options, keep_previous=self._keep_previous
         )
         self._remember(position)
-        return position
+        return self._context, position
 
-    def reached(self, position: Position) -> None:
+    def reached(self, context: TableContext, position: Position) -> None:
         """All up to this position was committed. A consumer that cannot be stored now is stored the next time."""
+        if context.branch != self._context.branch:
+            self._context, self._stored = context, None
         if position == self._stored and not self._is_due():
             return
         try:
@@ -159,6 +186,8 @@ class FollowingConsumer:
     def _store(self, position: Position) -> None:
         consumer = consumer_at(self._context, position, keep_previous=self._keep_previous)
         record_consumer(self._context, self._name, consumer)
+        if self._stored is None:
+            leave_former_mains(self._context, self._name)
 
     def _remember(self, position: Position) -> None:
         self._stored = position

@@ -36,6 +36,8 @@ class FeedSplit:
     """BinaryRow of the partition values with its 4-byte arity."""
     bucket: int
     files: tuple[FeedFile, ...]
+    branch: str | None = None
+    """The folder of the branch whose schemas the files name, as in `TableContext.branch`."""
 
     @property
     def split(self) -> Split:

@@ -21,6 +21,7 @@ import polars as pl
 
 from anabranch.errors import AnabranchError, OptionError
 from anabranch.expr.bind import BoundPredicate
+from anabranch.kernel.branches.seal import is_replaced_by
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_snapshot_readable
 from anabranch.kernel.partitions import in_order_of_values
@@ -130,6 +131,12 @@ class Feed:
         following = self.context.snapshots.find(position.snapshot + 1)
         return following is not None and self._bound.excludes(following)
 
+    def is_replaced_at(self, snapshot: Snapshot) -> bool:
+        """Whether this stream is of main, and the snapshot is where another branch was put in its place."""
+        if self.context.main_generation is None:
+            return False
+        return is_replaced_by(self.context, snapshot) is not None
+
     def rows_between(self, start: Position, end: Position) -> int:
         """How many rows the files between two positions hold, before any row is filtered."""
         return sum(f.file.row_count for _, files in self._wanted(start, end) for f in files)
@@ -141,16 +148,30 @@ class Feed:
         of a bucket are packed up to `source.split.target-size`. Raises like `advance`.
         """
         watermark: int | None = None
-        by_folder: dict[str, list[PortionFile]] = {}
+        wanted: list[PortionFile] = []
         for portion, files in self._wanted(start, end):
             is_whole = portion.snapshot.id < end.snapshot or end.files is None
             watermark = portion.snapshot.watermark if is_whole else portion.late_before
-            for f in files:
-                by_folder.setdefault(f.file.path.rpartition("/")[0], []).append(f)
+            wanted += files
+        return self.as_splits(wanted, watermark)
+
+    def all_files(self, snapshot: Snapshot) -> list[PortionFile]:
+        """All live files of a snapshot, in the order in which a stream that begins with all rows delivers them."""
+        return self._listing.files(Portion(snapshot, full=True))
+
+    def as_splits(self, files: Sequence[PortionFile], watermark: int | None) -> list[FeedSplit]:
+        """Files in units of work: those of a bucket in one for a queue, else packed."""
+        by_folder: dict[str, list[PortionFile]] = {}
+        for f in files:
+            by_folder.setdefault(f.file.path.rpartition("/")[0], []).append(f)
         groups = self._in_order(list(by_folder.values()))
         if self.schema.bucket <= 0:
             groups = self._packed(groups)
-        return [_split(group, watermark) for group in groups]
+        return [self._split(group, watermark) for group in groups]
+
+    def _split(self, files: Sequence[PortionFile], watermark: int | None) -> FeedSplit:
+        marked = tuple(FeedFile(f.file, f.removed, f.late_before, watermark) for f in files)
+        return FeedSplit(files[0].partition, files[0].bucket, marked, self.context.branch)
 
     def _in_order(self, groups: list[list[PortionFile]]) -> list[list[PortionFile]]:
         """Files of one bucket each, by partition: as they come, or by value."""
@@ -204,13 +225,15 @@ class Feed:
             if bound is not None and bound.excludes(snapshot):
                 return
             yield self._rest(snapshot, start)
-        position = replace(start, files=None, full=False)
+        position, last = replace(start, files=None, full=False), snapshot
         while until is None or position.snapshot < until:
+            if last is not None and self.is_replaced_at(last):
+                return  # main goes on elsewhere; what other engines put here since is in no main
             found = self._history.following(position)
             if found is None or (bound is not None and bound.excludes(found)):
                 return
             yield self._portion(found, watermark)
-            position, watermark = Position.after(found), found.watermark
+            position, watermark, last = Position.after(found), found.watermark, found
 
     def _portion(self, snapshot: Snapshot, watermark: int | None) -> Portion:
         """A snapshot as a stream that has nothing of it finds it; `watermark` is that of the one before."""
@@ -295,8 +318,3 @@ class Feed:
             "or scan.on-overwrite=changes to deliver what it took away as well, and restart the query from its "
             "checkpoint.",
         )
-
-
-def _split(files: Sequence[PortionFile], watermark: int | None) -> FeedSplit:
-    marked = tuple(FeedFile(f.file, f.removed, f.late_before, watermark) for f in files)
-    return FeedSplit(files[0].partition, files[0].bucket, marked)

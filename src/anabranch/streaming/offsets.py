@@ -96,6 +96,8 @@ class Offset:
     Spark does not store the offset a query begins with. When it repeats the first batch after a crash it
     asks for that offset anew, and by then the table has moved on. The end of the batch remembers it.
     """
+    origin_branch: str | None = None
+    """The branch of the origin, if main was replaced in between and it is another one."""
     ended: int = 0
     """Above 0 if a bounded stream has delivered all there is for it: how many runs of the query have found that.
 
@@ -112,6 +114,7 @@ class Offset:
             "name": self.name,
             **self.position.to_dict(),
             "origin": None if self.origin is None else self.origin.to_dict(),
+            **({} if self.origin_branch is None else {"originBranch": self.origin_branch}),
             **({"ended": self.ended} if self.ended else {}),
         }
 
@@ -131,11 +134,15 @@ class Offset:
         position = Position.from_dict(value)
         origin = value.get("origin")
         began = None if origin is None else Position.from_dict(origin)
-        match {"ended": 0, **value}:
-            case {"table": str(table), "branch": str(branch), "name": str(name), "ended": int(ended)} if (
-                position is not None and (origin is None) == (began is None)
-            ):
-                return cls(table, branch, name, position, began, ended)
+        match {"ended": 0, "originBranch": None, **value}:
+            case {
+                "table": str(table),
+                "branch": str(branch),
+                "name": str(name),
+                "ended": int(ended),
+                "originBranch": str() | None as origin_branch,
+            } if position is not None and (origin is None) == (began is None):
+                return cls(table, branch, name, position, began, origin_branch, ended)
             case _:
                 raise InvalidInputError(
                     f"the offset {_excerpt(value)} is damaged",

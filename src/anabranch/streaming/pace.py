@@ -55,6 +55,11 @@ class Pace:
             )
         return cls(feed, rows, delay)
 
+    def follow(self, feed: Feed) -> None:
+        """Count in the feed of another branch: main was replaced."""
+        if feed is not self._feed:
+            self._feed, self._counted = feed, None
+
     def is_due(self, start: Position) -> bool:
         """Whether a batch from `start` need not wait any more. Raises as `Feed.advance`."""
         if self._last is None or self._now() - self._last >= self._delay_seconds:

@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from anabranch.errors import NotFoundError, OptionError
+from anabranch.kernel.branches.versions import check_unambiguous
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.properties import PARENT_PROPERTY
 from anabranch.kernel.refs.moment import Moment, time_text
@@ -147,8 +148,12 @@ def _asked_number(context: TableContext, options: Mapping[str, str]) -> int | No
     version = SCAN_VERSION.of(options)
     named = None if version is None else _NUMBER.fullmatch(version)
     if version is not None and named is not None and find_tag(context, version) is None:
-        return int(named[1])
-    return SCAN_SNAPSHOT_ID.of(options)
+        number: int | None = int(named[1])
+    else:
+        number = SCAN_SNAPSHOT_ID.of(options)
+    if number is not None:
+        check_unambiguous(context, number)
+    return number
 
 
 def _asked_moment(context: TableContext, options: Mapping[str, str]) -> Moment:

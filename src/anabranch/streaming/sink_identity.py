@@ -34,14 +34,18 @@ class SinkIdentity:
     job: str
     user: str
     floor: SnapshotRef
+    follows: int | None = None
+    """Of a query that wrote to a main which was replaced, and followed: the snapshot where the two mains parted."""
 
     @classmethod
-    def of_job(cls, job: str, branch_uuid: str, head: Snapshot | None) -> Self:
+    def of_job(cls, job: str, branch_uuid: str, head: Snapshot | None, *, follows: int | None = None) -> Self:
         """The identity of a query that starts now, when `head` is the newest snapshot."""
-        return cls(job, f"{job}@{branch_uuid}", reference(branch_uuid, head))
+        return cls(job, f"{job}@{branch_uuid}", reference(branch_uuid, head), follows)
 
     def to_json(self) -> bytes:
         content = {"version": _VERSION, "job": self.job, "user": self.user, "floor": self.floor.to_dict()}
+        if self.follows is not None:
+            content["follows"] = self.follows
         return json.dumps(content).encode()
 
     @classmethod
@@ -53,7 +57,9 @@ class SinkIdentity:
             raise CorruptTableError("is no JSON", path=path) from error
         match content:
             case {"version": 1, "job": str(job), "user": str(user), "floor": floor}:
-                return cls(job, user, SnapshotRef.from_dict(floor, where=path))
+                follows = content.get("follows")
+                reference = SnapshotRef.from_dict(floor, where=path)
+                return cls(job, user, reference, follows if isinstance(follows, int) else None)
             case _:
                 raise CorruptTableError(
                     f"is no identity of a sink of version {_VERSION}",
@@ -75,13 +81,13 @@ class SinkRecord:
 
         Raises `CorruptTableError`, `StorageError`.
         """
-        found = self._stored_identity()
+        found = self.known_identity()
         if found is not None:
             return found
         made = create()
         if self.checkpoint.put_if_absent(self._identity_path, made.to_json()):
             return made
-        stored = self._stored_identity()
+        stored = self.known_identity()
         assert stored is not None, "it was there a moment ago, and nobody removes it"
         return stored
 
@@ -99,7 +105,13 @@ class SinkRecord:
         except AnabranchError:
             return
 
-    def _stored_identity(self) -> SinkIdentity | None:
+    @property
+    def has_committed(self) -> bool:
+        """Whether a batch is recorded."""
+        return bool(self._progress())
+
+    def known_identity(self) -> SinkIdentity | None:
+        """The stored identity, or None if the query never wrote to the branch. Raises `CorruptTableError`."""
         try:
             data = self.checkpoint.get(self._identity_path)
         except NotFoundError:

@@ -26,7 +26,8 @@ from anabranch.options import (
     SCAN_TAG_NAME,
     SCAN_VERSION,
 )
-from anabranch.streaming.consumers import consumed_position, consumer_at
+from anabranch.streaming.consumers import consumed_position, consumer_at, leave_former_mains
+from anabranch.streaming.course import Course, Place
 from anabranch.streaming.delivery import FeedSplit
 from anabranch.streaming.feed import UNLIMITED, Feed, Limits
 from anabranch.streaming.offsets import Position
@@ -43,14 +44,17 @@ class Follower:
     """Goes along a branch step by step; remembers how far it has worked through what it was given."""
 
     feed: Feed
+    """Of the branch it stands on; another one when main was replaced."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Where to begin if there is no consumer, or a new one: the options ``scan.*``."""
     consumer: str | None = None
     limits: Limits = UNLIMITED
 
     def __post_init__(self) -> None:
+        """Raises `OptionError`."""
+        self._course = Course(self.feed, self.options)
         self._position: Position | None = None
-        self._reached: Position | None = None
+        self._reached: Place | None = None
 
     @property
     def position(self) -> Position:
@@ -65,16 +69,24 @@ class Follower:
 
         A step may be without rows. Until it is acknowledged, the next one begins where it began.
         """
-        start = self.position
-        end = self.feed.advance(start, self.limits, until=until)
+        position = self.position  # a consumer may stand on another branch than the one that was opened
+        start = Place(self.feed, position)
+        end = Place(self.feed, self.feed.advance(position, self.limits, until=until))
+        if end.position == position:
+            end = self._course.next(start) or start
         self._reached = end
-        return self.feed.splits(start, end) if end != start else None
+        return None if end is start or end.position == position else self._course.splits(start, end)
 
     def acknowledge(self) -> None:
         """The last step has been worked through: it need not be given out again, and the consumer moves on."""
-        if self._reached is not None:
-            self._position = self._reached
-        self._record(self.position)
+        if self._reached is None:
+            return self._record(self.position)
+        has_crossed = self.feed is not self._reached.feed
+        self.feed, self._position = self._reached
+        self._record(self._position)
+        if has_crossed and self.consumer is not None:
+            leave_former_mains(self._context, self.consumer)
+        return None
 
     @property
     def is_ended(self) -> bool:
@@ -99,7 +111,9 @@ class Follower:
         if self.consumer is None:
             return first_position(self._context, options)
         keep = self.feed.on_overwrite == "changes"
-        return consumed_position(self._context, self.consumer, options, keep_previous=keep)
+        place, position = consumed_position(self._context, self.consumer, options, keep_previous=keep)
+        self.feed = self._course.feed_of(place.branch_uuid) or self.feed
+        return position
 
 
 class _Wait(NamedTuple):

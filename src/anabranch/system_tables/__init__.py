@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.system_tables.branches_log import BRANCHES_LOG
 from anabranch.system_tables.definition import SystemTable, View, select
 from anabranch.system_tables.files import BUCKETS, FILES, MANIFESTS, PARTITIONS
 from anabranch.system_tables.history import LINEAGE, OPTIONS, SCHEMAS, SNAPSHOTS
@@ -36,7 +37,7 @@ SYSTEM_TABLES: dict[str, SystemTable] = {
     table.name: table
     for table in (
         *(SNAPSHOTS, SCHEMAS, OPTIONS, FILES, MANIFESTS, PARTITIONS, BUCKETS),
-        *(TAGS, SAVEPOINTS, BRANCHES, CONSUMERS, LINEAGE),
+        *(TAGS, SAVEPOINTS, BRANCHES, BRANCHES_LOG, CONSUMERS, LINEAGE),
     )
 }
 """Those that every table has, by name."""

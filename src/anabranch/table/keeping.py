@@ -5,11 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 
 from anabranch.errors import InvalidInputError
+from anabranch.kernel.branches.follow import on_main
+from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs.moment import Moment, newest
 from anabranch.kernel.refs.moments import resolve, to_millis
-from anabranch.kernel.refs.savepoint_log import savepoints
+from anabranch.kernel.refs.savepoint_log import find_savepoint, is_of, savepoints
 from anabranch.kernel.refs.savepoints import create_savepoint, delete_savepoint
-from anabranch.kernel.refs.tag_log import is_internal, tag_names
+from anabranch.kernel.refs.tag_log import find_tag, is_internal, tag_names
 from anabranch.kernel.refs.tags import create_tag, delete_tag, parse_retained, rename_tag, replace_tag
 from anabranch.kernel.refs.time_travel import at_time
 from anabranch.maintenance.rollback import RollbackResult, rollback
@@ -24,16 +26,16 @@ class Keeping(TableView):
 
     def tags(self, *, include_internal: bool = False) -> list[str]:
         """Names of the tags of this branch, sorted; those the table made for itself only if asked for."""
-        return [name for name in tag_names(self._context) if include_internal or not is_internal(name)]
+        return [name for name in tag_names(self._follow()) if include_internal or not is_internal(name)]
 
     def savepoints(self) -> list[Savepoint]:
         """The savepoints of this branch, oldest number first."""
-        return savepoints(self._context)
+        return savepoints(self._follow())
 
     @property
     def savepoint_manager(self) -> SavepointManager:
         """The savepoints of this branch, one by one and by path."""
-        return SavepointManager(self._context)
+        return SavepointManager(self._follow())
 
     def create_tag(
         self,
@@ -56,19 +58,31 @@ class Keeping(TableView):
             AlreadyExistsError: there is such a tag.
             NotFoundError: there is no such moment.
         """
-        moment = self._moment(snapshot, timestamp)
-        return create_tag(self._context, name, moment, retained=parse_retained(retained))
+        kept = parse_retained(retained)
+        return on_main(
+            self._context,
+            lambda main: create_tag(main, name, self._moment(main, snapshot, timestamp), retained=kept),
+            _has_tag,
+        )
 
     def delete_tag(self, name: str) -> Tag:
         """Remove a tag. What only it kept goes with the next expiry of its snapshot, or else as orphans.
 
         Raises `NotFoundError`, and `InvalidNameError` for a tag of the table itself.
         """
-        return delete_tag(self._context, name)
+        return on_main(
+            self._context,
+            lambda main: delete_tag(main, name),
+            lambda main, deleted: find_tag(main, deleted.name) is None,
+        )
 
     def rename_tag(self, name: str, new_name: str) -> Tag:
         """Give a tag another name. Raises `NotFoundError`, `AlreadyExistsError`, `InvalidNameError`."""
-        return rename_tag(self._context, name, new_name)
+        return on_main(
+            self._context,
+            lambda main: rename_tag(main, name, new_name),
+            lambda main, renamed: _has_tag(main, renamed) and find_tag(main, name) is None,
+        )
 
     def replace_tag(
         self,
@@ -82,8 +96,12 @@ class Keeping(TableView):
 
         Without `retained` it is kept as long as it was to be kept so far, from now on. Raises `NotFoundError`.
         """
-        moment = self._moment(snapshot, timestamp)
-        return replace_tag(self._context, name, moment, retained=parse_retained(retained))
+        kept = parse_retained(retained)
+        return on_main(
+            self._context,
+            lambda main: replace_tag(main, name, self._moment(main, snapshot, timestamp), retained=kept),
+            _has_tag,
+        )
 
     def create_savepoint(
         self, snapshot: str | int | None = None, *, timestamp: str | int | datetime | None = None
@@ -96,11 +114,19 @@ class Keeping(TableView):
 
         Raises `NotFoundError`: there is no such moment.
         """
-        return create_savepoint(self._context, self._moment(snapshot, timestamp))
+        return on_main(
+            self._context,
+            lambda main: create_savepoint(main, self._moment(main, snapshot, timestamp)),
+            is_of,
+        )
 
     def delete_savepoint(self, savepoint_id: int) -> Savepoint:
         """Let go of a savepoint; its number is never given out again. Raises `NotFoundError`."""
-        return delete_savepoint(self._context, savepoint_id)
+        return on_main(
+            self._context,
+            lambda main: delete_savepoint(main, savepoint_id),
+            lambda main, deleted: find_savepoint(main, deleted.id) is None,
+        )
 
     def rollback(
         self, version: str | int, *, destructive: bool = False, force: bool = False, dry_run: bool = False
@@ -126,14 +152,25 @@ class Keeping(TableView):
             CommitError: see `anabranch.errors`.
         """
         self._check_unpinned()
-        return rollback(self._context, version, destructive=destructive, force=force, dry_run=dry_run)
+        return rollback(self._follow(), version, destructive=destructive, force=force, dry_run=dry_run)
 
-    def _moment(self, version: str | int | None, timestamp: str | int | datetime | None) -> Moment:
+    def _moment(
+        self,
+        context: TableContext,
+        version: str | int | None,
+        timestamp: str | int | datetime | None,
+    ) -> Moment:
         """What to keep. Raises `NotFoundError`, `InvalidInputError`."""
         if version is not None and timestamp is not None:
             raise InvalidInputError("a moment is named either by a snapshot or by a timestamp")
         if version is not None:
-            return resolve(self._context, version)
+            return resolve(context, version)
         if timestamp is not None:
-            return at_time(self._context, to_millis(timestamp))
-        return self._pinned or newest(self._context)
+            return at_time(context, to_millis(timestamp))
+        return self._pinned or newest(context)
+
+
+def _has_tag(context: TableContext, made: Tag) -> bool:
+    """Whether a branch has this very tag, and not another one of its name."""
+    found = find_tag(context, made.name)
+    return found is not None and found.mark == made.mark

@@ -54,7 +54,7 @@ class Reading(TableView):
             UnsupportedFeatureError: the table uses something that is not implemented.
         """
         snapshot = self.snapshot
-        schema = self.schema  # after the snapshot: no file of it is of a later schema
+        schema = self._schema  # after the snapshot: no file of it is of a later schema
         self._check_readable(schema, snapshot)
         return Scan(
             self._context,
@@ -97,10 +97,10 @@ class Reading(TableView):
             OptionError: late rows are asked for, but the table has no watermark definition.
             NotFoundError: when rows are asked for: some of the snapshots have expired.
         """
-        head = self._context.snapshots.head() if self._pinned is None else self._pinned.snapshot
+        head = self.snapshot
         last = check_range(start, end, 0 if head is None else head.id)
         asked = _given({SCAN_ON_OVERWRITE: on_overwrite, SCAN_LATE_ROWS: late_rows})
-        feed = replace(self._feed(self.schema, filter, asked), bounded_watermark=None)
+        feed = replace(self._feed(self._schema, filter, asked), bounded_watermark=None)
         chosen = check_columns(columns, feed.schema)
         return Changes(feed, Position(start, None), Position(last, None), chosen)
 
@@ -166,7 +166,7 @@ class Reading(TableView):
         Raises what `scan` does; and when it is iterated over `NotFoundError` if what it is to begin with has expired
         or history does not go on from there, and `OptionError` at an overwrite.
         """
-        schema = self._context.schemas.latest()
+        schema = self._follow().schemas.latest()
         assert schema is not None, "an open table has a schema"
         self._check_readable(schema, self._context.snapshots.head())
         asked = _given(
@@ -182,7 +182,7 @@ class Reading(TableView):
         reader = FeedReader.of(feed, check_columns(columns, schema))
         options = {**self._options, **asked}
         begin = start_options(start, options, self._pinned)
-        follower = Follower(feed, begin, consumer, limits_of({**self.options, **asked}))
+        follower = Follower(feed, begin, consumer, limits_of({**schema.options, **options}))
         return Tail(follower, reader.read, idle)
 
     def _feed(self, schema: TableSchema, filter: str | Predicate | None, asked: Mapping[str, str]) -> Feed:
@@ -213,7 +213,8 @@ class Reading(TableView):
             NotFoundError: there is no such system table; the hint names the one that was probably meant.
             InvalidInputError: it tells only of now, but this is a view of the past.
         """
-        view = View(self._context, self.snapshot, self.schema, pinned=self._pinned is not None)
+        snapshot = self.snapshot
+        view = View(self._context, snapshot, self._schema, pinned=self._pinned is not None)
         return read_system_table(view, name)
 
 

@@ -7,19 +7,24 @@ from datetime import datetime
 
 from anabranch.errors import InvalidInputError
 from anabranch.kernel.branches.branch_log import open_branch
+from anabranch.kernel.branches.versions import located, located_options
+from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs.moment import Moment, of_tag
 from anabranch.kernel.refs.moments import named_moment, resolve, to_millis
 from anabranch.kernel.refs.tag_log import get_tag
 from anabranch.kernel.refs.time_travel import at_time, at_watermark
 from anabranch.options import BRANCH, check_options
 from anabranch.table.branching import Branching
+from anabranch.table.comparing import Comparing
 from anabranch.table.keeping import Keeping
+from anabranch.table.publishing import Publishing
 from anabranch.table.reading import Reading
+from anabranch.table.replacing import Replacing
 from anabranch.table.tending import Tending
 from anabranch.table.writing import Writing
 
 
-class Table(Reading, Writing, Keeping, Branching, Tending):
+class Table(Publishing, Reading, Writing, Keeping, Branching, Comparing, Replacing, Tending):
     """One branch of a table, at its newest state or pinned to a moment."""
 
     def at(
@@ -33,7 +38,8 @@ class Table(Reading, Writing, Keeping, Branching, Tending):
         """The table at a moment, with the schema of that moment. Its `moment` says what was found.
 
         Args:
-            version: a snapshot id, ``snapshot.N``, ``savepoint.N``, ``watermark-N`` or a tag's name.
+            version: a snapshot id, ``snapshot.N``, ``savepoint.N``, ``watermark-N`` or a tag's name. With
+                ``main@1.`` before it, it is that of the main which replacement 1 replaced.
             timestamp: text such as ``2026-01-01 00:00:00`` (UTC unless it names a zone), a datetime, or epoch
                 milliseconds: the newest that was committed at that time or before it is taken, over snapshots
                 and savepoints together.
@@ -42,28 +48,33 @@ class Table(Reading, Writing, Keeping, Branching, Tending):
 
         Raises:
             NotFoundError: nothing is there; the message says what is.
-            InvalidInputError: the version names several things, or the timestamp is no time.
+            InvalidInputError: the version names several things, or the timestamp is no time. A snapshot's id is
+                refused (AMBIGUOUS_SNAPSHOT) where main had another one of that id before it was replaced.
         """
         if sum(asked is not None for asked in (version, timestamp, watermark)) != 1:
             raise InvalidInputError("at() takes either a version, a timestamp or a watermark")
+        context = self._follow()
         if version is not None:
-            found = resolve(self._context, version, exact=exact)
+            context, version = located(context, version)
+            found = resolve(context, version, exact=exact)
         elif timestamp is not None:
-            found = at_time(self._context, to_millis(timestamp), exact=exact)
+            found = at_time(context, to_millis(timestamp), exact=exact)
         else:
             assert watermark is not None
-            found = at_watermark(self._context, watermark, exact=exact)
-        return self._pinned_to(found)
+            found = at_watermark(context, watermark, exact=exact)
+        return self._pinned_to(found, context)
 
     def tag(self, name: str) -> Table:
         """The table at a tag, by its exact name, whatever else might be called so. Raises `NotFoundError`."""
-        return self._pinned_to(of_tag(get_tag(self._context, name)))
+        context = self._follow()
+        return self._pinned_to(of_tag(get_tag(context, name)), context)
 
     def branch(self, name: str) -> Table:
-        """The table on another branch. Raises `NotFoundError`."""
-        branch = None if name == "main" else name
-        root = self._context.on_branch(None)
-        found = root if branch is None else open_branch(root, branch)
+        """The table on another branch: ``main``, one by its name, or ``main@1`` for what replacement 1 replaced.
+
+        Raises `NotFoundError`.
+        """
+        found = open_branch(self._context, name)
         return Table(found, options=self._options, engine=self._engine)
 
     def with_options(self, options: Mapping[str, str]) -> Table:
@@ -75,8 +86,9 @@ class Table(Reading, Writing, Keeping, Branching, Tending):
         check_options(merged)
         branch = BRANCH.of(options)
         view = self if branch is None else self.branch(branch)
-        pinned = named_moment(view.context, options) or (self._pinned if branch is None else None)
-        return Table(view.context, pinned=pinned, options=merged, engine=self._engine)
+        context, named = located_options(view.context, options)
+        pinned = named_moment(context, named) or (self._pinned if branch is None else None)
+        return Table(context, pinned=pinned, options=merged, engine=self._engine)
 
-    def _pinned_to(self, moment: Moment) -> Table:
-        return Table(self._context, pinned=moment, options=self._options, engine=self._engine)
+    def _pinned_to(self, moment: Moment, context: TableContext) -> Table:
+        return Table(context, pinned=moment, options=self._options, engine=self._engine)

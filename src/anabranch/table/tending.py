@@ -41,7 +41,7 @@ class Tending(TableView):
         """
         self._check_unpinned()
         return compact(
-            self._context,
+            self._follow(),
             self._options,
             engine=self._engine,
             full=full,
@@ -72,7 +72,12 @@ class Tending(TableView):
         """
         self._check_unpinned()
         return sort_compact(
-            self._context, self._options, engine=self._engine, by=by, strategy=strategy, partitions=partitions
+            self._follow(),
+            self._options,
+            engine=self._engine,
+            by=by,
+            strategy=strategy,
+            partitions=partitions,
         )
 
     def expire_snapshots(
@@ -100,9 +105,10 @@ class Tending(TableView):
             InvalidInputError: an argument cannot be used.
         """
         self._check_unpinned()
+        options = self.options
         return expire_snapshots(
             self._context,
-            self.options,
+            options,
             retain_max=retain_max,
             retain_min=retain_min,
             older_than=older_than,
@@ -123,11 +129,13 @@ class Tending(TableView):
             UnsupportedFeatureError: the table uses something that this version does not know; nothing was moved.
         """
         self._check_unpinned()
-        return remove_orphan_files(self._context, older_than=older_than, engine=self._engine, dry_run=dry_run)
+        return remove_orphan_files(
+            self._follow(), older_than=older_than, engine=self._engine, dry_run=dry_run
+        )
 
     def restore_orphan_files(self, run: int) -> Tally:
         """Bring back what a run of `remove_orphan_files` moved, until a later run purges it. Raises `NotFoundError`."""
-        return restore_orphan_files(self._context, run, engine=self._engine)
+        return restore_orphan_files(self._follow(), run, engine=self._engine)
 
     def maintain(self, dry_run: bool = False) -> Upkeep:
         """Compact, expire snapshots and clean up, as the table's options say. Raises what these three raise.
@@ -136,13 +144,15 @@ class Tending(TableView):
             dry_run: find out only.
         """
         self._check_unpinned()
-        return maintain(self._context, self.options, engine=self._engine, dry_run=dry_run)
+        options = self.options
+        return maintain(self._context, options, engine=self._engine, dry_run=dry_run)
 
     def health(self) -> Health:
         """How the table is: small files, what compaction would gain, and the commands that mend it."""
-        schema, snapshot = self.schema, self.snapshot
+        schema = self.schema
+        snapshot = self._context.snapshots.head() if self._pinned is None else self._pinned.snapshot
         self._check_readable(schema, snapshot)
-        return health(self._context, snapshot, schema, self.options)
+        return health(self._context, snapshot, schema, {**schema.options, **self._options})
 
 
 def _duration(text: str) -> int:

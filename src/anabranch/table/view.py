@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from anabranch.engine import Engine, LocalEngine
 from anabranch.errors import InvalidInputError
-from anabranch.kernel.branches.branch_log import branch_names
+from anabranch.kernel.branches.branch_log import branch_names, check_still_there
+from anabranch.kernel.branches.main import main_of
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_snapshot_readable
 from anabranch.kernel.refs.moment import Moment
@@ -19,7 +20,11 @@ from anabranch.spec.support import check_readable
 
 
 class TableView:
-    """What every part of a table's facade knows."""
+    """What every part of a table's facade knows.
+
+    A view of main follows it: each operation begins with `_follow`, which looks once whether another branch is main by
+    now. A view of a moment, and one of a branch that was opened by its name, stays where it is.
+    """
 
     def __init__(
         self,
@@ -36,7 +41,7 @@ class TableView:
         self._last: Snapshot | None = None
         check_options(self._options)
         if asks_of_the_table(self._options):
-            refuse_table_options(self._options, self.schema)
+            refuse_table_options(self._options, self._schema)
 
     def __repr__(self) -> str:
         at = "" if self._pinned is None else f" at {self._pinned}"
@@ -65,15 +70,13 @@ class TableView:
     @property
     def schema(self) -> TableSchema:
         """The newest schema, or that of the pinned moment."""
-        if self._pinned is not None:
-            return self._context.schemas.get(self._pinned.snapshot.schema_id)
-        latest = self._context.schemas.latest()
-        assert latest is not None, "an open table has a schema"
-        return latest
+        self._follow()
+        return self._schema
 
     def schemas(self) -> list[TableSchema]:
         """All schema versions, oldest first."""
-        return [self._context.schemas.get(i) for i in self._context.schemas.ids()]
+        schemas = self._follow().schemas
+        return [schemas.get(i) for i in schemas.ids()]
 
     @property
     def options(self) -> dict[str, str]:
@@ -83,7 +86,12 @@ class TableView:
     @property
     def snapshot(self) -> Snapshot | None:
         """The newest snapshot or the pinned one; None for a table that was never written."""
-        return self._context.snapshots.head() if self._pinned is None else self._pinned.snapshot
+        if self._pinned is not None:
+            return self._pinned.snapshot
+        head = self._follow().snapshots.head()
+        if head is None:
+            check_still_there(self._context)
+        return head
 
     @property
     def moment(self) -> Moment | None:
@@ -102,9 +110,30 @@ class TableView:
         """Names of the branches besides main."""
         return branch_names(self._context)
 
+    def _follow(self) -> TableContext:
+        """The branch to begin an operation on: where this view is of main, that is another one once it was replaced."""
+        if self._context.main_generation is not None and self._pinned is None:
+            found = main_of(self._context)
+            if found is not self._context:
+                self._context, self._last = found, None
+        return self._context
+
+    @property
+    def _schema(self) -> TableSchema:
+        """`schema` in the middle of an operation, which does not follow main."""
+        if self._pinned is not None:
+            return self._context.schemas.get(self._pinned.snapshot.schema_id)
+        latest = self._context.schemas.latest()
+        if latest is None:
+            check_still_there(self._context)
+        assert latest is not None, "an open table has a schema"
+        return latest
+
     def _check_readable(self, schema: TableSchema, snapshot: Snapshot | None) -> None:
         check_readable(schema, path=self._context.layout.schema_path(schema.id))
-        if snapshot is not None:
+        if snapshot is None:
+            check_still_there(self._context)
+        else:
             check_snapshot_readable(self._context, snapshot)
 
     def _check_unpinned(self) -> None:

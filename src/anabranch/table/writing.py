@@ -8,10 +8,12 @@ from typing import Any
 from anabranch.alter import Alter
 from anabranch.arrow.convert import convert
 from anabranch.engine import WritesFrames
+from anabranch.errors import SealedBranchError
 from anabranch.expr.nodes import Predicate
 from anabranch.expr.parse import parse
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.actions.overwrite import Overwrite
+from anabranch.kernel.branches.follow import check_carries_over
 from anabranch.kernel.commit.base import Action
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.commit.identity import CommitIdentity
@@ -63,20 +65,20 @@ class Writing(TableView):
         Raises:
             PredicateError, InvalidInputError: `where` does not fit the table, or names other columns.
         """
-        schema = self.schema
         if where is None:
             return self._write(data, Overwrite)
         condition = parse(where) if isinstance(where, str) else where
-        return self._write(data, lambda messages: Overwrite.where(messages, condition, schema))
+        return self._write(data, lambda messages: Overwrite.where(messages, condition, self._schema))
 
     def overwriting(
         self, messages: Sequence[CommitMessage], partition: Mapping[str, Any] | None = None
     ) -> Overwrite:
         """The action that replaces rows by the files of these messages. Raises `InvalidInputError`."""
-        schema = self.schema
+        schema = self._schema
         if partition is not None:
             return Overwrite.of_partition(messages, partition, schema)
-        dynamic = bool(schema.partition_keys) and DYNAMIC_PARTITION_OVERWRITE.of(self.options)
+        options = {**schema.options, **self._options}
+        dynamic = bool(schema.partition_keys) and DYNAMIC_PARTITION_OVERWRITE.of(options)
         return Overwrite(messages, dynamic=dynamic)
 
     def writer(self) -> Writer:
@@ -100,6 +102,9 @@ class Writing(TableView):
     ) -> Committed:
         """Make an action permanent, once per identity. See `anabranch.kernel.commit.transaction.commit`.
 
+        Where main was replaced meanwhile, rows of a batch go to the new main, if it has the schema they were written
+        in. A streaming identity stays with the branch it belongs to, and is refused.
+
         Afterwards the automatic tags and the savepoint that are due are made.
         """
         self._check_unpinned()
@@ -110,7 +115,7 @@ class Writing(TableView):
             watermark,
             floor,
         )
-        committed = commit(self._context, request, known_head=self._last)
+        committed = self._committed(request)
         self._last = committed.snapshot or self._last
         if committed.snapshot is not None:
             schema = self._context.schemas.get(committed.snapshot.schema_id)
@@ -120,7 +125,20 @@ class Writing(TableView):
     def alter(self) -> Alter:
         """Schema changes to collect and then apply together."""
         self._check_unpinned()
-        return Alter(self._context, self._context.schemas.latest())
+        context = self._follow()
+        return Alter(context, context.schemas.latest())
+
+    def _committed(self, request: CommitRequest) -> Committed:
+        while True:
+            try:
+                return commit(self._context, request, known_head=self._last)
+            except SealedBranchError:
+                sealed, action = self._context, request.action
+                if not request.identity.is_batch or not isinstance(action, Append | Overwrite):
+                    raise
+                if self._follow() is sealed:
+                    raise
+                check_carries_over(action.messages, sealed, self._context)
 
     def _write(self, data: Any, action: Any) -> Snapshot:
         writer = self.writer()

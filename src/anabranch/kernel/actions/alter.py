@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from anabranch.errors import (
     CommitConflictError,
@@ -13,9 +14,11 @@ from anabranch.errors import (
     StorageError,
     UnsupportedFeatureError,
 )
+from anabranch.kernel.branches.field_ids import room_after
 from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.commit.placement import keep_placement
 from anabranch.kernel.context import TableContext
+from anabranch.spec.field_ids import shift_field_ids
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.schema_change import SchemaChange, apply_changes, meant_ids
 from anabranch.spec.schema_diff import changes_between
@@ -55,6 +58,7 @@ def alter(
         if changed is latest:
             return latest
         begun_on = begun_on or latest
+        changed = _in_own_block(context, latest, changed)
         if _put(context, changed):
             _check_still_there(context, changed)
             keep_placement(context, latest, changed)
@@ -95,6 +99,16 @@ def _applied(context: TableContext, schema: TableSchema, changes: Sequence[Schem
         time_millis=context.runtime.clock.now_millis(),
         has_snapshots=context.snapshots.head() is not None,
     )
+
+
+def _in_own_block(context: TableContext, latest: TableSchema, changed: TableSchema) -> TableSchema:
+    """The new version, its new fields with numbers that no other branch gives."""
+    before = latest.highest_field_id
+    by = room_after(context, before, changed.highest_field_id - before) - before
+    if not by:
+        return changed
+    fields = shift_field_ids(changed.fields, before, by)
+    return replace(changed, fields=fields, highest_field_id=changed.highest_field_id + by)
 
 
 def _replayed(

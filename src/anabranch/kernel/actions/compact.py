@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from anabranch.errors import CorruptTableError
+from anabranch.kernel.branches.fence import fence_conflict
 from anabranch.kernel.commit.base import Base, Change, Conflict
 from anabranch.kernel.commit.conflicts import gone_conflict, order_conflict
 from anabranch.kernel.compaction.task import Rewrite
@@ -24,7 +25,7 @@ class Compact:
     """Remove exactly the files that were read and add those that hold their rows now.
 
     Whatever was appended meanwhile stays. If one of the files is gone, nothing is done: its rows were
-    compacted or overwritten by somebody else.
+    compacted or overwritten by somebody else. Nor if a merge of the branch parts them from others meanwhile.
     """
 
     rewrites: Sequence[Rewrite]
@@ -39,7 +40,11 @@ class Compact:
         for rewrite in self.rewrites:
             _check_rows(rewrite)
         live = _live_inputs(base, self.rewrites)
-        conflict = gone_conflict(base, self.rewrites, live) or order_conflict(base, self.rewrites)
+        conflict = (
+            gone_conflict(base, self.rewrites, live)
+            or order_conflict(base, self.rewrites)
+            or fence_conflict(base, self.rewrites)
+        )
         if conflict is not None:
             return conflict
         entries = [entry for rewrite in self.rewrites for entry in _entries(rewrite, live)]

@@ -1,21 +1,43 @@
-"""Making a branch from a tag of main: metadata only, so it costs the same however many rows there are."""
+"""Making a branch from a tag of main: metadata only, so it costs the same however many rows there are.
+
+1. A tag on main, `fork_pins`, holds what the branch begins with; then it is looked whether that is still there.
+2. A block of numbers for its columns is reserved (`field_ids`).
+3. ``FORK`` is put if absent: the name is taken, and all that the branch will be is said.
+4. Schemas, tag and, last, the snapshot are copied: with that the branch is there.
+5. It is looked whether somebody deleted it meanwhile.
+
+A creation that died before 3 leaves a pin, which `fork_pins.tend_fork_pins` removes; after 3 it is finished by whoever
+creates the same branch again, or undone by deleting it.
+"""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
-from anabranch.errors import AlreadyExistsError, AnabranchError, InvalidInputError
+from anabranch.errors import (
+    AlreadyExistsError,
+    AnabranchError,
+    InvalidInputError,
+    InvalidNameError,
+    NotFoundError,
+    StorageError,
+)
+from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.branches.field_ids import last_id_before, reserve_block
+from anabranch.kernel.branches.fork_pins import fork_snapshot, pin_fork, unpin_fork
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.refs.moment import check_there, of_tag
-from anabranch.kernel.refs.tag_log import get_tag
-from anabranch.spec.fork import FORK_FILE, Fork
-from anabranch.spec.names import RESERVED_TAG_PREFIX, check_branch_name
+from anabranch.kernel.parallel import each
+from anabranch.kernel.refs.moment import Moment, check_there, of_tag
+from anabranch.kernel.refs.tag_log import find_tag, get_tag, is_internal
+from anabranch.kernel.refs.tags import create_tag
+from anabranch.spec.fork import DELETING_FILE, FORK_FILE, Fork
+from anabranch.spec.layout import Layout
+from anabranch.spec.names import check_branch_name
 from anabranch.spec.refs import Tag
+from anabranch.spec.schema import NEWEST_VERSION
+from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.snapshot_ref import SnapshotRef
-
-FORK_PIN_PREFIX = f"{RESERVED_TAG_PREFIX}fork-"
-"""Tags of main that hold what branches began with, each followed by the branch's uuid."""
 
 
 def create_branch(
@@ -23,43 +45,109 @@ def create_branch(
     name: str,
     tag: str,
     *,
+    moment: Moment | None = None,
     created_by: str | None = None,
     retained: int | None = None,
 ) -> TableContext:
-    """A new branch that begins as the tag is. A creation that died is finished by the next of the same name and tag.
+    """A new branch that begins as a tag of main is. A creation that died is finished by the next of the same name and tag.
 
     Args:
         main: the main branch; others are only created from its tags.
         name: of the new branch.
         tag: a tag of main.
+        moment: what the tag names, which is made if it is not there.
         created_by: who makes it, for people.
         retained: milliseconds after which `maintain` may delete the branch.
 
     Raises:
-        InvalidNameError: a branch must not be called so.
+        InvalidNameError: a branch, or a new tag, must not be called so.
         InvalidInputError: `main` is not the main branch.
-        AlreadyExistsError: there is such a branch.
-        NotFoundError: main has no such tag, or it was removed meanwhile.
+        AlreadyExistsError: there is such a branch, or the tag names another moment.
+        NotFoundError: main has no such tag, it was removed meanwhile, or the branch was deleted meanwhile.
     """
     check_branch_name(name)
     if main.branch is not None and main.main_generation is None:
         raise InvalidInputError(
-            f"a branch can only be created from a tag of main, not of branch '{main.branch}'",
-            hint="merge the branch into main first, or create the new branch from a tag of main.",
+            f"branch '{name}' of '{main.name}' can only be created from a tag of main, not from branch '{main.branch}'",
+            hint="merge the branch into main first, or create the new one from a tag of main.",
+        )
+    if is_internal(tag):
+        raise InvalidNameError(
+            f"the tag '{tag}' belongs to the table itself",
+            hint="name a tag of your own, or the savepoint or snapshot to begin with.",
         )
     branch = main.on_branch(name)
-    # Ours are there with their first snapshot; those of other engines may have none.
-    if branch.schemas.ids() and (branch.fork is None or branch.snapshots.ids()):
-        raise AlreadyExistsError(f"branch '{name}' exists already in '{main.name}'")
-    begun = get_tag(main, tag)
-    fork = branch.fork or _claim(main, branch, begun, created_by, retained)
-    if (fork.tag, fork.snapshot.stamp) != (tag, begun.snapshot.stamp):
+    state = state_of(branch)
+    if state is BranchState.READY:
         raise AlreadyExistsError(
-            f"branch '{name}' is being created from tag '{fork.tag}' of '{main.name}'",
-            hint=f"create it from '{fork.tag}' to finish that, or delete the branch first.",
+            f"branch '{name}' exists already in '{main.name}'",
+            hint="choose another name, or delete it with `delete_branch`.",
         )
-    _copy(main, main.on_branch(name), fork, begun)
-    return main.on_branch(name)
+    if state in (BranchState.DELETING, BranchState.LEFT_OVER):
+        raise AlreadyExistsError(
+            f"what is left of another branch '{name}' of '{main.name}' is in the way",
+            hint="`delete_branch` removes it.",
+        )
+    if state is BranchState.BEGUN and branch.fork is not None:
+        fork, begun = _begun(main, branch, branch.fork, tag, moment)
+    else:
+        begun = get_tag_of_main(main, tag) if moment is None else _tagged(main, tag, moment)
+        fork = _claim(main, branch, begun, created_by, retained)
+    branch = main.on_branch(name)
+    _copy(main, branch, fork, begun)
+    _check_not_deleted(branch, fork)
+    return branch
+
+
+def get_tag_of_main(main: TableContext, tag: str) -> Tag:
+    """A tag of main. Raises `NotFoundError`, which says so if it is another branch that has it."""
+    try:
+        return get_tag(main, tag)
+    except NotFoundError as error:
+        having = [name for name in branch_names(main) if find_tag(main.on_branch(name), tag) is not None]
+        if not having or find_tag(main, tag) is not None:
+            raise
+        raise NotFoundError(
+            f"tag '{tag}' is of branch '{having[0]}', not of main: branches of '{main.name}' are created from tags of main",
+            hint=f"merge '{having[0]}' into main first. {error.hint or ''}".strip(),
+        ) from error
+
+
+def _tagged(main: TableContext, tag: str, moment: Moment) -> Tag:
+    """The tag that names the moment, made unless it is there."""
+    existing = find_tag(main, tag)
+    if existing is None:
+        return create_tag(main, tag, moment)
+    if existing.snapshot.stamp != moment.snapshot.stamp:
+        raise AlreadyExistsError(
+            f"tag '{tag}' of '{main.name}' names snapshot {existing.snapshot.id}, not {moment.snapshot.id}",
+            hint="give the tag that the branch is to begin with another name.",
+        )
+    return existing
+
+
+def _begun(
+    main: TableContext, branch: TableContext, fork: Fork, tag: str, moment: Moment | None
+) -> tuple[Fork, Tag]:
+    """What a creation that died was about, if it was the same."""
+    named = moment.snapshot if moment is not None else _snapshot_of(find_tag(main, tag))
+    if fork.tag != tag or (named is not None and named.stamp != fork.snapshot.stamp):
+        raise AlreadyExistsError(
+            f"branch '{branch.branch}' is being created from tag '{fork.tag}' of '{main.name}', which named snapshot "
+            f"{fork.snapshot.id}",
+            hint="create it from that to finish it, or remove what is there with `delete_branch`.",
+        )
+    snapshot = fork_snapshot(branch, main) or named
+    if snapshot is None:
+        raise NotFoundError(
+            f"snapshot {fork.snapshot.id}, with which branch '{branch.branch}' of '{main.name}' was to begin, is gone",
+            hint="remove what is there with `delete_branch`.",
+        )
+    return fork, find_tag(main, tag) or Tag(tag, snapshot)
+
+
+def _snapshot_of(tag: Tag | None) -> Snapshot | None:
+    return None if tag is None else tag.snapshot
 
 
 def _claim(
@@ -67,47 +155,78 @@ def _claim(
 ) -> Fork:
     """Hold on to what the branch begins with, then take its name."""
     uuid = main.runtime.ids.uuid()
-    pin = main.layout.tag_path(f"{FORK_PIN_PREFIX}{uuid}")
-    main.storage.put(pin, Tag(f"{FORK_PIN_PREFIX}{uuid}", begun.snapshot).to_json())
+    pin_fork(main, uuid, begun.snapshot)
     try:
         check_there(main, of_tag(begun))
-    except AnabranchError:
-        main.storage.delete(pin)
-        raise
-    fork = Fork(
-        branch_uuid=uuid,
-        name=branch.branch or "",
-        tag=begun.name,
-        snapshot=SnapshotRef(main.branch_uuid, begun.snapshot.id, begun.snapshot.stamp),
-        schema_id=begun.snapshot.schema_id,
-        field_id_block=reserve_block(main, uuid),
-        created_millis=main.runtime.clock.now_millis(),
-        created_by=created_by,
-        time_retained=retained,
-        properties=begun.snapshot.properties,
-    )
-    if not main.storage.put_if_absent(branch.layout.branch_file_path(FORK_FILE), fork.to_json()):
-        main.storage.delete(pin)
-        raise AlreadyExistsError(
-            f"branch '{branch.branch}' of '{main.name}' was created by somebody else meanwhile"
+        fork = Fork(
+            branch_uuid=uuid,
+            name=branch.branch or "",
+            tag=begun.name,
+            snapshot=SnapshotRef(main.branch_uuid, begun.snapshot.id, begun.snapshot.stamp),
+            schema_id=begun.snapshot.schema_id,
+            field_id_block=reserve_block(main, uuid),
+            created_millis=main.runtime.clock.now_millis(),
+            created_by=created_by,
+            time_retained=retained,
+            properties=begun.snapshot.properties,
         )
+        won = main.storage.put_if_absent(branch.layout.branch_file_path(FORK_FILE), fork.to_json())
+    except AnabranchError as error:
+        if not (isinstance(error, StorageError) and error.outcome_unknown):
+            with suppress(StorageError):
+                unpin_fork(main, uuid)
+        raise
+    if not won:
+        unpin_fork(main, uuid)
+        raise AlreadyExistsError(f"somebody else created branch '{branch.branch}' of '{main.name}' meanwhile")
     return fork
 
 
 def _copy(main: TableContext, branch: TableContext, fork: Fork, begun: Tag) -> None:
     """Schemas, tag, snapshot; the snapshot last: with it the branch is there."""
-    for schema_id in range(fork.schema_id + 1):
-        schema = main.schemas.find(schema_id)
-        if schema is not None:
-            branch.schemas.add(schema)
+    each(lambda schema_id: _copy_schema(main, branch, schema_id), range(fork.schema_id + 1))
     newest = main.schemas.get(fork.schema_id)
     own = replace(
         newest,
         id=fork.schema_id + 1,
         highest_field_id=max(newest.highest_field_id, last_id_before(fork.field_id_block)),
         time_millis=fork.created_millis,
+        version=NEWEST_VERSION,
     )
-    branch.schemas.add(own)
-    branch.storage.put_if_absent(branch.layout.tag_path(begun.name), begun.to_json())
-    branch.storage.put_if_absent(branch.layout.snapshot_path(begun.snapshot.id), begun.snapshot.to_json())
-    branch.snapshots.write_hint(begun.snapshot.id)
+    if not branch.schemas.add(own):
+        raise AlreadyExistsError(
+            f"a creation of another branch '{fork.name}' of '{main.name}', deleted since, wrote into this one",
+            hint="delete it with `delete_branch`, and create it again.",
+        )
+    storage, layout, snapshot = branch.storage, branch.layout, begun.snapshot
+    storage.put_if_absent(layout.tag_path(begun.name), begun.to_json())
+    storage.put_if_absent(layout.snapshot_path(snapshot.id), snapshot.to_json())
+    branch.snapshots.write_hint(snapshot.id)
+
+
+def _copy_schema(main: TableContext, branch: TableContext, schema_id: int) -> None:
+    """One version, byte by byte; those that main itself never had are left out."""
+    for layout in (main.layout, Layout()):
+        try:
+            data = main.storage.get(layout.schema_path(schema_id))
+        except NotFoundError:
+            continue
+        branch.storage.put_if_absent(branch.layout.schema_path(schema_id), data)
+        return
+
+
+def _check_not_deleted(branch: TableContext, fork: Fork) -> None:
+    """Leave nothing where the branch was deleted while it was made. Raises `NotFoundError`."""
+    now = branch.read_fork()
+    if (
+        now is not None
+        and now.branch_uuid == fork.branch_uuid
+        and not branch.storage.exists(branch.layout.branch_file_path(DELETING_FILE))
+    ):
+        return
+    if now is None:
+        branch.storage.delete_folder(branch.layout.branch_root)
+    raise NotFoundError(
+        f"branch '{branch.branch}' of '{branch.name}' was deleted while it was created",
+        hint="create it again if it is still wanted.",
+    )

@@ -1,40 +1,128 @@
-"""Removing a branch: its metadata goes; data files that only it reached go with the next cleaning."""
+"""Removing a branch: its metadata goes; data files that only it reached go with the next cleaning.
+
+1. An empty ``DELETING`` in its folder: from here on it is no branch any more, for us.
+2. It is looked again whether the branch is main: a replacement looks for that file before it decides, so of a
+   deletion and a replacement that cross, one gives way.
+3. What was done with the branch is written down beside the branches (`operations`).
+4. Savepoints, which lie with those of all branches; then snapshots and tags, then schemas, then the rest.
+5. The pin on main; ``FORK``; ``DELETING``.
+
+A deletion that died is brought to its end by the next. Somebody who writes to the branch meanwhile finds out when
+looking, after the put, whether the snapshot built on is there still.
+"""
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import dataclass
+
 from anabranch.errors import InvalidInputError, NotFoundError
-from anabranch.kernel.branches.branch_log import branch_names
-from anabranch.kernel.branches.create import FORK_PIN_PREFIX
+from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
+from anabranch.kernel.branches.fork_pins import unpin_fork
+from anabranch.kernel.branches.main import main_of
+from anabranch.kernel.branches.operations import record_deletion
+from anabranch.kernel.branches.pointer import find_release, replacements
+from anabranch.kernel.branches.seal import settled
 from anabranch.kernel.context import TableContext
-from anabranch.spec.fork import FORK_FILE, Fork
+from anabranch.kernel.refs.savepoint_log import savepoints
+from anabranch.kernel.refs.savepoints import delete_savepoint
+from anabranch.spec.fork import DELETING_FILE, FORK_FILE, Fork
+from anabranch.spec.layout import MAIN_BRANCH
+from anabranch.spec.main_pointer import former_main_name
 
 
-def delete_branch(main: TableContext, name: str) -> Fork | None:
-    """Remove a branch, or what an interrupted removal left of it.
+@dataclass(frozen=True, slots=True)
+class DeletedBranch:
+    """A branch that was removed."""
 
-    Returns:
-        how it began; None for a branch that another engine made.
+    name: str
+    fork: Fork | None
+    """How it began; None if another engine made it, or nothing but leavings was there."""
+    savepoints: tuple[int, ...]
+    """The savepoints it had, which went with it."""
+
+
+def delete_branch(main: TableContext, name: str) -> DeletedBranch:
+    """Remove a branch, or what an interrupted creation or removal left of it.
+
+    Args:
+        main: the main branch.
+        name: of the branch.
 
     Raises:
         NotFoundError: there is no such branch.
-        InvalidInputError: the branch is main now.
+        InvalidInputError: the branch is main now, or is kept as one that was.
     """
-    if name not in branch_names(main):
+    main = main_of(main)
+    if name == MAIN_BRANCH:
+        raise InvalidInputError(f"main of '{main.name}' cannot be deleted", hint="drop the table instead.")
+    branch = main.on_branch(name)
+    if "/" in name or state_of(branch) is BranchState.ABSENT:
         known = ", ".join(branch_names(main)) or "none besides main"
         raise NotFoundError(
             f"branch '{name}' does not exist in '{main.name}'", hint=f"branches there are: {known}."
         )
-    if main.branch == name:
-        raise InvalidInputError(f"branch '{name}' is the main branch of '{main.name}' and cannot be deleted")
-    branch = main.on_branch(name)
-    fork, layout, storage = branch.fork, branch.layout, branch.storage
+    _check_may_go(main, branch)
+    mark = branch.layout.branch_file_path(DELETING_FILE)
+    branch.storage.put(mark, b"")
+    main = settled(main)
+    try:
+        _check_may_go(main, branch)
+    except InvalidInputError:
+        branch.storage.delete(mark)
+        raise
+    record_deletion(branch)
+    numbers = _delete_savepoints(branch)
+    _delete_files(branch)
+    if branch.fork is not None:
+        unpin_fork(main, branch.fork.branch_uuid)
+    for kept in (FORK_FILE, DELETING_FILE):
+        branch.storage.delete(branch.layout.branch_file_path(kept))
+    branch.storage.delete_folder(branch.layout.branch_root)
+    return DeletedBranch(name, branch.fork, numbers)
+
+
+def is_being_deleted(branch: TableContext) -> bool:
+    """Whether somebody began to delete the branch: it must not become main any more."""
+    return branch.branch is not None and branch.storage.exists(branch.layout.branch_file_path(DELETING_FILE))
+
+
+def _check_may_go(main: TableContext, branch: TableContext) -> None:
+    if main.branch == branch.branch:
+        raise InvalidInputError(
+            f"branch '{branch.branch}' is the main branch of '{main.name}' and cannot be deleted",
+            hint="replace main with another branch first.",
+        )
+    for pointer in replacements(main):
+        if pointer.replaced is None or pointer.replaced.undoes is not None:
+            continue  # what was main until a replacement was taken back is a branch like any other
+        old = pointer.replaced.old
+        if old.name != branch.branch or old.uuid != branch.branch_uuid:
+            continue
+        if find_release(main, pointer.generation) is None:
+            raise InvalidInputError(
+                f"branch '{branch.branch}' of '{main.name}' is kept as '{former_main_name(pointer.generation)}', the main "
+                "that was replaced",
+                hint="it goes when branch.replaced-main.time-retained is over.",
+            )
+
+
+def _delete_savepoints(branch: TableContext) -> tuple[int, ...]:
+    numbers = tuple(savepoint.id for savepoint in savepoints(branch))
+    for number in numbers:
+        with suppress(NotFoundError):  # somebody else was faster
+            delete_savepoint(branch, number)
+    return numbers
+
+
+def _delete_files(branch: TableContext) -> None:
+    """All but the two files that say what this is. What refers to schemas goes before them."""
+    storage, layout = branch.storage, branch.layout
+    ids = branch.snapshots.ids()
+    # The newest last: nobody who holds the branch open takes an older one for the newest.
+    storage.delete_many([layout.snapshot_path(number) for number in ids[:-1]])
     for folder in (layout.snapshot_folder, layout.tag_folder, layout.consumer_folder, layout.schema_folder):
         storage.delete_folder(folder)
-    fork_path = layout.branch_file_path(FORK_FILE)
-    rest = [info.path for info in storage.list(layout.branch_root, recursive=True) if info.path != fork_path]
-    storage.delete_many(rest)
-    if fork is not None:
-        storage.delete(main.layout.tag_path(f"{FORK_PIN_PREFIX}{fork.branch_uuid}"))
-        storage.delete(fork_path)
-    storage.delete_folder(layout.branch_root)
-    return fork
+    kept = {layout.branch_file_path(FORK_FILE), layout.branch_file_path(DELETING_FILE)}
+    infos = storage.list(layout.branch_root, recursive=True, include_temporary=True)
+    storage.delete_many([info.path for info in infos if info.path not in kept])

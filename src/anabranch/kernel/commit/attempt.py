@@ -68,7 +68,8 @@ class Attempts:
         now = self.context.runtime.clock.now_millis()
         # Readers find snapshots by time, so time must not go back even if the machine's clock does.
         time_millis = now if previous is None else max(now, previous.time_millis)
-        event_time = recorded(self.context, previous, self.watermark, time_millis)
+        claimed = self.watermark if change.watermark is None else change.watermark
+        event_time = recorded(self.context, previous, claimed, time_millis)
         return Snapshot(
             version=SNAPSHOT_VERSION,
             id=1 if previous is None else previous.id + 1,

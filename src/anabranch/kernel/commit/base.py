@@ -40,6 +40,8 @@ class Change:
     properties: Mapping[str, str] = field(default_factory=dict)
     adds_again: bool = False
     """Whether added files may have been added and deleted before: the base list must not tell of that."""
+    watermark: int | None = None
+    """What the change says of event time on this base, epoch milliseconds; None to leave it to the request."""
 
 
 @dataclass(frozen=True, slots=True)

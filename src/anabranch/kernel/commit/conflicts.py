@@ -7,6 +7,7 @@
 | compaction         | compaction or overwrite of its files| conflict FILE_GONE                        |
 | compaction         | either one of other files           | replayed on the newest snapshot           |
 | compaction         | files came between those of a queue | conflict ORDER_CHANGED                    |
+| compaction         | a merge of the branch parted them   | conflict FENCE_CROSSED                    |
 | compaction         | schema change                       | replayed; files keep their own schema     |
 | overwrite          | compaction                          | replayed: the compacted files are removed |
 | append             | schema change                       | replayed; files keep their own schema     |
@@ -32,6 +33,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 import polars as pl
 
+from anabranch.kernel.branches.fence import crossing
 from anabranch.kernel.commit.base import Base, Change, Conflict
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.commit.placement import placement_conflict
@@ -104,7 +106,8 @@ def identity_conflict(base: Base) -> Conflict | None:
 
 def file_conflict(base: Base, change: Change) -> Conflict | None:
     """A conflict if the change adds a file that is live or removes one that is not."""
-    if change.kind == CommitKind.APPEND and not any(e.kind == FileKind.DELETE for e in change.entries):
+    is_append = change.kind == CommitKind.APPEND
+    if not change.entries or (is_append and not any(e.kind == FileKind.DELETE for e in change.entries)):
         return None
     changed = pl.DataFrame(
         [(int(entry.kind), *_identity(entry)) for entry in change.entries],
@@ -158,7 +161,9 @@ def outdated(base: Base, rewrites: Sequence[Rewrite]) -> list[Rewrite]:
     there: list[Rewrite] = []
     for rewrite in rewrites:
         (gone if any(_gone_files(rewrite, live)) else there).append(rewrite)
-    return gone + _misplaced(base, there)
+    misplaced = _misplaced(base, there)
+    lost = {id(rewrite) for rewrite in misplaced}
+    return [*gone, *misplaced, *crossing(base, [rewrite for rewrite in there if id(rewrite) not in lost])]
 
 
 def _gone_files(rewrite: Rewrite, live: Collection[tuple[bytes, int, int, str]]) -> Iterator[str]:

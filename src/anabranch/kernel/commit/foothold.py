@@ -27,7 +27,9 @@ def took_hold(context: TableContext, snapshot: Snapshot, built_on: Snapshot | No
     """
     if built_on is not None:
         predecessor = context.snapshots.find(built_on.id)
-        if predecessor is not None and predecessor.stamp == built_on.stamp:
+        holds = predecessor is not None and predecessor.stamp == built_on.stamp
+        # What a branch began with is there again if another branch of its name was made from the same tag.
+        if holds and not (context.is_forked(built_on) and _is_gone(context, snapshot)):
             return True
     if _is_in_history(context, snapshot) and not (built_on is None and is_misplaced(context, snapshot)):
         return True

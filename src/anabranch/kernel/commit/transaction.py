@@ -27,6 +27,7 @@ from anabranch.errors import (
     StorageError,
     UnsupportedFeatureError,
 )
+from anabranch.kernel.branches.seal import check_open
 from anabranch.kernel.commit.attempt import Attempts
 from anabranch.kernel.commit.base import Action, Base, Change, Conflict
 from anabranch.kernel.commit.conflicts import file_conflict, identity_conflict
@@ -117,6 +118,7 @@ def commit(context: TableContext, request: CommitRequest, *, known_head: Snapsho
 
     Raises:
         CommitConflictError: the change cannot be made on what is there now; nothing was published.
+        SealedBranchError: the branch was main, and another was put in its place; nothing was published.
         NotFoundError: the table is not there any more; nothing was published.
         CommitRetriesExhaustedError: the retry budget ran out; nothing was published.
         CommitOutcomeUnknownError: the store did not say whether it happened; delete nothing.
@@ -164,6 +166,7 @@ def _base(context: TableContext, head: Snapshot | None) -> Base:
     if replaced is not None:
         raise _refusal(replaced)
     check_writable(schema, path=context.layout.schema_path(schema.id))
+    check_open(context, head)
     if head is not None:
         check_snapshot_writable(context, head)
     return base

@@ -25,6 +25,7 @@ from typing import Final
 import polars as pl
 
 from anabranch.errors import CorruptTableError, NotFoundError
+from anabranch.kernel.branches.fence import fenced
 from anabranch.kernel.compaction.live import live_files
 from anabranch.kernel.compaction.packing import Limits
 from anabranch.kernel.compaction.planning import FENCE, PLAN_COLUMNS, plan_full, plan_minor, plan_rest
@@ -199,7 +200,7 @@ class Coordinator:
 
     def _start_over(self) -> None:
         self._known = self._context.snapshots.head()
-        self._files = self._worth_remembering(live_files(self._context, self._known).df)
+        self._files = self._worth_remembering(live_files(self._context, self._known).df.select(PLAN_COLUMNS))
         self._ages.clear()
         self._backlog.clear()
         self._is_lost = False
@@ -238,7 +239,10 @@ class Coordinator:
         is_free = ~_is_of([*self.in_flight, *self._backlog])
         for partition, bucket in resting:
             is_free &= (pl.col("partition") != partition) | (pl.col("bucket") != bucket)
-        return files.with_columns(pl.when(is_free).then(0).otherwise(None).alias(FENCE))
+        if FENCE not in files.columns:
+            files = fenced(self._context, self._known, files)
+        fence = pl.col(FENCE) if FENCE in files.columns else pl.lit(0)
+        return files.with_columns(pl.when(is_free).then(fence).otherwise(None).alias(FENCE))
 
     def _grow_older(self) -> None:
         """Give partitions that wait for long a task for what there is, and forget those that wait in vain."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anabranch.kernel.branches.fence import fenced
 from anabranch.kernel.compaction.planning import PLAN_COLUMNS
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_snapshot_readable
@@ -11,7 +12,7 @@ from anabranch.spec.snapshot import Snapshot
 
 
 def live_files(context: TableContext, snapshot: Snapshot | None) -> EntryFrame:
-    """The `PLAN_COLUMNS` of all live files, in the order of their commits.
+    """The `PLAN_COLUMNS` of all live files, in the order of their commits; on a branch also what to keep apart (`fence`).
 
     Raises `CorruptTableError`, `UnsupportedFeatureError`, and `NotFoundError` if the table was replaced.
     """
@@ -21,4 +22,4 @@ def live_files(context: TableContext, snapshot: Snapshot | None) -> EntryFrame:
     check_snapshot_readable(context, snapshot)
     live = manifests.entries(manifests.of_snapshot(snapshot), only=PLAN_COLUMNS).live()
     check_supported(live.df, context)
-    return live
+    return EntryFrame(fenced(context, snapshot, live.df))

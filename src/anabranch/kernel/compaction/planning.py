@@ -91,11 +91,14 @@ def plan_rest(live: EntryFrame, schema: TableSchema, options: Mapping[str, str])
 
 
 def plan_sort(live: EntryFrame) -> list[CompactionTask]:
-    """One task for each partition, with all of its live files. Not for queues, whose order it would destroy.
+    """One task for each partition, with all of its live files that may be combined. Not for queues, whose order it
+    would destroy.
 
     `live` and the result are those of `plan_minor`.
     """
-    grouped = _grouped(live.df, _PLACE)
+    is_fenced = FENCE in live.df.columns
+    mask = pl.col(FENCE).is_not_null() if is_fenced else None
+    grouped = _grouped(live.df, (*_PLACE, FENCE) if is_fenced else _PLACE, mask)
     return _tasks(live.df, [_rows(grouped, run) for run in _groups(grouped)])
 
 

@@ -1,8 +1,8 @@
 """Rewrites that would only repeat an earlier one: what a compaction made of a place, and nobody has touched since.
 
-Every compaction says in its snapshot how it rewrote files. So a place (a bucket of a partition) whose live files are
-exactly those that one snapshot of the same description added to it need not be rewritten again. History tells that as
-long as it is retained; where it has expired the work is done again.
+Every compaction says in its snapshot how it rewrote files. So the files of a task that are exactly those which one
+snapshot of the same description added to its place (a bucket of a partition) need not be rewritten again. History
+tells that as long as it is retained; where it has expired the work is done again.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Final
 import polars as pl
 
 from anabranch.errors import CorruptTableError
+from anabranch.kernel.compaction.planning import FENCE
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.parallel import each
 from anabranch.kernel.properties import REWRITE_PROPERTY
@@ -27,14 +28,14 @@ _LOOK_BACK: Final = 1_000
 _AT_ONCE: Final = 50
 _PLACE: Final = ("partition", "bucket", "total_buckets")
 
-Place = tuple[bytes, int, int]
-"""Partition, bucket and number of buckets, as a `CompactionTask` has them."""
+Names = frozenset[str]
+"""Of files."""
 
 
 def made_before(
     context: TableContext, live: EntryFrame, schema: TableSchema, description: Mapping[str, Any]
-) -> set[Place]:
-    """The places whose live files are what the newest compaction of this description made of them.
+) -> set[Names]:
+    """The files of the places, or the parts of them that must be kept apart, that one compaction of this description made.
 
     Args:
         context: the branch.
@@ -42,40 +43,34 @@ def made_before(
         schema: the table's newest. Files of another one do not count: options and columns may have changed since.
         description: how files would be rewritten, as it would stand in the snapshot.
     """
-    open_places = _rewritten(live, schema)
-    found = set()
-    for snapshot in _newest_first(context) if open_places else ():
-        if not open_places or snapshot.schema_id < schema.id:
+    wanted = _rewritten(live, schema)
+    found: set[Names] = set()
+    for snapshot in _newest_first(context) if wanted else ():
+        if found == wanted or snapshot.schema_id < schema.id:
             break
         if not _is_described(snapshot, description):
             continue
         try:
-            made = _added(context, snapshot)
+            found |= wanted & _added(context, snapshot)
         except CorruptTableError:
             break  # it has just expired
-        for place, names in made.items():
-            if open_places.pop(place, None) == names:
-                found.add(place)
     return found
 
 
-def _rewritten(live: EntryFrame, schema: TableSchema) -> dict[Place, frozenset[str]]:
-    """Names of the files of the places in which compactions wrote all there is, in today's schema."""
+def _rewritten(live: EntryFrame, schema: TableSchema) -> set[Names]:
+    """The files of the places in which compactions wrote all there is, in today's schema."""
     ours = (pl.col("file_source") == int(FileSource.COMPACT)) & (pl.col("schema_id") == schema.id)
-    places = live.df.group_by(_PLACE).agg("file_name", is_rewritten=ours.fill_null(value=False).all())
-    return _by_place(places.filter("is_rewritten"))
+    keys = (*_PLACE, FENCE) if FENCE in live.df.columns else _PLACE
+    places = live.df.group_by(keys).agg("file_name", is_rewritten=ours.fill_null(value=False).all())
+    return set(map(frozenset, places.filter("is_rewritten")["file_name"].to_list()))
 
 
-def _added(context: TableContext, snapshot: Snapshot) -> dict[Place, frozenset[str]]:
+def _added(context: TableContext, snapshot: Snapshot) -> set[Names]:
     manifests = context.manifests
     metas = manifests.read_list(snapshot.delta_manifest_list)
     entries = manifests.entries(metas, only=("kind", *_PLACE, "file_name")).df
-    return _by_place(entries.filter(kind=int(FileKind.ADD)).group_by(_PLACE).agg("file_name"))
-
-
-def _by_place(places: pl.DataFrame) -> dict[Place, frozenset[str]]:
-    rows = places.select(*_PLACE, "file_name").iter_rows()
-    return {(partition, bucket, total): frozenset(names) for partition, bucket, total, names in rows}
+    places = entries.filter(kind=int(FileKind.ADD)).group_by(_PLACE).agg("file_name")
+    return set(map(frozenset, places["file_name"].to_list()))
 
 
 def _newest_first(context: TableContext) -> Iterator[Snapshot]:

@@ -4,7 +4,7 @@ The order is what makes it safe against everybody else:
 
 0. What is to go and what it names is read, and so are all refs: if one that stays cannot be read, nothing
    is changed at all.
-1. The ledger of exactly-once takes over what it must remember; then the snapshot files are removed, oldest
+1. What merges must know is carried over, and the ledger of exactly-once takes what it must remember; then the snapshot files are removed, oldest
    first, so that history never has a gap; then the hint EARLIEST is written.
 2. All refs of all branches are read again. Whoever meanwhile made one of a snapshot that was just removed
    finds that snapshot gone when it checks, as it must, and takes its ref back.
@@ -24,6 +24,7 @@ import polars as pl
 
 from anabranch.engine import Engine, LocalEngine
 from anabranch.errors import CommitConflictError, NotFoundError
+from anabranch.kernel.branches.carry import carry_over
 from anabranch.kernel.commit.ledger import hand_over, tidy
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.expiry.candidates import DATA, candidates, no_files
@@ -249,6 +250,7 @@ class _Round:
         """Step 1; False if a consumer wants one of them. Raises `CommitConflictError` if a rollback may."""
         context = self.context
         self._check_still_there(following)
+        carry_over(context, due, following)
         hand_over(context, due)
         unread = next_read(context, without=self.without)
         if unread is not None and unread <= due[-1].id:

@@ -1,7 +1,8 @@
 """The refs of a whole table: everything by which somebody may still come to its files.
 
 These are the snapshots, tags and savepoints of main and of every branch. Consumers keep snapshots from
-expiring and reach nothing by themselves; what a fork or a merge needs is pinned by ordinary tags.
+expiring and reach nothing by themselves; what a fork or a merge needs is pinned by ordinary tags. Of a replaced main
+that was dropped a last snapshot is left, which reaches nothing.
 
 Refs change while they are read. One that is renamed or replaced could be missed by one look, at its old
 place because it was gone already and at its new one because it was not there yet; not by a second look that
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from anabranch.errors import CorruptTableError, NotFoundError, UnsupportedFeatureError
+from anabranch.kernel.branches.seal import is_remnant
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.parallel import each
 from anabranch.spec.layout import (
@@ -123,7 +125,7 @@ class RefReader:
         ]
         missing = [info for info in infos if info not in self._known]
         for info, snapshot in zip(missing, each(lambda i: _snapshot(context, i), missing), strict=True):
-            if snapshot is not None:
+            if snapshot is not None and not is_remnant(context, snapshot):
                 self._known[info] = snapshot
         return [
             SnapshotFile(info.path, self._known[info], info.modified_millis)

@@ -8,6 +8,7 @@ from typing import Any
 
 from anabranch.errors import InvalidInputError, NotFoundError, OptionError
 from anabranch.expr.values import Timestamp, parse_timestamp, to_value
+from anabranch.kernel.branches.versions import check_unambiguous
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs.moment import Moment, of_savepoint, of_snapshot, of_tag
 from anabranch.kernel.refs.savepoint_log import find_savepoint, get_savepoint, is_of, savepoints
@@ -174,6 +175,7 @@ def _unmistakable(kind: str, number: int) -> str:
 
 
 def _snapshot(context: TableContext, number: int, *, asked: str | None = None) -> Moment:
+    check_unambiguous(context, number)
     found = context.snapshots.find(number) if number > 0 else None
     if found is not None:
         return of_snapshot(found, asked)

@@ -37,6 +37,11 @@ def take(context: TableContext, moment: Moment) -> str:
     return name
 
 
+def is_pin(tag_name: str) -> bool:
+    """Whether a tag is one of these."""
+    return tag_name.startswith(_PREFIX)
+
+
 def release(context: TableContext, pin: str) -> None:
     """Let go of it. One that cannot be removed now is removed by `release_old`."""
     with suppress(StorageError):

@@ -9,6 +9,8 @@ from enum import StrEnum
 
 from anabranch.errors import NotFoundError
 from anabranch.kernel.branches.branch_log import branch_names
+from anabranch.kernel.branches.delete import delete_branch
+from anabranch.kernel.branches.fork_pins import is_fork_pin
 from anabranch.kernel.commit.ledger import LedgerEntry, recorded_after
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs.consumers import find_consumer
@@ -60,17 +62,17 @@ def holders_after(context: TableContext, target: Snapshot, later: Sequence[Snaps
         *_streams(context, target.id, later),
         *_consumers(context, target.id),
         *(Holder(HolderKind.SAVEPOINT, str(s.id), s.saved_snapshot_id) for s in saved),
-        *_branches(context, target.id),
+        *_branches(context, target.id, later),
         *(
             Holder(HolderKind.TAG, tag.name, tag.snapshot.id)
             for tag in tags
-            if tag.name not in pins and not is_rollback_pin(tag.name)
+            if tag.name not in pins and not is_rollback_pin(tag.name) and not is_fork_pin(tag.name)
         ),
     ]
 
 
 def release(context: TableContext, holder: Holder) -> None:
-    """Let go: remove the file or, of a branch, the folder. Data files stay."""
+    """Let go: remove the file or, of a branch, all that is only its own. Data files stay."""
     storage, layout = context.storage, context.layout
     match holder.kind:
         case HolderKind.TAG:
@@ -78,7 +80,8 @@ def release(context: TableContext, holder: Holder) -> None:
         case HolderKind.CONSUMER:
             storage.delete(layout.consumer_path(holder.name))
         case HolderKind.BRANCH:
-            storage.delete_folder(context.on_branch(holder.name).layout.branch_root)
+            with suppress(NotFoundError):
+                delete_branch(context, holder.name)
         case HolderKind.SAVEPOINT:
             with suppress(NotFoundError):  # somebody else was faster
                 delete_savepoint(context, int(holder.name))
@@ -86,10 +89,21 @@ def release(context: TableContext, holder: Holder) -> None:
             return  # its commits go with the snapshots, and the ledger's pages are rewritten
 
 
-def _branches(context: TableContext, after: int) -> Iterator[Holder]:
-    """Branches that left main after the snapshot: the oldest they know is the one they began with."""
-    for name in branch_names(context) if context.branch is None else ():
+def _branches(context: TableContext, after: int, later: Sequence[Snapshot]) -> Iterator[Holder]:
+    """Branches that left main after the snapshot."""
+    is_main = context.branch is None or context.main_generation is not None
+    stamps = {snapshot.stamp for snapshot in later}
+    for name in branch_names(context) if is_main else ():
+        if name == context.branch:
+            continue
         branch = context.on_branch(name)
+        if branch.fork is not None:
+            begun = branch.fork.snapshot
+            # By its stamp where main was replaced since, and has the snapshot as a part of its copied past.
+            if begun.id > after and (begun.branch_uuid == context.branch_uuid or begun.stamp in stamps):
+                yield Holder(HolderKind.BRANCH, name, begun.id)
+            continue
+        # Of a branch that another engine made, the oldest that it knows is the one it began with.
         known = [*branch.snapshots.ids(), *(tag.snapshot.id for tag in find_tags(branch, tag_names(branch)))]
         if known and min(known) > after:
             yield Holder(HolderKind.BRANCH, name, min(known))

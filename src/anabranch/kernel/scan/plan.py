@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -83,6 +83,16 @@ class Plan:
             SplitFile(f"{path}/{name}", size, rows, schema_id, file_format_of(name))
             for name, size, rows, schema_id in part.iter_rows()
         )
+
+    def restricted_to(self, files: pl.DataFrame) -> Plan:
+        """The plan without all files but these, told by partition, bucket and name; splits stay within their bounds."""
+        numbers = np.repeat(np.arange(len(self.starts)), np.diff([*self.starts, self.files.height]))
+        kept = self.files.with_columns(split=pl.Series(numbers, dtype=pl.Int64)).join(
+            files, on=["partition", "bucket", "file_name"], how="semi", maintain_order="left"
+        )
+        is_first = kept["split"].diff().fill_null(1).to_numpy() != 0
+        steps = (*self.steps, PlanStep("chosen", self.steps[-1].manifests if self.steps else 0, kept.height))
+        return replace(self, files=kept.drop("split"), starts=np.flatnonzero(is_first), steps=steps)
 
     @property
     def row_count(self) -> int:

@@ -1,0 +1,203 @@
+"""A file of checks as it was written: YAML whose every part knows its line.
+
+YAML is read by PyYAML, which every Python platform has and which tells where each value stands. What plain values
+mean is decided here, by what they are for: ``no`` is the text "no" where text is asked for. Duplicate keys, anchors and
+unknown keys are errors, because each of them hides a check that somebody believes is made.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import os
+from collections.abc import Collection
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+
+from anabranch.errors import InvalidInputError
+from anabranch.options import parse_duration
+
+_MOST_CHARACTERS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Item:
+    """A value of the file, whatever kind it is of."""
+
+    node: Any
+    """As PyYAML composed it."""
+    file: str
+
+    def mapping(self, known: Collection[str]) -> dict[str, Item]:
+        """The values by their keys. Raises `InvalidInputError` for a key that is not known, or comes twice."""
+        if not isinstance(self.node, yaml.MappingNode):
+            self.fail(f"expected keys and values, found {self._what}")
+        found: dict[str, Item] = {}
+        for key_node, value in self.node.value:
+            key = Item(key_node, self.file)
+            name = key.text()
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                key.fail(
+                    f"'{name}' is not known here",
+                    f"did you mean '{near[0]}'?" if near else f"what is: {', '.join(known)}.",
+                )
+            if name in found:
+                key.fail(f"'{name}' is here twice", "leave one of them out.")
+            found[name] = Item(value, self.file)
+        return found
+
+    def items(self) -> list[Item]:
+        """The members of a list."""
+        if not isinstance(self.node, yaml.SequenceNode):
+            self.fail(f"expected a list, found {self._what}")
+        return [Item(node, self.file) for node in self.node.value]
+
+    def text(self) -> str:
+        """Text, as it stands there."""
+        if not isinstance(self.node, yaml.ScalarNode) or not self.node.value.strip():
+            self.fail(f"expected text, found {self._what}")
+        return str(self.node.value).strip()
+
+    def texts(self) -> list[str]:
+        """A list of text, or one text alone."""
+        if isinstance(self.node, yaml.ScalarNode):
+            return [self.text()]
+        found = [item.text() for item in self.items()]
+        if not found or len({*found}) < len(found):
+            self.fail("expected names, each once" if found else "the list is empty")
+        return found
+
+    @property
+    def is_list(self) -> bool:
+        return isinstance(self.node, yaml.SequenceNode)
+
+    def integer(self) -> int:
+        """A whole number from 0 on."""
+        number = self.number()
+        if number != int(number) or number < 0:
+            self.fail(f"expected a whole number, found {number}")
+        return int(number)
+
+    def number(self) -> Decimal:
+        """A number; underscores may group its digits."""
+        try:
+            number = Decimal(self.text())
+        except InvalidOperation:
+            self.fail(f"expected a number, found '{self.text()}'")
+        if not number.is_finite():
+            self.fail(f"expected a number, found '{self.text()}'")
+        return number
+
+    def value(self) -> str:
+        """A value to compare a column with, as text: the column's type says what it means."""
+        is_quoted = isinstance(self.node, yaml.ScalarNode) and self.node.style in ("'", '"')
+        return str(self.node.value) if is_quoted else self.text()
+
+    def percentage(self) -> Decimal:
+        """A part of a whole, as ``5 %``; the 5."""
+        text = self.text()
+        number, sign, rest = text.partition("%")
+        if not sign or rest:
+            self.fail(f"expected a percentage, found '{text}'", f"write '{text} %'.")
+        try:
+            found = Decimal(number.strip())
+        except InvalidOperation:
+            self.fail(f"expected a percentage, found '{text}'", "write '5 %'.")
+        if not found.is_finite() or found < 0:
+            self.fail(f"expected a percentage from 0 on, found '{text}'")
+        return found
+
+    @property
+    def is_percentage(self) -> bool:
+        return isinstance(self.node, yaml.ScalarNode) and "%" in self.node.value
+
+    def duration(self) -> int:
+        """Milliseconds, of text such as ``2 h``."""
+        try:
+            return parse_duration(self.text())
+        except ValueError:
+            self.fail(f"expected a duration, found '{self.text()}'", "write '2 h', '1 d' or '30 min'.")
+
+    def choice(self, *known: str) -> str:
+        """One of some words."""
+        text = self.text()
+        if text not in known:
+            near = difflib.get_close_matches(text, known, n=1)
+            self.fail(
+                f"expected one of {', '.join(known)}, found '{text}'",
+                f"did you mean '{near[0]}'?" if near else None,
+            )
+        return text
+
+    def fail(self, message: str, hint: str | None = None) -> NoReturn:
+        """Raise `InvalidInputError` naming the file and the line."""
+        raise InvalidInputError(f"{self.file}, line {self.node.start_mark.line + 1}: {message}", hint=hint)
+
+    @property
+    def _what(self) -> str:
+        match self.node:
+            case yaml.ScalarNode(value=""):
+                return "nothing"
+            case yaml.ScalarNode(value=value):
+                return f"'{value}'"
+            case yaml.SequenceNode():
+                return "a list"
+            case _:
+                return "keys and values"
+
+
+@dataclass(frozen=True)
+class Document:
+    """A file of checks, read but not yet understood."""
+
+    name: str
+    """Of the file without its folder and extension."""
+    root: Item
+    digest: str
+    """SHA-256 of the text."""
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Document:
+        """Read a file. Raises `InvalidInputError`: it cannot be read, or is no YAML."""
+        try:
+            text = Path(path).read_text("utf-8")
+        except OSError as error:
+            raise InvalidInputError(
+                f"the checks cannot be read from '{os.fspath(path)}': {error.strerror}",
+                hint="name a file of checks in YAML.",
+            ) from error
+        except UnicodeDecodeError as error:
+            raise InvalidInputError(f"'{os.fspath(path)}' is no text in UTF-8") from error
+        return cls.parse(text, name=Path(path).stem, file=Path(path).name)
+
+    @classmethod
+    def parse(cls, text: str, *, name: str = "checks", file: str | None = None) -> Document:
+        """The text of a file. Raises `InvalidInputError`: it is no YAML."""
+        where = file or name
+        if len(text) > _MOST_CHARACTERS:
+            raise InvalidInputError(f"{where} has more than {_MOST_CHARACTERS:,} characters")
+        try:
+            node = yaml.compose(text, Loader=_Loader)
+        except yaml.MarkedYAMLError as error:
+            line = "" if error.problem_mark is None else f", line {error.problem_mark.line + 1}"
+            raise InvalidInputError(f"{where}{line}: {error.problem or error.context}") from error
+        except (yaml.YAMLError, RecursionError) as error:
+            raise InvalidInputError(f"{where} is no YAML: {str(error).splitlines()[0]}") from error
+        if node is None:
+            raise InvalidInputError(f"{where} is empty", hint="write a list of checks under 'checks:'.")
+        return cls(name, Item(node, where), hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc] # it comes without types
+    """Without anchors: repeated by reference, a few lines can stand for more than memory holds."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark
+            raise yaml.MarkedYAMLError(problem="anchors and aliases are not understood", problem_mark=mark)
+        return super().compose_node(parent, index)

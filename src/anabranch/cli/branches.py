@@ -1,0 +1,124 @@
+"""Verbs about branches: making and deleting them, and how they stand to main."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from anabranch.cli import state
+from anabranch.cli.arguments import AsJson, DryRun, TableName, Yes, confirm
+from anabranch.cli.output import moment, show_json, show_tree
+
+if TYPE_CHECKING:
+    from anabranch.kernel.branches.branch_info import BranchInfo
+
+Name = Annotated[str, typer.Option("--name", "-n", help="Name of the branch.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these verbs to the command line."""
+    for verb in (create_branch, delete_branch, branches):
+        app.command(verb.__name__.replace("_", "-"))(verb)
+
+
+def create_branch(
+    table: TableName,
+    name: Name,
+    tag: Annotated[
+        str | None,
+        typer.Option(help="Tag of main to begin with; with --snapshot or --savepoint the tag to make."),
+    ] = None,
+    snapshot: Annotated[str | None, typer.Option(help="Snapshot of main to begin with.")] = None,
+    savepoint: Annotated[int | None, typer.Option(help="Number of the savepoint to begin with.")] = None,
+    retained: Annotated[
+        str | None,
+        typer.Option(help="How long maintain keeps the branch, such as '7 d'; for good if absent."),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Create a branch that begins as a tag of main is. No data is copied."""
+    from anabranch.service import branches as service
+    from anabranch.service.refs import open_branch
+
+    view = open_branch(state.warehouse, table, None)
+    info = service.create_branch(
+        view, name, tag=tag, snapshot=snapshot, savepoint=savepoint, retained=retained
+    )
+    if json:
+        show_json(info)
+    else:
+        typer.echo(
+            f"branch '{name}' of {view.name} begins with snapshot {info.fork_snapshot} (tag '{info.tag}'); "
+            f"read and write it as {view.name}$branch_{name}"
+        )
+
+
+def delete_branch(
+    table: TableName, name: Name, dry_run: DryRun = False, yes: Yes = False, json: AsJson = False
+) -> None:
+    """Remove a branch with its snapshots, tags and savepoints; its data goes with the next clean-up."""
+    from anabranch.service import branches as service
+    from anabranch.service.refs import open_branch
+
+    view = open_branch(state.warehouse, table, None)
+    info = service.branch(view, name)
+    moved = "" if info is None or info.tag is None else f" ({service.moved(info)})"
+    confirm(f"delete branch '{name}' of {view.name}{moved}?", yes=yes or dry_run or json)
+    deleted = None if dry_run else service.delete_branch(view, name)
+    if json:
+        show_json({"branch": name, "facts": info, "deleted": deleted is not None})
+    else:
+        typer.echo(f"{'would delete' if dry_run else 'deleted'} branch '{name}' of {view.name}{moved}")
+
+
+def branches(table: TableName, json: AsJson = False) -> None:
+    """Show main and its branches: where each began, and how far it and main have moved since."""
+    from anabranch.service import branches as service
+
+    view, found = service.branches(state.warehouse, table)
+    if json:
+        show_json(found)
+        return
+    main, *others = found
+    known = [info for info in others if info.fork_snapshot is not None]
+    beginnings = sorted({(info.fork_snapshot or 0, info.tag or "") for info in known})
+    show_tree(
+        _of_main(view.name, main),
+        [
+            (
+                f"snapshot {snapshot}, tag '{tag}'",
+                [_of_branch(info) for info in known if (info.fork_snapshot, info.tag) == (snapshot, tag)],
+            )
+            for snapshot, tag in beginnings
+        ]
+        + [(_of_branch(info), []) for info in others if info.fork_snapshot is None],
+    )
+
+
+def _of_main(table: str, main: BranchInfo) -> str:
+    where = "" if main.folder is None else f", in the place of main since it was replaced by '{main.folder}'"
+    return f"{table}: main{where}{_head(main)}"
+
+
+def _of_branch(info: BranchInfo) -> str:
+    from anabranch.service import branches as service
+
+    if info.state == "begun":
+        return f"{info.name}: is being created, or a creation died; create it again or delete it"
+    if info.state == "deleting":
+        return f"{info.name}: is being deleted, or a removal died; delete it again"
+    if info.state == "left-over":
+        return f"{info.name}: what is left of a branch; delete it"
+    if info.tag is None:
+        return f"{info.name}: made by another engine{_head(info)}"
+    by = "" if info.created_by is None else f" by {info.created_by}"
+    until = "" if info.expires is None else f", kept until {moment(info.expires)}"
+    return f"{info.name}{_head(info)}\n{service.moved(info)}\ncreated {moment(info.created)}{by}{until}"
+
+
+def _head(info: BranchInfo) -> str:
+    if info.head is None:
+        return ", without snapshots"
+    rows = "" if info.rows is None else f", {info.rows:,} rows"
+    return f": snapshot {info.head} of {moment(info.head_time)}{rows}"

@@ -1,0 +1,106 @@
+"""Which columns of two sides are compared, and in which types: by field id, under the names of the right side."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from anabranch.errors import SchemaError
+from anabranch.kernel.branches.diff import Side
+from anabranch.lazy import lazy
+from anabranch.options import BUCKET, BUCKET_KEY
+from anabranch.spec.common_type import common_field
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.types import Field
+
+_ABSENT = 1 << 40
+"""Added to the id of a column makes one that no file knows."""
+_ADVICE = "name the columns to compare: diff.rows(columns=[...])."
+
+
+@dataclass(frozen=True)
+class ComparedColumns:
+    """How the rows of two sides are made comparable."""
+
+    left: Side
+    right: Side
+
+    @lazy
+    def fields(self) -> tuple[Field, ...]:
+        """Every column that rows can be compared or filtered by.
+
+        First those of the right side, in its order, then those that only the left one has and no other is called so.
+        A column that both have is in a type that holds the values of both; one that only one side has reads null on
+        the other.
+        """
+        left, right = self.left.schema, self.right.schema
+        found = []
+        for field in right.fields:
+            other = left.field_by_id(field.id)
+            common = _nullable(field) if other is None else common_field(other, field)
+            if common is not None:
+                found.append(common)
+        names = {f.name for f in right.fields}
+        only_left = [f for f in left.fields if right.field_by_id(f.id) is None and f.name not in names]
+        return (*found, *map(_nullable, only_left))
+
+    def chosen(self, names: Sequence[str] | None) -> tuple[Field, ...]:
+        """The columns of these names; if None those that both sides have.
+
+        Raises `SchemaError` for a name that neither has, and for a column whose types have none in common.
+        """
+        left, right = self.left.schema, self.right.schema
+        if names is None:
+            names = [f.name for f in right.fields if left.field_by_id(f.id) is not None]
+            if not names:
+                raise SchemaError(
+                    f"'{self.left.name}' and '{self.right.name}' have no column in common", hint=_ADVICE
+                )
+        known = {f.name: f for f in self.fields}
+        for name in names:
+            if name not in known:
+                raise self._unknown(name, known)
+        if not names or len({*names}) < len(names):
+            raise SchemaError(f"rows cannot be compared by the columns {list(names)}", hint="name each once.")
+        return tuple(known[name] for name in names)
+
+    def schema_for(self, side: Side) -> TableSchema:
+        """The columns of `fields` as the schema of a side, under a number that no file of it was written with."""
+        own = {f.id for f in side.schema.fields}
+        # A column that the side does not have is none that its files might still hold.
+        fields = tuple(f if f.id in own else replace(f, id=_ABSENT + f.id) for f in self.fields)
+        known = {f.id: f for f in fields}
+        keys = []
+        for key in side.schema.partition_fields:
+            compared = known.get(key.id)
+            if compared is None or compared.type.with_nullable(True) != key.type.with_nullable(True):
+                raise SchemaError(
+                    f"partition column '{key.name}' is not the same in '{self.left.name}' and '{self.right.name}'",
+                    hint="rows are compared between branches that are partitioned alike.",
+                )
+            keys.append(compared.name)
+        # Bucket keys may be called otherwise here, and leave out little: no bucket is looked for by them.
+        options = {k: v for k, v in side.schema.options.items() if k not in (BUCKET.key, BUCKET_KEY.key)}
+        number = max(side.context.schemas.ids(), default=0) + 1
+        return replace(side.schema, id=number, fields=fields, partition_keys=tuple(keys), options=options)
+
+    def _unknown(self, name: str, known: dict[str, Field]) -> SchemaError:
+        types = [(s.name, f.type) for s in (self.left, self.right) for f in s.schema.fields if f.name == name]
+        if len(types) == 2:
+            (one, one_type), (other, other_type) = types
+            return SchemaError(
+                f"column '{name}' is {one_type} in '{one}' and {other_type} in '{other}', which cannot be compared",
+                hint=_ADVICE,
+            )
+        if types:
+            return SchemaError(f"column '{name}' of '{types[0][0]}' cannot be compared", hint=_ADVICE)
+        near = difflib.get_close_matches(name, known, n=1)
+        return SchemaError(
+            f"neither '{self.left.name}' nor '{self.right.name}' has a column '{name}'",
+            hint=f"did you mean '{near[0]}'?" if near else f"the columns are {', '.join(known)}.",
+        )
+
+
+def _nullable(field: Field) -> Field:
+    return replace(field, type=field.type.with_nullable(True))

@@ -1,0 +1,102 @@
+"""What there is to say of each branch: who it is, where it began, and how far it and main have moved since."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
+from anabranch.kernel.branches.fork_pins import fork_snapshot
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.parallel import each
+from anabranch.spec.fork import Fork
+from anabranch.spec.layout import MAIN_BRANCH
+from anabranch.spec.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class BranchInfo:
+    """One branch. Times are epoch milliseconds; what is not known is None."""
+
+    name: str
+    """``main``, or the name that opens it."""
+    folder: str | None
+    """The branch whose folder it lies in; None for the table's own. Only main is called otherwise than its folder."""
+    state: BranchState
+    is_main: bool
+    uuid: str | None
+    tag: str | None = None
+    """The tag of main it began with; None for main, and for branches of other engines."""
+    fork_snapshot: int | None = None
+    """The snapshot that tag named."""
+    fork_time: int | None = None
+    """When that was committed."""
+    created: int | None = None
+    created_by: str | None = None
+    expires: int | None = None
+    """From when on `maintain` deletes it; None if never."""
+    head: int | None = None
+    """The newest snapshot."""
+    head_time: int | None = None
+    rows: int | None = None
+    snapshots_ahead: int | None = None
+    """How many were committed to it since it began."""
+    snapshots_behind: int | None = None
+    """How many were committed to main since."""
+    rows_ahead: int | None = None
+    """By how many rows it has grown since."""
+    rows_behind: int | None = None
+    """By how many rows main has grown since."""
+
+
+def branch_infos(main: TableContext) -> list[BranchInfo]:
+    """Main first, then the others by name; a branch that goes meanwhile is left out.
+
+    Args:
+        main: the main branch.
+    """
+    head = main.snapshots.head()
+    of_main = _at_head(BranchInfo(MAIN_BRANCH, main.branch, BranchState.READY, True, main.branch_uuid), head)
+    names = [name for name in branch_names(main) if name != main.branch]
+    found = each(partial(_info, main, head), names)
+    return [of_main, *(info for info in found if info.state is not BranchState.ABSENT)]
+
+
+def _info(main: TableContext, main_head: Snapshot | None, name: str) -> BranchInfo:
+    branch = main.on_branch(name)
+    state, fork, head = state_of(branch), branch.fork, branch.snapshots.head()
+    uuid = branch.branch_uuid if state is BranchState.READY else None
+    info = _at_head(BranchInfo(name, name, state, False, uuid), head)
+    if fork is None:
+        return info
+    return _with_fork(info, fork, fork_snapshot(branch, main), head, main_head)
+
+
+def _with_fork(
+    info: BranchInfo, fork: Fork, begun: Snapshot | None, head: Snapshot | None, main_head: Snapshot | None
+) -> BranchInfo:
+    return replace(
+        info,
+        uuid=fork.branch_uuid,
+        tag=fork.tag,
+        fork_snapshot=fork.snapshot.id,
+        fork_time=None if begun is None else begun.time_millis,
+        created=fork.created_millis,
+        created_by=fork.created_by,
+        expires=fork.expires_millis,
+        snapshots_ahead=None if head is None else head.id - fork.snapshot.id,
+        snapshots_behind=None if main_head is None else main_head.id - fork.snapshot.id,
+        rows_ahead=_grown(begun, head),
+        rows_behind=_grown(begun, main_head),
+    )
+
+
+def _at_head(info: BranchInfo, head: Snapshot | None) -> BranchInfo:
+    if head is None:
+        return info
+    return replace(info, head=head.id, head_time=head.time_millis, rows=head.total_record_count)
+
+
+def _grown(since: Snapshot | None, head: Snapshot | None) -> int | None:
+    counts = [None if snapshot is None else snapshot.total_record_count for snapshot in (since, head)]
+    return None if counts[0] is None or counts[1] is None else counts[1] - counts[0]

@@ -1,0 +1,131 @@
+"""A branch that becomes main takes over main's past: what main was before the two parted is the past of both.
+
+Snapshots are copied newest first, so that at every moment the branch has a past without gap. Each is written first,
+and then it is looked whether the original is still there; if not, the copy goes again: an expiry that removed the
+original before shows in that look, and one that comes later finds the copy. The same holds for tags. A savepoint is
+the table's; the tag that pins it on a branch makes it one of the branch.
+
+All of it may be repeated, and does no harm to a branch that does not become main after all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from anabranch.errors import NotFoundError
+from anabranch.kernel.commit.base import Conflict
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.parallel import each
+from anabranch.kernel.refs.pins import is_pin
+from anabranch.kernel.refs.savepoint_log import find_savepoint, savepoints
+from anabranch.kernel.refs.tag_log import find_tag, find_tags, tag_names
+from anabranch.spec.refs import Tag
+from anabranch.spec.savepoint import Savepoint, pinned_savepoint_of
+from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.snapshot_ref import SnapshotRef
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedPast:
+    """What a branch has of main's past."""
+
+    snapshots: int
+    """How many were copied now."""
+    tags: frozenset[str]
+    """Names of the tags, those that pin savepoints included."""
+
+
+def copy_past(main: TableContext, target: TableContext, fork: SnapshotRef) -> CopiedPast:
+    """Give a branch what main has below the snapshot where they parted, and the tags and savepoints up to it.
+
+    Where the branch does not have that snapshot any more, it gets tags and savepoints only.
+    """
+    return CopiedPast(_copy_snapshots(main, target, fork), copy_refs(main, target, fork))
+
+
+def copy_refs(main: TableContext, target: TableContext, fork: SnapshotRef) -> frozenset[str]:
+    """The tags and savepoints of main's past, copied to a branch; the names of the tags."""
+    tags = _tags_of_past(main, fork)
+    saved = [s for s in savepoints(main) if s.saved_snapshot_id <= fork.id]
+    copied = each(lambda tag: _copy_tag(main, target, tag), tags)
+    taken = each(lambda savepoint: _take_savepoint(target, savepoint), saved)
+    return frozenset(name for name in (*copied, *taken) if name is not None)
+
+
+def drop_stale(target: TableContext, before: frozenset[str], now: frozenset[str]) -> None:
+    """Remove the tags that were copied and have been deleted from main since."""
+    target.storage.delete_many([target.layout.tag_path(name) for name in sorted(before - now)])
+
+
+def tag_clashes(main: TableContext, target: TableContext, fork: SnapshotRef) -> Iterator[Conflict]:
+    """The tags of main's past that cannot be copied, because the branch calls something else so."""
+    for tag in _tags_of_past(main, fork):
+        there = find_tag(target, tag.name)
+        if there is not None and there.snapshot.stamp != tag.snapshot.stamp:
+            yield Conflict(
+                "TAG_CLASH",
+                f"the tag '{tag.name}' names snapshot {tag.snapshot.id} on main of '{main.name}', and another snapshot, "
+                f"{there.snapshot.id}, on '{target.title}'",
+                "rename one of them.",
+            )
+
+
+def _copy_snapshots(main: TableContext, target: TableContext, fork: SnapshotRef) -> int:
+    begun, parted = target.snapshots.find(fork.id), main.snapshots.find(fork.id)
+    if begun is None or parted is None or not begun.stamp == parted.stamp == fork.stamp:
+        return 0
+    copied, lowest = 0, fork.id
+    known = set(target.snapshots.ids())
+    for snapshot in main.snapshots.backwards(parted):
+        if snapshot.id != fork.id and snapshot.id not in known:
+            if not _copy_snapshot(main, target, snapshot):
+                break
+            copied += 1
+        lowest = snapshot.id
+    if copied:
+        target.storage.put(target.layout.earliest_hint_path, str(lowest).encode(), durable=False)
+    return copied
+
+
+def _copy_snapshot(main: TableContext, target: TableContext, snapshot: Snapshot) -> bool:
+    """False if it was expired meanwhile, and all before it."""
+    path = target.layout.snapshot_path(snapshot.id)
+    try:
+        data = main.storage.get(main.layout.snapshot_path(snapshot.id))
+    except NotFoundError:
+        return False
+    target.storage.put_if_absent(path, data)
+    if main.storage.exists(main.layout.snapshot_path(snapshot.id)):
+        return True
+    target.storage.delete(path)
+    return False
+
+
+def _tags_of_past(main: TableContext, fork: SnapshotRef) -> list[Tag]:
+    names = [name for name in tag_names(main) if not is_pin(name) and pinned_savepoint_of(name) is None]
+    return [tag for tag in find_tags(main, names) if tag.snapshot.id <= fork.id]
+
+
+def _copy_tag(main: TableContext, target: TableContext, tag: Tag) -> str | None:
+    """The name of the tag, or None if it is deleted or the branch has another of its name."""
+    path = target.layout.tag_path(tag.name)
+    if not target.storage.put_if_absent(path, tag.to_json()):
+        there = find_tag(target, tag.name)
+        return tag.name if there == tag else None
+    if find_tag(main, tag.name) == tag:
+        return tag.name
+    target.storage.delete(path)
+    return None
+
+
+def _take_savepoint(target: TableContext, savepoint: Savepoint) -> str | None:
+    """The name of the tag that makes it one of the branch; None for one that no tag can pin, or that is deleted."""
+    if savepoint.saved_snapshot is None:
+        return None
+    path = target.layout.tag_path(savepoint.pin)
+    target.storage.put_if_absent(path, Tag(savepoint.pin, savepoint.saved_snapshot).to_json())
+    if find_savepoint(target, savepoint.id) is not None:
+        return savepoint.pin
+    target.storage.delete(path)
+    return None

@@ -1,0 +1,125 @@
+"""Data files of a branch as files of main: they stay as they are, only which schema they are said to have changes.
+
+Main has no file ``schema-<k>`` for the versions a branch made for itself. A data file does not name ids: what its
+columns mean follows, by name, from the schema that its manifest entry names. So a file may be declared under any
+version of main's in which its columns mean the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from anabranch.spec.binary_row import arity, decode_row, encode_row, with_arity
+from anabranch.spec.data_file import DataFileMeta, SimpleStats
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.types import ArrayType, DataType, Field, MapType, MultisetType, RowType
+
+
+def declared_as(
+    written: TableSchema, merged: TableSchema, versions: Iterable[TableSchema] = ()
+) -> TableSchema | None:
+    """The version of main's schema that says of a file what the schema it was written with says.
+
+    Every column of the file that main has must be there with the same id, name and type, and no other column may
+    have the name of one of the file's.
+
+    Args:
+        written: the branch's schema of the file.
+        merged: main's schema after the merge, tried first.
+        versions: others of main's, to be tried in their order.
+
+    Returns:
+        None if there is no such version: conflict SCHEMA_REWRITE_NEEDED. A compaction of the branch that rewrites
+        the file under the branch's newest schema may help.
+    """
+    return next((v for v in (merged, *versions) if _says_the_same(written, merged, v)), None)
+
+
+def declared(file: DataFileMeta, written: TableSchema, version: TableSchema) -> DataFileMeta:
+    """The file under `version`, as `declared_as` gave it, with its statistics laid out to the width of that.
+
+    Raises:
+        CorruptTableError: the statistics are not those of the schema.
+    """
+    names = file.value_stats_cols
+    if names is not None:
+        known = {f.name for f in version.fields}
+        if known.issuperset(names):
+            return replace(file, schema_id=version.id)
+        by_name = {f.name: f for f in written.fields}
+        before = tuple(by_name[name] for name in names)
+        after = tuple(f for f in before if f.name in known)
+    else:
+        before, after = written.fields, version.fields
+    if [f.id for f in before] == [f.id for f in after]:
+        return replace(file, schema_id=version.id)
+    return replace(
+        file,
+        schema_id=version.id,
+        value_stats=_laid_out(file.value_stats, file, before, after),
+        value_stats_cols=None if names is None else tuple(f.name for f in after),
+    )
+
+
+def _fits(written: DataType, declared: DataType) -> bool:
+    """Whether bytes of a column of one type are read as the other: equal, but that nulls may be allowed."""
+    if written.nullable and not declared.nullable:
+        return False
+    match written, declared:
+        case RowType(fields=old), RowType(fields=new):
+            return [(f.id, f.name) for f in old] == [(f.id, f.name) for f in new] and all(
+                _fits(a.type, b.type) for a, b in zip(old, new, strict=True)
+            )
+        case (ArrayType(element=old), ArrayType(element=new)) | (
+            MultisetType(element=old),
+            MultisetType(element=new),
+        ):
+            return _fits(old, new)
+        case MapType(), MapType():
+            return _fits(written.key, declared.key) and _fits(written.value, declared.value)
+    return written.with_nullable(True) == declared.with_nullable(True)
+
+
+def _says_the_same(written: TableSchema, merged: TableSchema, version: TableSchema) -> bool:
+    by_id = {f.id: f for f in version.fields}
+    by_name = {f.name: f for f in version.fields}
+    lives = {f.id for f in merged.fields}
+    for f in written.fields:
+        there = by_id.get(f.id)
+        if there is None:
+            # A column that was dropped is passed over, unless its name means another one there.
+            if f.id in lives or f.name in by_name:
+                return False
+        elif there.name != f.name or not _fits(f.type, there.type):
+            return False
+    has = {f.id for f in written.fields}
+    return all(f.type.nullable for f in version.fields if f.id not in has)
+
+
+def _laid_out(
+    stats: SimpleStats, file: DataFileMeta, before: tuple[Field, ...], after: tuple[Field, ...]
+) -> SimpleStats:
+    low, high = (_values(row, before, file) for row in (stats.min_values, stats.max_values))
+    at = {f.id: n for n, f in enumerate(before)}
+    counts = stats.null_counts if len(stats.null_counts) == len(before) else (None,) * len(before)
+    places = [at.get(f.id) for f in after]
+    wanted = [f.type for f in after]
+    return SimpleStats(
+        min_values=with_arity(
+            len(after), encode_row(wanted, [None if n is None else low[n] for n in places])
+        ),
+        max_values=with_arity(
+            len(after), encode_row(wanted, [None if n is None else high[n] for n in places])
+        ),
+        # A column that the file lacks reads null in every row.
+        null_counts=tuple(file.row_count if n is None else counts[n] for n in places),
+    )
+
+
+def _values(row: bytes, fields: tuple[Field, ...], file: DataFileMeta) -> Sequence[Any]:
+    """The bounds in a row; unknown ones if it is not a row of these columns, as readers take it."""
+    if arity(row, where=file.file_name) != len(fields):
+        return (None,) * len(fields)
+    return decode_row([f.type for f in fields], row, where=file.file_name)

@@ -1,0 +1,231 @@
+"""What differs between two moments of a table, on one branch or on two, as far as metadata tells.
+
+Nothing but manifests and schemas is read. Which rows differ is found out above the kernel, from the files that are
+not live on both sides: `changed_files` says which these are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from anabranch.kernel.branches.branch_log import open_branch
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.guards import check_snapshot_readable
+from anabranch.kernel.partitions import partition_text
+from anabranch.kernel.refs.moments import resolve
+from anabranch.kernel.scan.request import check_supported
+from anabranch.lazy import lazy
+from anabranch.spec.entry_frame import IDENTITY, EntryFrame
+from anabranch.spec.layout import MAIN_BRANCH
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.schema_diff import changes_between
+from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.types import Field
+
+FILE_KEY = ("partition", "bucket", "file_name")
+"""What makes a data file one, on every branch of a table."""
+_COLUMNS = (
+    *("kind", "partition", "bucket", "level", "file_name", "file_size", "row_count", "schema_id"),
+    *("external_path", "write_cols"),
+)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of two moments that are compared."""
+
+    name: str
+    """As it was asked for: ``main``, ``fix@good``."""
+    context: TableContext
+    snapshot: Snapshot | None
+    """None for a branch that was never written."""
+    schema: TableSchema
+
+    @lazy
+    def live(self) -> pl.DataFrame:
+        """Live data files, in the columns of manifest entries. Raises `CorruptTableError`."""
+        if self.snapshot is None:
+            return EntryFrame.empty().df.select(_COLUMNS)
+        check_snapshot_readable(self.context, self.snapshot)
+        manifests = self.context.manifests
+        frame = manifests.entries(manifests.of_snapshot(self.snapshot), only=_COLUMNS).live().df
+        check_supported(frame, self.context)
+        return frame
+
+
+def side_of(main: TableContext, asked: str) -> Side:
+    """One side by its name.
+
+    Args:
+        main: the main branch of the table.
+        asked: a branch, or ``branch@moment`` with the moment as `resolve` takes it.
+
+    Raises:
+        NotFoundError: there is no such branch or moment; the message says what there is.
+        InvalidInputError: the moment names several things.
+    """
+    name, _, moment = asked.partition("@")
+    context = main if name in ("", MAIN_BRANCH) else open_branch(main, name)
+    if moment:
+        snapshot = resolve(context, moment).snapshot
+        return Side(asked, context, snapshot, context.schemas.get(snapshot.schema_id))
+    head = context.snapshots.head()
+    schema = context.schemas.latest()
+    assert schema is not None, "an open branch has a schema"
+    return Side(asked, context, head, schema)
+
+
+@dataclass(frozen=True)
+class FileDiff:
+    """Live data files of both sides, one row a file, in the columns of manifest entries."""
+
+    added: pl.DataFrame
+    """Live on the right side only."""
+    removed: pl.DataFrame
+    """Live on the left side only."""
+    shared: pl.DataFrame
+    """Live on both, as the right side has them; ``schema_id_left`` is what the left one says of its schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDiff:
+    """What one partition holds on both sides, in rows and data files."""
+
+    partition: str
+    """As its folder: ``dt=2026-01-01``."""
+    rows_left: int
+    rows_right: int
+    files_left: int
+    files_right: int
+    rows_removed: int
+    """Rows in files that only the left side has; they may be in other files of the right side, too."""
+    rows_added: int
+    files_removed: int
+    files_added: int
+
+    @property
+    def is_changed(self) -> bool:
+        return bool(self.files_removed or self.files_added)
+
+
+@dataclass(frozen=True)
+class SchemaDiff:
+    """Top-level columns by their ids, and all changes in words."""
+
+    added: tuple[Field, ...]
+    """Columns that only the right side has."""
+    removed: tuple[Field, ...]
+    """Columns that only the left side has."""
+    changed: tuple[tuple[Field, Field], ...]
+    """Columns that both have, left and right, with another name, type or comment."""
+    phrases: tuple[str, ...]
+    """All changes from left to right, nested fields, options and the table's comment among them."""
+
+    def __bool__(self) -> bool:
+        return bool(self.phrases)
+
+
+@dataclass(frozen=True)
+class TableDiff:
+    """Two sides, and what their metadata says of the differences. Nothing is read before it is asked for."""
+
+    left: Side
+    right: Side
+
+    @lazy
+    def files(self) -> FileDiff:
+        """Which data files differ. Raises `CorruptTableError`, `UnsupportedFeatureError`."""
+        left, right = self.left.live, self.right.live
+        schema_ids = left.select(*IDENTITY, schema_id_left="schema_id")
+        return FileDiff(
+            added=right.join(left, on=IDENTITY, how="anti", maintain_order="left"),
+            removed=left.join(right, on=IDENTITY, how="anti", maintain_order="left"),
+            shared=right.join(schema_ids, on=IDENTITY, how="inner", maintain_order="left"),
+        )
+
+    @lazy
+    def schema(self) -> SchemaDiff:
+        """Which columns and options differ."""
+        left, right = self.left.schema, self.right.schema
+        pairs = [(f, right.field_by_id(f.id)) for f in left.fields]
+        return SchemaDiff(
+            added=tuple(f for f in right.fields if left.field_by_id(f.id) is None),
+            removed=tuple(f for f, other in pairs if other is None),
+            changed=tuple((f, other) for f, other in pairs if other is not None and other != f),
+            phrases=tuple(changes_between(left, right)),
+        )
+
+    @lazy
+    def partitions(self) -> tuple[PartitionDiff, ...]:
+        """Every partition that one side has, by its name. Raises as `files`."""
+        sides = (self.left, self.right)
+        live = [_tally(side.live, side.schema, name) for side, name in zip(sides, _SIDES, strict=True)]
+        changed = [
+            _tally(self.files.removed, self.left.schema, "removed"),
+            _tally(self.files.added, self.right.schema, "added"),
+        ]
+        whole = live[0].join(live[1], on="partition", how="full", coalesce=True)
+        for tally in changed:
+            whole = whole.join(tally, on="partition", how="left")
+        whole = whole.fill_null(0).sort("partition")
+        names = ["partition", *(f"{what}_{side}" for side in _SIDES for what in ("rows", "files"))]
+        names += [f"{what}_{change}" for change in ("removed", "added") for what in ("rows", "files")]
+        return tuple(PartitionDiff(**row) for row in whole.select(names).iter_rows(named=True))
+
+
+def changed_files(diff: TableDiff, ids: Sequence[int]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The files of either side that may hold rows the other side does not have, by `FILE_KEY`.
+
+    A file that is live on both sides has the same rows on both, unless the sides read some of its columns in
+    different ways, as after one of them dropped a column.
+
+    Args:
+        diff: the sides.
+        ids: of the columns that are compared.
+    """
+    files = diff.files
+    differing = [
+        pair for pair in files.shared.select(*_PAIR).unique().iter_rows() if not _read_alike(diff, pair, ids)
+    ]
+    pairs = pl.DataFrame(differing, schema=_PAIR, orient="row")
+    reread = files.shared.join(pairs, on=[*_PAIR], how="semi", maintain_order="left").select(FILE_KEY)
+    return (
+        pl.concat([files.removed.select(FILE_KEY), reread]),
+        pl.concat([files.added.select(FILE_KEY), reread]),
+    )
+
+
+_SIDES = ("left", "right")
+_PAIR = {"schema_id_left": pl.Int64, "schema_id": pl.Int64}
+
+
+def _read_alike(diff: TableDiff, schema_ids: tuple[int, int], ids: Sequence[int]) -> bool:
+    """Whether files of a schema, known to both sides under a number each, give the same values on both."""
+    return [*_sources(diff.left, schema_ids[0], ids)] == [*_sources(diff.right, schema_ids[1], ids)]
+
+
+def _sources(side: Side, schema_id: int, ids: Sequence[int]) -> Iterator[tuple[str, object] | None]:
+    """For each column where a file has it and what it is on this side; None if it reads null."""
+    written = side.context.schemas.get(schema_id)
+    for column in ids:
+        source, target = written.field_by_id(column), side.schema.field_by_id(column)
+        if source is None or target is None:
+            yield None
+        else:
+            yield source.name, source.type.with_nullable(True)
+
+
+def _tally(files: pl.DataFrame, schema: TableSchema, name: str) -> pl.DataFrame:
+    """Rows and files of each partition, by its text: the bytes of one partition may differ between engines."""
+    groups = files.group_by("partition", maintain_order=True).agg(
+        rows=pl.col("row_count").sum(), files=pl.len()
+    )
+    texts = [partition_text(row, schema) for row in groups["partition"]]
+    spelled = groups.with_columns(partition=pl.Series(texts, dtype=pl.String))
+    return spelled.group_by("partition").agg(
+        pl.col("rows").sum().cast(pl.Int64).alias(f"rows_{name}"),
+        pl.col("files").sum().cast(pl.Int64).alias(f"files_{name}"),
+    )

@@ -1,0 +1,121 @@
+"""Tags of main that hold what branches began with, so that nobody's expiry takes it away.
+
+Each is called ``anabranch-fork-<uuid of the branch>`` and has no end. It is put before anything else of a new branch
+and goes after everything else of a deleted one, so what is there without a branch was left by somebody who died.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anabranch.errors import AnabranchError
+from anabranch.kernel.branches.branch_log import branch_names
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.refs.tag_log import find_tag
+from anabranch.spec.layout import tag_name_of
+from anabranch.spec.names import RESERVED_TAG_PREFIX
+from anabranch.spec.refs import Tag
+from anabranch.spec.snapshot import Snapshot
+
+_PREFIX = f"{RESERVED_TAG_PREFIX}fork-"
+_GRACE_MILLIS = 24 * 3_600_000
+"""How old the pin of a branch that was never made must be before it goes: no creation lasts as long."""
+
+
+def fork_pin(branch_uuid: str) -> str:
+    """The name of a branch's tag on main."""
+    return f"{_PREFIX}{branch_uuid}"
+
+
+def is_fork_pin(tag_name: str) -> bool:
+    """Whether a tag is one of these."""
+    return tag_name.startswith(_PREFIX)
+
+
+def pin_fork(main: TableContext, branch_uuid: str, snapshot: Snapshot) -> None:
+    """Hold on to what a branch begins with."""
+    name = fork_pin(branch_uuid)
+    main.storage.put(main.layout.tag_path(name), Tag(name, snapshot).to_json())
+
+
+def unpin_fork(main: TableContext, branch_uuid: str) -> None:
+    """Let go of it."""
+    main.storage.delete(main.layout.tag_path(fork_pin(branch_uuid)))
+
+
+def fork_snapshot(branch: TableContext, main: TableContext | None = None) -> Snapshot | None:
+    """The snapshot a branch began with, wherever it is still known; None if it is not, or another engine made it.
+
+    Args:
+        branch: the branch.
+        main: the main branch, where that is not in the table's own folder.
+    """
+    fork = branch.fork
+    if fork is None:
+        return None
+    places = [branch, *([] if main is None else [main]), branch.on_branch(None)]
+    for place in places:
+        found = place.snapshots.find(fork.snapshot.id)
+        if found is not None and found.stamp == fork.snapshot.stamp:
+            return found
+        for name in (fork.tag, fork_pin(fork.branch_uuid)):
+            tag = find_tag(place, name)
+            if tag is not None and tag.snapshot.stamp == fork.snapshot.stamp:
+                return tag.snapshot
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class ForkPinCare:
+    """What `tend_fork_pins` did, by the names of branches and of pins."""
+
+    restored: tuple[str, ...] = ()
+    """Branches whose pin was missing."""
+    lost: tuple[str, ...] = ()
+    """Branches of whose beginning nothing is left: they can be read, but not be merged by what they began with."""
+    released: tuple[str, ...] = ()
+    """Pins of branches that were never made, or are deleted."""
+
+
+def tend_fork_pins(main: TableContext, *, dry_run: bool = False) -> ForkPinCare:
+    """Put back what others removed, and remove what those left that died while they made or deleted a branch.
+
+    Args:
+        main: the main branch.
+        dry_run: find out only.
+    """
+    pinned = {
+        name: info.modified_millis
+        for info in main.storage.list(main.layout.tag_folder)
+        if (name := tag_name_of(info.path)) is not None and is_fork_pin(name)
+    }
+    restored, lost, needed = [], [], set()
+    for name in branch_names(main):
+        branch = main.on_branch(name)
+        if branch.fork is None or (main.branch == name):
+            continue
+        pin = fork_pin(branch.fork.branch_uuid)
+        needed.add(pin)
+        if pin in pinned:
+            continue
+        snapshot = fork_snapshot(branch, main)
+        if snapshot is None or not _is_readable(main, snapshot):
+            lost.append(name)
+        else:
+            if not dry_run:
+                pin_fork(main, branch.fork.branch_uuid, snapshot)
+            restored.append(name)
+    now = main.runtime.clock.now_millis()
+    released = sorted(pin for pin, made in pinned.items() if pin not in needed and now - made > _GRACE_MILLIS)
+    if not dry_run:
+        main.storage.delete_many([main.layout.tag_path(pin) for pin in released])
+    return ForkPinCare(tuple(restored), tuple(lost), tuple(released))
+
+
+def _is_readable(main: TableContext, snapshot: Snapshot) -> bool:
+    """Whether its metadata is there; a tag of what is not would stand in the way of every expiry."""
+    try:
+        main.manifests.entries(main.manifests.of_snapshot(snapshot))
+    except AnabranchError:
+        return False
+    return True

@@ -1,0 +1,27 @@
+"""Why a merge cannot be made as it is: a value, listed with all others of its merge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anabranch.kernel.commit.base import Conflict
+
+
+@dataclass(frozen=True, slots=True)
+class MergeConflict(Conflict):
+    """A conflict between a branch and main.
+
+    Those with a partition are settled by choosing ``ours`` (main's rows) or ``theirs`` (the branch's) for it; those
+    without one are about the whole merge.
+    """
+
+    partition: str | None = None
+    """As its folder, ``dt=2026-01-01/hour=5``; ``(the whole table)`` where there are no partition columns."""
+    snapshots: tuple[int, ...] = ()
+    """Ids of the snapshots of main that stand against the merge, oldest first."""
+    files: tuple[str, ...] = ()
+    """Names of the data files it is about."""
+
+    def __str__(self) -> str:
+        where = "" if self.partition is None else f" [{self.partition}]"
+        return f"{self.kind}{where}: {self.message}"

@@ -1,0 +1,150 @@
+"""The log of what was done with branches, put together from the records that each operation leaves.
+
+Creating leaves ``FORK``, auditing ``AUDIT-<n>``, merging ``MERGE-<k>`` and its end, replacing main ``MAIN-<g>``, and
+letting go of a replaced main ``RELEASE-<g>``. They lie in the branches' folders, so deleting a branch first writes
+down what it was: see `record_deletion`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anabranch.errors import NotFoundError
+from anabranch.kernel.branches.audit_log import audits
+from anabranch.kernel.branches.branch_log import branch_names
+from anabranch.kernel.branches.merge_record import merge_log
+from anabranch.kernel.branches.pointer import find_release, replacements
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.parallel import each
+from anabranch.spec.branch_end import (
+    DELETED_PREFIX,
+    BranchOperation,
+    operations_from_json,
+    operations_to_json,
+)
+from anabranch.spec.layout import BRANCH_FOLDER, MAIN_BRANCH
+from anabranch.spec.main_pointer import MainPointer
+
+
+def operations(context: TableContext) -> list[BranchOperation]:
+    """All that is known to have been done with the table's branches, newest first. Raises `CorruptTableError`."""
+    branches = [context.on_branch(None), *map(context.on_branch, branch_names(context))]
+    found = [o for of_branch in each(lambda branch: [*_of_branch(branch)], branches) for o in of_branch]
+    there = {branch.branch_uuid for branch in branches[1:] if branch.fork is not None}
+    for ended in each(lambda path: _find_deleted(context, path), _deleted_paths(context)):
+        # A deletion that was begun and is not over yet has its record already.
+        found += [o for o in ended if o.branch_uuid not in there]
+    for pointer in replacements(context):
+        found += _of_replacement(context, pointer)
+    return sorted(found, key=lambda o: (o.time_millis, o.branch, o.operation), reverse=True)
+
+
+def record_deletion(branch: TableContext, by: str | None = None) -> None:
+    """Write down what was done with a branch, before its records go. The first who does it says it.
+
+    Args:
+        branch: which nobody writes to any more.
+        by: who deletes it, for people.
+    """
+    now = branch.runtime.clock.now_millis()
+    gone = BranchOperation(now, "deleted", branch.branch or MAIN_BRANCH, branch.branch_uuid, by=by)
+    # A branch of another engine has the identity of any of its name.
+    name = branch.branch_uuid if branch.fork is not None else branch.runtime.ids.uuid()
+    path = branch.layout.branches_file_path(f"{DELETED_PREFIX}{name}")
+    branch.storage.put_if_absent(path, operations_to_json((*_of_branch(branch), gone)))
+
+
+def _of_branch(branch: TableContext) -> Iterator[BranchOperation]:
+    """What the records in a branch's folder tell, oldest first."""
+    name, uuid = branch.branch or MAIN_BRANCH, branch.branch_uuid
+    fork = branch.fork
+    if fork is not None:
+        yield BranchOperation(
+            fork.created_millis,
+            "created",
+            name,
+            uuid,
+            fork.snapshot.id,
+            fork.snapshot.id,
+            fork.created_by,
+            {"tag": fork.tag, "timeRetainedMillis": fork.time_retained},
+        )
+    for number, record in audits(branch):
+        failed = [check.name for check in record.checks if not check.passed]
+        yield BranchOperation(
+            record.created_millis,
+            "audited",
+            name,
+            uuid,
+            record.snapshot.id,
+            None if record.against is None else record.against.id,
+            record.created_by,
+            {"audit": number, "checks": record.name, "passed": record.passed, "failed": failed},
+        )
+    if fork is not None:
+        yield from _merges(branch, name)
+
+
+def _merges(branch: TableContext, name: str) -> Iterator[BranchOperation]:
+    log = merge_log(branch)
+    for number, record in log.records.items():
+        end = log.ends.get(number)
+        if end is None:
+            continue
+        made = end.snapshot
+        yield BranchOperation(
+            record.created_millis,
+            "merge_given_up" if made is None else "merged",
+            name,
+            branch.branch_uuid,
+            record.head.id,
+            None if made is None else made.id,
+            details={"merge": number, "replacedPartitions": len(end.replaced)},
+        )
+
+
+def _of_replacement(context: TableContext, pointer: MainPointer) -> Iterator[BranchOperation]:
+    replaced = pointer.replaced
+    assert replaced is not None, "those that came to nothing are left out"
+    yield BranchOperation(
+        pointer.made_millis,
+        "replaced_main" if replaced.undoes is None else "undone",
+        pointer.main.name or MAIN_BRANCH,
+        pointer.main.uuid,
+        replaced.taken.id,
+        replaced.head.id,
+        pointer.made_by,
+        {
+            "generation": pointer.generation,
+            "old": replaced.old.name or MAIN_BRANCH,
+            "audit": replaced.audit,
+            "reason": replaced.reason,
+            "undoes": replaced.undoes,
+        },
+    )
+    release = find_release(context, pointer.generation)
+    if release is not None and release.what == "drop":
+        old = replaced.old
+        details = {"generation": pointer.generation}
+        yield BranchOperation(
+            release.made_millis,
+            "dropped",
+            old.name or MAIN_BRANCH,
+            old.uuid,
+            None,
+            replaced.head.id,
+            None,
+            details,
+        )
+
+
+def _deleted_paths(context: TableContext) -> list[str]:
+    infos = context.storage.list(BRANCH_FOLDER)
+    return [info.path for info in infos if info.path.rpartition("/")[2].startswith(DELETED_PREFIX)]
+
+
+def _find_deleted(context: TableContext, path: str) -> tuple[BranchOperation, ...]:
+    try:
+        return operations_from_json(context.storage.get(path), path=path)
+    except NotFoundError:
+        return ()

@@ -1,0 +1,87 @@
+"""The snapshots of a branch back to a known one, and which of them still count after rollbacks.
+
+A rollback that brought back a moment of this past undoes all that lies between: the state after it is that moment's,
+so what counts is the past of the moment, and the rollback itself did nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from anabranch.errors import CorruptTableError
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.properties import PARENT_PROPERTY, ROLLBACK_PROPERTY
+from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.snapshot_ref import SnapshotRef
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What is left of the history of a branch after one of its snapshots, the base."""
+
+    snapshots: tuple[Snapshot, ...]
+    """Those after the base, oldest first and without gap; if the base is not among what is left, all there are."""
+    reaches_base: bool
+    """Whether the one before the first of them is the base."""
+    base_is_other: bool = False
+    """Whether there is another snapshot where the base should be: history was rewritten below it."""
+
+
+def past_since(
+    context: TableContext, head: Snapshot, base: SnapshotRef, *, known: Past | None = None
+) -> Past:
+    """The snapshots of a branch from `head` down to the base, or to where history was expired.
+
+    Args:
+        context: the branch.
+        head: the newest snapshot to take.
+        base: the snapshot to go back to; its branch is not looked at, as branches copy each other's past.
+        known: what was found from an older head, so that only what came since is read.
+    """
+    found: list[Snapshot] = []
+    newest = known.snapshots[-1] if known is not None and known.snapshots else None
+    if head.id < base.id:
+        return Past((), reaches_base=False, base_is_other=True)
+    for snapshot in context.snapshots.backwards(head):
+        if known is not None and newest is not None and snapshot.stamp == newest.stamp:
+            return replace(known, snapshots=(*known.snapshots, *reversed(found)))
+        if snapshot.id <= base.id:
+            is_base = snapshot.id == base.id and snapshot.stamp == base.stamp
+            return Past(tuple(reversed(found)), reaches_base=is_base, base_is_other=not is_base)
+        found.append(snapshot)
+    return Past(tuple(reversed(found)), reaches_base=False)
+
+
+def counting(snapshots: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
+    """Those of contiguous snapshots, oldest first, that still count after the rollbacks among them.
+
+    One to the moment right before them leaves nothing of what came in between; one to any other moment that is not
+    among them counts itself, as an overwrite.
+    """
+    at = {(snapshot.id, snapshot.stamp): index for index, snapshot in enumerate(snapshots)}
+    if snapshots:
+        at[snapshots[0].id - 1, snapshots[0].properties.get(PARENT_PROPERTY, "")] = -1
+    kept: list[Snapshot] = []
+    index = len(snapshots) - 1
+    while index >= 0:
+        target = rolled_back_to(snapshots[index])
+        there = None if target is None else at.get((target.id, target.stamp))
+        if there is None:
+            kept.append(snapshots[index])
+            index -= 1
+        else:
+            index = there
+    return tuple(reversed(kept))
+
+
+def rolled_back_to(snapshot: Snapshot) -> SnapshotRef | None:
+    """The moment that a snapshot brought back, if it is a rollback of ours."""
+    text = snapshot.properties.get(ROLLBACK_PROPERTY)
+    if text is None:
+        return None
+    try:
+        return SnapshotRef.from_dict(json.loads(text)["to"], where=f"snapshot {snapshot.id}")
+    except (ValueError, KeyError, TypeError, CorruptTableError):
+        return None

@@ -1,0 +1,111 @@
+"""The pointer to main in the store: ``branch/MAIN-<g>``, and the seal that announces the next one.
+
+Every record is put if absent and never changed, so what was read once stays true; only that there is none yet
+must be asked again.
+"""
+
+from __future__ import annotations
+
+from anabranch.errors import NotFoundError
+from anabranch.kernel.context import TableContext
+from anabranch.spec.layout import BRANCH_FOLDER, numbered_id
+from anabranch.spec.main_pointer import (
+    MAIN_PREFIX,
+    RELEASE_PREFIX,
+    SEAL_PREFIX,
+    BranchRef,
+    MainPointer,
+    Release,
+    Seal,
+)
+
+
+def find_pointer(context: TableContext, generation: int) -> MainPointer | None:
+    """``MAIN-<g>``, or None if it is not decided yet. Raises `CorruptTableError`."""
+    path = _path(context, MAIN_PREFIX, generation)
+    key = (context.table_uuid, context.storage.url, path)
+    known: MainPointer | None = context.cache.get(key)
+    if known is not None:
+        return known
+    try:
+        data = context.storage.get(path)
+    except NotFoundError:
+        return None
+    pointer = MainPointer.from_json(data, generation=generation, path=path)
+    context.cache.put(key, pointer, len(data))
+    return pointer
+
+
+def newest_pointer(context: TableContext, *, above: int = 0) -> MainPointer | None:
+    """The one that counts, or None if there is none of a higher number than `above`.
+
+    One look where there is none, however many there are below.
+    """
+    newest = find_pointer(context, above + 1)
+    if newest is None:
+        return None
+    following: MainPointer | None = newest
+    listed = max(numbers(context, MAIN_PREFIX), default=newest.generation)
+    if listed > newest.generation:
+        following = find_pointer(context, listed)
+    while following is not None:
+        newest, following = following, find_pointer(context, following.generation + 1)
+    return newest
+
+
+def replacements(context: TableContext) -> list[MainPointer]:
+    """All replacements there were, oldest first; not those that did not come to their end."""
+    newest = newest_pointer(context)
+    if newest is None:
+        return []
+    found = [find_pointer(context, generation) for generation in range(1, newest.generation)]
+    return [pointer for pointer in (*found, newest) if pointer is not None and pointer.replaced is not None]
+
+
+def put_pointer(context: TableContext, pointer: MainPointer) -> bool:
+    """Decide; False if it was decided otherwise. Raises `StorageError`."""
+    return context.storage.put_if_absent(_path(context, MAIN_PREFIX, pointer.generation), pointer.to_json())
+
+
+def main_before(context: TableContext, generation: int) -> BranchRef:
+    """Which branch was main when this number was the next to be decided."""
+    before = find_pointer(context, generation - 1) if generation > 1 else None
+    return BranchRef(None, context.table_uuid) if before is None else before.main
+
+
+def find_seal(context: TableContext, generation: int) -> Seal | None:
+    """``SEAL-<g>``, or None. Raises `CorruptTableError`."""
+    path = _path(context, SEAL_PREFIX, generation)
+    try:
+        return Seal.from_json(context.storage.get(path), path=path)
+    except NotFoundError:
+        return None
+
+
+def put_seal(context: TableContext, generation: int, seal: Seal) -> bool:
+    """Announce a replacement; False if another has that number."""
+    return context.storage.put_if_absent(_path(context, SEAL_PREFIX, generation), seal.to_json())
+
+
+def find_release(context: TableContext, generation: int) -> Release | None:
+    """``RELEASE-<g>``, or None while nothing is settled. Raises `CorruptTableError`."""
+    path = _path(context, RELEASE_PREFIX, generation)
+    try:
+        return Release.from_json(context.storage.get(path), path=path)
+    except NotFoundError:
+        return None
+
+
+def put_release(context: TableContext, generation: int, release: Release) -> bool:
+    """Settle what becomes of a replaced main; False if that was settled otherwise."""
+    return context.storage.put_if_absent(_path(context, RELEASE_PREFIX, generation), release.to_json())
+
+
+def numbers(context: TableContext, prefix: str) -> list[int]:
+    """The numbers of the records of one kind, ascending; one listing."""
+    names = (info.path.rpartition("/")[2] for info in context.storage.list(BRANCH_FOLDER))
+    return sorted(number for name in names if (number := numbered_id(name, prefix)) is not None)
+
+
+def _path(context: TableContext, prefix: str, generation: int) -> str:
+    return context.layout.branches_file_path(f"{prefix}{generation}")

@@ -1,0 +1,53 @@
+"""What became of a replacement of main."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anabranch.spec.layout import MAIN_BRANCH
+from anabranch.spec.main_pointer import MainPointer, former_main_name
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceResult:
+    """A replacement that was made."""
+
+    branch: str
+    """The branch that is main now, or whose rows main has; ``main`` for the one in the table's own folder."""
+    number: int | None
+    """Of the replacement; None for one that was made as a commit."""
+    fork: int
+    """The newest snapshot that the old and the new main both have."""
+    old_snapshot: int
+    """The last snapshot of the old main. What it has above `fork` is not in the new one."""
+    new_snapshot: int
+    """The newest snapshot of the new main when it was decided."""
+    repeated: bool
+    """Whether it had been made before this call."""
+
+    @classmethod
+    def of(cls, pointer: MainPointer, *, repeated: bool) -> ReplaceResult:
+        """What a decision did."""
+        assert pointer.replaced is not None, "it is a replacement"
+        return cls(
+            pointer.main.name or MAIN_BRANCH,
+            pointer.generation,
+            pointer.replaced.fork.id,
+            pointer.replaced.head.id,
+            pointer.replaced.taken.id,
+            repeated,
+        )
+
+    @property
+    def former(self) -> str | None:
+        """The name under which the old main can be read: ``main@1``; None for a replacement as a commit."""
+        return None if self.number is None else former_main_name(self.number)
+
+    def __str__(self) -> str:
+        done = "already" if self.repeated else "now"
+        if self.former is None:
+            return f"main has {done} the rows of '{self.branch}', in snapshot {self.new_snapshot}"
+        return (
+            f"'{self.branch}' is {done} main, at snapshot {self.new_snapshot}; the old one, with "
+            f"{self.old_snapshot - self.fork} snapshots after snapshot {self.fork}, is kept as {self.former}"
+        )

@@ -1,0 +1,81 @@
+"""What branches need from time to time: those whose time is over go, and what holds the others is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
+from anabranch.kernel.branches.delete import delete_branch
+from anabranch.kernel.branches.fork_pins import ForkPinCare, tend_fork_pins
+from anabranch.kernel.context import TableContext
+
+_GRACE_MILLIS = 24 * 3_600_000
+"""How old a creation must be that did not come to its end, before it is undone."""
+
+
+@dataclass(frozen=True, slots=True)
+class BranchCare:
+    """What `tend_branches` did, or would do, by the names of branches."""
+
+    deleted: tuple[str, ...] = ()
+    """Those that were kept long enough, or whose creation or removal had died."""
+    pins: ForkPinCare = ForkPinCare()  # noqa: RUF009 - immutable
+
+    def __str__(self) -> str:
+        said = [
+            f"{what} {', '.join(names)}"
+            for what, names in (
+                ("deleted branches", self.deleted),
+                ("restored the pins of branches", self.pins.restored),
+                ("found nothing left of the beginning of branches", self.pins.lost),
+            )
+            if names
+        ]
+        return "; ".join(said)
+
+
+def tend_branches(main: TableContext, *, dry_run: bool = False) -> BranchCare:
+    """Delete the branches whose time is over, and put their pins in order. Two listings where there are no branches.
+
+    Args:
+        main: the main branch.
+        dry_run: find out only.
+
+    Raises what `delete_branch` does for other reasons than that a branch is main.
+    """
+    deleted = []
+    for name in branch_names(main):
+        branch = main.on_branch(name)
+        state = state_of(branch)
+        if state is BranchState.ABSENT and not dry_run:
+            _remove_hints(branch)
+        if not _is_over(branch, state):
+            continue
+        if not dry_run:
+            try:
+                delete_branch(main, name)
+            except (InvalidInputError, NotFoundError):  # it is main, or somebody else was faster
+                continue
+        deleted.append(name)
+    return BranchCare(tuple(deleted), tend_fork_pins(main, dry_run=dry_run))
+
+
+def _is_over(branch: TableContext, state: BranchState) -> bool:
+    now = branch.runtime.clock.now_millis()
+    if state is BranchState.DELETING:
+        return True
+    if branch.fork is None:
+        return False
+    if state is BranchState.BEGUN:
+        return now - branch.fork.created_millis > _GRACE_MILLIS
+    expires = branch.fork.expires_millis
+    return expires is not None and expires <= now
+
+
+def _remove_hints(branch: TableContext) -> None:
+    """What a writer left of a deleted branch, and nothing that somebody puts there now."""
+    layout, storage = branch.layout, branch.storage
+    storage.delete_many([layout.latest_hint_path, layout.earliest_hint_path])
+    for folder in (layout.snapshot_folder, layout.branch_root):
+        storage.delete_empty_folder(folder)

@@ -1,0 +1,76 @@
+"""How far a branch has come beside main, by what both have read from their sources.
+
+A position is known for tables, for topics of Kafka and for folders of files. Every streaming commit says how far it
+read; a branch covers main when it has read as far of every source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from anabranch.errors import CorruptTableError
+from anabranch.kernel.branches.coverage import Covered
+from anabranch.lineage.model import LineageEntry, lineage_of
+from anabranch.lineage.overlap import Place, places
+from anabranch.spec.snapshot import CommitKind, Snapshot
+
+
+def coverage(
+    main: Sequence[Snapshot], branch: Sequence[Snapshot], fork: Snapshot | None, /
+) -> Covered | None:
+    """See `anabranch.kernel.branches.coverage.Coverage`.
+
+    Not known if a commit of main since the two parted does not say what it read, if none of the branch does, or if one
+    read a source whose positions cannot be compared.
+    """
+    begun = {} if fork is None else _ends(fork) or {}
+    ends = [_ends(snapshot) for snapshot in main if _adds_rows(snapshot)]
+    own = [(snapshot, _ends(snapshot)) for snapshot in branch]
+    if any(end is None for end in ends) or (ends and all(end is None for _, end in own)):
+        return None
+    read = _furthest([begun, *(end for _, end in own)])
+    behind = sum(not _is_within(end, read) for end in ends if end is not None)
+    last = _furthest([begun, *ends])
+    resume = fork
+    for snapshot, end in own:
+        if end is not None and not _is_within(end, last):
+            break
+        resume = snapshot
+    return Covered(behind, resume)
+
+
+def _adds_rows(snapshot: Snapshot) -> bool:
+    return snapshot.commit_kind not in (CommitKind.COMPACT, CommitKind.ANALYZE)
+
+
+def _ends(snapshot: Snapshot) -> dict[str, Place] | None:
+    """How far the commit read each of its sources; None if that is not known, or cannot be compared."""
+    entry = _entry(snapshot)
+    if entry is None or entry.problems:
+        return None
+    ends: dict[str, Place] = {}
+    for read in entry.inputs:
+        found = places(read, read.end)
+        if found is None:
+            return None
+        ends |= found
+    return ends
+
+
+def _entry(snapshot: Snapshot) -> LineageEntry | None:
+    try:
+        return lineage_of(snapshot.properties, where=f"snapshot {snapshot.id}")
+    except CorruptTableError:
+        return None
+
+
+def _furthest(ends: Sequence[Mapping[str, Place] | None]) -> dict[str, Place]:
+    furthest: dict[str, Place] = {}
+    for end in ends:
+        for source, place in (end or {}).items():
+            furthest[source] = max(place, furthest.get(source, place))
+    return furthest
+
+
+def _is_within(end: Mapping[str, Place], limit: Mapping[str, Place]) -> bool:
+    return all(source in limit and place <= limit[source] for source, place in end.items())

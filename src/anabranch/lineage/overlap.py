@@ -1,0 +1,69 @@
+"""Whether two commits took in the same events: their ranges of one source have something in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from anabranch.errors import CorruptTableError
+from anabranch.lineage.model import Input, LineageEntry, TableInput, lineage_of
+from anabranch.spec.snapshot import Snapshot
+from anabranch.streaming.offsets import Position
+
+Place = tuple[int, int]
+Span = tuple[Place, Place]
+"""What was read of a source: after the first place, up to the last."""
+
+_START: Place = (-1, 0)
+
+
+def first_overlap(entry: LineageEntry, snapshots: Iterable[Snapshot]) -> Snapshot | None:
+    """The first of these snapshots that read something which the commit read too; None if none is known to have."""
+    own = spans(entry)
+    for snapshot in snapshots:
+        found = _entry(snapshot)
+        if found is not None and _has_common(own, spans(found)):
+            return snapshot
+    return None
+
+
+def spans(entry: LineageEntry) -> dict[str, Span]:
+    """What the commit read of each source whose positions can be compared."""
+    found: dict[str, Span] = {}
+    for read in entry.inputs:
+        ends, starts = places(read, read.end), places(read, read.start)
+        for source, end in (ends or {}).items():
+            found[source] = ((starts or {}).get(source, _START), end)
+    return found
+
+
+def places(read: Input, at: Any) -> Mapping[str, Place] | None:
+    """An end or a start of an input as places of its sources, greater further on; None if they cannot be compared."""
+    if isinstance(read, TableInput):
+        assert isinstance(at, Position), "inputs that are tables have positions"
+        return {f"table {read.branch_uuid}": (at.delivered_through, at.files or 0)}
+    match read.kind, at:
+        case "kafka", dict():
+            return {
+                f"topic {topic} {partition}": (offset, 0)
+                for topic, offsets in at.items()
+                for partition, offset in offsets.items()
+            }
+        case "files", {"logOffset": int(offset)}:
+            return {read.source: (offset, 0)}
+        case _:
+            return None
+
+
+def _has_common(one: Mapping[str, Span], other: Mapping[str, Span]) -> bool:
+    return any(
+        max(one[source][0], other[source][0]) < min(one[source][1], other[source][1])
+        for source in one.keys() & other.keys()
+    )
+
+
+def _entry(snapshot: Snapshot) -> LineageEntry | None:
+    try:
+        return lineage_of(snapshot.properties, where=f"snapshot {snapshot.id}")
+    except CorruptTableError:
+        return None

@@ -1,0 +1,190 @@
+"""The course of a stream of main: the branches that are main one after the other, and how it gets from one to the next.
+
+A stream reads the old main to its end, the seal. There, `scan.on-replace` decides:
+
+| `scan.on-replace` | what comes next                                                                           |
+|-------------------|-------------------------------------------------------------------------------------------|
+| `fail`            | an error that says where the two mains parted                                             |
+| `continue`        | what the new main has beyond the source positions that the old one had come to; where they |
+|                   | are not known, what was committed to it after it became main                              |
+| `replay`          | what the new main has after the snapshot where the two parted                             |
+| `changes`         | the difference: rows that only the old one had as deleted, those only the new one has as  |
+|                   | inserted; then what is committed to the new one                                           |
+
+The step from one main to the next lies between two positions on different branches; like every other step it is the
+same whenever it is asked for again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from anabranch.errors import InvalidInputError, NotFoundError, OptionError
+from anabranch.kernel.branches.main import as_main, main_by_uuid
+from anabranch.kernel.branches.seal import is_replaced_by
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.guards import check_snapshot_readable
+from anabranch.options import SCAN_ON_OVERWRITE, SCAN_ON_REPLACE
+from anabranch.spec.main_pointer import MainPointer, former_main_name
+from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.snapshot_ref import SnapshotRef
+from anabranch.streaming.delivery import FeedSplit
+from anabranch.streaming.feed import Feed
+from anabranch.streaming.offsets import Position
+
+_LOG = logging.getLogger(__name__)
+
+_DIFFERENCE: Final = "difference"
+"""Marks a position that a stream reached by way of all that differs from the old main."""
+_NO_FILES_SCHEMA: Final = -1
+"""Id of a schema that no file was written in."""
+
+
+class Place(NamedTuple):
+    """Where a stream stands: on which branch, and where in its history."""
+
+    feed: Feed
+    position: Position
+
+
+class Course:
+    """The feeds of all branches that a stream goes through."""
+
+    def __init__(self, feed: Feed, options: Mapping[str, str]) -> None:
+        """The course of a stream that was opened on the branch of `feed`.
+
+        Raises `OptionError`: `scan.on-replace` asks for changes that the stream has no column for.
+        """
+        self._opened = feed
+        self._feeds = {feed.context.branch_uuid: feed}
+        self._on_replace = SCAN_ON_REPLACE.of({**feed.schema.options, **options})
+        if self._on_replace == "changes" and feed.on_overwrite != "changes":
+            raise OptionError(
+                f"{SCAN_ON_REPLACE.key} is 'changes', but {SCAN_ON_OVERWRITE.key} is '{feed.on_overwrite}', so the stream "
+                "does not tell rows that were taken away from those that were added",
+                hint=f"set {SCAN_ON_OVERWRITE.key}=changes as well.",
+            )
+
+    def feed_of(self, branch_uuid: str) -> Feed | None:
+        """The feed of a branch by its identity: the one that was opened, or one that is or was main. Else None."""
+        known = self._feeds.get(branch_uuid)
+        if known is None and self._opened.context.main_generation is not None:
+            context = main_by_uuid(self._opened.context, branch_uuid)
+            known = None if context is None else self._on(context)
+        return known
+
+    def next(self, place: Place) -> Place | None:
+        """Where the stream goes on if it stands at the end of a main that was replaced; None if it does not.
+
+        Raises:
+            OptionError: `scan.on-replace` is ``fail``.
+            NotFoundError: the new main is not there any more.
+        """
+        pointer = self._end_of(place)
+        if pointer is None:
+            return None
+        assert pointer.replaced is not None, "it is a replacement"
+        opened = self._opened.context
+        feed = self._on(as_main(opened, pointer.main.name, pointer.generation))
+        if feed.context.branch_uuid != pointer.main.uuid:
+            raise _lost(feed.context, pointer)
+        match self._on_replace:
+            case "continue":
+                return Place(feed, _after(pointer.replaced.resume))
+            case "replay":
+                _LOG.warning(
+                    "the stream of '%s' goes back to snapshot %d, where %s, which is main now, parted from the old "
+                    "main: rows that it delivered since may come again",
+                    *(opened.name, pointer.replaced.fork.id, pointer.main),
+                )
+                return Place(feed, _after(pointer.replaced.fork))
+            case "changes":
+                head = feed.context.snapshots.head()
+                if head is None:
+                    raise _lost(feed.context, pointer)
+                return Place(feed, replace(Position.after(head), listing=_DIFFERENCE))
+            case _:
+                raise _refusal(feed.context, pointer)
+
+    def splits(self, start: Place, end: Place) -> list[FeedSplit]:
+        """What is between two places, in units of work; also between the end of one main and the next."""
+        if start.feed.context.branch_uuid == end.feed.context.branch_uuid:
+            return start.feed.splits(start.position, end.position)
+        if end.position.listing != _DIFFERENCE:
+            return []
+        return _difference(start, end)
+
+    def _end_of(self, place: Place) -> MainPointer | None:
+        context, position = place.feed.context, place.position
+        if context.main_generation is None or position.files is not None:
+            return None
+        snapshot = context.snapshots.find(position.snapshot) if position.snapshot else None
+        return None if snapshot is None else is_replaced_by(context, snapshot)
+
+    def _on(self, context: TableContext) -> Feed:
+        """The same stream of another branch, in the columns it was begun with."""
+        known = self._feeds.get(context.branch_uuid)
+        if known is None:
+            newest, begun = context.schemas.latest(), self._opened.schema
+            if newest is None:
+                raise NotFoundError(
+                    f"'{context.title}' is not there any more",
+                    hint="start with a new checkpoint location, or reset the consumer.",
+                )
+            if newest.fields != begun.fields:
+                newest = replace(newest, id=_NO_FILES_SCHEMA, fields=begun.fields)
+            known = self._feeds[context.branch_uuid] = replace(self._opened, context=context, schema=newest)
+        return known
+
+
+def _after(reference: SnapshotRef) -> Position:
+    return Position(reference.id, reference.stamp or None)
+
+
+def _difference(start: Place, end: Place) -> list[FeedSplit]:
+    """Files that only one of two mains has, those of the old one as taken away."""
+    old, new = _snapshot_at(start), _snapshot_at(end)
+    gone, come = start.feed.all_files(old), end.feed.all_files(new)
+    before, after = {f.file.path for f in gone}, {f.file.path for f in come}
+    removed = [f._replace(removed=True) for f in gone if f.wanted and f.file.path not in after]
+    added = [f for f in come if f.wanted and f.file.path not in before]
+    return [
+        *(start.feed.as_splits(removed, new.watermark) if removed else []),
+        *(end.feed.as_splits(added, new.watermark) if added else []),
+    ]
+
+
+def _snapshot_at(place: Place) -> Snapshot:
+    context, position = place.feed.context, place.position
+    found = context.snapshots.find(position.snapshot)
+    if found is None or found.stamp != position.stamp:
+        raise InvalidInputError(
+            f"what differs between two mains of '{context.name}' is not known any more: snapshot {position.snapshot} of "
+            f"'{context.title}' is gone",
+            hint="start with a new checkpoint location and scan.mode=latest-full.",
+        )
+    check_snapshot_readable(context, found)
+    return found
+
+
+def _refusal(new: TableContext, pointer: MainPointer) -> OptionError:
+    assert pointer.replaced is not None, "it is a replacement"
+    fork, last, head = pointer.replaced.fork.id, pointer.replaced.head.id, new.snapshots.head()
+    return OptionError(
+        f"main of '{new.name}' was replaced by {pointer.main}: the stream has read the old main to its last snapshot, "
+        f"{last}; up to snapshot {fork} the new main is the same, and its newest is {0 if head is None else head.id}. "
+        f"{SCAN_ON_REPLACE.key} is 'fail'",
+        hint=f"look at what differs with diff('{former_main_name(pointer.generation)}', 'main'), then restart the query "
+        f"from its checkpoint with {SCAN_ON_REPLACE.key}=continue to go on beyond what the old main had read from its "
+        "sources, =replay to go back to where the two parted, or =changes for what differs.",
+    )
+
+
+def _lost(new: TableContext, pointer: MainPointer) -> NotFoundError:
+    return NotFoundError(
+        f"main of '{new.name}' was replaced by {pointer.main}, which is not there any more",
+        hint="start with a new checkpoint location, or reset the consumer.",
+    )

@@ -1,0 +1,64 @@
+"""Comparing moments of a table, and checking one before it goes anywhere."""
+
+from __future__ import annotations
+
+import os
+
+from anabranch.audit import Document, Sides, Verdict, audit
+from anabranch.compare import Diff
+from anabranch.kernel.branches.diff import Side, side_of
+from anabranch.kernel.branches.main import main_of
+from anabranch.table.view import TableView
+
+
+class Comparing(TableView):
+    """The part of a table that compares and checks."""
+
+    def diff(self, left: str = "main", right: str | None = None) -> Diff:
+        """What differs from one moment of the table to another. Only metadata is read, until rows are asked for.
+
+        Args:
+            left: a branch, such as ``main`` or ``fix``, at its newest state; or ``fix@good`` at a moment, named as `at`
+                names it: a snapshot's number, ``snapshot.5``, ``savepoint.2``, or a tag.
+            right: the same; the branch of this view if None.
+
+        Returns:
+            A `Diff`: ``files``, ``schema``, ``partitions``, and ``rows()`` for exactly the rows that differ.
+
+        Raises:
+            NotFoundError: there is no such branch or moment; the message says what there is.
+            InvalidInputError: the moment names several things.
+        """
+        main = main_of(self._context)
+        asked = self._own_name if right is None else right
+        return Diff(side_of(main, left), side_of(main, asked), self._engine)
+
+    def audit(self, checks: str | os.PathLike[str] | Document, *, by: str | None = None) -> Verdict:
+        """Check the rows of this view, and record the verdict, which merging and replacing main can require.
+
+        A verdict is bound to the snapshot that was looked at: commits after it make it void, compactions do not.
+
+        Args:
+            checks: a file of checks in YAML, see `anabranch.audit.checks`; or its text, as ``Document.parse`` reads it.
+            by: who audits, for people.
+
+        Returns:
+            The verdict; truthy if it passed. It says of every check what was expected and found.
+
+        Raises:
+            InvalidInputError: the file of checks is not as it must be; the message names the line.
+        """
+        document = checks if isinstance(checks, Document) else Document.load(checks)
+        snapshot, schema = self.snapshot, self.schema
+        branch = Side(self._own_name, self._context, snapshot, schema)
+        main = main_of(self._context)
+        is_main = main.branch_uuid == self._context.branch_uuid
+        return audit(Sides(branch, None if is_main else side_of(main, "main"), self._engine), document, by=by)
+
+    @property
+    def _own_name(self) -> str:
+        """This view, as `diff` names it."""
+        context = self._context
+        is_main = context.branch is None or context.main_generation is not None
+        branch = "main" if is_main else str(context.branch)
+        return branch if self._pinned is None else f"{branch}@{self._pinned.name}"

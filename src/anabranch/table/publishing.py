@@ -1,0 +1,126 @@
+"""Write, audit, publish: rows go to a branch first, and into main when they have passed."""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from anabranch.audit import Document, Verdict
+from anabranch.errors import AlreadyExistsError, CommitConflictError
+from anabranch.kernel.branches.audit_log import AUDIT_FAILED
+from anabranch.kernel.branches.branch_log import open_branch
+from anabranch.kernel.commit.base import Conflict
+from anabranch.table.branching import Branching
+from anabranch.table.comparing import Comparing
+from anabranch.table.keeping import Keeping
+
+T = TypeVar("T", bound="Publishing")
+
+
+class Publishing(Keeping, Branching, Comparing):
+    """The part of a table that publishes rows once they were checked."""
+
+    def publish(
+        self, name: str, checks: str | os.PathLike[str] | Document | None = None, *, by: str | None = None
+    ) -> Publication[Self]:
+        """Write to a branch that goes into main if all is well: ``with t.publish("nightly", "checks.yml") as branch:``.
+
+        At the beginning a branch is made of main's newest state. At the end it is audited, merged and deleted; readers
+        of main see all of it at once or nothing. If the block raises, a check fails or the merge conflicts, main
+        stays as it is and the branch is kept to be looked at.
+
+        Args:
+            name: of the branch.
+            checks: a file of checks as `audit` takes it; without one the branch is merged as it is.
+            by: who publishes, for people.
+
+        Returns:
+            A context manager that gives the branch, as a table. Afterwards its `verdict` and `merged` tell what came
+            of it.
+
+        Raises:
+            InvalidInputError: this is not main, or the checks cannot be read.
+            NotFoundError: nothing was ever written to main, of which branches are made.
+            AlreadyExistsError: there is such a branch, perhaps one that was not published before.
+            CommitConflictError: at the end: a check failed (``AUDIT_FAILED``), or main has changed so that the branch
+                cannot be merged.
+        """
+        document = Document.load(checks) if isinstance(checks, str | os.PathLike) else checks
+        return Publication(self, name, document, by)
+
+
+class Publication(Generic[T]):
+    """Rows on their way into main, through a branch. Get one from `publish`."""
+
+    verdict: Verdict | None = None
+    """What the audit came to; None before it, and without checks."""
+    merged: Any = None
+    """What the merge came to; None if there was none."""
+
+    def __init__(self, table: T, name: str, checks: Document | None, by: str | None) -> None:
+        self._table = table
+        self._name = name
+        self._tag = f"publish-{name}"
+        self._checks = checks
+        self._by = by
+
+    def __enter__(self) -> T:
+        table, name = self._table, self._name
+        if name in table.branches():
+            raise AlreadyExistsError(
+                f"branch '{name}' of '{table.name}' is there already, so nothing can be published through it",
+                hint="if it was kept because it could not be published, bring it in with `merge_branch` or remove it with "
+                "`delete_branch`; or choose another name.",
+            )
+        # Without a branch the tag is what a publication left that died early.
+        (table.replace_tag if self._tag in table.tags() else table.create_tag)(self._tag)
+        table.create_branch(name, self._tag, created_by=self._by)
+        return self._branch
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._publish()
+        except BaseException as failed:
+            error = failed
+            raise
+        finally:
+            if error is not None:
+                error.add_note(self._kept)
+
+    def _publish(self) -> None:
+        table, name = self._table, self._name
+        required = None
+        if self._checks is not None:
+            self.verdict = self._branch.audit(self._checks, by=self._by)
+            if not self.verdict:
+                raise self._refusal(self.verdict)
+            required = self.verdict.record.name
+        self.merged = table.merge_branch(name, require_audit=required)
+        table.delete_branch(name)
+        table.delete_tag(self._tag)
+
+    @property
+    def _branch(self) -> T:
+        table = self._table
+        context = open_branch(table.context, self._name)
+        return type(table)(context, options=table._options, engine=table._engine)  # noqa: SLF001 - of the same class
+
+    @property
+    def _kept(self) -> str:
+        name = self._name
+        return (
+            f"Branch '{name}' of {self._table.name} is kept: look at it with table.branch('{name}') and "
+            f"table.diff('main', '{name}'); `merge_branch` publishes it, `delete_branch` removes it."
+        )
+
+    def _refusal(self, verdict: Verdict) -> CommitConflictError:
+        failed = [check for check in verdict.failed if check.blocking]
+        reasons = "; ".join(f"{c.name}: expected {c.expected}, found {c.found}" for c in failed)
+        many = "a check" if len(failed) == 1 else f"{len(failed)} checks"
+        message = f"'{self._name}' is not published to '{self._table.name}', {many} failed: {reasons}"
+        hint = f"correct the rows on branch '{self._name}', `audit` it again, and bring it in with `merge_branch`."
+        return CommitConflictError(message, conflicts=(Conflict(AUDIT_FAILED, message, hint),), hint=hint)

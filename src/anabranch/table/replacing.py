@@ -1,0 +1,109 @@
+"""Putting a branch in the place of main, and taking that back."""
+
+from __future__ import annotations
+
+from anabranch.errors import InvalidInputError
+from anabranch.kernel.branches.release import release_due
+from anabranch.kernel.branches.replace import FOREVER, Replacement, replace_main
+from anabranch.kernel.branches.replace_content import replace_content
+from anabranch.kernel.branches.replace_result import ReplaceResult
+from anabranch.kernel.branches.undo import undo_replace
+from anabranch.lineage.coverage import coverage
+from anabranch.options import REPLACED_MAIN_TIME_RETAINED, parse_duration
+from anabranch.table.view import TableView
+
+
+class Replacing(TableView):
+    """The part of a table that replaces main."""
+
+    def replace_main_branch(
+        self,
+        name: str,
+        *,
+        expect_main: int | None = None,
+        mode: str = "pointer",
+        wait: str | bool | None = None,
+        force: bool = False,
+        require_audit: str | bool | None = None,
+        by: str | None = None,
+        reason: str | None = None,
+    ) -> ReplaceResult:
+        """Put a branch in the place of main, while everybody reads and writes. Repeating it after a failure finishes it.
+
+        Whoever opens the table, or holds its main open, reads and writes the branch from then on. What was committed
+        to the old main after the branch left it is kept as ``main@<number>`` for `branch.replaced-main.time-retained`.
+        Streaming queries that wrote to the old main are stopped (`sink.on-replace`); streams that read it go on as
+        `scan.on-replace` says.
+
+        Args:
+            name: of the branch.
+            expect_main: id of main's newest snapshot; with another one nothing is done.
+            mode: ``pointer`` makes the branch main; ``commit`` makes main's rows those of the branch in one ordinary
+                commit, for tables that other Paimon engines read or write too.
+            wait: wait first until the branch has read from its sources what main has: for so long, such as ``10 min``,
+                or as long as it takes if True.
+            force: go on although a check found something, or it is not known how far the branch is.
+            require_audit: refuse unless the branch passed an audit as it is: of this name, or any if True.
+            by: who does it, for people.
+            reason: why, for people.
+
+        Raises:
+            NotFoundError: there is no such branch.
+            CommitConflictError: a check found something (``conflicts``), or the branch did not catch up in time; main is
+                as it was.
+            CommitError: see `anabranch.errors`.
+        """
+        self._check_unpinned()
+        wishes = Replacement(
+            name,
+            expect_main,
+            _millis(wait),
+            force,
+            require_audit or False,
+            by=by,
+            reason=reason,
+            coverage=coverage,
+        )
+        if mode == "commit":
+            return replace_content(self._follow(), wishes)
+        if mode != "pointer":
+            raise InvalidInputError(f"main can be replaced in the mode 'pointer' or 'commit', not '{mode}'")
+        made, repeated = replace_main(self._context, wishes)
+        self._follow()
+        if REPLACED_MAIN_TIME_RETAINED.of(self.options) == 0:
+            release_due(self._context, 0)
+        return ReplaceResult.of(made, repeated=repeated)
+
+    def undo_replace(
+        self, number: int | None = None, *, by: str | None = None, reason: str | None = None
+    ) -> ReplaceResult:
+        """Take back the last replacement of main: what it replaced is main again.
+
+        What was committed to main since stays on the branch that was main. Repeating it changes nothing.
+
+        Args:
+            number: of the replacement; only needed to go back further when the last one was taken back already.
+            by: who does it, for people.
+            reason: why, for people.
+
+        Raises:
+            NotFoundError: main was not replaced, or what was replaced has been dropped.
+            InvalidInputError: that is not the last replacement.
+        """
+        self._check_unpinned()
+        made, repeated = undo_replace(self._context, number, by=by, reason=reason)
+        self._follow()
+        return ReplaceResult.of(made, repeated=repeated)
+
+
+def _millis(wait: str | bool | None) -> int | None:
+    if wait is None or wait is False:
+        return None
+    if wait is True:
+        return FOREVER
+    try:
+        return parse_duration(wait)
+    except ValueError as error:
+        raise InvalidInputError(
+            f"'{wait}' is no duration to wait", hint="write a number and its unit: 30 s, 10 min, 1 h."
+        ) from error

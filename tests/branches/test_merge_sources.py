@@ -1,0 +1,59 @@
+"""Both sides read the same events: merging would double them."""
+
+import pytest
+
+from anabranch.kernel.actions.append import Append
+from anabranch.lineage.duplicates import duplicate_sources
+from anabranch.lineage.model import LINEAGE_PROPERTY, Engine, LineageEntry, SourceInput
+from tests.branches.merging import conflicts_of, contents, parted, written
+
+
+def read(table, ids, topic, start, end, partition="0"):
+    """A commit of a job that read these offsets."""
+    source = SourceInput("kafka", topic, {topic: {partition: start}}, {topic: {partition: end}})
+    entry = LineageEntry("job", None, None, Engine("test"), (source,))
+    action = Append(written(table, ids, "a"))
+    return table.commit(action, properties={LINEAGE_PROPERTY: entry.to_json()}).snapshot
+
+
+def test_events_that_main_has_from_the_same_source_are_a_conflict():
+    table, fix = parted()
+    read(table, [50], "orders", 100, 200)
+    last = read(table, [51], "orders", 200, 300)
+    read(fix, [10], "orders", 250, 400)
+    (conflict,) = table.merge_branch("fix", dry_run=True).conflicts
+    assert (conflict.kind, conflict.partition) == ("DUPLICATE_SOURCE_RANGE", None)
+    assert conflict.snapshots == (last.id,)
+    assert conflicts_of(table, resolve="theirs") == [("DUPLICATE_SOURCE_RANGE", None)]
+    table.merge_branch("fix", allow_source_overlap=True)
+    assert contents(table, "a") == [1, 2, 50, 51, 10]
+
+
+@pytest.mark.parametrize(
+    ("topic", "start", "end", "partition"),
+    [("orders", 200, 300, "0"), ("orders", 0, 100, "0"), ("orders", 100, 200, "1"), ("other", 100, 200, "0")],
+)
+def test_other_events_are_none(topic, start, end, partition):
+    table, fix = parted()
+    read(table, [50], "orders", 100, 200)
+    read(fix, [10], topic, start, end, partition)
+    assert conflicts_of(table) == []
+
+
+def test_what_was_merged_before_is_not_asked_about_again():
+    table, fix = parted()
+    read(table, [50], "orders", 100, 200)
+    read(fix, [10], "orders", 100, 200)
+    table.merge_branch("fix", allow_source_overlap=True)
+    read(fix, [11], "orders", 200, 300)
+    assert conflicts_of(table) == []
+
+
+def test_many_ranges_are_compared_each_with_each():
+    table, fix = parted()
+    ours = [read(table, [50 + i], "orders", 20 * i, 20 * i + 10) for i in range(5)]
+    theirs = [read(fix, [10 + i], "orders", 20 * i + 10, 20 * i + 20) for i in range(5)]
+    assert duplicate_sources(ours, theirs) == []
+    across = read(fix, [20], "orders", 49, 61)
+    (conflict,) = duplicate_sources(ours, [*theirs, across])
+    assert conflict.snapshots == (ours[2].id, ours[3].id)
