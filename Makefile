@@ -7,10 +7,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long lint interop bench docs format clean java
+.PHONY: help demo test test-long lint interop spark-versions bench docs format clean java
 
 help: ## List these commands
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-14s %s\n", $$1, $$2}'
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -48,6 +48,13 @@ format: $(STAMP) ## Format the code
 interop: java $(STAMP) ## Other Paimon engines read and extend our tables, each in its own environment
 	@$(BIN)/python interop/peers.py setup interop
 	@$(BIN)/python -m pytest interop --timeout 1800
+
+spark-versions: java $(STAMP) ## The older versions of Spark that are supported, each in its own environment
+	@$(BIN)/python interop/peers.py setup spark
+	@for version in 4.1 4.2; do \
+	  echo "Spark $$version"; \
+	  .peers/spark-$$version/venv/bin/python -m pytest tests/spark -m "versions and not long" --timeout 900 || exit 1; \
+	done
 
 bench: java $(STAMP) ## Benchmarks beside peers; writes docs/benchmarks.md
 	@$(BIN)/python -m benchmarks

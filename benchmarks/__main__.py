@@ -29,6 +29,7 @@ TOPICS = (
     "kafka",
     "sorting",
     "expiry",
+    "branches",
     "spark_read",
     "tpcds",
 )

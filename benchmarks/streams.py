@@ -17,7 +17,8 @@ WARM_UP = 10
 def streams(run: Run) -> list[Row]:
     """What a micro-batch of a thousand rows takes from one table to another, with commit, lineage and compaction, at
     the median; beside it a Python source and a Python sink that do nothing, which is what Spark itself takes. Then
-    how fast a backlog goes through in one batch, beside Spark's own file source and sink with Parquet."""
+    how fast a backlog goes through in one batch, beside Spark's own file source and sink with Parquet; a query over
+    few rows, which starts Python's processes and loads code, comes first and does not count."""
     batches = run.size(100, 15)
     rows, files = run.size(4_000_000, 100_000), 16
     home = run.scratch / "streams"

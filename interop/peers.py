@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,7 +70,8 @@ class Peer:
     @property
     def stamp(self) -> str:
         """Changes when the environment must be made anew."""
-        return "\n".join([f"recipe {RECIPE}", f"python {sys.version_info[:2]}", *self.requirements])
+        needed = ours() if WITH_TESTS[0] in self.requirements else []
+        return "\n".join([f"recipe {RECIPE}", f"python {sys.version_info[:2]}", *self.requirements, *needed])
 
     @property
     def ready(self) -> bool:
@@ -89,6 +91,12 @@ class Peer:
                 "PEER_PY4J_JAR": str(py4j),
             }
         return variables
+
+
+def ours() -> list[str]:
+    """What Anabranch itself needs."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    return [*project["dependencies"], *project["optional-dependencies"]["spark"]]
 
 
 def prepare_java(peer: Peer) -> None:

@@ -31,7 +31,7 @@ def expire(clock: Clock, home: str, files: int, snapshots: int) -> dict[str, Any
     write_large_table(Path(home), "large", files)
     table = anabranch.connect(home).table("db.large")
     _replace_again_and_again(table, snapshots + 9)
-    store = _Counting(table.context.storage)
+    store = CountingStorage(table.context.storage)
     cold = replace(table.context, storage=store, cache=MetadataCache())
     with clock.lap():
         done = anabranch.Table(cold).expire_snapshots(retain_max=10)
@@ -74,7 +74,7 @@ def _file(number: int, place: int) -> DataFileMeta:
     return DataFileMeta(name, 4, 1, EMPTY_STATS, 0, 0, 0, creation_time=number)
 
 
-class _Counting:
+class CountingStorage:
     """A store that counts how often it is asked for what; objects removed at once count one by one."""
 
     def __init__(self, inner: Any) -> None:

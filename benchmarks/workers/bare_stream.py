@@ -15,7 +15,7 @@ from pyspark.sql.datasource import (
 )
 
 from benchmarks.workers.harness import Clock, main
-from benchmarks.workers.stream_session import COLUMNS, bare_session, batch_seconds, finish
+from benchmarks.workers.stream_session import COLUMNS, WARM_UP_ROWS, bare_session, batch_seconds, finish
 
 ROWS = 1_000
 
@@ -84,16 +84,22 @@ def micro_batches(clock: Clock, home: str, batches: int) -> dict[str, Any]:
 
 
 def throughput(clock: Clock, home: str, rows: int, files: int) -> dict[str, Any]:
-    """Parquet files to Parquet files with Spark's own file source and sink, all in one batch."""
+    """Parquet files to Parquet files with Spark's own file source and sink, all in one batch, after a small one."""
     spark = bare_session()
-    frame = spark.range(rows).selectExpr("id", "concat('value ', id) AS v")
-    frame.repartition(files).write.parquet(home + "/source")
-    source = spark.readStream.schema(COLUMNS).parquet(home + "/source")
-    sink = source.writeStream.format("parquet").option("checkpointLocation", home + "/checkpoint")
+    for name, count in (("little", WARM_UP_ROWS), ("much", rows)):
+        frame = spark.range(count).selectExpr("id", "concat('value ', id) AS v")
+        frame.repartition(files).write.parquet(f"{home}/{name}/source")
+    _copy(spark, f"{home}/little")
     with clock.lap():
-        sink.trigger(availableNow=True).start(home + "/sink").awaitTermination()
-    found = spark.read.parquet(home + "/sink").count()
+        _copy(spark, f"{home}/much")
+    found = spark.read.parquet(f"{home}/much/sink").count()
     return finish(spark, rows=found)
+
+
+def _copy(spark: Any, place: str) -> None:
+    source = spark.readStream.schema(COLUMNS).parquet(f"{place}/source")
+    sink = source.writeStream.format("parquet").option("checkpointLocation", f"{place}/checkpoint")
+    sink.trigger(availableNow=True).start(f"{place}/sink").awaitTermination()
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ from typing import Any
 
 SLOTS = 2
 COLUMNS = "id BIGINT, v STRING"
+WARM_UP_ROWS = 16_000
+"""Of a first query, which loads code and starts processes."""
 TOO_LONG = 3.0
 """Seconds for each batch after which a stream is given up."""
 SETTINGS = {

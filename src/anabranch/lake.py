@@ -160,14 +160,15 @@ class Lake:
         """Carry out a statement in SQL, with the lake as the current catalog and ``default`` as its first database.
 
         Understood is Spark's SQL, and what the proposals write: CREATE TABLE with WATERMARK FOR and WITH,
-        ``/*+ OPTIONS(...) */``, and windows by ``TABLE(TUMBLE(...))``. The current catalog of the session stays
-        as it is.
+        ``/*+ OPTIONS(...) */``, windows by ``TABLE(TUMBLE(...))``, and topics as tables. The current catalog of the
+        session stays as it is. Sessions are classic or of Spark Connect.
 
         Args:
             statement: one statement.
 
         Returns:
-            A `pyspark.sql.DataFrame`; without rows for a statement that has no answer.
+            A `pyspark.sql.DataFrame`; without rows for a statement that has no answer. A `StreamingQuery`, which
+            runs, for INSERT of rows that come from a stream.
 
         Raises:
             InvalidInputError: the lake has no Spark session.
@@ -186,11 +187,11 @@ class Lake:
 
     def drop_table(self, name: str, *, if_exists: bool = False) -> None:
         """Remove a table with all its data. Raises `NotFoundError`."""
-        self._catalog.drop_table(Identifier.parse(name), if_exists=if_exists)
+        self._catalog.drop_table(_whole(name), if_exists=if_exists)
 
     def rename_table(self, name: str, new_name: str) -> None:
         """Rename a table, at once; refused on object stores."""
-        self._catalog.rename_table(Identifier.parse(name), Identifier.parse(new_name))
+        self._catalog.rename_table(_whole(name), _whole(new_name))
 
 
 def connect(warehouse: str, *, spark: Any = None, options: Mapping[str, str] | None = None) -> Lake:
@@ -209,6 +210,16 @@ def connect(warehouse: str, *, spark: Any = None, options: Mapping[str, str] | N
 
         attach(spark, warehouse, options=options)
     return Lake(open_storage(warehouse, options), spark=spark, options=options)
+
+
+def _whole(name: str) -> Identifier:
+    """The table of that name. Raises `InvalidInputError` for its branch main, which is not the whole table."""
+    identifier = Identifier.parse(name)
+    if "$" in name and identifier.branch is None and identifier.system is None:
+        raise InvalidInputError(
+            f"'{name}' names a branch, not a table", hint=f"name the table itself: '{identifier.full_name}'."
+        )
+    return identifier
 
 
 def _engine(spark: Any) -> Engine:

@@ -10,7 +10,7 @@ of the live files do, by the rule for gaps; they are the only thing of the real 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -167,56 +167,79 @@ class Verdict:
 def judge(main: Line, branch: Forked) -> Verdict:
     """What merging the branch into main must give. The step it began with must be one of main's."""
     verdict = Verdict()
-    taken = branch.taken(main)
+    taken, own = branch.taken(main), branch.merges(main)
+    is_unsure = bool(own) and main.is_lost_since(branch.fork, branch.name)
     for part in {part: None for line in (main, branch) for step in line.steps for part in step.rows}:
         verdict.rows[part] = main.rows(part)
-        theirs = verdict.did[part] = _did(branch.since(taken), part)
-        if branch.is_lost_since(taken, branch.name) and taken.files.get(part) != branch.files(part):
-            verdict.may[part] = frozenset({HISTORY_GAP, MIXED_COMPACTION})
-        if theirs is Did.NOTHING or not (main.rows(part) or branch.rows(part)):
+        verdict.did[part] = Did.NOTHING
+        if not (main.rows(part) or branch.rows(part)):
             continue
-        old = set(taken.rows.get(part, ()))
-        new = tuple(row for row in branch.rows(part) if row not in old)
-        did = {theirs, _did(branch.all_since(taken), part)} if branch.forgot_since(taken) else {theirs}
-        views = [_conflict(ours, done) for ours in _since_seen(main, branch, part) for done in did]
-        if all(views):
-            verdict.must[part] = frozenset().union(*views) | verdict.may.pop(part, frozenset())
+        doubt = set()
+        if branch.is_lost_since(taken, branch.name) and taken.files.get(part) != branch.files(part):
+            doubt |= {HISTORY_GAP, MIXED_COMPACTION}
+        if is_unsure and _did(branch.all_since(branch.steps[0]), part):
+            doubt.add(HISTORY_GAP)  # nobody knows whether main still contains the merges
+        ours = _views(main, branch.seen(main, part), branch.name, part, besides=own)
+        theirs = _views(branch, taken, branch.name, part)
+        kinds = {other: [_conflict(mine, other) for mine in ours] for other in theirs}
+        doubt = doubt.union(*(some for views in kinds.values() for some in views))
+        possible = [other for other in theirs if other is not None and not all(kinds[other])]
+        if not possible:
+            verdict.must[part] = frozenset(doubt)
             verdict.ours[part], verdict.theirs[part] = main.rows(part), branch.rows(part)
-        else:
-            verdict.rows[part] = (*main.rows(part), *new) if theirs is Did.APPENDED else branch.rows(part)
-            verdict.may[part] = verdict.may.get(part, frozenset()).union(*views)
+            verdict.did[part] = theirs[0] or Did.NOTHING
+            continue
+        did = verdict.did[part] = possible[0]
+        if doubt or did is not Did.NOTHING:
+            verdict.may[part] = frozenset(doubt)
+        if did is Did.APPENDED:
+            old = set(taken.rows.get(part, ()))
+            verdict.rows[part] = (*main.rows(part), *(row for row in branch.rows(part) if row not in old))
+        elif did is Did.OVERWROTE:
+            verdict.rows[part] = branch.rows(part)
     return verdict
 
 
-def _conflict(ours: Did | None, theirs: Did) -> frozenset[str]:
-    if ours is None:
+def _conflict(ours: Did | None, theirs: Did | None) -> frozenset[str]:
+    if theirs is Did.NOTHING:
+        return frozenset()
+    if ours is None or theirs is None:
         return frozenset({HISTORY_GAP})
     if theirs is Did.APPENDED:
         return frozenset({APPEND_VS_OVERWRITE} if ours is Did.OVERWROTE else ())
     return frozenset({OVERWRITE_VS_CHANGE} if ours is not Did.NOTHING else ())
 
 
-def _did(steps: Iterable[Step], part: Part) -> Did:
-    return max((step.did(part) for step in steps), default=Did.NOTHING)
+def _views(
+    line: Line, base: Step, branch: str, part: Part, besides: Collection[Step] = ()
+) -> list[Did | None]:
+    """What was done to a partition since the base.
 
-
-def _since_seen(main: Line, branch: Forked, part: Part) -> list[Did | None]:
-    """What main did that is not of this branch; also how it looks to those who only have the files, None if these do not
-    tell, or who do not know what was rolled back."""
-    seen, own = branch.seen(main, part), branch.merges(main)
-    views: list[Did | None] = [_did((step for step in main.since(seen) if step not in own), part)]
-    if main.is_lost_since(seen, branch.name):
-        views.append(_by_files(seen.files.get(part, frozenset()), main.files(part)))
-    if main.forgot_since(seen):
-        views.append(_did((step for step in main.all_since(seen) if step not in own), part))
+    First as it was. Then, if that may not be known any more, as it looks to those who have the files and the snapshots
+    that are left, None if these do not tell; and to those who do not know what was rolled back.
+    """
+    views: list[Did | None] = [_did(line.since(base), part, besides)]
+    if line.is_lost_since(base, branch):
+        left = [step for step in line.all_since(base) if step.kept_for is None]
+        views.append(_by_files(base, left, part, besides))
+        if besides:
+            views.append(None)  # nobody knows whether main still contains these merges
+    if line.forgot_since(base):
+        views.append(_did(line.all_since(base), part, besides))
     return views
 
 
-def _by_files(base: frozenset[str], now: frozenset[str]) -> Did | None:
+def _did(steps: Iterable[Step], part: Part, besides: Collection[Step]) -> Did:
+    return max((step.did(part) for step in steps if step not in besides), default=Did.NOTHING)
+
+
+def _by_files(base: Step, left: Sequence[Step], part: Part, besides: Collection[Step]) -> Did | None:
     """The rule for gaps: untouched if the files are the same, appended if some were added to them."""
-    if base == now:
-        return Did.NOTHING
-    return Did.APPENDED if base and base < now else None
+    was, now = (step.files.get(part, frozenset()) for step in (base, left[0]))
+    later = _did(left[1:], part, besides)
+    if was == now:
+        return later
+    return max(later, Did.APPENDED) if was and was < now else None
 
 
 # Columns

@@ -55,10 +55,10 @@ class Ids:
             return self._random.random()
 
 
-def timed(table, time=None, seed=0):
-    """The same table where time passes only by waiting."""
+def timed(table, time=None):
+    """The same table as another process has it for which time passes only by waiting."""
     time = time or Time()
-    runtime = Runtime(time, Ids(seed), time)
+    runtime = Runtime(time, Ids(next(_names)), time)
     return anabranch.Table(replace(table.context, runtime=runtime, cache=MetadataCache()))
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import anabranch
-from anabranch.audit import Document
+from anabranch.audit import Checks
 from anabranch.errors import CommitConflictError, CorruptTableError, InvalidInputError
 from anabranch.kernel.branches.audit_log import audits, check_audited
 from anabranch.kernel.context import TableContext
@@ -66,9 +66,7 @@ def forked(*first, **how):
 
 def checks(text, name="checks"):
     """A file of checks with these entries."""
-    return Document.parse(
-        "checks:\n" + "\n".join(f"  {line}" for line in text.strip().splitlines()), name=name
-    )
+    return Checks.parse("checks:\n" + "\n".join(f"  {line}" for line in text.strip().splitlines()), name=name)
 
 
 def only(branch, text):
@@ -140,7 +138,7 @@ def test_each_check(text, passed, found):
 def test_rows_that_offend_are_shown():
     _, branch = forked(*(row(i, v=float(-i)) for i in range(20)))
     verdict = branch.audit(
-        Document.parse(
+        Checks.parse(
             "show: [id, r]\nchecks:\n  - range: {column: v, min: -3}\n  - unique: dt\n  - not_null: v"
         )
     )
@@ -166,7 +164,7 @@ def test_keys_that_the_branch_lost():
     # What main got since the branch began is missing too, unless it is compared with that.
     table.append(table_of(row(50)))
     assert only(branch, "- no_removed_keys: id").offending == 4
-    fork = Document.parse(
+    fork = Checks.parse(
         "compare_with: fork\nchecks:\n  - no_removed_keys: id\n  - row_count_vs_main: {within: 60 %}"
     )
     verdict = branch.audit(fork)
@@ -282,7 +280,7 @@ def test_one_pass_over_the_rows_for_all_checks(monkeypatch):
 def test_mistakes_name_the_line(text, message, hint):
     _, branch = forked(row(1))
     with pytest.raises(InvalidInputError) as raised:
-        branch.audit(Document.parse(text, name="nightly", file="nightly.yml"))
+        branch.audit(Checks.parse(text, name="nightly", file="nightly.yml"))
     assert "nightly.yml" in raised.value.message
     assert message in raised.value.message
     assert hint is None or hint in raised.value.hint
@@ -312,7 +310,7 @@ def test_comparing_main_with_main_is_refused():
     with pytest.raises(InvalidInputError, match="is main"):
         table.audit(checks("- row_count_vs_main: {within: 5 %}"))
     with pytest.raises(InvalidInputError, match="not known"):
-        table.audit(Document.parse("compare_with: fork\nchecks:\n  - row_count_vs_main: {within: 5 %}"))
+        table.audit(Checks.parse("compare_with: fork\nchecks:\n  - row_count_vs_main: {within: 5 %}"))
     assert table.audit(checks("- row_count: {min: 1}"))
     assert [n for n, _ in audits(table.context)] == [1]
     assert table.context.storage.exists("branch/AUDIT-1")

@@ -4,14 +4,14 @@ import itertools
 
 import pytest
 
-from anabranch.audit import Document
+from anabranch.audit import Checks
 from anabranch.errors import CorruptTableError
 from anabranch.kernel.branches.operations import record_deletion
 from tests.support.dying import deaths
 from tests.support.tables import make_table, rows
 
 _PLACES = itertools.count()
-CHECKS = Document.parse("name: nightly\nchecks:\n  - row_count: {max: 2}")
+CHECKS = Checks.parse("name: nightly\nchecks:\n  - row_count: {max: 2}")
 
 
 def forked():

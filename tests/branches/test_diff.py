@@ -293,9 +293,21 @@ def test_a_branch_that_was_never_written_is_empty():
     assert "no snapshot" in repr(table.diff("main", "main"))
 
 
-def test_ambiguous_moments_are_errors():
-    table, _ = forked()
-    with pytest.raises(InvalidInputError, match="at\\(\\) takes"):
-        table.at()
-    with pytest.raises(NotFoundError, match="snapshot 99"):
-        table.diff("main@99", "fix")
+def test_a_main_that_was_replaced_is_a_side():
+    table, branch = forked()
+    branch.append(rows(10, 1))
+    table.append(rows(20, 2))
+    with pytest.raises(NotFoundError) as raised:
+        table.diff("main@2", "fix")
+    assert "main@snapshot.2" in raised.value.hint
+    assert table.diff("main@snapshot.2", "fix").rows().count().deleted == 2
+    table.replace_main_branch("fix", force=True)
+    found = table.diff("main@1", "main")
+    assert changes(found.rows(columns=["id"])) == Counter(
+        [("delete", "20"), ("delete", "21"), ("insert", "10")]
+    )
+    for moment in ("main@1.good", "main@1@good"):
+        assert table.diff(moment, "main@1").rows().count().inserted == 2
+    assert table.branch("main@1").diff("main").rows().count().inserted == 2
+    with pytest.raises(InvalidInputError, match="AMBIGUOUS_SNAPSHOT"):
+        table.diff("main@snapshot.2", "main")

@@ -4,14 +4,14 @@ import itertools
 
 import pytest
 
-from anabranch.audit import Document
+from anabranch.audit import Checks
 from anabranch.errors import AlreadyExistsError, CommitConflictError, InvalidInputError, NotFoundError
 from tests.support.dying import Died, DyingStorage, copy_of, through
 from tests.support.tables import ids_of, make_table, rows
 
 _PLACES = itertools.count()
-GOOD = Document.parse("name: nightly\nchecks:\n  - not_null: v\n  - row_count: {max: 100}")
-BAD = Document.parse(
+GOOD = Checks.parse("name: nightly\nchecks:\n  - not_null: v\n  - row_count: {max: 100}")
+BAD = Checks.parse(
     "name: nightly\nchecks:\n  - row_count: {max: 1}\n  - row_count: {max: 2}\n    severity: warn"
 )
 
@@ -63,7 +63,7 @@ def test_a_failed_check_keeps_the_branch():
         branch.append(rows(10, 2))
     (conflict,) = raised.value.conflicts
     assert conflict.kind == "AUDIT_FAILED"
-    assert "row_count: expected at most 1 rows, found 5 rows" in str(raised.value)
+    assert "row_count: expected at most 1 row, found 5 rows" in str(raised.value)
     assert "'db.t', a check failed: row_count" in str(raised.value)
     assert "table.diff('main', 'nightly')" in raised.value.__notes__[0]
     assert not publication.verdict

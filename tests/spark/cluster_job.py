@@ -19,7 +19,8 @@ def main(master, warehouse, checkpoint):
     native = anabranch.connect(warehouse, spark=spark).table("db.src").scan("id >= 500").to_spark()
     assert native.inputFiles()  # a frame of the portable door has none
     assert native.filter("v < 'v6'").count() == 100
-    source = spark.readStream.format("anabranch").load("db.src")
+    assert spark.sql("SELECT count(*) FROM lake.db.src WHERE id >= 500").first()[0] == 500
+    source = spark.readStream.table("lake.db.src")
     sink = source.writeStream.format("anabranch").option("checkpointLocation", checkpoint).queryName("copy")
     sink.trigger(availableNow=True).start("db.dst").awaitTermination()
     spark.stop()

@@ -13,6 +13,7 @@ import anabranch
 import anabranch.spark
 from anabranch.spark import sort
 from anabranch.spark.compaction import watch
+from tests.spark.corpus_files import CORPUS, carry_out, statements_in
 from tests.spark.events import EVENTS, add, at, from_first
 from tests.support.tables import SCHEMA, rows
 
@@ -35,6 +36,7 @@ def main(warehouse, checkpoint):
     end_at_a_bound(spark, warehouse, checkpoint + "-windows")
     compact_beside(spark, warehouse, checkpoint + "-small")
     sort_there(spark, warehouse)
+    carry_out(anabranch.connect(warehouse, spark=spark).sql, statements_in(CORPUS[0]))
     spark.stop()
     eventually(lambda: not folder.exists())
     eventually(lambda: not any(thread.name.startswith("anabranch") for thread in threading.enumerate()))

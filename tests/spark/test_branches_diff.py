@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import anabranch
-from anabranch.audit import Document
+from anabranch.audit import Checks
 from anabranch.errors import InvalidInputError
 from anabranch.table import Table
 
@@ -109,7 +109,7 @@ checks:
 def test_checks_find_the_same(table):
     branch = table.branch("fix")
     embedded = Table(replace(branch.context))
-    ours, sparks = (view.audit(Document.parse(CHECKS)).checks for view in (embedded, branch))
+    ours, sparks = (view.audit(Checks.parse(CHECKS)).checks for view in (embedded, branch))
     told = [(c.name, c.passed, c.offending, len(c.sample)) for c in sparks]
     assert told == [(c.name, c.passed, c.offending, len(c.sample)) for c in ours]
     assert {passed for _, passed, _, _ in told} == {True, False}
@@ -123,7 +123,7 @@ def test_checks_find_the_same(table):
 def test_checks_in_the_sql_of_spark(table):
     branch = table.branch("fix")
     verdict = branch.audit(
-        Document.parse(
+        Checks.parse(
             """
 checks:
   - condition: length(dt) = 1 AND abs(id) > 1
@@ -143,4 +143,4 @@ checks:
         ("- sql: SELEC 1", "Spark does not understand the check"),
     ):
         with pytest.raises(InvalidInputError, match=message):
-            branch.audit(Document.parse(f"checks:\n  {text}"))
+            branch.audit(Checks.parse(f"checks:\n  {text}"))

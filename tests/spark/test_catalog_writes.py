@@ -8,7 +8,7 @@ import anabranch
 import anabranch.spark
 from tests.spark.statements import Rows, run
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.versions]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from anabranch.arrow import parquet_encode
 from anabranch.spark.native.frame import native_frame
 from tests.spark.native_cases import check, files_read, v2_frame
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.versions]
 
 
 @pytest.fixture

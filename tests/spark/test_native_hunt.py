@@ -10,7 +10,7 @@ from anabranch.spec.types import VarCharType
 from tests.kernel.test_evolution_model import COLUMNS, _inside, _leaves, _read
 from tests.spark.native_cases import LocalModel, check, v2_frame
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.versions]
 
 COMPARED = ["{n} = {v}", "{n} <> {v}", "{n} < {v}", "{n} <= {v}", "{n} > {v}", "{n} >= {v}", "{v} < {n}",
             "{n} <=> {v}", "{n} IN ({v}, {w})", "{n} IN ({v}, NULL)", "{n} NOT IN ({v}, {w})",

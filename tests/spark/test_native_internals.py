@@ -13,7 +13,7 @@ from anabranch.spark.native.expressions import predicate_of
 from anabranch.spark.native.proxy import JavaProxy, Jvm, start_callbacks
 from anabranch.spec.types import Field, IntType, VarCharType
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.versions]
 
 
 @pytest.fixture(scope="module")

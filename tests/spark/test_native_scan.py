@@ -22,7 +22,7 @@ from anabranch.spark.native.planned_files import PlannedFiles
 from anabranch.spark.native.scan_builder import NativeScan, ScanBuilder
 from tests.spark.native_cases import bag, check, eventually, files_read, in_spark, v2_frame
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.versions]
 
 PAIMON = Path(__file__).parent.parent / "data" / "paimon"
 

@@ -27,7 +27,10 @@ def test_the_old_rows_stay_until_the_new_ones_are_there():
         columns = [f.name for f in left.schema.fields]
         assert (columns, rows) in (
             (["id", "v"], OLD.to_pylist()),
-            (["id", "w"], [{"id": 1, "w": None}, {"id": 2, "w": None}]),  # the same rows, in the columns they kept
+            (
+                ["id", "w"],
+                [{"id": 1, "w": None}, {"id": 2, "w": None}],
+            ),  # the same rows, in the columns they kept
             (["id", "w"], NEW.to_pylist()),
         )
         seen.append((columns, len(rows)))

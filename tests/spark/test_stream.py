@@ -10,7 +10,7 @@ from anabranch.spark.stream_reader import HAS_READ_LIMITS
 from tests.spark.stream_queries import Stream, failing
 from tests.support.tables import ids_of, rows
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.versions]
 
 
 @pytest.fixture

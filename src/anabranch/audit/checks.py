@@ -27,7 +27,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final
 
-from anabranch.audit.document import Document, Item
+from anabranch.audit.checks_file import Checks, Item
 from anabranch.audit.measures import (
     Duplicates,
     Findings,
@@ -163,25 +163,25 @@ class CheckSet:
     """What checks that compare with main mean: ``main`` at its newest state, or the ``fork`` it was when the branch began."""
 
 
-def read_checks(document: Document, fields: Sequence[Field], *, own_language: bool = True) -> CheckSet:
+def read_checks(file: Checks, fields: Sequence[Field], *, own_language: bool = True) -> CheckSet:
     """The checks of a file, fitted to a table.
 
     Args:
-        document: the file.
+        file: the checks as they were written.
         fields: the table's columns.
         own_language: whether conditions are in our language of filters; if not, in Spark's SQL.
 
     Raises:
         InvalidInputError: naming the line: a key is not known, a column does not exist, a value is none.
     """
-    top = document.root.mapping(("name", "show", "compare_with", "checks"))
+    top = file.root.mapping(("name", "show", "compare_with", "checks"))
     known = {f.name for f in fields}
     shown = tuple(top["show"].texts()) if "show" in top else ()
     for column in shown:
         if column not in known:
             top["show"].fail(f"there is no column '{column}'", f"the columns are {', '.join(known)}.")
     if "checks" not in top:
-        document.root.fail("there are no 'checks'", "write a list of checks under 'checks:'.")
+        file.root.fail("there are no 'checks'", "write a list of checks under 'checks:'.")
     checks = tuple(
         check
         for entry in top["checks"].items()
@@ -190,7 +190,7 @@ def read_checks(document: Document, fields: Sequence[Field], *, own_language: bo
     if not checks:
         top["checks"].fail("there are no checks", "write '- row_count: {min: 1}', or others.")
     return CheckSet(
-        top["name"].text() if "name" in top else document.name,
+        top["name"].text() if "name" in top else file.name,
         checks,
         top["compare_with"].choice("main", "fork") if "compare_with" in top else "main",
     )

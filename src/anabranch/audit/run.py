@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from anabranch.audit.checks import Check, Facts, read_checks
-from anabranch.audit.document import Document
+from anabranch.audit.checks_file import Checks
 from anabranch.audit.embedded import measure
 from anabranch.audit.measures import Found, Measure
 from anabranch.audit.sides import Sides
@@ -20,12 +20,12 @@ from anabranch.spec.audit import AuditRecord, CheckResult
 from anabranch.spec.snapshot_ref import SnapshotRef
 
 
-def audit(sides: Sides, document: Document, *, by: str | None = None) -> Verdict:
+def audit(sides: Sides, file: Checks, *, by: str | None = None) -> Verdict:
     """Check a moment of a branch, and record the verdict in the branch's folder.
 
     Args:
         sides: what is audited, and main to compare it with.
-        document: the checks.
+        file: the checks.
         by: who audits, for people.
 
     Raises:
@@ -34,7 +34,7 @@ def audit(sides: Sides, document: Document, *, by: str | None = None) -> Verdict
     """
     engine: object = sides.engine
     on_engine = engine if isinstance(engine, MeasuresRows) else None
-    read = read_checks(document, sides.fields, own_language=on_engine is None)
+    read = read_checks(file, sides.fields, own_language=on_engine is None)
     if read.against == "fork":
         sides = replace(sides, main=_fork_of(sides))
     wanted = [m for check in read.checks for m in check.measures]
@@ -49,7 +49,7 @@ def audit(sides: Sides, document: Document, *, by: str | None = None) -> Verdict
         schema_id=sides.branch.schema.id,
         passed=all(result.passed or not result.blocking for result in results),
         checks=results,
-        digest=document.digest,
+        digest=file.digest,
         created_millis=now,
         created_by=by,
         against=None if sides.main is None else _reference(sides.main, read.against),

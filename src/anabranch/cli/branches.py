@@ -8,17 +8,20 @@ import typer
 
 from anabranch.cli import state
 from anabranch.cli.arguments import AsJson, DryRun, TableName, Yes, confirm
-from anabranch.cli.output import moment, show_json, show_tree
+from anabranch.cli.output import moment, show_json, show_table, show_tree
 
 if TYPE_CHECKING:
-    from anabranch.kernel.branches.branch_info import BranchInfo
+    from anabranch.service.branches import BranchInfo, MergeResult
+
+CONFLICT = 3
+"""Exit code where something stands against what was asked."""
 
 Name = Annotated[str, typer.Option("--name", "-n", help="Name of the branch.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add these verbs to the command line."""
-    for verb in (create_branch, delete_branch, branches):
+    for verb in (create_branch, delete_branch, merge_branch, branches):
         app.command(verb.__name__.replace("_", "-"))(verb)
 
 
@@ -63,13 +66,99 @@ def delete_branch(
 
     view = open_branch(state.warehouse, table, None)
     info = service.branch(view, name)
-    moved = "" if info is None or info.tag is None else f" ({service.moved(info)})"
+    moved = "" if info.tag is None else f" ({service.moved(info)})"
     confirm(f"delete branch '{name}' of {view.name}{moved}?", yes=yes or dry_run or json)
     deleted = None if dry_run else service.delete_branch(view, name)
     if json:
         show_json({"branch": name, "facts": info, "deleted": deleted is not None})
     else:
         typer.echo(f"{'would delete' if dry_run else 'deleted'} branch '{name}' of {view.name}{moved}")
+
+
+def merge_branch(
+    table: TableName,
+    name: Name,
+    resolve: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Whose rows partitions with a conflict get: 'ours' (main's) or 'theirs' (the branch's) for all, "
+            "'dt=2026-01-01:theirs' for one; may be repeated."
+        ),
+    ] = None,
+    allow_source_overlap: Annotated[
+        bool,
+        typer.Option(
+            "--allow-source-overlap", help="Merge events that main has from the same source as well."
+        ),
+    ] = False,
+    require_audit: Annotated[
+        str | None, typer.Option(help="Name of the checks that the branch must have passed as it is now.")
+    ] = None,
+    dry_run: DryRun = False,
+    json: AsJson = False,
+) -> None:
+    """Bring what a branch did since it was merged last into main. Exits with 3 if something stands against it."""
+    from anabranch.service import branches as service
+    from anabranch.service.refs import open_branch
+
+    view = open_branch(state.warehouse, table, None)
+    result = service.merge_branch(
+        view,
+        name,
+        resolve=resolve or (),
+        allow_source_overlap=allow_source_overlap,
+        require_audit=require_audit,
+        dry_run=dry_run,
+    )
+    if json:
+        show_json(result)
+    else:
+        _show_merge(view.name, result)
+    if result.conflicts:
+        raise typer.Exit(CONFLICT)
+
+
+def _show_merge(table: str, result: MergeResult) -> None:
+    if result.conflicts:
+        _show_conflicts(table, result)
+        return
+    if not result.dry_run and result.snapshot is None:
+        typer.echo(f"nothing to merge: {table} has all that branch '{result.branch}' did")
+        return
+    for change in result.schema_changes:
+        typer.echo(f"schema: {change}")
+    if result.partitions:
+        show_table(
+            ["partition", "outcome", "chosen", "files added", "removed", "rows added", "removed"],
+            [
+                (
+                    *(p.partition, str(p.outcome), p.chosen and str(p.chosen)),
+                    *(p.files_added, p.files_removed, p.rows_added, p.rows_removed),
+                )
+                for p in result.partitions
+            ],
+        )
+    if result.snapshot is None:
+        typer.echo(f"would merge branch '{result.branch}' into {table}")
+    else:
+        typer.echo(f"merged branch '{result.branch}' into {table}: snapshot {result.snapshot.id}")
+
+
+def _show_conflicts(table: str, result: MergeResult) -> None:
+    many = len(result.conflicts)
+    typer.echo(
+        f"branch '{result.branch}' cannot be merged into {table} as it is: "
+        f"{many} {'conflict' if many == 1 else 'conflicts'}"
+    )
+    show_table(
+        ["conflict", "partition", "main's snapshots", "files", "what"],
+        [
+            (c.kind, c.partition, ", ".join(map(str, c.snapshots)), len(c.files) or None, c.message)
+            for c in result.conflicts
+        ],
+    )
+    for hint in dict.fromkeys(c.hint for c in result.conflicts):
+        typer.echo(f"  hint: {hint}")
 
 
 def branches(table: TableName, json: AsJson = False) -> None:

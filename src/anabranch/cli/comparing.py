@@ -23,7 +23,7 @@ def diff(
         str,
         typer.Argument(
             metavar="A..B",
-            help="What to compare: main..fix, or moments of branches: fix@good..fix, main@5..main.",
+            help="What to compare: main..fix, or moments of branches: fix@good..fix, main@snapshot.5..main.",
         ),
     ],
     rows: Annotated[

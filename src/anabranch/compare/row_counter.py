@@ -116,9 +116,9 @@ class RowCounter:
 
     def _put_aside(self) -> None:
         """All that wait, each to its part."""
-        table = collapsed(pa.concat_tables(self._waiting), cancel=self._cancel)
+        table = pa.concat_tables(self._waiting)
         if not self._parts:
-            size = self._held // sum(t.num_rows for t in self._waiting) * self._row_count
+            size = self._held // table.num_rows * self._row_count
             count = max(2, min(_MOST_PARTS, -(-max(size, self._held) // self._part_bytes)))
             self._parts = [_Part() for _ in range(count)]
         self._waiting, self._held = [], 0

@@ -61,7 +61,7 @@ class RowDiff:
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, in no particular order, compared as they are consumed.
 
-        Memory is bounded whatever the number of rows, see `compare.row_counter`: about 300 MB with usual rows. Rows
+        Memory is bounded whatever the number of rows, see `compare.row_counter`: about half a gigabyte with usual rows. Rows
         of changed files that do not fit wait on local disk.
         """
         left_rows = self.limit

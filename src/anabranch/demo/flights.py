@@ -337,7 +337,7 @@ def _hours_table(demo: _Demo) -> TextTable:
 
 
 def _answer_table(answer: Answer) -> TextTable:
-    shown = TextTable(title=answer.statement, title_justify="left", title_style="bold", box=None)
+    shown = TextTable(box=None)
     for name in answer.columns:
         shown.add_column(name)
     for row in answer.rows:
@@ -356,6 +356,8 @@ def _show(result: DemoResult, demo: _Demo, console: Console) -> None:
     console.print(facts)
     console.print()
     for answer in result.answers:
+        # Above a narrow table, not as its title, which would be broken into lines as narrow.
+        console.print(answer.statement, style="bold", markup=False, highlight=False)
         console.print(_answer_table(answer))
         console.print()
     if demo.hours is not None:
@@ -371,5 +373,6 @@ def _show(result: DemoResult, demo: _Demo, console: Console) -> None:
         "health demo.flights",
         "snapshots demo.delays",
         f'explain demo.delays --filter "{WINDY}"',
+        'sql "SELECT month, count(*) FROM demo.flights GROUP BY month"',
     ):
         console.print(f"  anabranch -w {result.warehouse} {command}", soft_wrap=True)

@@ -34,6 +34,7 @@ KEEP = "CALL lake.sys.create_tag(table => 'demo.flights', tag => 'all-of-2013')"
 
 _SETTINGS: dict[str, Any] = {
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.memory": "1g",
     "spark.log.level": "WARN",

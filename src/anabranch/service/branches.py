@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import getpass
+from collections.abc import Sequence
 
+from anabranch.errors import CommitConflictError, NotFoundError
 from anabranch.kernel.branches.branch_info import BranchInfo
 from anabranch.kernel.branches.delete import DeletedBranch
-from anabranch.kernel.refs.moment import duration_text
+from anabranch.kernel.branches.merge import MergeResult
+from anabranch.kernel.branches.merge_conflict import MergeConflict
 from anabranch.service.refs import open_branch
 from anabranch.table import Table
+
+__all__ = [
+    "BranchInfo",
+    "MergeResult",
+    "branch",
+    "branches",
+    "create_branch",
+    "delete_branch",
+    "merge_branch",
+    "moved",
+]
 
 
 def branches(warehouse: str, table: str) -> tuple[Table, list[BranchInfo]]:
@@ -17,9 +31,14 @@ def branches(warehouse: str, table: str) -> tuple[Table, list[BranchInfo]]:
     return view, view.branch_infos()
 
 
-def branch(table: Table, name: str) -> BranchInfo | None:
-    """Facts about one branch; None if it is not listed."""
-    return next((info for info in table.branch_infos() if info.name == name), None)
+def branch(table: Table, name: str) -> BranchInfo:
+    """Facts about one branch, also about one that is half made or half deleted. Raises `NotFoundError`."""
+    found = next((info for info in table.branch_infos() if info.name == name), None)
+    if found is None:
+        raise NotFoundError(
+            f"branch '{name}' does not exist in '{table.name}'", hint="`branches` lists those there are."
+        )
+    return found
 
 
 def create_branch(
@@ -35,14 +54,57 @@ def create_branch(
     table.create_branch(
         name, tag, snapshot=snapshot, savepoint=savepoint, created_by=_user(), retained=retained
     )
-    made = branch(table, name)
-    assert made is not None, "it was created just now"
-    return made
+    return branch(table, name)
 
 
 def delete_branch(table: Table, name: str) -> DeletedBranch:
     """Remove a branch. Raises `NotFoundError`, `InvalidInputError`."""
     return table.delete_branch(name)
+
+
+def merge_branch(
+    table: Table,
+    name: str,
+    *,
+    resolve: Sequence[str],
+    allow_source_overlap: bool,
+    require_audit: str | None,
+    dry_run: bool,
+) -> MergeResult:
+    """Merge a branch into main, or only say what that would do. Conflicts are part of the result.
+
+    Args:
+        table: the table.
+        name: of the branch.
+        resolve: ``ours`` or ``theirs`` for all conflicts, or ``<partition>:ours`` for one.
+        allow_source_overlap: as `Table.merge_branch` takes it.
+        require_audit: name of the checks that the branch must have passed.
+        dry_run: only plan it.
+
+    Raises what `Table.merge_branch` raises, but for conflicts between the branch and main.
+    """
+    try:
+        return table.merge_branch(
+            name,
+            resolve=_choices(resolve),
+            allow_source_overlap=allow_source_overlap,
+            require_audit=require_audit,
+            dry_run=dry_run,
+        )
+    except CommitConflictError as error:
+        found = tuple(c for c in error.conflicts if isinstance(c, MergeConflict))
+        if not found or len(found) < len(error.conflicts):
+            raise
+        return MergeResult(name, conflicts=found)
+
+
+def _choices(given: Sequence[str]) -> dict[str, str]:
+    """``theirs`` and ``dt=a:ours`` as choices by partition."""
+    choices = {}
+    for text in given:
+        partition, _, choice = text.rpartition(":")
+        choices[partition or "*"] = choice
+    return choices
 
 
 def moved(info: BranchInfo) -> str:
@@ -52,11 +114,6 @@ def moved(info: BranchInfo) -> str:
         _moved(info.snapshots_behind, info.rows_behind),
     )
     return f"{own}; main {of_main}"
-
-
-def age(since: int | None, until: int | None) -> str:
-    """The time between two moments in epoch milliseconds, in its two largest units."""
-    return "" if since is None or until is None else duration_text(until - since)
 
 
 def _moved(snapshots: int | None, rows: int | None) -> str:

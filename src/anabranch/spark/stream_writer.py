@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,7 +27,6 @@ from anabranch.errors import CommitConflictError, CorruptTableError, SealedBranc
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.actions.overwrite import Overwrite
 from anabranch.kernel.branches.follow import check_carries_over
-from anabranch.kernel.branches.replace import snapshots_since
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.transaction import Committed
@@ -44,7 +44,6 @@ from anabranch.spark.stream_lineage import BatchRun, batch_origin
 from anabranch.spark.stream_watermark import batch_watermark
 from anabranch.spec.layout import MAIN_BRANCH
 from anabranch.spec.snapshot import Snapshot
-from anabranch.spec.snapshot_ref import SnapshotRef
 from anabranch.streaming.sink_fence import check_may_follow, fenced, former_identity
 from anabranch.streaming.sink_identity import SinkIdentity, SinkRecord, reference
 from anabranch.table import Table
@@ -168,14 +167,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def _check_not_there(self, entry: LineageEntry) -> None:
         """Of a query that followed to a new main, refuse events that this has from its own job already."""
-        floor = self._identity.floor
         followed = self._identity.follows
         if followed is None or self._record.has_committed:
             return
-        head = self._table.snapshot
-        since = snapshots_since(self._table.context, head, SnapshotRef(floor.branch_uuid, followed, ""))
+        since = takewhile(lambda s: s.id > followed, self._table.snapshots())
         own = self._identity.user
-        common = first_overlap(entry, [s for s in since if s.commit_user != own])
+        common = first_overlap(entry, (s for s in since if s.commit_user != own))
         if common is not None:
             raise SealedBranchError(
                 f"the streaming query '{entry.job}' cannot follow to the new main of '{self._table.name}': snapshot "

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch.kernel.branches.branch_log import branch_names
-from anabranch.kernel.parallel import each
+from anabranch.kernel.branches.branch_info import BranchInfo, branch_infos
+from anabranch.kernel.branches.main import main_of
 from anabranch.kernel.refs.consumers import consumer_lags
 from anabranch.kernel.refs.savepoint_log import savepoints
 from anabranch.kernel.refs.tag_log import find_tags, is_internal, tag_names
@@ -58,27 +58,31 @@ SAVEPOINTS = SystemTable(
 
 
 def _branches(view: View) -> Columns:
-    names = branch_names(view.context)
-    return by_column(BRANCHES.fields, each(lambda name: _branch_row(view, name), names))
+    _, *others = branch_infos(main_of(view.context))
+    return by_column(BRANCHES.fields, (_branch_row(view, info) for info in others))
 
 
-def _branch_row(view: View, name: str) -> tuple[Any, ...]:
-    branch = view.context.on_branch(name)
-    made = min((i.modified_millis for i in branch.storage.list(branch.layout.schema_folder)), default=None)
-    ids = branch.snapshots.ids()
-    known = [*ids, *(tag.snapshot.id for tag in find_tags(branch, tag_names(branch)))]
-    head = branch.snapshots.head()
+def _branch_row(view: View, info: BranchInfo) -> tuple[Any, ...]:
+    made, first = info.created, info.fork_snapshot
+    if info.tag is None:  # another engine made it: what can be seen of it
+        branch = view.context.on_branch(info.folder)
+        schemas = branch.storage.list(branch.layout.schema_folder)
+        made = min((schema.modified_millis for schema in schemas), default=None)
+        known = [*branch.snapshots.ids(), *(tag.snapshot.id for tag in find_tags(branch, tag_names(branch)))]
+        first = min(known, default=None)
     return (
-        *(name, made, min(known, default=None)),
-        *((None, None) if head is None else (head.id, head.total_record_count)),
+        *(info.name, made, first, info.head, info.rows, info.tag, info.uuid, info.state, info.created_by),
+        *(info.expires, info.snapshots_ahead, info.snapshots_behind, info.rows_ahead, info.rows_behind),
     )
 
 
 BRANCHES = SystemTable(
     "branches",
-    "Branches besides main.",
+    "Branches besides main: how each began, and how far it (ahead) and main (behind) have moved since.",
     "branch_name STRING NOT NULL, create_time TIMESTAMP(3) WITH LOCAL TIME ZONE, first_snapshot_id BIGINT, "
-    "latest_snapshot_id BIGINT, record_count BIGINT",
+    "latest_snapshot_id BIGINT, record_count BIGINT, created_from_tag STRING, branch_uuid STRING, "
+    "state STRING NOT NULL, created_by STRING, expire_time TIMESTAMP(3) WITH LOCAL TIME ZONE, "
+    "snapshots_ahead BIGINT, snapshots_behind BIGINT, rows_ahead BIGINT, rows_behind BIGINT",
     _branches,
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from anabranch.audit import Document, Sides, Verdict, audit
+from anabranch.audit import Checks, Sides, Verdict, audit
 from anabranch.compare import Diff
 from anabranch.kernel.branches.diff import Side, side_of
 from anabranch.kernel.branches.main import main_of
@@ -19,7 +19,8 @@ class Comparing(TableView):
 
         Args:
             left: a branch, such as ``main`` or ``fix``, at its newest state; or ``fix@good`` at a moment, named as `at`
-                names it: a snapshot's number, ``snapshot.5``, ``savepoint.2``, or a tag.
+                names it: ``fix@snapshot.5``, ``fix@savepoint.2``, or a tag. ``main@1`` is the main that replacement 1
+                replaced, ``main@1.good`` a moment of it.
             right: the same; the branch of this view if None.
 
         Returns:
@@ -33,13 +34,13 @@ class Comparing(TableView):
         asked = self._own_name if right is None else right
         return Diff(side_of(main, left), side_of(main, asked), self._engine)
 
-    def audit(self, checks: str | os.PathLike[str] | Document, *, by: str | None = None) -> Verdict:
+    def audit(self, checks: str | os.PathLike[str] | Checks, *, by: str | None = None) -> Verdict:
         """Check the rows of this view, and record the verdict, which merging and replacing main can require.
 
         A verdict is bound to the snapshot that was looked at: commits after it make it void, compactions do not.
 
         Args:
-            checks: a file of checks in YAML, see `anabranch.audit.checks`; or its text, as ``Document.parse`` reads it.
+            checks: a file of checks in YAML, see `anabranch.audit.checks`; or its text, as ``Checks.parse`` reads it.
             by: who audits, for people.
 
         Returns:
@@ -48,17 +49,17 @@ class Comparing(TableView):
         Raises:
             InvalidInputError: the file of checks is not as it must be; the message names the line.
         """
-        document = checks if isinstance(checks, Document) else Document.load(checks)
+        given = checks if isinstance(checks, Checks) else Checks.load(checks)
         snapshot, schema = self.snapshot, self.schema
         branch = Side(self._own_name, self._context, snapshot, schema)
         main = main_of(self._context)
         is_main = main.branch_uuid == self._context.branch_uuid
-        return audit(Sides(branch, None if is_main else side_of(main, "main"), self._engine), document, by=by)
+        return audit(Sides(branch, None if is_main else side_of(main, "main"), self._engine), given, by=by)
 
     @property
     def _own_name(self) -> str:
         """This view, as `diff` names it."""
         context = self._context
         is_main = context.branch is None or context.main_generation is not None
-        branch = "main" if is_main else str(context.branch)
+        branch = context.known_as or ("main" if is_main else str(context.branch))
         return branch if self._pinned is None else f"{branch}@{self._pinned.name}"

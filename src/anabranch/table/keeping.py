@@ -96,12 +96,18 @@ class Keeping(TableView):
 
         Without `retained` it is kept as long as it was to be kept so far, from now on. Raises `NotFoundError`.
         """
-        kept = parse_retained(retained)
-        return on_main(
-            self._context,
-            lambda main: replace_tag(main, name, self._moment(main, snapshot, timestamp), retained=kept),
-            _has_tag,
-        )
+        kept, replaced = parse_retained(retained), False
+
+        def put(main: TableContext) -> Tag:
+            nonlocal replaced
+            moment = self._moment(main, snapshot, timestamp)
+            if replaced and find_tag(main, name) is None:  # it names what a replacement of main left behind
+                return create_tag(main, name, moment, retained=kept)
+            tag = replace_tag(main, name, moment, retained=kept)
+            replaced = True
+            return tag
+
+        return on_main(self._context, put, _has_tag)
 
     def create_savepoint(
         self, snapshot: str | int | None = None, *, timestamp: str | int | datetime | None = None

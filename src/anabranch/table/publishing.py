@@ -6,7 +6,7 @@ import os
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from anabranch.audit import Document, Verdict
+from anabranch.audit import Checks, Verdict
 from anabranch.errors import AlreadyExistsError, CommitConflictError
 from anabranch.kernel.branches.audit_log import AUDIT_FAILED
 from anabranch.kernel.branches.branch_log import open_branch
@@ -22,7 +22,7 @@ class Publishing(Keeping, Branching, Comparing):
     """The part of a table that publishes rows once they were checked."""
 
     def publish(
-        self, name: str, checks: str | os.PathLike[str] | Document | None = None, *, by: str | None = None
+        self, name: str, checks: str | os.PathLike[str] | Checks | None = None, *, by: str | None = None
     ) -> Publication[Self]:
         """Write to a branch that goes into main if all is well: ``with t.publish("nightly", "checks.yml") as branch:``.
 
@@ -46,8 +46,8 @@ class Publishing(Keeping, Branching, Comparing):
             CommitConflictError: at the end: a check failed (``AUDIT_FAILED``), or main has changed so that the branch
                 cannot be merged.
         """
-        document = Document.load(checks) if isinstance(checks, str | os.PathLike) else checks
-        return Publication(self, name, document, by)
+        given = Checks.load(checks) if isinstance(checks, str | os.PathLike) else checks
+        return Publication(self, name, given, by)
 
 
 class Publication(Generic[T]):
@@ -58,7 +58,7 @@ class Publication(Generic[T]):
     merged: Any = None
     """What the merge came to; None if there was none."""
 
-    def __init__(self, table: T, name: str, checks: Document | None, by: str | None) -> None:
+    def __init__(self, table: T, name: str, checks: Checks | None, by: str | None) -> None:
         self._table = table
         self._name = name
         self._tag = f"publish-{name}"

@@ -204,7 +204,7 @@ class Reading(TableView):
 
         Args:
             name: ``snapshots``, ``schemas``, ``options``, ``files``, ``manifests``, ``partitions``, ``buckets``,
-                ``tags``, ``savepoints``, ``branches``, ``consumers`` or ``lineage``.
+                ``tags``, ``savepoints``, ``branches``, ``branches_log``, ``consumers`` or ``lineage``.
 
         Returns:
             All its rows. Of a view of the past, those of that moment.

@@ -29,7 +29,7 @@ SELECT id FROM lake.w5.p2 WHERE d >= DATE'2024-01-02' OR d IS NULL;
 --? (3,)
 --? (4,)
 ALTER TABLE lake.w5.p2 DROP PARTITION (d = DATE'2024-01-02', h = 1), PARTITION (d = DATE'2024-01-02', h = 2);
---! cannot be found | does not exist
+--! cannot be found | has no partition | does not exist
 ALTER TABLE lake.w5.p2 DROP IF EXISTS PARTITION (d = DATE'2024-01-02', h = 1), PARTITION (d = DATE'2024-01-02', h = 2);
 TRUNCATE TABLE lake.w5.p2 PARTITION (d = DATE'2024-01-01');
 SELECT id FROM lake.w5.p2;

@@ -44,11 +44,20 @@ def copy_past(main: TableContext, target: TableContext, fork: SnapshotRef) -> Co
     return CopiedPast(_copy_snapshots(main, target, fork), copy_refs(main, target, fork))
 
 
-def copy_refs(main: TableContext, target: TableContext, fork: SnapshotRef) -> frozenset[str]:
-    """The tags and savepoints of main's past, copied to a branch; the names of the tags."""
+def copy_refs(
+    main: TableContext, target: TableContext, fork: SnapshotRef, before: frozenset[str] = frozenset()
+) -> frozenset[str]:
+    """The tags and savepoints of main's past, copied to a branch; the names of the tags.
+
+    Args:
+        main: the main branch.
+        target: the branch.
+        fork: where the two parted.
+        before: the tags that were copied already; what main has under these names is copied again.
+    """
     tags = _tags_of_past(main, fork)
     saved = [s for s in savepoints(main) if s.saved_snapshot_id <= fork.id]
-    copied = each(lambda tag: _copy_tag(main, target, tag), tags)
+    copied = each(lambda tag: _copy_tag(main, target, tag, again=tag.name in before), tags)
     taken = each(lambda savepoint: _take_savepoint(target, savepoint), saved)
     return frozenset(name for name in (*copied, *taken) if name is not None)
 
@@ -107,12 +116,14 @@ def _tags_of_past(main: TableContext, fork: SnapshotRef) -> list[Tag]:
     return [tag for tag in find_tags(main, names) if tag.snapshot.id <= fork.id]
 
 
-def _copy_tag(main: TableContext, target: TableContext, tag: Tag) -> str | None:
+def _copy_tag(main: TableContext, target: TableContext, tag: Tag, *, again: bool) -> str | None:
     """The name of the tag, or None if it is deleted or the branch has another of its name."""
     path = target.layout.tag_path(tag.name)
     if not target.storage.put_if_absent(path, tag.to_json()):
         there = find_tag(target, tag.name)
-        return tag.name if there == tag else None
+        if there == tag or not again:
+            return tag.name if there == tag else None
+        target.storage.put(path, tag.to_json())
     if find_tag(main, tag.name) == tag:
         return tag.name
     target.storage.delete(path)

@@ -37,10 +37,3 @@ class Coverage(Protocol):
             fork: the newest snapshot that both have, if it is there.
         """
         ...
-
-
-def not_known(
-    _main: Sequence[Snapshot], _branch: Sequence[Snapshot], _fork: Snapshot | None, /
-) -> Covered | None:
-    """The answer of who knows of no sources."""
-    return None

@@ -200,6 +200,7 @@ def _copy(main: TableContext, branch: TableContext, fork: Fork, begun: Tag) -> N
         )
     storage, layout, snapshot = branch.storage, branch.layout, begun.snapshot
     storage.put_if_absent(layout.tag_path(begun.name), begun.to_json())
+    pin_fork(branch, fork.branch_uuid, snapshot)
     storage.put_if_absent(layout.snapshot_path(snapshot.id), snapshot.to_json())
     branch.snapshots.write_hint(snapshot.id)
 

@@ -5,7 +5,7 @@
    deletion and a replacement that cross, one gives way.
 3. What was done with the branch is written down beside the branches (`operations`).
 4. Savepoints, which lie with those of all branches; then snapshots and tags, then schemas, then the rest.
-5. The pin on main; ``FORK``; ``DELETING``.
+5. The pins on main; ``FORK``; ``DELETING``.
 
 A deletion that died is brought to its end by the next. Somebody who writes to the branch meanwhile finds out when
 looking, after the put, whether the snapshot built on is there still.
@@ -20,6 +20,7 @@ from anabranch.errors import InvalidInputError, NotFoundError
 from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.branches.fork_pins import unpin_fork
 from anabranch.kernel.branches.main import main_of
+from anabranch.kernel.branches.merge_pins import unpin_merges
 from anabranch.kernel.branches.operations import record_deletion
 from anabranch.kernel.branches.pointer import find_release, replacements
 from anabranch.kernel.branches.seal import settled
@@ -75,6 +76,7 @@ def delete_branch(main: TableContext, name: str) -> DeletedBranch:
     numbers = _delete_savepoints(branch)
     _delete_files(branch)
     if branch.fork is not None:
+        unpin_merges(main, branch.fork.branch_uuid)
         unpin_fork(main, branch.fork.branch_uuid)
     for kept in (FORK_FILE, DELETING_FILE):
         branch.storage.delete(branch.layout.branch_file_path(kept))

@@ -6,11 +6,13 @@ not live on both sides: `changed_files` says which these are.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
+from anabranch.errors import NotFoundError
 from anabranch.kernel.branches.branch_log import open_branch
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_snapshot_readable
@@ -61,14 +63,14 @@ def side_of(main: TableContext, asked: str) -> Side:
 
     Args:
         main: the main branch of the table.
-        asked: a branch, or ``branch@moment`` with the moment as `resolve` takes it.
+        asked: a branch, or ``branch@moment`` with the moment as `resolve` takes it. ``main@1`` is the main that
+            replacement 1 replaced, and ``main@1.good`` a moment of it.
 
     Raises:
         NotFoundError: there is no such branch or moment; the message says what there is.
         InvalidInputError: the moment names several things.
     """
-    name, _, moment = asked.partition("@")
-    context = main if name in ("", MAIN_BRANCH) else open_branch(main, name)
+    context, moment = _branch_and_moment(main, asked)
     if moment:
         snapshot = resolve(context, moment).snapshot
         return Side(asked, context, snapshot, context.schemas.get(snapshot.schema_id))
@@ -76,6 +78,22 @@ def side_of(main: TableContext, asked: str) -> Side:
     schema = context.schemas.latest()
     assert schema is not None, "an open branch has a schema"
     return Side(asked, context, head, schema)
+
+
+_FORMER_MAIN = re.compile(rf"({MAIN_BRANCH}@[1-9][0-9]*)(?:[.@](.+))?")
+
+
+def _branch_and_moment(main: TableContext, asked: str) -> tuple[TableContext, str]:
+    former = _FORMER_MAIN.fullmatch(asked)
+    if former is not None:
+        try:
+            return open_branch(main, former[1]), former[2] or ""
+        except NotFoundError as error:
+            number = former[1].rpartition("@")[2]
+            hint = f"snapshot {number} of main is '{MAIN_BRANCH}@snapshot.{number}'. {error.hint or ''}"
+            raise NotFoundError(error.message, hint=hint.strip()) from error
+    name, _, moment = asked.partition("@")
+    return (main if name == MAIN_BRANCH else open_branch(main, name)), moment
 
 
 @dataclass(frozen=True)

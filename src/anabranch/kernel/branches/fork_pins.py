@@ -1,7 +1,9 @@
-"""Tags of main that hold what branches began with, so that nobody's expiry takes it away.
+"""Tags that hold what branches began with, so that nobody's expiry takes it away.
 
-Each is called ``anabranch-fork-<uuid of the branch>`` and has no end. It is put before anything else of a new branch
-and goes after everything else of a deleted one, so what is there without a branch was left by somebody who died.
+Main and the branch share the files of that moment, and each may delete them from its own history. Engines that do not
+ask what other branches reach spare what a tag has; so there is one, ``anabranch-fork-<uuid of the branch>``, without
+end, on both sides. The one on main is put before anything else of a new branch and goes after everything else of a
+deleted one: what is there without a branch was left by somebody who died.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anabranch.errors import AnabranchError
-from anabranch.kernel.branches.branch_log import branch_names
+from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs.tag_log import find_tag
 from anabranch.spec.layout import tag_name_of
@@ -32,10 +34,10 @@ def is_fork_pin(tag_name: str) -> bool:
     return tag_name.startswith(_PREFIX)
 
 
-def pin_fork(main: TableContext, branch_uuid: str, snapshot: Snapshot) -> None:
-    """Hold on to what a branch begins with."""
+def pin_fork(context: TableContext, branch_uuid: str, snapshot: Snapshot) -> None:
+    """Hold on to what a branch begins with, on main or on the branch itself."""
     name = fork_pin(branch_uuid)
-    main.storage.put(main.layout.tag_path(name), Tag(name, snapshot).to_json())
+    context.storage.put(context.layout.tag_path(name), Tag(name, snapshot).to_json())
 
 
 def unpin_fork(main: TableContext, branch_uuid: str) -> None:
@@ -70,7 +72,7 @@ class ForkPinCare:
     """What `tend_fork_pins` did, by the names of branches and of pins."""
 
     restored: tuple[str, ...] = ()
-    """Branches whose pin was missing."""
+    """Branches of which a pin was missing, on main or on the branch."""
     lost: tuple[str, ...] = ()
     """Branches of whose beginning nothing is left: they can be read, but not be merged by what they began with."""
     released: tuple[str, ...] = ()
@@ -96,15 +98,16 @@ def tend_fork_pins(main: TableContext, *, dry_run: bool = False) -> ForkPinCare:
             continue
         pin = fork_pin(branch.fork.branch_uuid)
         needed.add(pin)
-        if pin in pinned:
+        missing = [side for side in (main, branch) if not side.storage.exists(side.layout.tag_path(pin))]
+        if not missing or state_of(branch) is not BranchState.READY:
             continue
         snapshot = fork_snapshot(branch, main)
         if snapshot is None or not _is_readable(main, snapshot):
             lost.append(name)
-        else:
-            if not dry_run:
-                pin_fork(main, branch.fork.branch_uuid, snapshot)
-            restored.append(name)
+            continue
+        for side in missing if not dry_run else ():
+            pin_fork(side, branch.fork.branch_uuid, snapshot)
+        restored.append(name)
     now = main.runtime.clock.now_millis()
     released = sorted(pin for pin, made in pinned.items() if pin not in needed and now - made > _GRACE_MILLIS)
     if not dry_run:

@@ -33,6 +33,7 @@ from anabranch.kernel.branches.classify import MERGE_USER, MergeFacts, is_marker
 from anabranch.kernel.branches.field_ids import reserve_block
 from anabranch.kernel.branches.main import main_of
 from anabranch.kernel.branches.merge_conflict import MergeConflict
+from anabranch.kernel.branches.merge_pins import pin_head, pin_result
 from anabranch.kernel.branches.merge_plan import (
     MERGED_MEANWHILE,
     MergedPartition,
@@ -48,8 +49,6 @@ from anabranch.kernel.branches.merge_record import (
     MergeRecord,
     Wishes,
     merge_log,
-    pin_head,
-    pin_result,
     put_end,
     put_record,
 )

@@ -118,6 +118,8 @@ class _Case:
     ours: Done
     young: Young
     foreign: tuple[str, ...]
+    has_gap: bool
+    """Whether snapshots of the branch have expired of which nobody recorded what they did."""
 
 
 _NO_SHARE = Share()
@@ -246,6 +248,7 @@ class MergePlanner:
                 Done(Work.UNKNOWN) if found.is_unsure else by_main[key],
                 young.get(key, Young()),
                 foreign.get(key, ()),
+                theirs.gap_until is not None,
             )
             for key, row in changed.items()
         ]
@@ -262,9 +265,9 @@ class MergePlanner:
         until = theirs.gap_until
         if until is not None and found.taken.id < until.id:
             taken = self._snapshot_of(found.taken)
-            for snapshot in (until, taken):
-                rows |= set() if snapshot is None else live_partitions(self._branch, snapshot)
-            before = {} if taken is None else live_names_of(self._branch, taken, schema)
+            if taken is not None:
+                rows |= live_partitions(self._branch, taken)
+                before = live_names_of(self._branch, taken, schema)
         return dict(keyed(sorted(rows), schema)), before
 
     def _snapshot_of(self, taken: SnapshotRef) -> Snapshot | None:
@@ -363,8 +366,9 @@ def conflict_of(case: _Case, branch: str) -> MergeConflict | None:
     """What stands against merging a partition of the branch of that title: the table of cases."""
     where, did, main = case.text, case.theirs.work, case.ours
     both = "choose 'ours' to leave main as it is there, or 'theirs' to have the branch's rows in its place."
-    if Work.UNKNOWN in (did, main.work):
-        side = f"'{branch}'" if did == Work.UNKNOWN else "main"
+    is_untold = did == Work.UNKNOWN or (bool(case.young.mixed) and case.has_gap and did == Work.APPENDED)
+    if is_untold or main.work == Work.UNKNOWN:
+        side = f"'{branch}'" if is_untold else "main"
         return MergeConflict(
             "HISTORY_GAP",
             f"what {side} did in partition {where} is not known: its snapshots were expired by another engine, "

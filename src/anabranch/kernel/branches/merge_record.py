@@ -12,20 +12,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from anabranch.errors import AnabranchError, CorruptTableError, InvalidInputError
+from anabranch.errors import CorruptTableError, InvalidInputError
 from anabranch.kernel.branches.provenance import fork_of
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.parallel import each
-from anabranch.kernel.refs.moment import check_there, of_snapshot
-from anabranch.kernel.refs.tag_log import find_tag
 from anabranch.spec.json_object import JsonObject, to_bytes
-from anabranch.spec.names import RESERVED_TAG_PREFIX
-from anabranch.spec.refs import Tag
 from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.snapshot_ref import SnapshotRef
 
-MERGE_PIN_PREFIX: Final = f"{RESERVED_TAG_PREFIX}merge-"
-"""Tags that hold what was merged: on the branch followed by the merge's number, on main by the branch's uuid and it."""
 _FILE: Final = re.compile(r"MERGE-([1-9][0-9]{0,17})(\.done)?")
 _VERSION: Final = 1
 
@@ -241,38 +235,3 @@ def put_end(branch: TableContext, end: MergeEnd) -> None:
     """Write down how a merge ended. All who do it know the same."""
     path = branch.layout.branch_file_path(f"MERGE-{end.number}.done")
     branch.storage.put_if_absent(path, end.to_json())
-
-
-def pin_head(branch: TableContext, record: MergeRecord) -> bool:
-    """Hold on to what is merged, on the branch; False if it was expired before.
-
-    Main has the files afterwards, and other engines that expire the branch do not ask main.
-    """
-    name = branch_pin(record.number)
-    path = branch.layout.tag_path(name)
-    found = find_tag(branch, name)
-    if found is not None and found.snapshot.stamp == record.head.stamp:
-        return True
-    branch.storage.put(path, Tag(name, record.head).to_json())
-    try:
-        check_there(branch, of_snapshot(record.head))
-    except AnabranchError:
-        branch.storage.delete(path)
-        return False
-    return True
-
-
-def pin_result(main: TableContext, branch_uuid: str, number: int, made: Snapshot) -> None:
-    """Hold on to what a merge made, on main: the branch reaches the files, and who expires main may not ask it."""
-    name = main_pin(branch_uuid, number)
-    main.storage.put_if_absent(main.layout.tag_path(name), Tag(name, made).to_json())
-
-
-def branch_pin(number: int) -> str:
-    """Name of the tag of the branch that holds what a merge took."""
-    return f"{MERGE_PIN_PREFIX}{number}"
-
-
-def main_pin(branch_uuid: str, number: int) -> str:
-    """Name of the tag of main that holds what a merge made."""
-    return f"{MERGE_PIN_PREFIX}{branch_uuid}-{number}"

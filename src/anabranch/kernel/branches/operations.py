@@ -46,6 +46,8 @@ def record_deletion(branch: TableContext, by: str | None = None) -> None:
         branch: which nobody writes to any more.
         by: who deletes it, for people.
     """
+    if branch.fork is None and not branch.schemas.ids():
+        return  # leavings of a branch that was written down when it was deleted, or never came to be
     now = branch.runtime.clock.now_millis()
     gone = BranchOperation(now, "deleted", branch.branch or MAIN_BRANCH, branch.branch_uuid, by=by)
     # A branch of another engine has the identity of any of its name.

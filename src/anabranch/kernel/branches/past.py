@@ -51,7 +51,10 @@ def past_since(
             is_base = snapshot.id == base.id and snapshot.stamp == base.stamp
             return Past(tuple(reversed(found)), reaches_base=is_base, base_is_other=not is_base)
         found.append(snapshot)
-    return Past(tuple(reversed(found)), reaches_base=False)
+    oldest = found[-1] if found else head
+    # The base itself may have expired: what was built on it tells.
+    is_next = oldest.id == base.id + 1 and oldest.properties.get(PARENT_PROPERTY) == base.stamp
+    return Past(tuple(reversed(found)), reaches_base=is_next)
 
 
 def counting(snapshots: Sequence[Snapshot]) -> tuple[Snapshot, ...]:

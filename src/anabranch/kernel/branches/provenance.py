@@ -16,10 +16,14 @@ from anabranch.errors import InvalidInputError
 from anabranch.kernel.branches.fork_pins import fork_snapshot
 from anabranch.kernel.branches.past import Past, past_since, rolled_back_to
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.refs.tag_log import find_tags, tag_names
 from anabranch.spec.entry_frame import EntryFrame
 from anabranch.spec.fork import Fork
+from anabranch.spec.names import RESERVED_TAG_PREFIX
 from anabranch.spec.snapshot import CommitKind, Snapshot
 
+MERGE_PIN_PREFIX: Final = f"{RESERVED_TAG_PREFIX}merge-"
+"""Tags that hold what was merged."""
 MIXED: Final = -1
 """In place of the age of a file whose rows lie on both sides of a point."""
 _COLUMNS: Final = ("kind", "partition", "bucket", "level", "file_name")
@@ -148,9 +152,42 @@ def _of_oldest(
     """Births of the live files of the oldest snapshot that is left, and of those that may come back."""
     begun_with = fork_snapshot(branch)
     old = set() if begun_with is None else live_names(branch, begun_with)
-    unknown = Birth(begun.first, oldest.id)
-    live = {name: carried.get(name, unknown) for name in live_names(branch, oldest)}
-    return {**carried, **live, **dict.fromkeys(old, begun)}
+    unknown = live_names(branch, oldest) - old - carried.keys()
+    bounds = _bounds(branch, oldest, begun, begun_with) if unknown else {}
+    return {**carried, **{name: bounds[name] for name in unknown}, **dict.fromkeys(old, begun)}
+
+
+def _bounds(
+    branch: TableContext, oldest: Snapshot, begun: Birth, begun_with: Snapshot | None
+) -> dict[str, Birth]:
+    """Between which of the moments that are still held the rows of files were appended.
+
+    Where all files of a moment are live still, none of its rows is in any other file of the bucket.
+    """
+    names = [name for name in tag_names(branch) if name.startswith(MERGE_PIN_PREFIX)]
+    held = [tag.snapshot for tag in find_tags(branch, names) if begun.first < tag.snapshot.id <= oldest.id]
+    held += [] if begun_with is None else [begun_with]
+    moments = [(moment.id, _by_place(branch, moment)) for moment in sorted(held, key=lambda held: held.id)]
+    found: dict[str, Birth] = {}
+    for place, live in _by_place(branch, oldest).items():
+        for name in live:
+            first, last = begun.first, oldest.id
+            for moment, files in moments:
+                there = files.get(place, frozenset())
+                if name in there:
+                    last = min(last, moment)
+                elif there <= live:
+                    first = moment + 1
+            found[name] = Birth(min(first, last), last)
+    return found
+
+
+def _by_place(branch: TableContext, snapshot: Snapshot) -> dict[Place, frozenset[str]]:
+    """Names of the live files of each bucket of each partition."""
+    manifests = branch.manifests
+    live = manifests.entries(manifests.of_snapshot(snapshot), only=_COLUMNS).live().df
+    grouped = live.group_by("partition", "bucket").agg("file_name")
+    return {(row, bucket): frozenset(names) for row, bucket, names in grouped.iter_rows()}
 
 
 def live_names(branch: TableContext, snapshot: Snapshot) -> set[str]:

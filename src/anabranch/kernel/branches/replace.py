@@ -28,7 +28,7 @@ from anabranch.errors import (
 from anabranch.kernel.branches.audit_log import check_audited
 from anabranch.kernel.branches.branch_log import open_branch
 from anabranch.kernel.branches.copy_history import CopiedPast, copy_past, copy_refs, drop_stale, tag_clashes
-from anabranch.kernel.branches.coverage import Coverage, Covered, not_known
+from anabranch.kernel.branches.coverage import Coverage, Covered
 from anabranch.kernel.branches.delete import is_being_deleted
 from anabranch.kernel.branches.main import is_in_past, main_of
 from anabranch.kernel.branches.pointer import find_pointer, put_pointer, put_seal
@@ -39,6 +39,7 @@ from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.transaction import CommitRequest, commit
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.properties import SEAL_PROPERTY, WRITER_PROPERTY
+from anabranch.lazy import lazy
 from anabranch.options import BRANCH_SEAL_TIMEOUT
 from anabranch.spec.main_pointer import HINT_FILE, BranchRef, MainPointer, Replaced, Seal
 from anabranch.spec.snapshot import CommitKind, Snapshot
@@ -66,10 +67,11 @@ class Replacement:
     """An audit that the branch must have passed as it is: by name, or any if True."""
     by: str | None = None
     reason: str | None = None
-    coverage: Coverage = not_known
+    coverage: Coverage | None = None
+    """Compares what both have read of their sources; None if nobody knows."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Replacing:
     """A replacement that passed its check."""
 
@@ -79,6 +81,40 @@ class Replacing:
     wishes: Replacement
     undoes: int | None = None
     """The replacement that is taken back; its past is there already."""
+
+    @lazy
+    def main_since(self) -> SinceFork:
+        """What main has above the snapshot where the two parted."""
+        return SinceFork(self.main, self.fork)
+
+    @lazy
+    def target_since(self) -> SinceFork:
+        """The same of the branch."""
+        return SinceFork(self.target, self.fork)
+
+
+@dataclass
+class SinceFork:
+    """The snapshots of a branch above the one where it parted from another, each read once."""
+
+    context: TableContext
+    fork: SnapshotRef
+
+    def __post_init__(self) -> None:
+        self._known: list[Snapshot] = []
+
+    def until(self, head: Snapshot | None) -> list[Snapshot]:
+        """Those up to `head` that are there, oldest first."""
+        last = self._known[-1].stamp if self._known else None
+        new: list[Snapshot] = []
+        goes_on = False
+        for snapshot in () if head is None else self.context.snapshots.backwards(head):
+            goes_on = snapshot.stamp == last
+            if goes_on or snapshot.id <= self.fork.id:
+                break
+            new.append(snapshot)
+        self._known = [*(self._known if goes_on else ()), *reversed(new)]
+        return self._known
 
 
 def replace_main(context: TableContext, wishes: Replacement) -> tuple[MainPointer, bool]:
@@ -93,8 +129,9 @@ def replace_main(context: TableContext, wishes: Replacement) -> tuple[MainPointe
             that was expected; main is as it was.
         CommitOutcomeUnknownError: the store did not say whether it was decided; running it again does.
     """
-    expected = wishes.expect_main
-    begun = main_of(context)
+    expected, clock = wishes.expect_main, context.runtime.clock
+    begun, until = main_of(context), clock.monotonic() + (wishes.wait_millis or 0) / 1000
+    at_most = 1
     while True:
         main = main_of(context)
         done = _is_made(main, wishes.branch)
@@ -105,8 +142,10 @@ def replace_main(context: TableContext, wishes: Replacement) -> tuple[MainPointe
             raise refusal([_moved(main, expected, "was replaced meanwhile")])
         replacing = check(main, wishes)
         if wishes.wait_millis is not None:
-            catch_up(replacing)
+            catch_up(replacing, until, at_most=at_most)
+            at_most = 0  # if the rest takes too long, main is not sealed again before there is none
         copied = copy_past(main, replacing.target, replacing.fork)
+        covered(replacing, main.snapshots.head())  # so that little is left to be read once main is sealed
         take_back(main, replacing.target.branch_uuid)
         made = decide(replacing, copied)
         if made is not None:
@@ -174,16 +213,6 @@ def decide(replacing: Replacing, copied: CopiedPast | None = None) -> MainPointe
     return pointer
 
 
-def snapshots_since(context: TableContext, head: Snapshot | None, fork: SnapshotRef) -> list[Snapshot]:
-    """The snapshots of a branch above the one where it parted from another, as far as they are there, oldest first."""
-    found = []
-    for snapshot in () if head is None else context.snapshots.backwards(head):
-        if snapshot.id <= fork.id:
-            break
-        found.append(snapshot)
-    return found[::-1]
-
-
 @dataclass(frozen=True)
 class PutSeal:
     """End main with a snapshot that changes nothing."""
@@ -210,10 +239,10 @@ def _sealed(
     last = commit(main, request).snapshot
     assert last is not None, "it was put just now"
     if copied is not None:
-        drop_stale(target, copied.tags, copy_refs(main, target, replacing.fork))
-    covered = _last_catch_up(replacing, last, seal)
+        drop_stale(target, copied.tags, copy_refs(main, target, replacing.fork, copied.tags))
+    found = _last_catch_up(replacing, last, seal)
     newest = target.snapshots.head()
-    is_behind = wishes.wait_millis is not None and covered is not None and covered.behind > 0
+    is_behind = wishes.wait_millis is not None and found is not None and found.behind > 0
     # Whoever deletes the target marks it first and then looks for our announcement, so one of us gives way.
     if newest is None or is_being_deleted(target) or is_behind:
         return None
@@ -222,7 +251,7 @@ def _sealed(
     on_top = main.snapshots.find(last.id + 1)
     if on_top is not None and not wishes.force:
         raise refusal([_foreign(main, [on_top])])
-    resume = newest if covered is None else covered.resume
+    resume = newest if found is None else found.resume
     return MainPointer(
         generation,
         BranchRef(target.branch, target.branch_uuid),
@@ -300,42 +329,49 @@ def _write_hint(main: TableContext, pointer: MainPointer) -> None:
 # Catching up
 
 
-def catch_up(replacing: Replacing) -> None:
-    """Wait until the branch is at most one commit behind. Raises `CommitConflictError`."""
-    wishes, clock = replacing.wishes, replacing.main.runtime.clock
-    began = clock.monotonic()
+def catch_up(replacing: Replacing, until: float, *, at_most: int) -> None:
+    """Wait until the branch is at most so many commits behind, but not beyond that time of the monotonic clock.
+
+    Raises `CommitConflictError`.
+    """
+    runtime = replacing.main.runtime
     while True:
-        covered = _covered(replacing, replacing.main.snapshots.head())
-        if covered is None:
-            if wishes.force:
+        found = covered(replacing, replacing.main.snapshots.head())
+        if found is None:
+            if replacing.wishes.force:
                 return
             raise refusal([_unknown_positions(replacing)])
-        if covered.behind <= 1:
+        if not found.behind:
             return
-        if (clock.monotonic() - began) * 1000 >= (wishes.wait_millis or 0):
-            raise refusal([_too_far_behind(replacing, covered.behind)])
-        replacing.main.runtime.sleeper.sleep(_LOOK_SECONDS)
+        if runtime.clock.monotonic() >= until:
+            raise refusal([_too_far_behind(replacing, found.behind)])
+        if found.behind <= at_most:
+            return
+        runtime.sleeper.sleep(_LOOK_SECONDS)
 
 
 def _last_catch_up(replacing: Replacing, last: Snapshot, seal: Seal) -> Covered | None:
     """How far the branch is at the end; if asked to catch up, when it has or the time is nearly up."""
     clock = replacing.main.runtime.clock
     until = clock.monotonic() + seal.timeout_millis * 0.8 / 1000
-    covered = _covered(replacing, last)
-    while replacing.wishes.wait_millis is not None and covered is not None and covered.behind:
+    found = covered(replacing, last)
+    while replacing.wishes.wait_millis is not None and found is not None and found.behind:
         if clock.monotonic() >= until:
             break
         replacing.main.runtime.sleeper.sleep(_LOOK_SECONDS)
-        covered = _covered(replacing, last)
-    return covered
+        found = covered(replacing, last)
+    return found
 
 
-def _covered(replacing: Replacing, head: Snapshot | None) -> Covered | None:
-    main, target, fork = replacing.main, replacing.target, replacing.fork
+def covered(replacing: Replacing, head: Snapshot | None) -> Covered | None:
+    """How far the branch is beside that head of main; None if it is not known."""
+    if replacing.wishes.coverage is None:
+        return None
+    target, fork = replacing.target, replacing.fork
     begun = target.snapshots.find(fork.id)
     return replacing.wishes.coverage(
-        snapshots_since(main, head, fork),
-        snapshots_since(target, target.snapshots.head(), fork),
+        replacing.main_since.until(head),
+        replacing.target_since.until(target.snapshots.head()),
         begun if begun is not None and begun.stamp == fork.stamp else None,
     )
 
@@ -363,7 +399,7 @@ def _descent(replacing: Replacing) -> Iterator[Conflict]:
 
 
 def _foreign_writers(replacing: Replacing, head: Snapshot | None) -> Iterator[Conflict]:
-    since = snapshots_since(replacing.main, head, replacing.fork)
+    since = replacing.main_since.until(head)
     foreign = [snapshot for snapshot in since if WRITER_PROPERTY not in snapshot.properties]
     if foreign:
         yield _foreign(replacing.main, foreign)

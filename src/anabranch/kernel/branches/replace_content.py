@@ -42,7 +42,8 @@ def replace_content(context: TableContext, wishes: Replacement) -> ReplaceResult
     main = main_of(context)
     replacing = check(main, wishes, as_commit=True)
     if wishes.wait_millis is not None:
-        catch_up(replacing)
+        until = main.runtime.clock.monotonic() + wishes.wait_millis / 1000
+        catch_up(replacing, until, at_most=0)
     before, taken = main.snapshots.head(), replacing.target.snapshots.head()
     if taken is None:
         raise NotFoundError(

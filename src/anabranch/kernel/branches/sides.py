@@ -30,6 +30,7 @@ from anabranch.kernel.branches.classify import (
     span_of,
 )
 from anabranch.kernel.branches.past import Past
+from anabranch.kernel.branches.provenance import live_partitions
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.partitions import PartitionKey, keys_of_rows
 from anabranch.kernel.scan.pruning import partition_values
@@ -72,8 +73,11 @@ class Side:
     """Whether history was rewritten below the base, so that it is not the past of this side."""
 
     def rows(self) -> set[bytes]:
-        """Rows of the partitions in which it is known that something was done."""
-        return set() if self.span is None else set(self.span.marks)
+        """Rows of the partitions in which something was done, or may have been."""
+        found = set() if self.span is None else set(self.span.marks)
+        if self.gap_until is not None:
+            found |= live_partitions(self.context, self.gap_until)
+        return found
 
 
 def side_of(

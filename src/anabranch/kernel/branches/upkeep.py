@@ -8,6 +8,7 @@ from anabranch.errors import InvalidInputError, NotFoundError
 from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.branches.delete import delete_branch
 from anabranch.kernel.branches.fork_pins import ForkPinCare, tend_fork_pins
+from anabranch.kernel.branches.merge_pins import MergePinCare, tend_merge_pins
 from anabranch.kernel.context import TableContext
 
 _GRACE_MILLIS = 24 * 3_600_000
@@ -21,6 +22,7 @@ class BranchCare:
     deleted: tuple[str, ...] = ()
     """Those that were kept long enough, or whose creation or removal had died."""
     pins: ForkPinCare = ForkPinCare()  # noqa: RUF009 - immutable
+    merge_pins: MergePinCare = MergePinCare()  # noqa: RUF009 - immutable
 
     def __str__(self) -> str:
         said = [
@@ -28,6 +30,7 @@ class BranchCare:
             for what, names in (
                 ("deleted branches", self.deleted),
                 ("restored the pins of branches", self.pins.restored),
+                ("restored the pins of merges of branches", self.merge_pins.restored),
                 ("found nothing left of the beginning of branches", self.pins.lost),
             )
             if names
@@ -58,7 +61,9 @@ def tend_branches(main: TableContext, *, dry_run: bool = False) -> BranchCare:
             except (InvalidInputError, NotFoundError):  # it is main, or somebody else was faster
                 continue
         deleted.append(name)
-    return BranchCare(tuple(deleted), tend_fork_pins(main, dry_run=dry_run))
+    return BranchCare(
+        tuple(deleted), tend_fork_pins(main, dry_run=dry_run), tend_merge_pins(main, dry_run=dry_run)
+    )
 
 
 def _is_over(branch: TableContext, state: BranchState) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from anabranch.errors import CommitConflictError
+from anabranch.kernel.branches.merge_pins import unpin_after
 from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.commit.ledger import forget_after
 from anabranch.kernel.context import TableContext
@@ -84,6 +85,8 @@ def remove_after(context: TableContext, removal: Removal, *, force: bool = False
     for snapshot in removal.snapshots:
         if ROLLBACK_PROPERTY in snapshot.properties:
             unpin(context, snapshot.commit_user)
+    if context.branch is None or context.main_generation is not None:
+        unpin_after(context, target.id)
     for snapshot in removal.snapshots:
         context.storage.delete(context.layout.snapshot_path(snapshot.id))
     _sweep(context, target)

@@ -9,8 +9,10 @@ from enum import StrEnum
 
 from anabranch.errors import NotFoundError
 from anabranch.kernel.branches.branch_log import branch_names
+from anabranch.kernel.branches.classify import MERGE_USER
 from anabranch.kernel.branches.delete import delete_branch
 from anabranch.kernel.branches.fork_pins import is_fork_pin
+from anabranch.kernel.branches.merge_pins import is_merge_pin
 from anabranch.kernel.commit.ledger import LedgerEntry, recorded_after
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs.consumers import find_consumer
@@ -66,7 +68,7 @@ def holders_after(context: TableContext, target: Snapshot, later: Sequence[Snaps
         *(
             Holder(HolderKind.TAG, tag.name, tag.snapshot.id)
             for tag in tags
-            if tag.name not in pins and not is_rollback_pin(tag.name) and not is_fork_pin(tag.name)
+            if tag.name not in pins and not _is_pin(tag.name)
         ),
     ]
 
@@ -87,6 +89,11 @@ def release(context: TableContext, holder: Holder) -> None:
                 delete_savepoint(context, int(holder.name))
         case HolderKind.STREAM:
             return  # its commits go with the snapshots, and the ledger's pages are rewritten
+
+
+def _is_pin(tag_name: str) -> bool:
+    """Whether a tag goes with what it is there for: a rollback, a branch or a merge."""
+    return is_rollback_pin(tag_name) or is_fork_pin(tag_name) or is_merge_pin(tag_name)
 
 
 def _branches(context: TableContext, after: int, later: Sequence[Snapshot]) -> Iterator[Holder]:
@@ -130,5 +137,6 @@ def _streams(context: TableContext, after: int, later: Sequence[Snapshot]) -> It
     retained = LEDGER_TIME_RETAINED.of({} if schema is None else schema.options)
     oldest = context.runtime.clock.now_millis() - retained
     for user, entry in sorted(newest.items()):
-        if entry.time_millis >= oldest:
+        # A merge is not a query that comes back: what was merged is merged again if that is asked for.
+        if entry.time_millis >= oldest and not user.startswith(MERGE_USER):
             yield Holder(HolderKind.STREAM, user, entry.snapshot_id)

@@ -74,6 +74,8 @@ def checked(found: Verb, given: Arguments) -> dict[str, Any]:
 
 TABLE: Final = Parameter("table", "STRING", "the table, db.t", required=True)
 """The first of every procedure."""
+_BRANCH_NAME: Final = Parameter("branch", "STRING", "name of the branch", required=True)
+_BRANCH_COLUMNS: Final = "branch STRING, branch_uuid STRING, tag STRING, snapshot_id BIGINT"
 _TAG_NAME: Final = Parameter("tag", "STRING", "name of the tag", required=True)
 _SNAPSHOT: Final = Parameter(
     "snapshot", "STRING", "a snapshot's id, 'snapshot.N', 'savepoint.N' or a tag; the newest if left out"
@@ -135,6 +137,36 @@ def _create_savepoint(table: Table, given: Arguments) -> Iterable[Row]:
 
 def _delete_savepoint(table: Table, given: Arguments) -> Iterable[Row]:
     return [_savepoint(table.delete_savepoint(given["id"]))]
+
+
+def _create_branch(table: Table, given: Arguments) -> Iterable[Row]:
+    table.create_branch(given["branch"], **_without(given, "branch"))
+    made = table.branch(given["branch"])
+    fork = made.context.fork
+    assert fork is not None, "it was created just now"
+    return [(fork.name, fork.branch_uuid, fork.tag, fork.snapshot.id)]
+
+
+def _delete_branch(table: Table, given: Arguments) -> Iterable[Row]:
+    deleted = table.delete_branch(given["branch"])
+    fork = deleted.fork
+    known = (None,) * 3 if fork is None else (fork.branch_uuid, fork.tag, fork.snapshot.id)
+    return [(deleted.name, *known)]
+
+
+def _merge_branch(table: Table, given: Arguments) -> Iterable[Row]:
+    done = table.merge_branch(given["branch"], **_without(given, "branch"))
+    made = None if done.snapshot is None else done.snapshot.id
+    return [
+        (
+            *(made, p.partition, str(p.outcome), None if p.chosen is None else str(p.chosen)),
+            *(p.files_added, p.files_removed, p.rows_added, p.rows_removed, None, None),
+        )
+        for p in done.partitions
+    ] + [
+        (None, conflict.partition, "conflict", *(None,) * 5, conflict.kind, conflict.message)
+        for conflict in done.conflicts
+    ]
 
 
 def _rollback(table: Table, given: Arguments) -> Iterable[Row]:
@@ -271,6 +303,40 @@ VERBS: Final[dict[str, Verb]] = {
             (Parameter("id", "BIGINT", "number of the savepoint", required=True),),
             _SAVEPOINT_COLUMNS,
             _delete_savepoint,
+        ),
+        Verb(
+            "create_branch",
+            "Create a branch that begins as a tag of main is; no data is copied.",
+            (
+                _BRANCH_NAME,
+                Parameter("tag", "STRING", "a tag of main; with a snapshot or savepoint the tag to make"),
+                Parameter("snapshot", "STRING", "the snapshot of main to begin with"),
+                Parameter("savepoint", "BIGINT", "number of the savepoint to begin with"),
+                Parameter("retained", "STRING", "how long maintain keeps the branch, such as '7 d'"),
+            ),
+            _BRANCH_COLUMNS,
+            _create_branch,
+        ),
+        Verb(
+            "delete_branch",
+            "Remove a branch with its snapshots, tags and savepoints.",
+            (_BRANCH_NAME,),
+            _BRANCH_COLUMNS,
+            _delete_branch,
+        ),
+        Verb(
+            "merge_branch",
+            "Bring what a branch did since it was merged last into main: one row for each partition.",
+            (
+                _BRANCH_NAME,
+                Parameter("resolve", "STRING", "'ours' or 'theirs', for every partition with a conflict"),
+                Parameter("allow_source_overlap", "BOOLEAN", "merge events that main has as well"),
+                Parameter("require_audit", "STRING", "checks that the branch must have passed"),
+                _DRY_RUN,
+            ),
+            "snapshot_id BIGINT, partition STRING, outcome STRING, chosen STRING, files_added BIGINT, "
+            "files_removed BIGINT, rows_added BIGINT, rows_removed BIGINT, conflict STRING, message STRING",
+            _merge_branch,
         ),
         Verb(
             "rollback",

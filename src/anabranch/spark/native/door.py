@@ -10,7 +10,7 @@ import polars as pl
 from py4j.protocol import Py4JError
 
 from anabranch.spark.native.generations import Generation, Obstacle, generations
-from anabranch.spark.native.internals import reachable, unsupported
+from anabranch.spark.native.internals import missing, reachable, unsupported
 from anabranch.spark.native.planned_files import hadoop_root
 from anabranch.spark.native.proxy import Jvm
 from anabranch.spec.layout import Layout, file_format_of
@@ -39,7 +39,7 @@ def native_generations(
         scan: what to read.
         wanted: the columns to read, as the scan has them.
     """
-    reason = unsupported(spark) or _reason(spark, scan)
+    reason = impossible(spark) or _reason(spark, scan)
     if reason is not None:
         return Obstacle(reason)
     return generations(
@@ -49,6 +49,11 @@ def native_generations(
         scan.context.schemas.get,
         case_sensitive=spark.conf.get("spark.sql.caseSensitive", "false") == "true",
     )
+
+
+def impossible(spark: SparkSession) -> str | None:
+    """Why nothing is read natively in this session; None if tables are."""
+    return unsupported(spark) or missing(Jvm(spark))
 
 
 def unreachable(spark: SparkSession, context: TableContext, path: str, size: int) -> str | None:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
@@ -58,6 +59,40 @@ def unsupported(spark: SparkSession) -> str | None:
     if not _OLDEST <= version <= _NEWEST:
         return f"Spark is {spark.version}, and native reading was tried with {_text(_OLDEST)} to {_text(_NEWEST)}"
     return None
+
+
+def missing(jvm: Jvm) -> str | None:
+    """What of the internals is not as expected in this JVM; None if nothing. It is tried once.
+
+    A frame has been given out before Spark asks its index for files, so what is wrong must be known before.
+    """
+    from py4j.protocol import Py4JError
+
+    if jvm.gateway not in _TRIED:
+        try:
+            _try(jvm)
+        except Py4JError as error:
+            _TRIED[jvm.gateway] = f"Spark's internals are not as expected: {_reason(error)}"
+        else:
+            _TRIED[jvm.gateway] = None
+    return _TRIED[jvm.gateway]
+
+
+_TRIED: WeakKeyDictionary[Any, str | None] = WeakKeyDictionary()
+
+
+def _try(jvm: Jvm) -> None:
+    """Make of each kind of internal one that holds a file which need not be there."""
+    columns, keys = StructType().add("a", "int"), StructType().add("p", "int")
+    files: list[FileRow] = [("file:/t/p=1/data-1.parquet", 1, 0)]
+    rows = internal_rows(jvm, pa.record_batch({"p": pa.array([1], pa.int32())}), keys)
+    partition_directories(jvm, rows, [files])
+    partitions = Partitions(keys, ["file:/t/p=1"], rows)
+    for found in (partitions, None):
+        index = filled_index(jvm, files, columns, found, identity="file:/t")
+        parquet_scan_builder(jvm, index, columns, StructType() if found is None else keys).build().toBatch()
+    for name in ("HadoopFsRelation", "parquet.ParquetFileFormat"):
+        _class(jvm, jvm.of(f"{_DATASOURCES}.{name}")._fqn)  # noqa: SLF001
 
 
 def hadoop_path(jvm: Jvm, path: str) -> Any:

@@ -95,15 +95,17 @@ class PlannedFiles:
     def _folders(self, frame: pl.DataFrame, folders: Sequence[str]) -> Iterator[Folder]:
         root = hadoop_root(self.scan.context.storage.url)
         millis = 0 if self.scan.snapshot is None else self.scan.snapshot.time_millis
-        for part in frame.partition_by("folder", "bucket", maintain_order=True):
-            partition, folder, bucket = part.select("partition", "folder", "bucket").row(0)
+        found: dict[tuple[bytes, int, int], list[tuple[str, int, int]]] = {}
+        columns = frame.select("partition", "folder", "bucket", "file_name", "file_size", "row_count")
+        for partition, folder, bucket, name, size, rows in columns.iter_rows():
+            found.setdefault((partition, folder, bucket), []).append((name, size, rows))
+        for (partition, folder, bucket), files in found.items():
             path = f"{root}/{Layout().bucket_path(folders[folder], bucket)}"
-            files = part.select("file_name", "file_size").iter_rows()
             yield Folder(
                 path,
                 partition,
-                int(part["row_count"].sum()),
-                tuple((f"{path}/{name}", size, millis) for name, size in files),
+                sum(rows for _, _, rows in files),
+                tuple((f"{path}/{name}", size, millis) for name, size, _ in files),
             )
 
 

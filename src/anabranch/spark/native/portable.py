@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from anabranch.errors import InvalidInputError
 from anabranch.scan import Scan
 from anabranch.spark.native.proxy import Jvm
+from anabranch.spark.registering import register
 from anabranch.spark.row_reader import RowReader, partitions_of, snapshot_rows
 from anabranch.spark.types import arrow_schema, spark_schema
 from anabranch.spec.types import Field
@@ -39,13 +40,13 @@ def portable_frame(spark: SparkSession, scan: Scan) -> DataFrame:
 
     Raises `InvalidInputError` if the table is in the memory of this process, which Spark's do not share.
     """
-    _register(spark)
+    register_scans(spark)
     return spark.read.format(_NAME).option(_SCAN, _packed(scan)).load()
 
 
 def portable_scan(jvm: Jvm, scan: Scan) -> Any:
     """A DataSource V2 ``Scan`` of the JVM that gives the columns of the scan."""
-    _register(jvm.spark)
+    register_scans(jvm.spark)
     options = jvm.map({_SCAN: _packed(scan)})
     source = (
         jvm.of("org.apache.spark.sql.execution.datasources.DataSource")
@@ -119,17 +120,8 @@ def _packed(scan: Scan) -> str:
     return base64.b64encode(pickle.dumps(_bare(scan))).decode()
 
 
-def _register(spark: SparkSession) -> None:
-    from pyspark.errors import AnalysisException
-
-    if spark in _REGISTERED:
-        return
-    try:
-        spark.dataSource.register(ScanSource)
-    except AnalysisException as error:
-        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
-            raise
-        # Spark looks for the name in the active session instead of this one. Making a frame activates this.
-        spark.createDataFrame([], "a INT")
-        spark.dataSource.register(ScanSource)
-    _REGISTERED.add(spark)
+def register_scans(spark: SparkSession) -> None:
+    """Let the session, and copies that are made of it later, read scans that travel in an option."""
+    if spark not in _REGISTERED:
+        register(spark, ScanSource)
+        _REGISTERED.add(spark)

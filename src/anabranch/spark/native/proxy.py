@@ -75,8 +75,8 @@ class Jvm:
         self.spark = spark
         self.session: Any = spark._jsparkSession  # noqa: SLF001 - the way into the JVM has no public name
         self.root: Any = spark._jvm  # noqa: SLF001
-        self._gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
-        self._classes = _CLASSES.setdefault(self._gateway, {})
+        self.gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
+        self._classes = _CLASSES.setdefault(self.gateway, {})
         self._made: dict[object, Any] = {}
 
     def of(self, name: str) -> Any:
@@ -122,8 +122,8 @@ class Jvm:
     def array(self, name: str, items: Sequence[Any]) -> Any:
         """An array of a class."""
         if not items:
-            return self.once((name, 0), lambda: self._gateway.new_array(self.of(name), 0))
-        made = self._gateway.new_array(self.of(name), len(items))
+            return self.once((name, 0), lambda: self.gateway.new_array(self.of(name), 0))
+        made = self.gateway.new_array(self.of(name), len(items))
         for position, item in enumerate(items):
             made[position] = item
         return made

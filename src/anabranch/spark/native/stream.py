@@ -24,9 +24,8 @@ from py4j.protocol import Py4JError
 from anabranch.errors import UnsupportedFeatureError
 from anabranch.kernel.scan.split import SplitFile
 from anabranch.scan import Scan
-from anabranch.spark.native.door import foreign_formats, not_as_expected, unreachable
+from anabranch.spark.native.door import foreign_formats, impossible, not_as_expected, unreachable
 from anabranch.spark.native.generations import Obstacle, generations
-from anabranch.spark.native.internals import unsupported
 from anabranch.spark.native.parquet_scan import parquet_scan
 from anabranch.spark.native.planned_files import folders_of
 from anabranch.spark.native.proxy import JavaProxy, Jvm, start_callbacks
@@ -191,13 +190,11 @@ class NativeStream(JavaProxy):
 
     def _reason(self, files: Sequence[SplitFile]) -> str | None:
         spark = self.jvm.spark
-        if not files:
-            return unsupported(spark)
-        if self._unreachable is None:
+        if self._unreachable is None and files:
             context = self._reader.feed.context
             self._unreachable = unreachable(spark, context, files[0].path, files[0].size) or ""
         return (
-            unsupported(spark)
+            impossible(spark)
             or foreign_formats(pl.Series([f.path for f in files]))
             or self._unreachable
             or None

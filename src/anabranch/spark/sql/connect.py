@@ -51,6 +51,12 @@ class Portable:
             if answer is not None:
                 return answer
         reader = Reader(statement)
+        if reader.accept("FROM") and _inserts(reader):
+            raise SqlError(
+                "an INSERT after FROM is not understood without Spark's own catalog",
+                hint="write INSERT INTO ... SELECT ... FROM, once for each table.",
+            )
+        reader = Reader(statement)
         for keywords, carry_out in self._commands.items():
             if reader.accept(*keywords):
                 answer = carry_out(reader)
@@ -173,6 +179,12 @@ class Portable:
 
     def _nothing(self) -> DataFrame:
         return self._spark.createDataFrame([], "done BOOLEAN").drop("done")
+
+
+def _inserts(reader: Reader) -> bool:
+    """Whether INSERT stands somewhere outside of parentheses."""
+    reader.until("INSERT")
+    return reader.here is not None
 
 
 def _refuse_creation(reader: Reader) -> NoReturn:

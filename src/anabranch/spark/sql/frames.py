@@ -19,6 +19,7 @@ from anabranch.spark.sql.names import Names
 from anabranch.spark.sql.references import Reference, references, replaced
 from anabranch.spark.sql.views import temporary_view
 from anabranch.spark.streams import read_stream
+from anabranch.spec.names import SYSTEM_DATABASE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,8 +78,12 @@ class Frames:
 
     def has_stream(self, text: str, names: Names) -> bool:
         """Whether rows that are inserted by this query never end, or end by themselves."""
-        named = [(names.table(reference.parts), reference) for reference in references(text)]
-        return any(name is not None and self._is_stream(name, ref, names, True) for name, ref in named)
+        return any(
+            names.table(reference.parts) is not None
+            if _asks_for_stream(reference.options)
+            else names.elsewhere(reference.parts) is not None
+            for reference in references(text)
+        )
 
     def table(self, name: str, reference: Reference, names: Names, *, streaming: bool) -> DataFrame:
         """The frame that stands for a table."""
@@ -106,30 +111,18 @@ class Frames:
 
     def _needed(self, reference: Reference, names: Names) -> str | None:
         """The table's name if Spark cannot find it by itself."""
+        if not self._everything and not _asks_for_stream(reference.options):
+            return names.elsewhere(reference.parts)
         name = names.table(reference.parts)
-        if name is None:
-            return None
-        if self._everything:
-            self._check_there(name, names)
-            return name
-        is_other = _asks_for_stream(reference.options) or names.connector(name) is not None
-        return name if is_other else None
-
-    def _check_there(self, name: str, names: Names) -> None:
-        database, _, table = name.partition(".")
-        if database == "sys":
-            return
-        plain = table.partition("$")[0]
-        if database not in names.files.databases() or plain not in names.tables(database):
+        if name is not None and name.partition(".")[0] != SYSTEM_DATABASE and not names.has(name):
             raise NotFoundError(
                 f"table '{names.catalog}.{name}' does not exist",
-                hint=f"SHOW TABLES IN {names.catalog}.{database} lists those there are.",
+                hint=f"SHOW TABLES IN {names.catalog}.{name.partition('.')[0]} lists those there are.",
             )
+        return name
 
     def _is_stream(self, name: str, reference: Reference, names: Names, inserted: bool) -> bool:
-        if _asks_for_stream(reference.options):
-            return True
-        return inserted and names.connector(name) is not None
+        return _asks_for_stream(reference.options) or (inserted and names.connector(name) is not None)
 
 
 def _asks_for_stream(options: Mapping[str, str]) -> bool:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _OWN_PREFIX = "anabranch."
+_SECRET = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
+_HIDDEN = "*********(redacted)"
+"""Which properties Spark hides, and how."""
 
 
 class Looking:
@@ -72,7 +75,8 @@ class Looking:
             key = reader.inside("( 'key' )")[0].value
             missing = f"Table {'.'.join(parts)} does not have property: {key}"
             shown = {key: shown.get(key, missing)}
-        return self._rows("key STRING, value STRING", sorted(shown.items()))
+        rows = [(key, _HIDDEN if _SECRET.search(key) else value) for key, value in sorted(shown.items())]
+        return self._rows("key STRING, value STRING", rows)
 
     def describe(self, reader: Reader) -> DataFrame:
         """``[EXTENDED] t``"""

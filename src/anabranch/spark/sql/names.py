@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from anabranch.catalog import FilesystemCatalog, Identifier
 from anabranch.catalog.connectors import Connectors
-from anabranch.errors import NotFoundError, SqlError
+from anabranch.errors import InvalidNameError, NotFoundError, SqlError
+from anabranch.spec.layout import Layout
 from anabranch.spec.names import SYSTEM_DATABASE
 from anabranch.spec.schema import TableSchema
 
@@ -53,9 +54,21 @@ class Names:
             return f"{parts[0]}.{parts[1]}" if parts[0] in (*databases, SYSTEM_DATABASE) else None
         if self.database not in databases:
             return None
-        name = parts[0].partition("$")[0]
-        there = name in self.files.tables(self.database) or self.connector(f"{self.database}.{name}")
-        return f"{self.database}.{parts[0]}" if there else None
+        return f"{self.database}.{parts[0]}" if self.has(f"{self.database}.{parts[0]}") else None
+
+    def has(self, name: str) -> bool:
+        """Whether there is a table ``db.t``, a branch or system table of one, or one that lies elsewhere."""
+        try:
+            identifier = Identifier.parse(name)
+        except InvalidNameError:
+            return False
+        first_schema = f"{identifier.path}/{Layout().schema_path(0)}"
+        return self.files.storage.exists(first_schema) or self.connector(name) is not None
+
+    def elsewhere(self, parts: Sequence[str]) -> str | None:
+        """``db.t`` for a name that is one of a table that lies elsewhere; None if it is none."""
+        name = self.full(parts) if 1 <= len(parts) <= 3 else None
+        return name if name is not None and self.connector(name) is not None else None
 
     def connector(self, name: str) -> TableSchema | None:
         """The definition of a table ``db.t`` that lies elsewhere; None if it is none."""

@@ -152,7 +152,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Document:
+class Checks:
     """A file of checks, read but not yet understood."""
 
     name: str
@@ -162,7 +162,7 @@ class Document:
     """SHA-256 of the text."""
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Document:
+    def load(cls, path: str | os.PathLike[str]) -> Checks:
         """Read a file. Raises `InvalidInputError`: it cannot be read, or is no YAML."""
         try:
             text = Path(path).read_text("utf-8")
@@ -176,7 +176,7 @@ class Document:
         return cls.parse(text, name=Path(path).stem, file=Path(path).name)
 
     @classmethod
-    def parse(cls, text: str, *, name: str = "checks", file: str | None = None) -> Document:
+    def parse(cls, text: str, *, name: str = "checks", file: str | None = None) -> Checks:
         """The text of a file. Raises `InvalidInputError`: it is no YAML."""
         where = file or name
         if len(text) > _MOST_CHARACTERS:

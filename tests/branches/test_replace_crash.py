@@ -1,0 +1,104 @@
+"""A replacement, an undo and a drop that die at any storage call: done again they end in the same place."""
+
+import itertools
+
+import pytest
+
+from anabranch.errors import AnabranchError
+from anabranch.kernel.branches.pointer import replacements
+from tests.branches.replacing import BEFORE, Time, again, files, parted, timed
+from tests.support.dying import deaths
+from tests.support.tables import ids_of, rows
+
+SOME = pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.long)], ids=["some", "all"])
+"""Of the deaths, every so many are tried."""
+
+
+def some(left, every):
+    return itertools.islice(left, every // 2, None, every)
+
+
+def living(table):
+    """A process that comes after the dead one: time passes for it as it waits."""
+    return timed(table, Time())
+
+
+def replaced(table):
+    table.replace_main_branch("fix", by="a")
+
+
+@SOME
+def test_a_replacement(every):
+    for left in some(deaths(parted(), replaced), every):
+        table = living(left)
+        table.append(rows(500, 1))  # nobody is held up for ever
+        is_made = bool(replacements(table.context))
+        table.replace_main_branch("fix", by="b")
+        assert ids_of(table) == [*BEFORE, 100, *([500] if is_made else [])]
+        assert ids_of(table.branch("main@1") if is_made else former(table)) == [
+            *BEFORE,
+            *([] if is_made else [500]),
+            1000,
+        ]
+        assert [s.id for s in table.snapshots()][-3:] == [3, 2, 1]
+        assert (table.tags(), [s.id for s in table.savepoints()]) == (["good", "old"], [1])
+        assert len(replacements(table.context)) == 1
+
+
+def former(table):
+    return table.branch(f"main@{replacements(table.context)[-1].generation}")
+
+
+@SOME
+def test_an_undo(every):
+    def undone(table):
+        table.undo_replace(by="a")
+
+    begun = parted()
+    begun.replace_main_branch("fix")
+    for left in some(deaths(begun, undone), every):
+        table = living(left)
+        table.append(rows(500, 1))
+        is_made = table.context.branch is None
+        table.undo_replace()
+        assert ids_of(table) == [*BEFORE, *([500] if is_made else []), 1000]
+        assert ids_of(table.branch("fix")) == [*BEFORE, 100, *([] if is_made else [500])]
+        table.append(rows(501, 1))
+        assert [p.replaced.undoes for p in replacements(table.context)] == [None, 1]
+
+
+@SOME
+def test_a_replacement_as_a_commit(every):
+    def committed(table):
+        table.replace_main_branch("fix", mode="commit")
+
+    begun = parted()
+    begun.branch("fix").alter().add_column("w", "INT").apply()
+    for left in some(deaths(begun, committed), every):
+        table = living(left)
+        assert ids_of(table) in ([*BEFORE, 1000], [*BEFORE, 100])
+        table.replace_main_branch("fix", mode="commit")
+        assert ids_of(table) == [*BEFORE, 100]
+        assert [f.name for f in table.schema.fields] == ["id", "v", "w"]
+        table.replace_main_branch("fix", mode="commit")
+        assert table.snapshot.id == 4
+
+
+@SOME
+def test_a_drop(every):
+    def dropped(table):
+        table.maintain()
+
+    begun = parted(options={"branch.replaced-main.time-retained": "1 ms"})
+    begun.replace_main_branch("fix")
+    for left in some(deaths(begun, dropped, limit=2_000), every):
+        table = living(left)
+        table.maintain()
+        with pytest.raises(AnabranchError, match="was dropped"):
+            table.branch("main@1")
+        assert files(table, "snapshot") == ["snapshot/snapshot-4"]
+        assert not files(table, "tag")
+        assert ids_of(table) == [*BEFORE, 100]
+        assert ids_of(table.at("old")) == [0, 1, 2]
+        assert ids_of(table.at("savepoint.1")) == BEFORE
+        again(table).append(rows(7, 1))

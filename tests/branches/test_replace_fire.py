@@ -1,0 +1,271 @@
+"""Replacing main while others work: no commit that was acknowledged is lost, none is there twice, nobody is stuck.
+
+Each actor is a thread with a view of the table of its own; of all of them one runs at a time, and who is next is decided
+at every storage call that matters by a seeded scheduler. So a run is the same each time.
+"""
+
+import threading
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from random import Random
+
+import pytest
+
+import anabranch
+from anabranch.errors import AnabranchError, CommitConflictError, SealedBranchError
+from anabranch.kernel.actions.append import Append
+from anabranch.kernel.branches.pointer import numbers, replacements
+from anabranch.kernel.cache import MetadataCache
+from anabranch.kernel.commit.identity import CommitIdentity
+from anabranch.runtime import Runtime
+from anabranch.spec.main_pointer import MAIN_PREFIX, SEAL_PREFIX
+from tests.branches.replacing import BEFORE, Ids, Time, again, parted, timed
+from tests.support.faults import FaultyStorage, run
+from tests.support.tables import ids_of, rows, written
+
+DECIDING = ("put_if_absent", "put", "delete", "delete_many", "get", "exists")
+"""Calls at which another actor may come first; the others read or write what only one knows of."""
+
+
+class Killed(BaseException):
+    """The process of an actor ended."""
+
+
+@dataclass
+class Actor:
+    name: str
+    work: object
+    """Called with the table as this actor has it."""
+    dies_at: int | None = None
+    """After so many of its calls."""
+    calls: int = 0
+    is_done: bool = False
+    error: BaseException | None = None
+    turn: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+
+
+class Stage:
+    """Lets one actor run at a time, from one storage call to the next."""
+
+    def __init__(self, table, seed):
+        self.table, self.random, self.time = table, Random(seed), Time()
+        self.actors = []
+        self._back = threading.Semaphore(0)
+
+    def add(self, name, work, dies_at=None):
+        self.actors.append(Actor(name, work, dies_at))
+
+    def play(self):
+        threads = [threading.Thread(target=self._act, args=(actor,), daemon=True) for actor in self.actors]
+        for thread in threads:
+            thread.start()
+        steps = 0
+        while alive := [actor for actor in self.actors if not actor.is_done]:
+            # Mostly the same one goes on, so that whole operations come in between others' calls.
+            actor = self.random.choice(alive)
+            for _ in range(self.random.choice((1, 1, 3, 10, 40))):
+                if actor.is_done:
+                    break
+                actor.turn.release()
+                assert self._back.acquire(timeout=60), "an actor is stuck in a call"
+                steps += 1
+                assert steps < 60_000, f"nobody comes to an end: {[a.name for a in alive]}"
+        for actor in self.actors:
+            if isinstance(actor.error, Exception):
+                raise actor.error
+
+    def _act(self, actor):
+        actor.turn.acquire()
+        try:
+            actor.work(self._view(actor))
+        except Killed:
+            pass
+        except BaseException as error:
+            actor.error = error
+        finally:
+            actor.is_done = True
+            self._back.release()
+
+    def _view(self, actor):
+        def pause(path):
+            actor.calls += 1
+            if actor.dies_at is not None and actor.calls > actor.dies_at:
+                raise Killed
+            if path.startswith(("snapshot", "branch", "tag", "savepoint", "schema")):
+                self._back.release()
+                actor.turn.acquire()
+
+        class Sleeper:
+            def sleep(_, seconds):  # noqa: N805
+                self.time.sleep(seconds)
+                self._back.release()
+                actor.turn.acquire()
+
+        hooks = [run("before", call, pause, times=10**9) for call in DECIDING]
+        storage = FaultyStorage(self.table.context.storage, hooks)
+        runtime = Runtime(self.time, Ids(self.random.random()), Sleeper())
+        context = replace(self.table.context, storage=storage, runtime=runtime, cache=MetadataCache())
+        return anabranch.Table(context)
+
+
+@dataclass
+class Fire:
+    """A table under fire, and what was acknowledged to whom."""
+
+    seed: int
+    table: object = field(default_factory=parted)
+    acknowledged: list = field(default_factory=list)
+    """Ids of rows whose append returned."""
+    perhaps: set = field(default_factory=set)
+    """Ids of rows whose append died, or did not say."""
+    fenced: list = field(default_factory=list)
+    streamed: dict = field(default_factory=dict)
+
+    def batch_writer(self, first, count):
+        def work(table):
+            for number in range(first, first + count):
+                self.perhaps.add(number)
+                table.append(rows(number, 1))
+                self.acknowledged.append(number)
+
+        return work
+
+    def stream_writer(self, name, first, count, branch=None):
+        """A job that repeats each batch once, as after a crash; fenced, it stops."""
+
+        def work(table):
+            table = table if branch is None else table.branch(branch)
+            user = f"{name}@{table.branch_uuid}"
+            head = table.snapshot
+            for number in range(first, first + count):
+                self.perhaps.add(number)
+                try:
+                    for _ in range(2):
+                        table.commit(Append(written(table, number, 1)), identity=CommitIdentity(user, number))
+                except SealedBranchError:
+                    self.fenced.append((name, number))
+                    return
+                self.acknowledged.append(number)
+            assert head is not None
+
+        return work
+
+    def replacer(self, branch):
+        def work(table):
+            try:
+                table.replace_main_branch(branch)
+            except CommitConflictError as error:
+                assert {c.kind for c in error.conflicts} <= {"NOT_DESCENDED", "TAG_CLASH"}, error
+
+        return work
+
+    def undoer(self, table):
+        try:
+            table.undo_replace()
+        except AnabranchError as error:
+            assert "not replaced" in str(error) or "taken back" in str(error), error
+
+    def tagger(self, table):
+        table.create_tag("under-fire", 2)
+
+    def check(self):
+        """Everything acknowledged is once in a main that is or was, or on the branch that it was written to."""
+        table = timed(self.table)
+        table.append(rows(9_000, 1))  # nobody is held up
+        views = [table, *(table.branch(f"main@{p.generation}") for p in replacements(table.context))]
+        views += [table.branch(name) for name in table.branches()]
+        found = [Counter(ids_of(view)) for view in views]
+        for counted in found:
+            assert set(counted.values()) == {1}, "a row is there twice"
+        everywhere = set().union(*found)
+        assert set(self.acknowledged) <= everywhere, "an acknowledged row is lost"
+        assert everywhere <= {*BEFORE, 100, 1000, 9_000, *self.acknowledged, *self.perhaps}
+        assert 9_000 in found[0]
+        for pointer in replacements(table.context):
+            assert pointer.replaced.fork.id == 2
+        decided, announced = numbers(table.context, MAIN_PREFIX), numbers(table.context, SEAL_PREFIX)
+        assert decided == list(range(1, len(decided) + 1))
+        assert set(announced) <= {*decided, len(decided) + 1}
+        assert [s.id for s in table.snapshots()][-2:] == [2, 1], "main has its past"
+        return table
+
+
+def _fire(seed):
+    fire = Fire(seed)
+    random = Random(f"fire {seed}")
+    fire.table.create_branch("next", "good")
+    stage = Stage(fire.table, seed)
+    stage.add("batch", fire.batch_writer(2_000, random.randint(1, 4)))
+    stage.add("old job", fire.stream_writer("job", 3_000, random.randint(1, 5)))
+    stage.add("new job", fire.stream_writer("job", 50, random.randint(1, 5), branch="fix"))
+    stage.add("replacer", fire.replacer("fix"), dies_at=random.choice((None, None, random.randint(1, 120))))
+    if random.random() < 0.5:
+        stage.add("other", fire.replacer("next"), dies_at=random.choice((None, random.randint(1, 120))))
+    if random.random() < 0.4:
+        stage.add("undo", fire.undoer, dies_at=random.choice((None, random.randint(1, 80))))
+    if random.random() < 0.4:
+        stage.add("tag", fire.tagger)
+    stage.play()
+    table = fire.check()
+    if any(actor.name == "tag" for actor in stage.actors):
+        assert "under-fire" in table.tags(), "a tag did not reach main"
+    for name, number in fire.fenced:
+        assert number not in set(ids_of(table)) | set(fire.acknowledged), f"{name} was fenced"
+
+
+@pytest.mark.parametrize(
+    "block",
+    [range(25), *(pytest.param(range(n, n + 250), marks=pytest.mark.long) for n in range(25, 4_025, 250))],
+    ids=str,
+)
+def test_random_runs(block):
+    for seed in block:
+        try:
+            _fire(seed)
+        except BaseException as error:
+            raise AssertionError(f"seed {seed}") from error
+
+
+def test_a_run_is_the_same_each_time():
+    def paths(seed):
+        fire = Fire(seed)
+        stage = Stage(fire.table, seed)
+        stage.add("batch", fire.batch_writer(2_000, 2))
+        stage.add("replacer", fire.replacer("fix"))
+        stage.play()
+        return [actor.calls for actor in stage.actors], fire.acknowledged
+
+    assert paths(7) == paths(7)
+
+
+def test_two_replacements_at_every_call_of_each_other():
+    """One is made as a whole in between the calls of another, at each of them."""
+    calls = len([c for c in _calls_of_a_replacement() if c.name in DECIDING])
+    for nth in range(1, calls + 1, 6):
+        table = parted()
+        table.create_branch("next", "good")
+        count = [0]
+
+        def other(path, table=table, count=count, nth=nth):
+            count[0] += 1
+            if count[0] == nth:
+                timed(table).replace_main_branch("next")
+
+        hooks = [run("before", call, other, times=10**9) for call in DECIDING]
+        storage = FaultyStorage(table.context.storage, hooks)
+        anabranch.Table(replace(table.context, storage=storage, cache=MetadataCache())).replace_main_branch(
+            "fix"
+        )
+        made = [pointer.main.name for pointer in replacements(table.context)]
+        assert made in (["next", "fix"], ["fix", "next"], ["fix"]), (nth, made)
+        late = again(table)
+        late.append(rows(7, 1))
+        expected = [*BEFORE, 7] if made[-1] == "next" else [*BEFORE, 7, 100]
+        assert ids_of(table) == expected
+
+
+def _calls_of_a_replacement():
+    table = parted()
+    storage = FaultyStorage(table.context.storage)
+    anabranch.Table(replace(table.context, storage=storage)).replace_main_branch("fix")
+    return storage.calls

@@ -1,0 +1,135 @@
+"""Native reading in sessions of every kind, and where Spark is not what it was."""
+
+import logging
+from weakref import WeakKeyDictionary
+
+import pytest
+from pyspark.sql import SparkSession
+
+import anabranch
+import anabranch.spark
+from anabranch.spark.native import internals
+from anabranch.spark.native.frame import native_frame
+from anabranch.spark.native.proxy import Jvm
+from tests.support.tables import make_table, rows
+
+pytestmark = [pytest.mark.spark, pytest.mark.versions]
+
+
+@pytest.fixture
+def place(tmp_path):
+    return str(tmp_path / "warehouse")
+
+
+@pytest.fixture
+def table(place):
+    made = make_table(place)
+    made.append(rows(0, 10))
+    return made
+
+
+@pytest.fixture
+def portable(caplog):
+    caplog.set_level(logging.WARNING, "anabranch.spark.native")
+    return lambda: [r.getMessage() for r in caplog.records if "portable door" in r.getMessage()]
+
+
+def cloned(session):
+    """As a streaming query makes one for its batches."""
+    return SparkSession(session.sparkContext, session._jsparkSession.cloneSession())
+
+
+@pytest.mark.parametrize("make", [SparkSession.newSession, cloned])
+def test_a_session_made_from_an_attached_one(spark, place, table, portable, make):
+    anabranch.spark.attach(spark, place, catalog="parent")
+    session = make(spark)
+    assert native_frame(session, table.scan()).filter("id > 5").count() == 4  # no catalog is needed for it
+    anabranch.spark.attach(session, place, catalog="parent")
+    assert session.sql("SELECT count(*) FROM parent.db.t WHERE id > 5").first()[0] == 4
+    assert spark.sql("SELECT count(*) FROM parent.db.t").first()[0] == 10
+    assert portable() == []
+
+
+def test_batches_of_a_stream_read_and_write_tables(spark, place, table, portable, tmp_path):
+    """Their session is a copy, which is attached like any other."""
+    session = anabranch.spark.attach(spark.newSession(), place, catalog="batches")
+    session.sql("CREATE TABLE batches.db.out (id BIGINT, known BIGINT)")
+
+    def write(batch, number):
+        here = anabranch.spark.attach(batch.sparkSession, place, catalog="batches")
+        batch.createOrReplaceTempView("batch")
+        here.sql(
+            "INSERT INTO batches.db.out SELECT b.id, (SELECT count(*) FROM batches.db.t) FROM batch b WHERE b.id > 7"
+        )
+
+    stream = session.readStream.table("batches.db.t").writeStream.foreachBatch(write)
+    stream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(
+        availableNow=True
+    ).start().awaitTermination()
+    found = anabranch.connect(place).table("db.out").scan().to_arrow().to_pylist()
+    assert sorted(row["id"] for row in found) == [8, 9]
+    assert {row["known"] for row in found} == {10}
+    assert portable() == []
+
+
+@pytest.fixture
+def without(monkeypatch):
+    """Let Spark lack a class."""
+    of, loaded = Jvm.of, internals._class
+
+    def lack(name):
+        monkeypatch.setattr(internals, "_TRIED", WeakKeyDictionary())
+        monkeypatch.setattr(Jvm, "of", lambda jvm, asked: of(jvm, _gone(asked, name)))
+        monkeypatch.setattr(internals, "_class", lambda jvm, asked: loaded(jvm, _gone(asked, name)))
+
+    return lack
+
+
+def _gone(asked, name):
+    return f"{asked}Gone" if asked.rpartition(".")[2] == name else asked
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("HadoopFsRelation", "ParquetFileFormat", "PartitionDirectory", "PartitionPath", "PartitionSpec"),
+        *("InMemoryFileIndex", "SharedInMemoryCache", "ParquetScanBuilder", "PythonSQLUtils"),
+    ],
+)
+def test_what_spark_lacks_is_known_before_a_frame_is_given_out(spark, without, name):
+    jvm = Jvm(spark)
+    assert internals.missing(jvm) is None
+    without(name)
+    assert "internals are not as expected" in internals.missing(jvm)
+
+
+def test_without_an_internal_tables_are_read_through_the_portable_door(
+    spark, place, table, portable, without, tmp_path
+):
+    session = anabranch.spark.attach(spark.newSession(), place, catalog="less")
+    without("ParquetScanBuilder")
+    assert native_frame(session, table.scan()).filter("id > 5").count() == 4
+    assert session.sql("SELECT id FROM less.db.t WHERE id > 5").count() == 4
+    for said in portable():
+        assert "without Spark's own Parquet reader and without Spark's filters leaving out files" in said
+        assert "internals are not as expected" in said
+    assert len(portable()) == 2
+    stream = session.readStream.table("less.db.t").writeStream.format("memory").queryName("less")
+    stream.option("checkpointLocation", str(tmp_path / "c")).trigger(
+        availableNow=True
+    ).start().awaitTermination()
+    assert session.table("less").count() == 10
+    assert "batches of the stream of db.t go through the portable door" in portable()[2]
+
+
+def test_without_offsets_of_its_own_a_stream_is_the_portable_one(
+    spark, place, table, portable, without, tmp_path
+):
+    session = anabranch.spark.attach(spark.newSession(), place, catalog="fewer")
+    without("PythonStreamingSourceOffset")
+    stream = session.readStream.table("fewer.db.t").writeStream.format("memory").queryName("fewer")
+    stream.option("checkpointLocation", str(tmp_path / "c")).trigger(
+        availableNow=True
+    ).start().awaitTermination()
+    assert session.table("fewer").count() == 10
+    assert len(portable()) == 1
