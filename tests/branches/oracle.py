@@ -25,6 +25,7 @@ APPEND_VS_OVERWRITE = "APPEND_VS_OVERWRITE"
 OVERWRITE_VS_CHANGE = "OVERWRITE_VS_CHANGE"
 HISTORY_GAP = "HISTORY_GAP"
 MIXED_COMPACTION = "MIXED_COMPACTION"
+FOREIGN_MERGE = "FOREIGN_MERGE"
 
 
 class Did(IntEnum):
@@ -184,6 +185,12 @@ def judge(main: Line, branch: Forked) -> Verdict:
         kinds = {other: [_conflict(mine, other) for mine in ours] for other in theirs}
         doubt = doubt.union(*(some for views in kinds.values() for some in views))
         possible = [other for other in theirs if other is not None and not all(kinds[other])]
+        old = {*taken.rows.get(part, ())}
+        new = tuple(row for row in branch.rows(part) if row not in old)
+        if not {*new}.isdisjoint(main.rows(part)):
+            # Another branch, made from main when it had them, brought them back after a rollback.
+            doubt.add(FOREIGN_MERGE)
+            possible = [other for other in possible if other is not Did.APPENDED]
         if not possible:
             verdict.must[part] = frozenset(doubt)
             verdict.ours[part], verdict.theirs[part] = main.rows(part), branch.rows(part)
@@ -193,8 +200,7 @@ def judge(main: Line, branch: Forked) -> Verdict:
         if doubt or did is not Did.NOTHING:
             verdict.may[part] = frozenset(doubt)
         if did is Did.APPENDED:
-            old = set(taken.rows.get(part, ()))
-            verdict.rows[part] = (*main.rows(part), *(row for row in branch.rows(part) if row not in old))
+            verdict.rows[part] = (*main.rows(part), *new)
         elif did is Did.OVERWROTE:
             verdict.rows[part] = branch.rows(part)
     return verdict
@@ -229,7 +235,7 @@ def _views(
     return views
 
 
-def _did(steps: Iterable[Step], part: Part, besides: Collection[Step]) -> Did:
+def _did(steps: Iterable[Step], part: Part, besides: Collection[Step] = ()) -> Did:
     return max((step.did(part) for step in steps if step not in besides), default=Did.NOTHING)
 
 
@@ -249,7 +255,9 @@ Columns = Mapping[int, tuple[str, str]]
 _WIDTH = ["INT", "BIGINT"]
 
 
-def judge_columns(base: Columns, ours: Columns, theirs: Columns) -> tuple[dict[int, tuple[str, str]], set[str]]:
+def judge_columns(
+    base: Columns, ours: Columns, theirs: Columns
+) -> tuple[dict[int, tuple[str, str]], set[str]]:
     """Main's columns after a merge, and the kinds of conflicts that stand against it.
 
     Args:
@@ -265,7 +273,9 @@ def judge_columns(base: Columns, ours: Columns, theirs: Columns) -> tuple[dict[i
             name = _changed(*(None if one is None else one[0] for one in (was, mine, other)))
             if name is None:
                 kinds.add("RENAME_CLASH")
-            widest = max((one for one in (mine, other) if one is not None), key=lambda one: _WIDTH.index(one[1]))
+            widest = max(
+                (one for one in (mine, other) if one is not None), key=lambda one: _WIDTH.index(one[1])
+            )
             merged[number] = name or widest[0], widest[1]
         elif was != (mine or other):
             kinds.add("DROP_VS_CHANGE")

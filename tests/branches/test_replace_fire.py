@@ -96,7 +96,7 @@ class Stage:
                 actor.turn.acquire()
 
         class Sleeper:
-            def sleep(_, seconds):  # noqa: N805
+            def sleep(_, seconds):
                 self.time.sleep(seconds)
                 self._back.release()
                 actor.turn.acquire()

@@ -30,9 +30,13 @@ def rows(ids, day="a", **others):
 
 
 @pytest.fixture(scope="module")
-def table(spark, tmp_path_factory):
+def lake(spark, tmp_path_factory):
+    return anabranch.connect(str(tmp_path_factory.mktemp("diff")), spark=spark)
+
+
+@pytest.fixture(scope="module")
+def table(lake):
     """Main and its branch ``fix``, each with rows of its own, in renamed and wider columns."""
-    lake = anabranch.connect(str(tmp_path_factory.mktemp("diff")), spark=spark)
     table = lake.create_table("db.t", SCHEMA, partition_by=["dt"])
     table.append(rows([1, 1, 2, 3]))
     table.append(rows([4, 5, 7], "b"))
@@ -144,3 +148,19 @@ checks:
     ):
         with pytest.raises(InvalidInputError, match=message):
             branch.audit(Checks.parse(f"checks:\n  {text}"))
+
+
+def test_procedures(lake, table, tmp_path):
+    found = lake.sql("CALL sys.diff(table => 'db.t', right => 'fix')").collect()
+    assert {row.partition: (row.rows_left, row.rows_right) for row in found} == {
+        p.partition: (p.rows_left, p.rows_right) for p in table.diff("main", "fix").partitions
+    }
+    path = tmp_path / "few.yml"
+    path.write_text("checks:\n  - row_count: {max: 1}\n  - not_null: id\n")
+    found = lake.sql(f"CALL sys.audit(table => 'db.t$branch_fix', checks => '{path}', by => 'ann')").collect()
+    assert [(row.check, row.passed, row.audit_passed) for row in found] == [
+        ("row_count", False, False),
+        ("not_null id", True, False),
+    ]
+    log = lake.sql("SELECT operation, performed_by FROM db.`t$branches_log`").collect()
+    assert ("audited", "ann") in [tuple(row) for row in log]

@@ -165,3 +165,35 @@ def test_what_is_understood_of_conditions(spark, condition, said):
         assert "IN (" in str(found)
     else:
         assert (None if found is None else str(found)) == said
+
+
+def test_what_is_made_of_many_files_takes_no_more_calls(jvm, monkeypatch):
+    calls = []
+    client = type(jvm.gateway._gateway_client)
+    send = client.send_command
+
+    def counted(self, command, *arguments, **named):
+        if not command.startswith(
+            "m\n"
+        ):  # those say that an object is no longer needed, whenever it is collected
+            calls.append(command)
+        return send(self, command, *arguments, **named)
+
+    def calls_for(count):
+        keys = st.StructType().add("x", st.IntegerType())
+        rows = internals.internal_rows(
+            jvm, pa.record_batch([pa.array(range(count), pa.int32())], ["x"]), keys
+        )
+        folders = [f"file:/nowhere/t/x={n}" for n in range(count)]
+        files = [(f"{folder}/data.parquet", 10, 0) for folder in folders]
+        calls.clear()
+        partitions = internals.Partitions(keys, folders, rows)
+        index = internals.filled_index(jvm, files, st.StructType(), partitions, identity=f"file:/{count}")
+        made = internals.partition_directories(jvm, rows, [[file] for file in files])
+        found = len(calls)
+        assert (index.allFiles().length(), made.length()) == (count, count)
+        return found
+
+    monkeypatch.setattr(client, "send_command", counted)
+    calls_for(1)  # classes and their methods are asked for once
+    assert calls_for(2) == calls_for(500) < 80

@@ -19,7 +19,8 @@ from anabranch.errors import CorruptTableError
 from anabranch.spark.native.file_index import PlannedFileIndex
 from anabranch.spark.native.frame import native_frame
 from anabranch.spark.native.planned_files import PlannedFiles
-from anabranch.spark.native.scan_builder import NativeScan, ScanBuilder
+from anabranch.spark.native.scan_builder import ScanBuilder
+from anabranch.spark.native.table_scan import TableScan
 from tests.spark.native_cases import bag, check, eventually, files_read, in_spark, v2_frame
 
 pytestmark = [pytest.mark.spark, pytest.mark.versions]
@@ -366,7 +367,7 @@ def test_proxies_are_let_go(spark, lake):
         gc.collect()
         spark._jvm.java.lang.System.gc()
         return sum(
-            isinstance(v, PlannedFileIndex | ScanBuilder | NativeScan) for v in list(pool.dict.values())
+            isinstance(v, PlannedFileIndex | ScanBuilder | TableScan) for v in list(pool.dict.values())
         )
 
     before = held()

@@ -149,6 +149,22 @@ def test_rows_of_a_bucket_keep_their_order(doors, session, lake, run, natively):
         assert numbers == sorted(numbers)
 
 
+def test_columns_are_left_out_before_anything_is_read(session, doors, lake, run, natively):
+    """Where Spark tells of options before it asks for columns; elsewhere that is refused."""
+    table = lake.create_table("db.wide", "a INT, p STRING, b BIGINT, c STRING", partition_by=["p"])
+    row = {"a": pa.array([1], pa.int32()), "p": ["x"], "b": [2], "c": ["z"]}
+    table.append(pa.table(row).cast(table.writer().schema))
+    asked = doors("native", "db.wide", **{"scan.columns": "c,a"})
+    if tuple(map(int, session.version.split(".")[:2])) < (4, 3):
+        with pytest.raises(PySparkException, match=r"before it tells of scan\.columns"):
+            run(asked)
+        return
+    assert asked.columns == ["c", "a"]
+    assert run(asked) == [("z", 1)]
+    assert session.read.option("scan.columns", "b").table("river.db.wide").collect() == [(2,)]
+    assert session.sql("SELECT * FROM river.db.wide").collect() == [(1, "x", 2, "z")]
+
+
 def test_what_filters_rows_goes_through_the_portable_door(doors, lake, run, portable):
     table = lake.create_table("db.filtered", "id BIGINT, v STRING")
     table.append(pa.table({"id": [1, 2, 3], "v": ["a", "b", "c"]}))
@@ -161,6 +177,7 @@ def test_an_error_of_the_stream_reaches_the_user(doors, lake, run):
     table.append(pa.table({"id": [1]}))
     table.replace(pa.table({"id": [2]}))
     with pytest.raises(
-        PySparkException, match=r"(?s)takes away rows that a stream may have delivered.*scan\.on-overwrite=skip"
+        PySparkException,
+        match=r"(?s)takes away rows that a stream may have delivered.*scan\.on-overwrite=skip",
     ):
         run(doors("native", "db.refused"))

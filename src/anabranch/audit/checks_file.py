@@ -72,9 +72,10 @@ class Item:
             self.fail("expected names, each once" if found else "the list is empty")
         return found
 
-    @property
-    def is_list(self) -> bool:
-        return isinstance(self.node, yaml.SequenceNode)
+    def each(self) -> list[Item]:
+        """The members of a list of different text, or the one text alone."""
+        self.texts()
+        return self.items() if isinstance(self.node, yaml.SequenceNode) else [self]
 
     def integer(self) -> int:
         """A whole number from 0 on."""

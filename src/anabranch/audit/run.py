@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from anabranch.audit.checks import Check, Facts, read_checks
+from anabranch.audit.check import Check, Facts
+from anabranch.audit.checks import read_checks
 from anabranch.audit.checks_file import Checks
 from anabranch.audit.embedded import measure
 from anabranch.audit.measures import Found, Measure

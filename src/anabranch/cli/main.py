@@ -15,6 +15,7 @@ from anabranch.cli import (
     data,
     maintenance,
     refs,
+    replacing,
     sql,
     state,
     system,
@@ -34,7 +35,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="A streaming lakehouse for PySpark: append-only tables in the open Apache Paimon format.",
 )
-for group in (tables, alter, data, refs, branches, comparing, maintenance, system_tables, sql, system):
+for group in (
+    tables,
+    alter,
+    data,
+    refs,
+    branches,
+    replacing,
+    comparing,
+    maintenance,
+    system_tables,
+    sql,
+    system,
+):
     group.register(app)
 
 

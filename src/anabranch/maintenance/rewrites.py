@@ -15,8 +15,8 @@ from anabranch.arrow.rewrite import rewrite
 from anabranch.arrow.writer import WriteContext, abort
 from anabranch.engine import Engine, LocalEngine
 from anabranch.errors import CommitConflictError, CommitRetriesExhaustedError, NotFoundError
-from anabranch.kernel.branches.fence import apart
 from anabranch.kernel.actions.compact import Compact
+from anabranch.kernel.branches.fence import apart
 from anabranch.kernel.commit.base import Base
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.commit.conflicts import outdated

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from anabranch.errors import CommitConflictError, NotFoundError
 from anabranch.kernel.branches.branch_info import BranchInfo
 from anabranch.kernel.branches.delete import DeletedBranch
-from anabranch.kernel.branches.merge import MergeResult
 from anabranch.kernel.branches.merge_conflict import MergeConflict
+from anabranch.kernel.branches.merge_result import MergeResult
 from anabranch.service.refs import open_branch
 from anabranch.table import Table
 
@@ -22,6 +22,7 @@ __all__ = [
     "delete_branch",
     "merge_branch",
     "moved",
+    "user",
 ]
 
 
@@ -52,7 +53,7 @@ def create_branch(
 ) -> BranchInfo:
     """Create a branch in the name of who is logged in; arguments as `Table.create_branch` takes them."""
     table.create_branch(
-        name, tag, snapshot=snapshot, savepoint=savepoint, created_by=_user(), retained=retained
+        name, tag, snapshot=snapshot, savepoint=savepoint, created_by=user(), retained=retained
     )
     return branch(table, name)
 
@@ -123,7 +124,8 @@ def _moved(snapshots: int | None, rows: int | None) -> str:
     return counted if rows is None else f"{counted}, {rows:+,} rows"
 
 
-def _user() -> str | None:
+def user() -> str | None:
+    """Who is logged in; None where nobody has a name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # as in containers whose user has no name

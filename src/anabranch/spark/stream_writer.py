@@ -26,7 +26,7 @@ from pyspark.sql.types import StructType
 from anabranch.errors import CommitConflictError, CorruptTableError, SealedBranchError
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.actions.overwrite import Overwrite
-from anabranch.kernel.branches.follow import check_carries_over
+from anabranch.kernel.branches.follow import carried_over
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.transaction import Committed
@@ -111,7 +111,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return WrittenBatch(tuple(self._rows.write(iterator)), _this_run())
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        files = files_of(messages)
+        files: Sequence[CommitMessage] = files_of(messages)
         run = next((m.run for m in messages if isinstance(m, WrittenBatch)), BatchRun())
         entry, offsets = batch_origin(self._checkpoint, self._identity.job, batchId, run, self._options)
         watermark = self._watermark(files, offsets, batchId)
@@ -119,7 +119,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             try:
                 committed = self._committed(files, batchId, entry, watermark)
             except SealedBranchError as error:
-                self._follow(files, error)
+                files = self._follow(files, error)
                 committed = self._committed(files, batchId, entry, watermark)
         except NOT_PUBLISHED:
             self._rows.abort(files)
@@ -155,15 +155,16 @@ class StreamWriter(DataSourceStreamArrowWriter):
             floor=self._record.floor_before(batch, self._identity),
         )
 
-    def _follow(self, files: Sequence[CommitMessage], error: SealedBranchError) -> None:
+    def _follow(self, files: Sequence[CommitMessage], error: SealedBranchError) -> Sequence[CommitMessage]:
         """Main was replaced while the batch was being written: go on with the new one, if that is wanted."""
         table = self._table.branch(MAIN_BRANCH)
         is_of_main = self._table.context.main_generation is not None
         if not is_of_main or table.branch_uuid == self._table.branch_uuid:
             raise error
         identity = _identity(table, self._options, self._checkpoint)
-        check_carries_over(files, self._table.context, table.context)
+        files = carried_over(files, self._table.context, table.context)
         self._table, self._identity = table, identity
+        return files
 
     def _check_not_there(self, entry: LineageEntry) -> None:
         """Of a query that followed to a new main, refuse events that this has from its own job already."""

@@ -10,8 +10,9 @@ from anabranch.kernel.branches.create import create_branch
 from anabranch.kernel.branches.delete import DeletedBranch, delete_branch
 from anabranch.kernel.branches.follow import on_main
 from anabranch.kernel.branches.main import main_of
-from anabranch.kernel.branches.merge import MergeResult, merge_branch
+from anabranch.kernel.branches.merge import merge_branch
 from anabranch.kernel.branches.merge_record import wishes_of
+from anabranch.kernel.branches.merge_result import MergeResult
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs.moments import resolve
 from anabranch.kernel.refs.tags import parse_retained
@@ -114,7 +115,9 @@ class Branching(TableView):
         """
         self._check_unpinned()
         wishes = wishes_of(resolve, allow_source_overlap=allow_source_overlap)
-        result = merge_branch(self._context, name, wishes, dry_run=dry_run, overlap=duplicate_sources, audit=require_audit)
+        result = merge_branch(
+            self._context, name, wishes, dry_run=dry_run, overlap=duplicate_sources, audit=require_audit
+        )
         if result.snapshot is not None:
             keep_due(main_of(self._context), self.options, result.snapshot)
         return result

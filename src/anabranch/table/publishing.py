@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 from anabranch.audit import Checks, Verdict
 from anabranch.errors import AlreadyExistsError, CommitConflictError
 from anabranch.kernel.branches.audit_log import AUDIT_FAILED
 from anabranch.kernel.branches.branch_log import open_branch
+from anabranch.kernel.branches.merge_result import MergeResult
 from anabranch.kernel.commit.base import Conflict
 from anabranch.table.branching import Branching
 from anabranch.table.comparing import Comparing
@@ -55,7 +56,7 @@ class Publication(Generic[T]):
 
     verdict: Verdict | None = None
     """What the audit came to; None before it, and without checks."""
-    merged: Any = None
+    merged: MergeResult | None = None
     """What the merge came to; None if there was none."""
 
     def __init__(self, table: T, name: str, checks: Checks | None, by: str | None) -> None:

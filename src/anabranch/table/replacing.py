@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anabranch.errors import InvalidInputError
 from anabranch.kernel.branches.release import release_due
-from anabranch.kernel.branches.replace import FOREVER, Replacement, replace_main
+from anabranch.kernel.branches.replace import FOREVER, Replacement, planned, replace_main
 from anabranch.kernel.branches.replace_content import replace_content
 from anabranch.kernel.branches.replace_result import ReplaceResult
 from anabranch.kernel.branches.undo import undo_replace
@@ -27,6 +27,7 @@ class Replacing(TableView):
         require_audit: str | bool | None = None,
         by: str | None = None,
         reason: str | None = None,
+        dry_run: bool = False,
     ) -> ReplaceResult:
         """Put a branch in the place of main, while everybody reads and writes. Repeating it after a failure finishes it.
 
@@ -46,6 +47,7 @@ class Replacing(TableView):
             require_audit: refuse unless the branch passed an audit as it is: of this name, or any if True.
             by: who does it, for people.
             reason: why, for people.
+            dry_run: check everything, and only return what would be done.
 
         Raises:
             NotFoundError: there is no such branch.
@@ -64,10 +66,12 @@ class Replacing(TableView):
             reason=reason,
             coverage=coverage,
         )
+        if mode not in ("pointer", "commit"):
+            raise InvalidInputError(f"main can be replaced in the mode 'pointer' or 'commit', not '{mode}'")
+        if dry_run:
+            return planned(self._follow(), wishes, as_commit=mode == "commit")
         if mode == "commit":
             return replace_content(self._follow(), wishes)
-        if mode != "pointer":
-            raise InvalidInputError(f"main can be replaced in the mode 'pointer' or 'commit', not '{mode}'")
         made, repeated = replace_main(self._context, wishes)
         self._follow()
         if REPLACED_MAIN_TIME_RETAINED.of(self.options) == 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from anabranch.alter import Alter
@@ -13,7 +14,7 @@ from anabranch.expr.nodes import Predicate
 from anabranch.expr.parse import parse
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.actions.overwrite import Overwrite
-from anabranch.kernel.branches.follow import check_carries_over
+from anabranch.kernel.branches.follow import carried_over
 from anabranch.kernel.commit.base import Action
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.commit.identity import CommitIdentity
@@ -138,7 +139,8 @@ class Writing(TableView):
                     raise
                 if self._follow() is sealed:
                     raise
-                check_carries_over(action.messages, sealed, self._context)
+                messages = carried_over(action.messages, sealed, self._context)
+                request = replace(request, action=replace(action, messages=messages))
 
     def _write(self, data: Any, action: Any) -> Snapshot:
         writer = self.writer()

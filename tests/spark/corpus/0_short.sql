@@ -24,6 +24,7 @@ SHOW PARTITIONS lake.short.t;
 --> ('dt=b',)
 DELETE FROM lake.short.t WHERE id = 1;
 --! tables are append-only
+INSERT INTO lake.short.t SELECT id, id, 'c' FROM lake.short.t WHERE id = 9;
 INSERT INTO lake.short.t VALUES ('one', 1, 'a');
 --! safely cast
 SELECT * FROM lake.short.nope;

@@ -25,11 +25,12 @@ from anabranch.kernel.branches.operations import record_deletion
 from anabranch.kernel.branches.pointer import find_release, replacements
 from anabranch.kernel.branches.seal import settled
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.refs.savepoint_log import savepoints
+from anabranch.kernel.refs.savepoint_log import is_of, savepoints
 from anabranch.kernel.refs.savepoints import delete_savepoint
 from anabranch.spec.fork import DELETING_FILE, FORK_FILE, Fork
 from anabranch.spec.layout import MAIN_BRANCH
 from anabranch.spec.main_pointer import former_main_name
+from anabranch.spec.savepoint import Savepoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +111,17 @@ def _check_may_go(main: TableContext, branch: TableContext) -> None:
 
 
 def _delete_savepoints(branch: TableContext) -> tuple[int, ...]:
-    numbers = tuple(savepoint.id for savepoint in savepoints(branch))
+    numbers = tuple(found.id for found in savepoints(branch) if not _is_elsewhere(branch, found))
     for number in numbers:
         with suppress(NotFoundError):  # somebody else was faster
             delete_savepoint(branch, number)
     return numbers
+
+
+def _is_elsewhere(branch: TableContext, savepoint: Savepoint) -> bool:
+    """Whether another branch has a savepoint too: of two that were main, one took over the past of the other."""
+    others = (name for name in (None, *branch_names(branch)) if name != branch.branch)
+    return any(is_of(branch.on_branch(name), savepoint) for name in others)
 
 
 def _delete_files(branch: TableContext) -> None:

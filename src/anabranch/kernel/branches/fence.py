@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import Final
 
 import polars as pl
 
@@ -26,6 +27,9 @@ from anabranch.kernel.compaction.planning import FENCE
 from anabranch.kernel.compaction.task import Rewrite
 from anabranch.kernel.context import TableContext
 from anabranch.spec.snapshot import Snapshot
+
+_WEIGHT: Final = 150
+"""Bytes that a file takes in the cache, about."""
 
 
 def is_fenced(context: TableContext) -> bool:
@@ -46,7 +50,13 @@ def file_ages(context: TableContext, head: Snapshot | None) -> Mapping[str, int]
     """How many points the rows of each live file are younger than; None where nothing is fenced."""
     if head is None or not is_fenced(context):
         return None
-    return ages(context, head, points(context), partial(carried_births, context, head))
+    parted_at = points(context)
+    recorded = partial(carried_births, context, head)
+    return context.cache.get_or(
+        (context.branch_uuid, "ages", head.stamp, *(point.stamp for point in parted_at)),
+        lambda: ages(context, head, parted_at, recorded),
+        lambda found: _WEIGHT * len(found),
+    )
 
 
 def crossing(base: Base, rewrites: Sequence[Rewrite]) -> list[Rewrite]:
@@ -80,7 +90,7 @@ def fence_conflict(base: Base, rewrites: Sequence[Rewrite]) -> Conflict | None:
 
 def apart(context: TableContext, rewrites: Sequence[Rewrite]) -> Iterator[list[Rewrite]]:
     """The rewrites that may be committed together, commit by commit."""
-    found = file_ages(context, context.snapshots.head())
+    found = file_ages(context, context.snapshots.head()) if is_fenced(context) else None
     shares: dict[int, list[Rewrite]] = {}
     for rewrite in rewrites:
         age = 0 if found is None else found.get(rewrite.task.files[0].file_name, MIXED)

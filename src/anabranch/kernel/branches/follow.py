@@ -8,13 +8,16 @@ the last time: what was put before that look is copied, and who puts something a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from anabranch.errors import SealedBranchError
+from anabranch.kernel.branches.declare import declared, declared_as
 from anabranch.kernel.branches.main import main_of
 from anabranch.kernel.branches.seal import settled
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.context import TableContext
+from anabranch.spec.schema import TableSchema
 
 T = TypeVar("T")
 
@@ -42,20 +45,42 @@ def on_main(
         context, result = main, operation(main)
 
 
-def check_carries_over(messages: Sequence[CommitMessage], old: TableContext, new: TableContext) -> None:
-    """Raise `SealedBranchError` unless rows that were written for a main that was replaced can go to the new one.
+def carried_over(
+    messages: Sequence[CommitMessage], old: TableContext, new: TableContext
+) -> tuple[CommitMessage, ...]:
+    """Rows that were written for a main that was replaced, as rows of the new one.
 
     Their files lie in folders that all branches share, but each names its schema by a number, and the same number may
-    mean another schema there.
+    mean another schema there. A file goes under the version of the new main that has the same columns.
+
+    Raises `SealedBranchError`: there is no such version.
     """
-    known = set(new.schemas.ids())
-    for schema_id in sorted({file.schema_id for message in messages for file in message.new_files}):
-        written = old.schemas.get(schema_id)
-        there = new.schemas.get(schema_id) if schema_id in known else None
-        if there is None or (there.fields, there.partition_keys) != (written.fields, written.partition_keys):
-            found = "has no such version" if there is None else "has another schema under that number"
-            raise SealedBranchError(
-                f"main of '{new.name}' was replaced while rows were being written in version {schema_id} of its "
-                f"schema, and the new main {found}",
-                hint="nothing was published: write the rows again, in the schema of the new main.",
-            )
+    own = [new.schemas.get(schema_id) for schema_id in reversed(new.schemas.ids())]
+    versions = {
+        schema_id: _version_of(old.schemas.get(schema_id), own, new)
+        for schema_id in {file.schema_id for message in messages for file in message.new_files}
+    }
+    return tuple(
+        replace(
+            message,
+            new_files=tuple(
+                declared(file, old.schemas.get(file.schema_id), versions[file.schema_id])
+                for file in message.new_files
+            ),
+        )
+        for message in messages
+    )
+
+
+def _version_of(written: TableSchema, own: Sequence[TableSchema], new: TableContext) -> TableSchema:
+    ids = {field.id for field in written.fields}
+    fitting = [v for v in own if ids <= {field.id for field in v.fields}]
+    alike = [v for v in fitting if v.partition_keys == written.partition_keys]
+    found = declared_as(written, alike[0], alike) if alike else None
+    if found is None:
+        raise SealedBranchError(
+            f"main of '{new.name}' was replaced while rows were being written in version {written.id} of its schema, and "
+            "the new main has no version with these columns",
+            hint="nothing was published: write the rows again, in the schema of the new main.",
+        )
+    return found

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from anabranch.kernel.branches.branch_files import Young
-from anabranch.kernel.branches.classify import MERGE_USER
+from anabranch.kernel.branches.merge_facts import MERGE_USER
 from anabranch.kernel.branches.past import counting, rolled_back_to
 from anabranch.kernel.branches.provenance import delta_of, live_names
 from anabranch.kernel.branches.sides import Side

@@ -18,7 +18,7 @@ whoever was held up finds his commit made and stops. History is never deleted or
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anabranch.errors import (
     CommitConflictError,
@@ -29,21 +29,15 @@ from anabranch.errors import (
 )
 from anabranch.kernel.branches.audit_log import check_audited
 from anabranch.kernel.branches.branch_log import open_branch
-from anabranch.kernel.branches.classify import MERGE_USER, MergeFacts, is_marker, merge_facts
 from anabranch.kernel.branches.field_ids import reserve_block
 from anabranch.kernel.branches.main import main_of
+from anabranch.kernel.branches.merge_actions import SCHEMA_MOVED, Merge, Nothing, is_only, refuse
 from anabranch.kernel.branches.merge_conflict import MergeConflict
+from anabranch.kernel.branches.merge_facts import MERGE_USER, MergeFacts, is_marker
+from anabranch.kernel.branches.merge_fence import fence_on_top, put_fence
 from anabranch.kernel.branches.merge_pins import pin_head, pin_result
-from anabranch.kernel.branches.merge_plan import (
-    MERGED_MEANWHILE,
-    MergedPartition,
-    MergePlan,
-    MergePlanner,
-    Outcome,
-    SourceOverlap,
-)
+from anabranch.kernel.branches.merge_plan import MERGED_MEANWHILE, MergePlanner, SourceOverlap
 from anabranch.kernel.branches.merge_record import (
-    Choice,
     MergeEnd,
     MergeLog,
     MergeRecord,
@@ -52,60 +46,23 @@ from anabranch.kernel.branches.merge_record import (
     put_end,
     put_record,
 )
+from anabranch.kernel.branches.merge_result import MergeResult, merged_partitions
 from anabranch.kernel.branches.past import past_since
-from anabranch.kernel.branches.provenance import delta_of, fork_of
+from anabranch.kernel.branches.provenance import fork_of
 from anabranch.kernel.branches.standing import end_of
-from anabranch.kernel.commit.base import Base, Change, Conflict
+from anabranch.kernel.commit.base import Base
 from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.ledger import LedgerEntry, find_commit
 from anabranch.kernel.commit.transaction import CommitRequest, commit
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.partitions import partition_text
-from anabranch.kernel.properties import FENCE_PROPERTY, MERGE_PROPERTY
-from anabranch.spec.data_file import FileKind
+from anabranch.kernel.properties import MERGE_PROPERTY
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.schema_diff import changes_between
-from anabranch.spec.snapshot import CommitKind, Snapshot
+from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.snapshot_ref import SnapshotRef
 
 _ROUNDS = 50
 """How often a merge is begun again because others merge the branch, or compact it, at the same time."""
-_SCHEMA_MOVED = "SCHEMA_MOVED"
-
-
-@dataclass(frozen=True)
-class MergeResult:
-    """What a merge did, or would do."""
-
-    branch: str
-    snapshot: Snapshot | None = None
-    """The snapshot of main that holds it; None if there was nothing to merge, or for a dry run."""
-    number: int | None = None
-    """k: of the merge among those of the branch."""
-    partitions: tuple[MergedPartition, ...] = ()
-    """Those in which something was done, or was chosen to be left, in the order of their folders."""
-    schema_changes: tuple[str, ...] = ()
-    """What changed in main's schema, in words."""
-    conflicts: tuple[MergeConflict, ...] = ()
-    """Of a dry run, what stands against the merge; then nothing else is told."""
-    dry_run: bool = False
-    """Whether nothing was written."""
-
-    @property
-    def files_added(self) -> int:
-        return sum(one.files_added for one in self.partitions)
-
-    @property
-    def files_removed(self) -> int:
-        return sum(one.files_removed for one in self.partitions)
-
-    @property
-    def rows_added(self) -> int:
-        return sum(one.rows_added for one in self.partitions)
-
-    @property
-    def rows_removed(self) -> int:
-        return sum(one.rows_removed for one in self.partitions)
 
 
 def merge_branch(
@@ -146,7 +103,7 @@ def merge_branch(
         try:
             result = merging.attempt()
         except CommitConflictError as error:
-            if not _is_only(error, MERGED_MEANWHILE):
+            if not is_only(error, MERGED_MEANWHILE):
                 raise
             continue
         if result is not None:
@@ -201,7 +158,7 @@ class _Merging:
         schema_id = _newest_schema(branch).id
         planner = self._planner(branch, head, log, schema_id)
         plan = planner.plan(base)
-        _refuse(plan, self.name)
+        refuse(plan, self.name)
         if not plan.is_needed:
             return self._finished or MergeResult(self.name)
         record = MergeRecord(
@@ -247,7 +204,10 @@ class _Merging:
         if end is not None:
             put_end(branch, end)
             return None
-        if record.wishes == self.wishes and head.stamp in (record.head.stamp, _fenced(branch, record, head)):
+        if record.wishes == self.wishes and head.stamp in (
+            record.head.stamp,
+            fence_on_top(branch, record, head),
+        ):
             before = MergeLog({k: r for k, r in log.records.items() if k < record.number}, log.ends)
             planner = self._planner(branch, record.head, before, record.schema_id)
             return self._carry_out(branch, record, planner)
@@ -257,7 +217,7 @@ class _Merging:
     def _end_of(self, branch: TableContext, record: MergeRecord) -> MergeEnd | None:
         """How a merge ended; None if it was not made. Raises `CommitOutcomeUnknownError`."""
         head = self.main.snapshots.head()
-        past = None if head is None else past_since(self.main, head, record.main)
+        past = None if head is None else past_since(self.main, head, self._before(record))
         identity = _identity(branch, record.number)
         for snapshot in () if past is None else past.snapshots:
             if (snapshot.commit_user, snapshot.commit_identifier) == (identity.user, identity.identifier):
@@ -272,12 +232,16 @@ class _Merging:
         if past.reaches_base:
             return None
         try:
-            found = find_commit(self.main, identity, head, record.main)
+            found = find_commit(self.main, identity, head, self._before(record))
         except CommitOutcomeUnknownError as error:
             raise self._unknown(record, error) from error
         if isinstance(found, LedgerEntry):
             return MergeEnd(record.number, SnapshotRef(self.main.branch_uuid, found.snapshot_id, ""))
         return None
+
+    def _before(self, record: MergeRecord) -> SnapshotRef:
+        """The snapshot of main that a merge comes after; also where main was replaced since, and has it in its past."""
+        return replace(record.main, branch_uuid=self.main.branch_uuid)
 
     def _unknown(self, record: MergeRecord, error: CommitOutcomeUnknownError) -> CommitOutcomeUnknownError:
         return CommitOutcomeUnknownError(
@@ -292,9 +256,9 @@ class _Merging:
         """Take the place of a merge that was not made."""
         facts = MergeFacts(branch.branch_uuid, self.name, _ref(branch, record.head), is_ended=True)
         request = CommitRequest(
-            _Nothing({MERGE_PROPERTY: facts.to_text()}),
+            Nothing({MERGE_PROPERTY: facts.to_text()}),
             _identity(branch, record.number),
-            floor=record.main,
+            floor=self._before(record),
         )
         made = commit(self.main, request).snapshot
         if made is not None and made.commit_identifier == record.number:
@@ -306,7 +270,7 @@ class _Merging:
         self, branch: TableContext, record: MergeRecord, planner: MergePlanner
     ) -> MergeResult | None:
         """Steps 3 to 7; None if it was overtaken."""
-        if not pin_head(branch, record) or not _fence(branch, record):
+        if not pin_head(branch, record) or not put_fence(branch, record):
             self._give_up(branch, record)
             return None
         before = _newest_schema(self.main)
@@ -325,14 +289,14 @@ class _Merging:
 
     def _commit(self, branch: TableContext, record: MergeRecord, planner: MergePlanner) -> Snapshot | None:
         request = CommitRequest(
-            _Merge(planner, self.name), _identity(branch, record.number), floor=record.main
+            Merge(planner, self.name), _identity(branch, record.number), floor=self._before(record)
         )
         for _ in range(_ROUNDS):
             self._put_schema(planner)
             try:
                 return commit(self.main, request).snapshot
             except CommitConflictError as error:
-                if not _is_only(error, _SCHEMA_MOVED):
+                if not is_only(error, SCHEMA_MOVED):
                     raise
         raise CommitRetriesExhaustedError(
             f"the schema of '{self.main.title}' was changed by others {_ROUNDS} times in a row",
@@ -342,142 +306,13 @@ class _Merging:
     def _put_schema(self, planner: MergePlanner) -> None:
         """Step 5. If somebody else puts that version, the commit will say so."""
         plan = planner.plan(_newest(self.main))
-        _refuse(plan, self.name)
+        refuse(plan, self.name)
         merged = plan.schema
         if merged is None or merged.schema is merged.ours:
             return
         block = reserve_block(self.main, self.main.branch_uuid) if merged.needs_block else None
         now = self.main.runtime.clock.now_millis()
         self.main.schemas.add(merged.numbered(block, time_millis=now))
-
-
-@dataclass(frozen=True)
-class _Merge:
-    """Bring the branch into the state of main that it lands on."""
-
-    planner: MergePlanner
-    name: str
-
-    @property
-    def depends_on_base(self) -> bool:
-        return True
-
-    def on(self, base: Base) -> Change | Conflict:
-        plan = self.planner.plan(base)
-        _refuse(plan, self.name)
-        assert plan.schema is not None, "nothing stands against it"
-        assert plan.facts is not None, "nothing stands against it"
-        if plan.schema.schema is not plan.schema.ours:
-            return Conflict(
-                _SCHEMA_MOVED, f"the schema of '{base.context.title}' was changed meanwhile", "merge again."
-            )
-        return Change(
-            _kind(plan),
-            plan.entries,
-            {MERGE_PROPERTY: plan.facts.to_text()},
-            adds_again=plan.adds_again,
-            watermark=plan.watermark,
-        )
-
-
-@dataclass(frozen=True)
-class _Nothing:
-    """Take the next number, and change nothing."""
-
-    properties: dict[str, str]
-
-    @property
-    def depends_on_base(self) -> bool:
-        return False
-
-    def on(self, base: Base) -> Change | Conflict:
-        return Change(CommitKind.COMPACT, (), self.properties)
-
-
-def merged_partitions(main: TableContext, made: Snapshot) -> tuple[MergedPartition, ...]:
-    """What the snapshot of a merge did, partition by partition."""
-    facts, schema = merge_facts(made), main.schemas.get(made.schema_id)
-    entries = delta_of(main, made).to_entries()
-    found = []
-    for row in {*facts.replaced, *facts.ours, *(entry.partition for entry in entries)}:
-        added = [e.file for e in entries if e.partition == row and e.kind == FileKind.ADD]
-        removed = [e.file for e in entries if e.partition == row and e.kind == FileKind.DELETE]
-        kept = Outcome.KEPT if row in facts.ours else Outcome.ADDED
-        found.append(
-            MergedPartition(
-                partition_text(row, schema),
-                Outcome.REPLACED if row in facts.replaced else kept,
-                len(added),
-                len(removed),
-                sum(file.row_count for file in added),
-                sum(file.row_count for file in removed),
-                _chosen(facts, row),
-            )
-        )
-    return tuple(sorted(found, key=lambda one: one.partition))
-
-
-def _chosen(facts: MergeFacts, row: bytes) -> Choice | None:
-    if row in facts.theirs:
-        return Choice.THEIRS
-    return Choice.OURS if row in facts.ours else None
-
-
-def _kind(plan: MergePlan) -> CommitKind:
-    """Readers see rows come as one APPEND; where rows go, it is an OVERWRITE; else nothing happened to any row."""
-    if any(entry.kind == FileKind.DELETE for entry in plan.entries):
-        return CommitKind.OVERWRITE
-    return CommitKind.APPEND if plan.entries else CommitKind.COMPACT
-
-
-def _refuse(plan: MergePlan, name: str) -> None:
-    """Raise `CommitConflictError` with everything that stands against a merge, if anything does."""
-    if not plan.conflicts:
-        return
-    first, more = plan.conflicts[0], len(plan.conflicts) - 1
-    others = f" ({more} more {'conflict' if more == 1 else 'conflicts'})" if more else ""
-    raise CommitConflictError(
-        f"branch '{name}' cannot be merged as it is: {first}{others}",
-        conflicts=plan.conflicts,
-        hint=first.hint,
-    )
-
-
-def _is_only(error: CommitConflictError, kind: str) -> bool:
-    return [conflict.kind for conflict in error.conflicts] == [kind]
-
-
-def _fence(branch: TableContext, record: MergeRecord) -> bool:
-    """Step 4; False if a compaction came in between that may not have known of the record."""
-    head = branch.snapshots.head()
-    fence = None if head is None else _find_fence(branch, record, head)
-    if fence is None:
-        action = _Nothing({FENCE_PROPERTY: str(record.number)})
-        fence = commit(branch, CommitRequest(action, CommitIdentity.batch(branch.runtime))).snapshot
-    assert fence is not None, "it was committed just now"
-    between = past_since(branch, fence, _ref(branch, record.head))
-    return between.reaches_base and not any(
-        snapshot.commit_kind == CommitKind.COMPACT and _has_entries(branch, snapshot)
-        for snapshot in between.snapshots
-    )
-
-
-def _find_fence(branch: TableContext, record: MergeRecord, head: Snapshot) -> Snapshot | None:
-    """The fence of a merge that was begun before."""
-    later = past_since(branch, head, _ref(branch, record.head)).snapshots
-    wanted = str(record.number)
-    return next((s for s in later if s.properties.get(FENCE_PROPERTY) == wanted), None)
-
-
-def _fenced(branch: TableContext, record: MergeRecord, head: Snapshot) -> str | None:
-    """Stamp of the fence of a merge, if it is all that the branch did since."""
-    fence = _find_fence(branch, record, head)
-    return None if fence is None or fence.id != record.head.id + 1 else fence.stamp
-
-
-def _has_entries(context: TableContext, snapshot: Snapshot) -> bool:
-    metas = context.manifests.read_list(snapshot.delta_manifest_list)
-    return any(meta.num_added_files or meta.num_deleted_files for meta in metas)
 
 
 def _identity(branch: TableContext, number: int) -> CommitIdentity:

@@ -1,17 +1,4 @@
-"""What merging a branch means on a given state of main: the table of cases, applied to every partition.
-
-| branch since it was taken | main since the branch saw it | result                                            |
-|---------------------------|------------------------------|---------------------------------------------------|
-| nothing                   | anything                     | main stays                                        |
-| appended                  | nothing, appended            | the branch's new files are added, at the tail     |
-| appended                  | overwritten                  | conflict APPEND_VS_OVERWRITE                      |
-| overwritten               | nothing                      | main's files go, the branch's come                |
-| overwritten               | appended, overwritten        | conflict OVERWRITE_VS_CHANGE                      |
-| overwritten to be empty   | empty as well                | nothing                                           |
-| new files of mixed age    | anything                     | conflict MIXED_COMPACTION                         |
-| new files that main has   | anything                     | conflict FOREIGN_MERGE                            |
-| unknown                   | anything                     | conflict HISTORY_GAP                              |
-| anything                  | unknown                      | conflict HISTORY_GAP                              |
+"""What merging a branch means on a given state of main: the table of cases (`merge_cases`), applied to every partition.
 
 Compacting a partition counts as nothing. A person may settle these conflicts: ``ours`` leaves main's files, ``theirs``
 puts the branch's in their place. All conflicts are found at once, and what a dry run shows is what a merge does, since
@@ -26,11 +13,13 @@ from enum import StrEnum
 from typing import Final
 
 from anabranch.kernel.branches.branch_files import BranchFiles, Young
-from anabranch.kernel.branches.classify import MERGE_USER, MergeFacts, Work
+from anabranch.kernel.branches.classify import Work
 from anabranch.kernel.branches.foreign import foreign_files
 from anabranch.kernel.branches.fork_pins import fork_snapshot
+from anabranch.kernel.branches.merge_cases import Case, conflict_of
 from anabranch.kernel.branches.merge_conflict import MergeConflict
 from anabranch.kernel.branches.merge_entries import MergeEntries, Share
+from anabranch.kernel.branches.merge_facts import MERGE_USER, MergeFacts
 from anabranch.kernel.branches.merge_record import Choice, MergeLog, Wishes
 from anabranch.kernel.branches.merge_schema import MergedSchema, merge_schemas
 from anabranch.kernel.branches.past import Past, counting, past_since
@@ -107,21 +96,6 @@ class MergePlan:
         return () if self.schema is None else tuple(self.schema.changes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Case:
-    """A partition that the branch changed."""
-
-    key: PartitionKey
-    row: bytes
-    text: str
-    theirs: Done
-    ours: Done
-    young: Young
-    foreign: tuple[str, ...]
-    has_gap: bool
-    """Whether snapshots of the branch have expired of which nobody recorded what they did."""
-
-
 _NO_SHARE = Share()
 
 
@@ -129,7 +103,7 @@ _NO_SHARE = Share()
 class _Settled:
     """A case, what is done, and who says so."""
 
-    case: _Case
+    case: Case
     outcome: Outcome
     chosen: Choice | None = None
     share: Share = _NO_SHARE
@@ -222,7 +196,7 @@ class MergePlanner:
 
     # Which partitions, and what was done there
 
-    def _cases(self, found: Standing, theirs: Side, schema: TableSchema) -> list[_Case]:
+    def _cases(self, found: Standing, theirs: Side, schema: TableSchema) -> list[Case]:
         """The partitions that the branch changed, in the order of their folders."""
         taken = found.taken
         places, before = self._places(found, theirs, schema)
@@ -240,7 +214,7 @@ class MergePlanner:
         young = self._files.after(taken.id, schema)
         foreign = foreign_files(found.main, young, self._fork.branch_uuid)
         cases = [
-            _Case(
+            Case(
                 key,
                 row,
                 partition_text(row, schema),
@@ -283,7 +257,7 @@ class MergePlanner:
     # What is to be done there
 
     def _settle(
-        self, base: Base, cases: Sequence[_Case], merged: TableSchema
+        self, base: Base, cases: Sequence[Case], merged: TableSchema
     ) -> tuple[list[_Settled], list[MergeConflict]]:
         """What is done in each partition, and the conflicts for which nothing was chosen."""
         conflicts: list[MergeConflict] = []
@@ -302,7 +276,7 @@ class MergePlanner:
                 settled.append(done)
         return settled, conflicts
 
-    def _settled(self, case: _Case, entries: MergeEntries) -> _Settled | MergeConflict | None:
+    def _settled(self, case: Case, entries: MergeEntries) -> _Settled | MergeConflict | None:
         is_overwritten = case.theirs.work == Work.OVERWRITTEN
         if is_overwritten and entries.is_empty_on_both(case.key):
             return None
@@ -362,59 +336,6 @@ class MergePlanner:
         )
 
 
-def conflict_of(case: _Case, branch: str) -> MergeConflict | None:
-    """What stands against merging a partition of the branch of that title: the table of cases."""
-    where, did, main = case.text, case.theirs.work, case.ours
-    both = "choose 'ours' to leave main as it is there, or 'theirs' to have the branch's rows in its place."
-    is_untold = did == Work.UNKNOWN or (bool(case.young.mixed) and case.has_gap and did == Work.APPENDED)
-    if is_untold or main.work == Work.UNKNOWN:
-        side = f"'{branch}'" if is_untold else "main"
-        return MergeConflict(
-            "HISTORY_GAP",
-            f"what {side} did in partition {where} is not known: its snapshots were expired by another engine, "
-            "and its files are not those of before",
-            both,
-            where,
-        )
-    if did == Work.OVERWRITTEN:
-        if main.work == Work.NOTHING:
-            return None
-        return MergeConflict(
-            "OVERWRITE_VS_CHANGE",
-            f"'{branch}' overwrote partition {where}, to which main wrote in snapshot {_listed(main.snapshots)}",
-            both,
-            where,
-            main.snapshots,
-        )
-    if case.young.mixed:
-        return MergeConflict(
-            "MIXED_COMPACTION",
-            f"{len(case.young.mixed)} files of '{branch}' in partition {where} hold rows that main has and rows that "
-            f"it lacks, such as {case.young.mixed[0]}: another engine compacted the branch",
-            both,
-            where,
-            files=tuple(case.young.mixed),
-        )
-    if case.foreign:
-        return MergeConflict(
-            "FOREIGN_MERGE",
-            f"{len(case.foreign)} files of '{branch}' in partition {where} came to main by other means than a merge, "
-            f"such as {case.foreign[0]}",
-            both,
-            where,
-            files=case.foreign,
-        )
-    if main.work == Work.OVERWRITTEN and case.young.new:
-        return MergeConflict(
-            "APPEND_VS_OVERWRITE",
-            f"'{branch}' appended to partition {where}, which main overwrote in snapshot {_listed(main.snapshots)}",
-            both,
-            where,
-            main.snapshots,
-        )
-    return None
-
-
 def _merged_meanwhile(branch: str) -> MergeConflict:
     return MergeConflict(
         MERGED_MEANWHILE, f"'{branch}' was merged by somebody else at the same time", "merge it again."
@@ -447,7 +368,3 @@ def _rows(
     return frozenset(
         one.case.row for one in settled if one.outcome == outcome or (chosen and one.chosen == chosen)
     )
-
-
-def _listed(ids: Sequence[int]) -> str:
-    return ", ".join(str(number) for number in ids)

@@ -33,6 +33,7 @@ from anabranch.kernel.branches.delete import is_being_deleted
 from anabranch.kernel.branches.main import is_in_past, main_of
 from anabranch.kernel.branches.pointer import find_pointer, put_pointer, put_seal
 from anabranch.kernel.branches.release import take_back
+from anabranch.kernel.branches.replace_result import ReplaceResult
 from anabranch.kernel.branches.seal import decision, seal_of, stay
 from anabranch.kernel.commit.base import Base, Change, Conflict
 from anabranch.kernel.commit.identity import CommitIdentity
@@ -152,6 +153,26 @@ def replace_main(context: TableContext, wishes: Replacement) -> tuple[MainPointe
             return made, False
 
 
+def planned(context: TableContext, wishes: Replacement, *, as_commit: bool = False) -> ReplaceResult:
+    """What a replacement would do now; nothing is changed. Raises as `replace_main` for what can be known before."""
+    main = main_of(context)
+    done = None if as_commit else _is_made(main, wishes.branch)
+    if done is not None:
+        return ReplaceResult.of(done, repeated=True)
+    replacing = check(main, wishes, as_commit=as_commit)
+    old, new = main.snapshots.head(), replacing.target.snapshots.head()
+    number = None if as_commit or main.main_generation is None else main.main_generation + 1
+    return ReplaceResult(
+        wishes.branch,
+        number,
+        replacing.fork.id,
+        0 if old is None else old.id,
+        0 if new is None else new.id,
+        repeated=False,
+        dry_run=True,
+    )
+
+
 def check(main: TableContext, wishes: Replacement, *, as_commit: bool = False) -> Replacing:
     """Find out whether a branch can take the place of main; nothing is changed. Raises as `replace_main`.
 
@@ -249,6 +270,8 @@ def _sealed(
     if wishes.audit:
         check_audited(target, newest, wishes.audit)
     on_top = main.snapshots.find(last.id + 1)
+    if on_top is not None and WRITER_PROPERTY in on_top.properties:
+        return None  # one of ours waited long enough, and decided that main stays
     if on_top is not None and not wishes.force:
         raise refusal([_foreign(main, [on_top])])
     resume = newest if found is None else found.resume

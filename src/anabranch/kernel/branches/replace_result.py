@@ -24,6 +24,8 @@ class ReplaceResult:
     """The newest snapshot of the new main when it was decided."""
     repeated: bool
     """Whether it had been made before this call."""
+    dry_run: bool = False
+    """Whether it was only looked at what would be done; the number is then the one that is next."""
 
     @classmethod
     def of(cls, pointer: MainPointer, *, repeated: bool) -> ReplaceResult:
@@ -44,10 +46,13 @@ class ReplaceResult:
         return None if self.number is None else former_main_name(self.number)
 
     def __str__(self) -> str:
-        done = "already" if self.repeated else "now"
+        has, becomes = ("would have", "would be") if self.dry_run else ("has", "is")
+        done = "" if self.dry_run else " already" if self.repeated else " now"
         if self.former is None:
-            return f"main has {done} the rows of '{self.branch}', in snapshot {self.new_snapshot}"
+            at = "" if self.dry_run else f", in snapshot {self.new_snapshot}"
+            return f"main {has}{done} the rows of '{self.branch}'{at}"
+        who = "the table's own folder" if self.branch == MAIN_BRANCH else f"'{self.branch}'"
         return (
-            f"'{self.branch}' is {done} main, at snapshot {self.new_snapshot}; the old one, with "
-            f"{self.old_snapshot - self.fork} snapshots after snapshot {self.fork}, is kept as {self.former}"
+            f"{who} {becomes}{done} main, at snapshot {self.new_snapshot}; the old one, with "
+            f"{self.old_snapshot - self.fork} snapshots after snapshot {self.fork}, {becomes} kept as {self.former}"
         )

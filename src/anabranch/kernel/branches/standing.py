@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from anabranch.kernel.branches.classify import MergeMade, merge_facts
+from anabranch.kernel.branches.classify import MergeMade
 from anabranch.kernel.branches.fork_pins import fork_snapshot
 from anabranch.kernel.branches.merge_conflict import MergeConflict
+from anabranch.kernel.branches.merge_facts import merge_facts
 from anabranch.kernel.branches.merge_record import MergeEnd, MergeLog
 from anabranch.kernel.branches.past import Past
 from anabranch.kernel.branches.provenance import Births, fork_of, live_names

@@ -9,9 +9,9 @@ from enum import StrEnum
 
 from anabranch.errors import NotFoundError
 from anabranch.kernel.branches.branch_log import branch_names
-from anabranch.kernel.branches.classify import MERGE_USER
 from anabranch.kernel.branches.delete import delete_branch
 from anabranch.kernel.branches.fork_pins import is_fork_pin
+from anabranch.kernel.branches.merge_facts import MERGE_USER
 from anabranch.kernel.branches.merge_pins import is_merge_pin
 from anabranch.kernel.commit.ledger import LedgerEntry, recorded_after
 from anabranch.kernel.context import TableContext

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.errors import UnsupportedFeatureError
+from anabranch.errors import OptionError, UnsupportedFeatureError
 from anabranch.expr.bind import bind
 from anabranch.expr.parse import parse
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS
-from anabranch.options import BRANCH, SCAN_FILTER, SCAN_MODE
+from anabranch.options import BRANCH, SCAN_COLUMNS, SCAN_FILTER, SCAN_MODE
 from anabranch.scan import Scan
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.source import Place, source_scan, source_stream
@@ -21,6 +21,7 @@ from anabranch.spark.options import spelled, table_options
 from anabranch.spark.types import spark_schema
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.types import Field
 from anabranch.table import Table
 
 _CATALOG = f"{java.CONNECTOR}.catalog"
@@ -90,12 +91,19 @@ class Seen:
     schema: TableSchema
     past: bool = False
     """Whether the statement itself says that it means the past, which cannot be written."""
+    columns: tuple[str, ...] | None = None
+    """The only columns that a read has, as its options say; None for all."""
 
     @classmethod
-    def of(cls, table: Table, *, past: bool = False) -> Seen:
+    def of(cls, table: Table, *, past: bool = False, columns: tuple[str, ...] | None = None) -> Seen:
         """The newest state of a view, or what it is pinned to."""
         snapshot = table.snapshot  # before the schema: no file of it is of a later one
-        return cls(table, snapshot, table.schema, past)
+        return cls(table, snapshot, table.schema, past, columns)
+
+    @property
+    def fields(self) -> list[Field]:
+        """The columns that Spark sees. Raises `SchemaError`."""
+        return [self.schema.field(name) for name in self.columns or [f.name for f in self.schema.fields]]
 
 
 class LakeTable(Relation):
@@ -110,8 +118,9 @@ class LakeTable(Relation):
         ]
 
     def __init__(self, jvm: Jvm, seen: Seen, place: Place) -> None:
-        super().__init__(jvm, place, jvm.struct(spark_schema(seen.schema.fields)))
+        super().__init__(jvm, place, jvm.struct(spark_schema(seen.fields)))
         self.table = seen.table
+        self._chosen = seen.columns
         self._snapshot = seen.snapshot
         self._schema = seen.schema
         self._past = seen.past
@@ -119,7 +128,8 @@ class LakeTable(Relation):
     def toString(self) -> str:  # noqa: N802 - Java's name
         """Equal for views that Spark may take for one another: of what it keeps of a table it asks by this."""
         at = "" if self.table.moment is None else f", {self.table.moment.name}"
-        return f"{self.place.name} ({self.table.branch_uuid}, schema {self._schema.id}{at})"
+        only = "" if self._chosen is None else f", {', '.join(self._chosen)}"
+        return f"{self.place.name} ({self.table.branch_uuid}, schema {self._schema.id}{at}{only})"
 
     def id(self) -> str:
         return str(self.table.branch_uuid)
@@ -128,7 +138,8 @@ class LakeTable(Relation):
         return None if self._snapshot is None else str(self._snapshot.id)
 
     def partitioning(self) -> Any:
-        return java.identities(self.jvm, self._schema.partition_keys)
+        keys = self._schema.partition_keys
+        return java.identities(self.jvm, [k for k in keys if self._chosen is None or k in self._chosen])
 
     def properties(self) -> Any:
         return self.jvm.map(shown_properties(self._schema))
@@ -138,6 +149,12 @@ class LakeTable(Relation):
         asked = spelled(java.given_options(options))
 
         def streamed(checkpoint: str) -> Any:
+            if SCAN_COLUMNS.of(asked) != self._chosen:
+                raise OptionError(
+                    f"this version of Spark asks for the columns of '{self.place.name}' before it tells of "
+                    f"{SCAN_COLUMNS.key}, and leaves no column of a stream out later",
+                    hint="read the stream with spark.readStream.format('anabranch').",
+                )
             return source_stream(self.jvm, self.place, self._java_schema, asked, checkpoint)
 
         return ScanBuilder(self.jvm, self._scan(asked), streams=streamed)

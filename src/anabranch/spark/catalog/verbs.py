@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.kernel.branches.replace_result import ReplaceResult
 from anabranch.kernel.refs.consumers import forget_consumer, move_consumer
 from anabranch.maintenance.compact import CompactionResult
 from anabranch.spec.refs import Tag
@@ -75,6 +76,10 @@ def checked(found: Verb, given: Arguments) -> dict[str, Any]:
 TABLE: Final = Parameter("table", "STRING", "the table, db.t", required=True)
 """The first of every procedure."""
 _BRANCH_NAME: Final = Parameter("branch", "STRING", "name of the branch", required=True)
+_REPLACED_COLUMNS: Final = (
+    "branch STRING, replacement BIGINT, former_main STRING, fork_snapshot_id BIGINT, old_snapshot_id BIGINT, "
+    "new_snapshot_id BIGINT"
+)
 _BRANCH_COLUMNS: Final = "branch STRING, branch_uuid STRING, tag STRING, snapshot_id BIGINT"
 _TAG_NAME: Final = Parameter("tag", "STRING", "name of the tag", required=True)
 _SNAPSHOT: Final = Parameter(
@@ -167,6 +172,18 @@ def _merge_branch(table: Table, given: Arguments) -> Iterable[Row]:
         (None, conflict.partition, "conflict", *(None,) * 5, conflict.kind, conflict.message)
         for conflict in done.conflicts
     ]
+
+
+def _replace_main_branch(table: Table, given: Arguments) -> Iterable[Row]:
+    return [_replaced(table.replace_main_branch(given["branch"], **_without(given, "branch")))]
+
+
+def _undo_replace(table: Table, given: Arguments) -> Iterable[Row]:
+    return [_replaced(table.undo_replace(**given))]
+
+
+def _replaced(done: ReplaceResult) -> Row:
+    return (done.branch, done.number, done.former, done.fork, done.old_snapshot, done.new_snapshot)
 
 
 def _rollback(table: Table, given: Arguments) -> Iterable[Row]:
@@ -337,6 +354,38 @@ VERBS: Final[dict[str, Verb]] = {
             "snapshot_id BIGINT, partition STRING, outcome STRING, chosen STRING, files_added BIGINT, "
             "files_removed BIGINT, rows_added BIGINT, rows_removed BIGINT, conflict STRING, message STRING",
             _merge_branch,
+        ),
+        Verb(
+            "replace_main_branch",
+            "Put a branch in the place of main.",
+            (
+                _BRANCH_NAME,
+                Parameter(
+                    "expect_main", "BIGINT", "id of main's newest snapshot; with another nothing is done"
+                ),
+                Parameter(
+                    "mode", "STRING", "pointer (the default), or commit for tables that other engines use"
+                ),
+                Parameter(
+                    "wait", "STRING", "how long to wait until the branch has caught up, such as '10 min'"
+                ),
+                Parameter("force", "BOOLEAN", "go on although a check found something"),
+                Parameter("require_audit", "STRING", "checks that the branch must have passed"),
+                Parameter("reason", "STRING", "why, for people"),
+                _DRY_RUN,
+            ),
+            _REPLACED_COLUMNS,
+            _replace_main_branch,
+        ),
+        Verb(
+            "undo_replace",
+            "Take back the last replacement of main.",
+            (
+                Parameter("number", "BIGINT", "of the replacement, to go back further than the last one"),
+                Parameter("reason", "STRING", "why, for people"),
+            ),
+            _REPLACED_COLUMNS,
+            _undo_replace,
         ),
         Verb(
             "rollback",

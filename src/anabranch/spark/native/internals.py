@@ -83,7 +83,7 @@ _TRIED: WeakKeyDictionary[Any, str | None] = WeakKeyDictionary()
 
 def _try(jvm: Jvm) -> None:
     """Make of each kind of internal one that holds a file which need not be there."""
-    columns, keys = StructType().add("a", "int"), StructType().add("p", "int")
+    columns, keys = StructType().add("a", "integer"), StructType().add("p", "integer")
     files: list[FileRow] = [("file:/t/p=1/data-1.parquet", 1, 0)]
     rows = internal_rows(jvm, pa.record_batch({"p": pa.array([1], pa.int32())}), keys)
     partition_directories(jvm, rows, [files])

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from anabranch.errors import SchemaError
 from anabranch.spark.sql.insert import Insert
-from anabranch.spark.sql.references import quoted
 from anabranch.spark.types import spark_schema
 from anabranch.spec.schema import TableSchema
 
@@ -31,21 +30,28 @@ def in_columns(
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
     columns = {field.name.lower(): field for field in spark_schema(schema.fields)}
-    names = [name for name in frame.columns if name != also]
+    places = [place for place, name in enumerate(frame.columns) if name != also]
+    # Names of a query's columns may occur twice; places do not.
+    plain, types = frame.toDF(*map(_at, range(len(frame.columns)))), [f.dataType for f in frame.schema.fields]
     fixed = {key: value for key, value in statement.partition.items() if value is not None}
     for name in (*fixed, *statement.columns):
         _known(columns, name, schema)
-    targets = _targets(names, statement, schema, {name.lower() for name in fixed})
+    named = [frame.columns[place] for place in places]
+    targets = _targets(named, statement, schema, {name.lower() for name in fixed})
     given = [
-        _stored(F.col(quoted(name)), frame.schema[name].dataType, _known(columns, target, schema))
-        for name, target in zip(names, targets, strict=True)
+        _stored(F.col(_at(place)), types[place], _known(columns, target, schema))
+        for place, target in zip(places, targets, strict=True)
     ]
     constants = [
         F.expr(value).cast(columns[name.lower()].dataType).alias(columns[name.lower()].name)
         for name, value in fixed.items()
     ]
-    beside = [F.col(quoted(also))] if also is not None and also in frame.columns else []
-    return frame.select(*given, *constants, *beside)
+    beside = [F.col(_at(frame.columns.index(also))).alias(also)] if also in frame.columns else []
+    return plain.select(*given, *constants, *beside)
+
+
+def _at(place: int) -> str:
+    return f"column_{place}"
 
 
 def _targets(names: list[str], statement: Insert, schema: TableSchema, fixed: set[str]) -> list[str]:

@@ -1,0 +1,41 @@
+"""Replacing main, as the command line does it."""
+
+from __future__ import annotations
+
+from anabranch.kernel.branches.replace_result import ReplaceResult
+from anabranch.service.branches import user
+from anabranch.service.refs import open_branch
+
+__all__ = ["ReplaceResult", "replace_main_branch", "undo_replace"]
+
+
+def replace_main_branch(
+    warehouse: str,
+    table: str,
+    name: str,
+    *,
+    expect_main: int | None,
+    mode: str,
+    wait: str | bool | None,
+    force: bool,
+    require_audit: str | None,
+    reason: str | None,
+    dry_run: bool,
+) -> ReplaceResult:
+    """Put a branch in the place of main, in the name of who is logged in; as `Table.replace_main_branch` takes it."""
+    return open_branch(warehouse, table, None).replace_main_branch(
+        name,
+        expect_main=expect_main,
+        mode=mode,
+        wait=wait,
+        force=force,
+        require_audit=require_audit,
+        by=user(),
+        reason=reason,
+        dry_run=dry_run,
+    )
+
+
+def undo_replace(warehouse: str, table: str, *, number: int | None, reason: str | None) -> ReplaceResult:
+    """Take a replacement of main back, in the name of who is logged in; as `Table.undo_replace` takes it."""
+    return open_branch(warehouse, table, None).undo_replace(number, by=user(), reason=reason)

@@ -1,0 +1,34 @@
+"""The procedures that make and delete branches, as a catalog calls them."""
+
+import pytest
+
+from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.spark.catalog.verbs import checked, verb
+from tests.branches.test_create import tagged
+from tests.support.tables import ids_of
+
+
+def call(table, name, **given):
+    procedure = verb(name)
+    names = [column.split()[0] for column in procedure.columns.split(", ")]
+    return [dict(zip(names, row, strict=True)) for row in procedure.rows(table, checked(procedure, given))]
+
+
+def test_a_branch_is_created_and_deleted():
+    table = tagged()
+    (made,) = call(table, "create_branch", branch="fix", tag="good", retained="7 d", snapshot=None)
+    fix = table.branch("fix")
+    assert made == {"branch": "fix", "branch_uuid": fix.branch_uuid, "tag": "good", "snapshot_id": 3}
+    assert fix.context.fork.time_retained == 7 * 86_400_000
+    (other,) = call(table, "create_branch", branch="other", snapshot="2")
+    assert (other["tag"], other["snapshot_id"], ids_of(table.branch("other"))) == ("other", 2, [0, 1])
+    assert call(table, "delete_branch", branch="fix") == [made]
+    assert table.branches() == ["other"]
+
+
+def test_what_is_missing_or_wrong():
+    table = tagged()
+    with pytest.raises(InvalidInputError, match="needs the argument 'branch'"):
+        call(table, "create_branch", tag="good")
+    with pytest.raises(NotFoundError):
+        call(table, "delete_branch", branch="fix")

@@ -1,0 +1,72 @@
+"""Merging into a main that was replaced: by another branch, which has main's past in it."""
+
+import anabranch
+from anabranch.kernel.branches.merge_record import merge_log
+from tests.branches.merging import branched, conflicts_of, contents, parted, rows
+from tests.support.dying import Died, DyingStorage, through
+
+
+def replaced():
+    """Main and two branches of one moment, one of which is main now."""
+    table, fix = parted()
+    other = branched(table, "other")
+    table.append(rows([50], "a"))
+    other.append(rows([20], "a"))
+    table.replace_main_branch("other", force=True)
+    return anabranch.Table(table.branch("main").context), fix
+
+
+def test_a_branch_goes_into_the_main_of_now():
+    table, fix = replaced()
+    fix.append(rows([10], "a"))
+    done = table.merge_branch("fix")
+    assert contents(table, "a") == [1, 2, 20, 10]
+    assert done.snapshot.stamp == table.branch("other").snapshot.stamp
+    fix.append(rows([11], "a"))
+    table.merge_branch("fix")
+    assert contents(table, "a") == [1, 2, 20, 10, 11]
+
+
+def test_what_only_the_old_main_took_can_be_merged_into_the_new_one():
+    table, fix = parted()
+    branched(table, "other")
+    fix.append(rows([10], "a"))
+    table.merge_branch("fix")
+    table.replace_main_branch("other", force=True)
+    table = table.branch("main")
+    assert contents(table) == [1, 2, 3]
+    table.merge_branch("fix")
+    assert contents(table, "a") == [1, 2, 10]
+
+
+def test_a_branch_that_left_the_old_main_later_has_nothing_in_common_with_the_new_one():
+    table, _ = parted()
+    branched(table, "other")
+    table.append(rows([50], "a"))
+    late = branched(table, "late")
+    late.append(rows([30], "a"))
+    table.replace_main_branch("other", force=True)
+    assert conflicts_of(table.branch("main"), "late") == [("NOT_DESCENDED", None)]
+
+
+def test_a_merge_that_died_before_main_was_replaced():
+    """Its record names a snapshot that both mains have; it is carried out, or its place taken, on the new one."""
+    for wanted in (None, "theirs"):
+        for at in range(1, 200):
+            table, fix = parted()
+            branched(table, "other")
+            fix.append(rows([10], "a"))
+            dying = through(table, DyingStorage(table.context.storage, at, after=True))
+            try:
+                dying.merge_branch("fix")
+            except Died:
+                if not merge_log(fix.context).under_way:
+                    continue
+            break
+        assert merge_log(fix.context).under_way
+        assert contents(table) == [1, 2, 3]
+        table.replace_main_branch("other", force=True)
+        table = table.branch("main")
+        table.merge_branch("fix", resolve=wanted)
+        assert contents(table, "a") == [1, 2, 10]
+        assert not merge_log(fix.context).under_way
