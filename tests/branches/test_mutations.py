@@ -179,7 +179,7 @@ def files_are_declared_under_the_newest_schema(patch):
     patch(merge_entries, "declared_as", lambda written, merged, versions=(): merged)
 
 
-@mutation(0, steps=60)
+@mutation(16, steps=60)
 def columns_are_compared_with_those_of_the_fork(patch):
     standing_of = merge_plan.standing_of
 

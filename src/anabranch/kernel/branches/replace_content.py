@@ -15,12 +15,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from anabranch.errors import CommitConflictError, CommitRetriesExhaustedError, NotFoundError
+from anabranch.kernel.branches.catch_up import catch_up
 from anabranch.kernel.branches.declare import declared, declared_as
 from anabranch.kernel.branches.field_ids import last_id_before, reserve_block
 from anabranch.kernel.branches.fork_pins import fork_snapshot
 from anabranch.kernel.branches.main import main_of
-from anabranch.kernel.branches.replace import Replacement, Replacing, catch_up, check, moved_from
+from anabranch.kernel.branches.replace_check import check, moved_from
 from anabranch.kernel.branches.replace_result import ReplaceResult
+from anabranch.kernel.branches.replacement import Replacement, Replacing
 from anabranch.kernel.commit.base import Base, Change, Conflict
 from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, commit

@@ -10,7 +10,8 @@ from anabranch.errors import InvalidInputError, NotFoundError
 from anabranch.kernel.branches.main import former_main, main_of
 from anabranch.kernel.branches.pointer import replacements
 from anabranch.kernel.branches.release import take_back
-from anabranch.kernel.branches.replace import Replacement, Replacing, decide
+from anabranch.kernel.branches.replace import decide
+from anabranch.kernel.branches.replacement import Replacement, Replacing
 from anabranch.kernel.context import TableContext
 from anabranch.spec.main_pointer import MainPointer, former_main_name
 
