@@ -1,5 +1,7 @@
 """The streaming source as Spark calls it, on a real broker, without a JVM."""
 
+import time
+
 import pytest
 
 from anabranch.errors import InvalidInputError, NotFoundError
@@ -236,6 +238,21 @@ def test_consumers_are_kept_between_batches_of_one_run(broker, topic, streaming,
     again = streaming(startingOffsets="earliest")
     again.follow(again.begin())
     assert len(made) == 2
+
+
+def test_a_kept_consumer_with_a_backlog_comes_to_rest(broker, topic, streaming, monkeypatch):
+    monkeypatch.setattr(fetch, "_AWAKE_SECONDS", 0.01)
+    broker.produce(topic, numbers(*range(100)))
+    stream = streaming(startingOffsets="earliest", maxOffsetsPerTrigger=10)
+    begin = stream.begin()
+    values, position = stream.follow(begin)
+    kept = next(reversed(fetch._kept.values()))
+    end = time.monotonic() + 30
+    while kept.is_fetching:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    values += stream.follow(position)[0]  # what had arrived is still there, and the rest is asked for
+    assert sorted(values) == sorted(numbers(*range(20)))
 
 
 def test_offsets_of_something_else_are_told(streaming):

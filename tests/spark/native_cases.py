@@ -160,7 +160,7 @@ class PlainTable(JavaProxy):
         return found
 
     def newScanBuilder(self, options):
-        return ScanBuilder(self.jvm, self.scan)
+        return ScanBuilder(self.jvm, lambda: self.scan)
 
 
 def v2_frame(spark, scan):

@@ -4,13 +4,15 @@ A range is read by position, not by count: transaction markers, aborted records 
 a record. It is done when a record at its end or behind it arrives, or the end of the partition is reached.
 
 Between the batches of a stream a process of Spark keeps its consumers with their connections, and what they read
-ahead, which is often what comes next. At the end of a partition they ask for nothing more. They serve one run of one query
-only, because a copy that was read ahead says nothing about brokers that changed their history since.
+ahead, which is often what comes next. At the end of a partition, or where no batch comes for a while, they ask for
+nothing more. They serve one run of one query only, because a copy that was read ahead says nothing about brokers that
+changed their history since.
 """
 
 from __future__ import annotations
 
 import bisect
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 _KEPT_CONSUMERS = 8
+_AWAKE_SECONDS = 5.0
+"""How long a consumer that nobody uses goes on reading ahead."""
 _MOST_ROWS = 1 << 15
 _MOST_BYTES = 8 << 20
 _POLL_SECONDS = 0.5
@@ -57,7 +61,7 @@ class RangeReader:
             StorageError: the brokers did not answer for longer than the read is patient.
         """
         key = (self.run, self.settings.client, wanted.where)
-        consumer = _kept.pop(key, None) or RangeConsumer(self.settings, wanted.where, runtime)
+        consumer = _taken(key) or RangeConsumer(self.settings, wanted.where, runtime)
         done = False
         try:
             for messages in consumer.read(wanted):
@@ -72,15 +76,33 @@ class RangeReader:
 
 _Key = tuple[str | None, ClientConfig, TopicPartition]
 _kept: OrderedDict[_Key, RangeConsumer] = OrderedDict()
-"""Consumers of this process that no task uses now, the one used last at the end."""
+"""Consumers of this process that no task uses now, the one used last at the end. Only touched under `_lock`."""
+_lock = threading.Lock()
+
+
+def _taken(key: _Key) -> RangeConsumer | None:
+    with _lock:
+        return _kept.pop(key, None)
 
 
 def _keep(key: _Key, consumer: RangeConsumer) -> None:
-    if key in _kept:  # two tasks read one partition side by side
-        _kept.pop(key).close()
-    _kept[key] = consumer
-    while len(_kept) > _KEPT_CONSUMERS:
-        _kept.popitem(last=False)[1].close()
+    with _lock:
+        if key in _kept:  # two tasks read one partition side by side
+            _kept.pop(key).close()
+        _kept[key] = consumer
+        while len(_kept) > _KEPT_CONSUMERS:
+            _kept.popitem(last=False)[1].close()
+    if consumer.is_fetching:
+        timer = threading.Timer(_AWAKE_SECONDS, _let_rest, (key, consumer))
+        timer.daemon = True
+        timer.start()
+
+
+def _let_rest(key: _Key, consumer: RangeConsumer) -> None:
+    """The query has ended, or is slow: do not go on asking the brokers for what nobody may ever read."""
+    with _lock:
+        if _kept.get(key) is consumer:
+            consumer.rest()
 
 
 class RangeConsumer:
@@ -105,10 +127,21 @@ class RangeConsumer:
     def close(self) -> None:
         self._client.close()
 
+    @property
+    def is_fetching(self) -> bool:
+        """Whether it asks the brokers for more, read or not."""
+        return self._is_fetching
+
+    def rest(self) -> None:
+        """Ask for nothing more until it is read from again. What has arrived stays."""
+        if self._is_fetching:
+            self._client.consumer.unassign()
+        self._is_fetching = False
+
     def read(self, wanted: OffsetRange) -> Iterator[list[Message]]:
         """The records of a range in lists, each of at least one. Raises as `RangeReader.read`."""
         if self._done != wanted.start:
-            self._stop_fetching()
+            self.rest()
             self._surplus = []
             self._position = wanted.start
         self._done = None
@@ -122,7 +155,7 @@ class RangeConsumer:
                 yield gathered
                 gathered, size = [], 0
         if not self._surplus:  # with a backlog, what is read ahead meanwhile is what comes next
-            self._stop_fetching()
+            self.rest()
         if gathered:
             yield gathered
         self._done = wanted.end if self._end == wanted.end else None
@@ -132,12 +165,6 @@ class RangeConsumer:
 
         self._client.consumer.assign([Place(self.where.topic, self.where.partition, self._position)])
         self._is_fetching = True
-
-    def _stop_fetching(self) -> None:
-        """At the end of a partition a consumer would go on asking for more, several times a second."""
-        if self._is_fetching:
-            self._client.consumer.unassign()
-        self._is_fetching = False
 
     def _arriving(self) -> Iterator[list[Message]]:
         """Records of the range as they come, until all are there."""
@@ -213,7 +240,7 @@ class RangeConsumer:
         if earliest > self._position and self._position < self._end:
             self._loss.expired(self.where, self._position, earliest, self._end)
             self._position = earliest
-        self._stop_fetching()
+        self.rest()
 
 
 def _offset(message: Message) -> int:

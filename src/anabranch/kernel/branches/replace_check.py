@@ -79,9 +79,9 @@ def _descent(replacing: Replacing) -> Iterator[Conflict]:
 
 def _foreign_writers(replacing: Replacing, head: Snapshot | None) -> Iterator[Conflict]:
     since = replacing.main_since.until(head)
-    foreign = [snapshot for snapshot in since if WRITER_PROPERTY not in snapshot.properties]
-    if foreign:
-        yield foreign(replacing.main, foreign)
+    theirs = [snapshot for snapshot in since if WRITER_PROPERTY not in snapshot.properties]
+    if theirs:
+        yield foreign(replacing.main, theirs)
 
 
 def foreign(main: TableContext, snapshots: Sequence[Snapshot]) -> Conflict:

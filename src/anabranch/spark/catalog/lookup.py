@@ -9,7 +9,7 @@ from anabranch.catalog import FilesystemCatalog, Identifier
 from anabranch.catalog.connectors import Connectors
 from anabranch.engine import Engine
 from anabranch.errors import InvalidInputError, NotFoundError
-from anabranch.options import BRANCH, SCAN_COLUMNS, SCAN_MODE
+from anabranch.options import BRANCH, SCAN_MODE
 from anabranch.spark.catalog.partitions import PartitionedTable
 from anabranch.spark.catalog.source import Place, moment_options
 from anabranch.spark.catalog.tables import STATE_OPTIONS, LakeTable, Relation, Seen, SystemTable, Topic
@@ -109,7 +109,7 @@ class Warehouse:
             return Topic(jvm, self.place(name), topic)
         system = Identifier.parse(name).system
         if system is None:
-            seen = Seen.of(view, past=past, columns=SCAN_COLUMNS.of(asked.options))
+            seen = Seen.of(view, past=past)
             kind = PartitionedTable if seen.schema.partition_keys else LakeTable
             return kind(jvm, seen, self.place(name))
         moment = {} if view.moment is None else moment_options(view.moment)

@@ -21,7 +21,6 @@ from anabranch.spark.options import spelled, table_options
 from anabranch.spark.types import spark_schema
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
-from anabranch.spec.types import Field
 from anabranch.table import Table
 
 _CATALOG = f"{java.CONNECTOR}.catalog"
@@ -91,19 +90,12 @@ class Seen:
     schema: TableSchema
     past: bool = False
     """Whether the statement itself says that it means the past, which cannot be written."""
-    columns: tuple[str, ...] | None = None
-    """The only columns that a read has, as its options say; None for all."""
 
     @classmethod
-    def of(cls, table: Table, *, past: bool = False, columns: tuple[str, ...] | None = None) -> Seen:
+    def of(cls, table: Table, *, past: bool = False) -> Seen:
         """The newest state of a view, or what it is pinned to."""
         snapshot = table.snapshot  # before the schema: no file of it is of a later one
-        return cls(table, snapshot, table.schema, past, columns)
-
-    @property
-    def fields(self) -> list[Field]:
-        """The columns that Spark sees. Raises `SchemaError`."""
-        return [self.schema.field(name) for name in self.columns or [f.name for f in self.schema.fields]]
+        return cls(table, snapshot, table.schema, past)
 
 
 class LakeTable(Relation):
@@ -118,9 +110,8 @@ class LakeTable(Relation):
         ]
 
     def __init__(self, jvm: Jvm, seen: Seen, place: Place) -> None:
-        super().__init__(jvm, place, jvm.struct(spark_schema(seen.fields)))
+        super().__init__(jvm, place, jvm.struct(spark_schema(seen.schema.fields)))
         self.table = seen.table
-        self._chosen = seen.columns
         self._snapshot = seen.snapshot
         self._schema = seen.schema
         self._past = seen.past
@@ -128,8 +119,7 @@ class LakeTable(Relation):
     def toString(self) -> str:  # noqa: N802 - Java's name
         """Equal for views that Spark may take for one another: of what it keeps of a table it asks by this."""
         at = "" if self.table.moment is None else f", {self.table.moment.name}"
-        only = "" if self._chosen is None else f", {', '.join(self._chosen)}"
-        return f"{self.place.name} ({self.table.branch_uuid}, schema {self._schema.id}{at}{only})"
+        return f"{self.place.name} ({self.table.branch_uuid}, schema {self._schema.id}{at})"
 
     def id(self) -> str:
         return str(self.table.branch_uuid)
@@ -138,8 +128,7 @@ class LakeTable(Relation):
         return None if self._snapshot is None else str(self._snapshot.id)
 
     def partitioning(self) -> Any:
-        keys = self._schema.partition_keys
-        return java.identities(self.jvm, [k for k in keys if self._chosen is None or k in self._chosen])
+        return java.identities(self.jvm, self._schema.partition_keys)
 
     def properties(self) -> Any:
         return self.jvm.map(shown_properties(self._schema))
@@ -149,15 +138,15 @@ class LakeTable(Relation):
         asked = spelled(java.given_options(options))
 
         def streamed(checkpoint: str) -> Any:
-            if SCAN_COLUMNS.of(asked) != self._chosen:
+            if SCAN_COLUMNS.of(asked) is not None:
                 raise OptionError(
-                    f"this version of Spark asks for the columns of '{self.place.name}' before it tells of "
-                    f"{SCAN_COLUMNS.key}, and leaves no column of a stream out later",
-                    hint="read the stream with spark.readStream.format('anabranch').",
+                    f"Spark asks for the columns of '{self.place.name}' before it tells that a stream has "
+                    f"{SCAN_COLUMNS.key}",
+                    hint="choose columns with select(...), or read with spark.readStream.format('anabranch').",
                 )
             return source_stream(self.jvm, self.place, self._java_schema, asked, checkpoint)
 
-        return ScanBuilder(self.jvm, self._scan(asked), streams=streamed)
+        return ScanBuilder(self.jvm, lambda: self._scan(asked), streams=streamed)
 
     def newWriteBuilder(self, info: Any) -> WriteBuilder:  # noqa: N802
         return WriteBuilder(self.jvm, self.table, self.place, info)

@@ -67,7 +67,7 @@ def unreachable(spark: SparkSession, context: TableContext, path: str, size: int
     """
     root = hadoop_root(context.storage.url)
     if root is None:
-        return f"Hadoop, through which Spark reads files, has no name for {context.storage.url}"
+        return _unnamed(context)
     try:
         return reachable(Jvm(spark), f"{root}/{path}", size)
     except Py4JError as error:
@@ -90,10 +90,14 @@ def not_as_expected(error: Exception) -> str:
 def _reason(spark: SparkSession, scan: Scan) -> str | None:
     plan = scan.plan()
     if plan.files.height == 0:
-        return None
+        return None if hadoop_root(scan.context.storage.url) else _unnamed(scan.context)
     folder, bucket, name, size = plan.files.select("folder", "bucket", "file_name", "file_size").row(0)
     path = f"{Layout().bucket_path(plan.folders[folder], bucket)}/{name}"
     return foreign_formats(plan.files["file_name"]) or unreachable(spark, scan.context, path, size)
+
+
+def _unnamed(context: TableContext) -> str:
+    return f"Hadoop, through which Spark reads files, has no name for {context.storage.url}"
 
 
 def tell(scan: Scan, obstacle: Obstacle) -> None:

@@ -19,7 +19,8 @@ class ScanBuilder(JavaProxy):
 
     Args:
         jvm: of the session.
-        scan: what to read: a snapshot, with all columns of the table.
+        find: what to read: a snapshot, with all columns of the table. It is not asked for a stream, which may go on
+            when what it began with is gone.
         portable: reads where native reading is not possible.
         streams: the same as a stream: from a checkpoint's folder to a ``MicroBatchStream``; None if it is not one.
     """
@@ -33,14 +34,14 @@ class ScanBuilder(JavaProxy):
     def __init__(
         self,
         jvm: Jvm,
-        scan: Scan,
+        find: Callable[[], Scan],
         *,
         portable: Portable | None = None,
         streams: Callable[[str], Any] | None = None,
     ) -> None:
         start_callbacks(jvm.spark)
         self.jvm = jvm
-        self._scan = scan
+        self._find = find
         self._portable: Portable = portable or (lambda found, _: portable_scan(jvm, found))
         self._streams = streams
         self._filters: Any = None
@@ -59,5 +60,5 @@ class ScanBuilder(JavaProxy):
         self._columns = columns
 
     def build(self) -> TableScan:
-        query = Query(self._scan, self._filters, self._columns)
+        query = Query(self._find, self._filters, self._columns)
         return TableScan(self.jvm, query, self._portable, self._streams)

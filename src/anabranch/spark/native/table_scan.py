@@ -43,12 +43,16 @@ and filter, and its columns as a ``StructType`` of the JVM."""
 class Query:
     """What one query reads of a table."""
 
-    scan: Scan
-    """What the table was when the query named it."""
+    find: Callable[[], Scan]
     filters: Any
     """Spark's expressions, all of which must hold; None for none."""
     columns: Any
     """A ``StructType`` of the JVM; None for all columns."""
+
+    @lazy
+    def scan(self) -> Scan:
+        """What the table was when the query named it."""
+        return self.find()
 
     @lazy
     def predicate(self) -> BoundPredicate | None:
@@ -151,9 +155,9 @@ class TableScan(JavaProxy):
         return self._way.inner.readSchema()
 
     def description(self) -> str:
-        scan = self._query.scan
         if self._is_stream:
-            return f"anabranch {scan.context.title} (a stream)"
+            return "anabranch, a stream"
+        scan = self._query.scan
         at = "never written" if scan.snapshot is None else f"snapshot {scan.snapshot.id}"
         asked = "" if self._query.predicate is None else f", {self._query.predicate}"
         door = "" if isinstance(self._way, Natively) else ", portable door"
