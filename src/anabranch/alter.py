@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from anabranch.errors import SchemaError
 from anabranch.kernel.actions.alter import alter, preview
-from anabranch.kernel.branches.follow import on_main
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.replacement.follow import on_main
 from anabranch.spec.arrow_types import from_arrow_type
 from anabranch.spec.field_tree import After, Before, First, Last, Path, Position
 from anabranch.spec.schema import TableSchema

@@ -8,10 +8,10 @@ import pytest
 
 import anabranch
 from anabranch.errors import CommitConflictError, CorruptTableError
-from anabranch.kernel.branches.carry import behind
-from anabranch.kernel.branches.fence import file_ages
-from anabranch.kernel.branches.provenance import MIXED
 from anabranch.kernel.cache import MetadataCache
+from anabranch.kernel.provenance.births import MIXED
+from anabranch.kernel.provenance.carry import behind
+from anabranch.kernel.provenance.fence import file_ages
 from tests.support.deaths import Died, each_death, through
 from tests.support.faults import run
 from tests.support.foreign_expiry import expire_as_others

@@ -8,8 +8,8 @@ import pytest
 
 import anabranch
 from anabranch.errors import CommitConflictError, CommitError, CommitOutcomeUnknownError, StorageError
-from anabranch.kernel.branches.merge_record import merge_log
 from anabranch.kernel.cache import MetadataCache
+from anabranch.kernel.merge.record import merge_log
 from anabranch.spec.snapshot import CommitKind
 from tests.branches.merging import SCALABLE, branched, contents, lake, parted, rows
 from tests.support import dying

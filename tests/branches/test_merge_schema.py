@@ -7,7 +7,7 @@ import pytest
 
 from anabranch.errors import AnabranchError
 from anabranch.kernel.branches.field_ids import last_id_before
-from anabranch.kernel.branches.merge_schema import merge_schemas
+from anabranch.kernel.merge.schema import merge_schemas
 from anabranch.spec.ddl import parse_columns
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.schema_change import (

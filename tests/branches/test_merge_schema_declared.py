@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from anabranch.kernel.branches.declare import declared, declared_as
+from anabranch.kernel.merge.declare import declared, declared_as
 from anabranch.spec.binary_row import decode_row, encode_row, with_arity
 from anabranch.spec.data_file import EMPTY_STATS, DataFileMeta, SimpleStats
 from anabranch.spec.schema_change import DropColumn, RenameColumn, SetNullable

@@ -9,19 +9,14 @@ from dataclasses import replace
 import pytest
 
 from anabranch.errors import AnabranchError
-from anabranch.kernel.branches import (
-    carry,
-    classify,
-    fence,
-    merge_entries,
-    merge_plan,
-    provenance,
-    sides,
-    standing,
-)
-from anabranch.kernel.branches.classify import Marks, SnapshotMarks, Work
-from anabranch.kernel.branches.provenance import Birth
 from anabranch.kernel.expiry import expire
+from anabranch.kernel.merge import entries as merge_entries
+from anabranch.kernel.merge import plan as merge_plan
+from anabranch.kernel.merge import standing
+from anabranch.kernel.provenance import births as provenance
+from anabranch.kernel.provenance import carry, classify, fence, sides
+from anabranch.kernel.provenance.births import Birth
+from anabranch.kernel.provenance.classify import Marks, SnapshotMarks, Work
 from anabranch.spec.snapshot import CommitKind
 from tests.branches.histories import World, Wrong
 

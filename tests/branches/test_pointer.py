@@ -8,12 +8,18 @@ import pytest
 import anabranch
 from anabranch.catalog import Identifier
 from anabranch.errors import CorruptTableError, InvalidNameError, NotFoundError
-from anabranch.kernel.branches.main import is_in_past, main_by_uuid, main_of
-from anabranch.kernel.branches.pointer import find_pointer, newest_pointer, numbers, put_pointer, put_release
-from anabranch.kernel.branches.release import release_due, take_back
-from anabranch.kernel.branches.seal import check_open
 from anabranch.kernel.cache import MetadataCache
 from anabranch.kernel.expiry.ref_files import RefReader
+from anabranch.kernel.replacement.main import is_in_past, main_by_uuid, main_of
+from anabranch.kernel.replacement.pointer import (
+    find_pointer,
+    newest_pointer,
+    numbers,
+    put_pointer,
+    put_release,
+)
+from anabranch.kernel.replacement.release import release_due, take_back
+from anabranch.kernel.replacement.seal import check_open
 from anabranch.spec.main_pointer import (
     MAIN_PREFIX,
     BranchRef,

@@ -3,9 +3,9 @@
 import pytest
 
 from anabranch.errors import InvalidInputError
-from anabranch.kernel.branches.carry import carried_births
-from anabranch.kernel.branches.past import counting, past_since
-from anabranch.kernel.branches.provenance import MIXED, Birth, ages, births
+from anabranch.kernel.provenance.births import MIXED, Birth, ages, births
+from anabranch.kernel.provenance.carry import carried_births
+from anabranch.kernel.provenance.past import counting, past_since
 from tests.branches.merging import contents, parted, rewriting, rows
 from tests.support.foreign_expiry import expire_as_others
 

@@ -15,9 +15,9 @@ from anabranch.errors import (
     SealedBranchError,
 )
 from anabranch.kernel.actions.append import Append
-from anabranch.kernel.branches.pointer import find_pointer, replacements
 from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.properties import SEAL_PROPERTY, WRITER_PROPERTY
+from anabranch.kernel.replacement.pointer import find_pointer, replacements
 from anabranch.spec.snapshot import CommitKind
 from tests.branches.replacing import BEFORE, again, files, parted, timed
 from tests.support.faults import FaultyStorage, run

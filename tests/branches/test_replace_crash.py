@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from anabranch.errors import AnabranchError
-from anabranch.kernel.branches.pointer import replacements
+from anabranch.kernel.replacement.pointer import replacements
 from tests.branches.replacing import BEFORE, Time, again, files, parted, timed
 from tests.support.dying import deaths
 from tests.support.tables import ids_of, rows

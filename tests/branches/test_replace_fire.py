@@ -14,9 +14,9 @@ import pytest
 import anabranch
 from anabranch.errors import AnabranchError, CommitConflictError, SealedBranchError
 from anabranch.kernel.actions.append import Append
-from anabranch.kernel.branches.pointer import numbers, replacements
 from anabranch.kernel.cache import MetadataCache
 from anabranch.kernel.commit.identity import CommitIdentity
+from anabranch.kernel.replacement.pointer import numbers, replacements
 from anabranch.runtime import Runtime
 from anabranch.spec.main_pointer import MAIN_PREFIX, SEAL_PREFIX
 from tests.branches.replacing import BEFORE, Ids, Time, again, parted, timed

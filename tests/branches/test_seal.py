@@ -8,10 +8,10 @@ import pytest
 
 import anabranch
 from anabranch.errors import CommitConflictError, CommitOutcomeUnknownError, NotFoundError, StorageError
-from anabranch.kernel.branches.main import main_of
-from anabranch.kernel.branches.pointer import find_pointer, put_pointer, put_seal, replacements
-from anabranch.kernel.branches.seal import check_open
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.replacement.main import main_of
+from anabranch.kernel.replacement.pointer import find_pointer, put_pointer, put_seal, replacements
+from anabranch.kernel.replacement.seal import check_open
 from anabranch.spec.main_pointer import BranchRef, MainPointer, Replaced, Seal
 from anabranch.spec.snapshot_ref import SnapshotRef
 from tests.branches.replacing import BEFORE, Time, again, files, parted, timed

@@ -117,7 +117,7 @@ OTHERS = (
         "savepoint/savepoint-9.deleted",
     ),
     *(
-        "branch/MAIN-1",
+        "branch/SEAL-1",
         "branch/branch-b/FORK",
         "branch/branch-b/MERGE-1.done",
         "branch/notes",

@@ -43,6 +43,11 @@ class Fault:
     times: int = 1
     where: str = "*"
 
+    def __str__(self):
+        """The same in every process, so that tests may be named by it."""
+        action = getattr(self.action, "__name__", self.action)
+        return f"{self.when} {self.call} {self.nth} times {self.times} at {self.where}: {action}"
+
     def __post_init__(self):
         assert self.when in {"before", "after"}
         assert self.call in {"write", "put_object"} or callable(getattr(FaultyStorage, self.call, None)), (

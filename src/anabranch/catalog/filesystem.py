@@ -17,9 +17,9 @@ from anabranch.catalog.connectors import Connectors
 from anabranch.catalog.identifier import Identifier
 from anabranch.errors import AlreadyExistsError, InvalidInputError, NotFoundError, UnsupportedFeatureError
 from anabranch.kernel.branches.branch_log import open_branch
-from anabranch.kernel.branches.main import main_of
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_main_readable
+from anabranch.kernel.replacement.main import main_of
 from anabranch.options import TABLE_UUID, check_options
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.spec.layout import Layout

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from anabranch.errors import CorruptTableError
-from anabranch.kernel.branches.coverage import Covered
+from anabranch.kernel.replacement.coverage import Covered
 from anabranch.lineage.model import LineageEntry, lineage_of
 from anabranch.lineage.overlap import Place, places
 from anabranch.spec.snapshot import CommitKind, Snapshot
@@ -18,7 +18,7 @@ from anabranch.spec.snapshot import CommitKind, Snapshot
 def coverage(
     main: Sequence[Snapshot], branch: Sequence[Snapshot], fork: Snapshot | None, /
 ) -> Covered | None:
-    """See `anabranch.kernel.branches.coverage.Coverage`.
+    """See `anabranch.kernel.replacement.coverage.Coverage`.
 
     Not known if a commit of main since the two parted does not say what it read, if none of the branch does, or if one
     read a source whose positions cannot be compared.

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
 from anabranch.errors import CorruptTableError
-from anabranch.kernel.branches.merge_conflict import MergeConflict
+from anabranch.kernel.merge.conflict import MergeConflict
 from anabranch.lineage.model import lineage_of
 from anabranch.lineage.overlap import Place, spans
 from anabranch.spec.snapshot import Snapshot

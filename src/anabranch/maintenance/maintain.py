@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from anabranch.engine import Engine
-from anabranch.kernel.branches.release import Releases, release_due
 from anabranch.kernel.branches.upkeep import BranchCare, tend_branches
 from anabranch.kernel.compaction.planning import plan_minor
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.expiry.expire import Expiry
+from anabranch.kernel.replacement.release import Releases, release_due
 from anabranch.maintenance.compact import CompactionResult, compact, newest_files
 from anabranch.maintenance.expire import expire_snapshots
 from anabranch.maintenance.orphans import Cleaning, remove_orphan_files

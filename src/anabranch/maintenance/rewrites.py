@@ -16,7 +16,6 @@ from anabranch.arrow.writer import WriteContext, abort
 from anabranch.engine import Engine, LocalEngine
 from anabranch.errors import CommitConflictError, CommitRetriesExhaustedError, NotFoundError
 from anabranch.kernel.actions.compact import Compact
-from anabranch.kernel.branches.fence import apart
 from anabranch.kernel.commit.base import Base
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.commit.conflicts import outdated
@@ -24,6 +23,7 @@ from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, commit
 from anabranch.kernel.compaction.task import CompactionTask, Rewrite
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.provenance.fence import apart
 from anabranch.options import FILE_FORMAT
 from anabranch.spec.data_file import FileSource
 from anabranch.spec.schema import TableSchema

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from anabranch.errors import CommitConflictError, NotFoundError
 from anabranch.kernel.branches.branch_info import BranchInfo
 from anabranch.kernel.branches.delete import DeletedBranch
-from anabranch.kernel.branches.merge_conflict import MergeConflict
-from anabranch.kernel.branches.merge_result import MergeResult
+from anabranch.kernel.merge.conflict import MergeConflict
+from anabranch.kernel.merge.result import MergeResult
 from anabranch.service.refs import open_branch
 from anabranch.table import Table
 

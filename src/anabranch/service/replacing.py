@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.kernel.branches.replace_result import ReplaceResult
+from anabranch.kernel.replacement.result import ReplaceResult
 from anabranch.service.branches import user
 from anabranch.service.refs import open_branch
 

@@ -26,10 +26,10 @@ from pyspark.sql.types import StructType
 from anabranch.errors import CommitConflictError, CorruptTableError, SealedBranchError
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.actions.overwrite import Overwrite
-from anabranch.kernel.branches.follow import carried_over
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.transaction import Committed
+from anabranch.kernel.replacement.follow import carried_over
 from anabranch.kernel.watermark import Claim
 from anabranch.lineage.model import LINEAGE_PROPERTY, LineageEntry, lineage_of
 from anabranch.lineage.overlap import first_overlap

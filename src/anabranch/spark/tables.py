@@ -13,11 +13,11 @@ from anabranch.errors import InvalidInputError, NotFoundError, OptionError
 from anabranch.expr.bind import BoundPredicate, bind
 from anabranch.expr.parse import parse
 from anabranch.kernel.branches.branch_log import open_branch
-from anabranch.kernel.branches.main import main_of
-from anabranch.kernel.branches.versions import located_options
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_snapshot_readable
 from anabranch.kernel.refs.moments import named_moment
+from anabranch.kernel.replacement.main import main_of
+from anabranch.kernel.replacement.versions import located_options
 from anabranch.kernel.scan.plan import Plan
 from anabranch.kernel.scan.request import ScanRequest
 from anabranch.options import BRANCH, PATH, SCAN_MODE, WAREHOUSE

@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import Final
 
 from anabranch.errors import NotFoundError, StorageError
-from anabranch.kernel.branches.main import as_main
-from anabranch.kernel.branches.pointer import replacements
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs.consumers import find_consumer, forget_consumer, record_consumer
+from anabranch.kernel.replacement.main import as_main
+from anabranch.kernel.replacement.pointer import replacements
 from anabranch.options import CONSUMER_EXPIRATION_TIME, SCAN_ON_OVERWRITE
 from anabranch.spec.names import check_consumer_name
 from anabranch.spec.refs import UNREAD_FROM, Consumer

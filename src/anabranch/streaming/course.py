@@ -23,10 +23,10 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from anabranch.errors import InvalidInputError, NotFoundError, OptionError
-from anabranch.kernel.branches.main import as_main, main_by_uuid
-from anabranch.kernel.branches.seal import is_replaced_by
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_snapshot_readable
+from anabranch.kernel.replacement.main import as_main, main_by_uuid
+from anabranch.kernel.replacement.seal import is_replaced_by
 from anabranch.options import SCAN_ON_OVERWRITE, SCAN_ON_REPLACE
 from anabranch.spec.main_pointer import MainPointer, former_main_name
 from anabranch.spec.snapshot import Snapshot

@@ -21,10 +21,10 @@ import polars as pl
 
 from anabranch.errors import AnabranchError, OptionError
 from anabranch.expr.bind import BoundPredicate
-from anabranch.kernel.branches.seal import is_replaced_by
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_snapshot_readable
 from anabranch.kernel.partitions import in_order_of_values
+from anabranch.kernel.replacement.seal import is_replaced_by
 from anabranch.kernel.scan.plan import split_starts
 from anabranch.lazy import lazy
 from anabranch.options import (

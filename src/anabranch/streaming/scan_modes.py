@@ -24,13 +24,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from anabranch.errors import NotFoundError, OptionError
-from anabranch.kernel.branches.versions import check_unambiguous
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.properties import PARENT_PROPERTY
 from anabranch.kernel.refs.moment import Moment, time_text
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS, named_moment, to_millis
 from anabranch.kernel.refs.tag_log import find_tag
 from anabranch.kernel.refs.time_travel import at_time
+from anabranch.kernel.replacement.versions import check_unambiguous
 from anabranch.options import (
     SCAN_BOUNDED_WATERMARK,
     SCAN_EXACT,

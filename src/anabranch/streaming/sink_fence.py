@@ -9,9 +9,9 @@ through, under a new identity, unless it is certain to write what is there alrea
 from __future__ import annotations
 
 from anabranch.errors import SealedBranchError
-from anabranch.kernel.branches.pointer import replacements
 from anabranch.kernel.commit.ledger import recorded_after
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.replacement.pointer import replacements
 from anabranch.spec.main_pointer import MainPointer, former_main_name
 from anabranch.spec.snapshot import BATCH_COMMIT_IDENTIFIER
 from anabranch.storage.protocol import Storage

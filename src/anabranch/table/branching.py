@@ -8,15 +8,15 @@ from anabranch.errors import InvalidInputError
 from anabranch.kernel.branches.branch_info import BranchInfo, branch_infos
 from anabranch.kernel.branches.create import create_branch
 from anabranch.kernel.branches.delete import DeletedBranch, delete_branch
-from anabranch.kernel.branches.follow import on_main
-from anabranch.kernel.branches.main import main_of
-from anabranch.kernel.branches.merge import merge_branch
-from anabranch.kernel.branches.merge_record import wishes_of
-from anabranch.kernel.branches.merge_result import MergeResult
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.merge.merge import merge_branch
+from anabranch.kernel.merge.record import wishes_of
+from anabranch.kernel.merge.result import MergeResult
 from anabranch.kernel.refs.moments import resolve
 from anabranch.kernel.refs.tags import parse_retained
 from anabranch.kernel.refs.upkeep import keep_due
+from anabranch.kernel.replacement.follow import on_main
+from anabranch.kernel.replacement.main import main_of
 from anabranch.lineage.duplicates import duplicate_sources
 from anabranch.table.view import TableView
 

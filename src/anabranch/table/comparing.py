@@ -7,7 +7,7 @@ import os
 from anabranch.audit import Checks, Sides, Verdict, audit
 from anabranch.compare import Diff
 from anabranch.kernel.branches.diff import Side, side_of
-from anabranch.kernel.branches.main import main_of
+from anabranch.kernel.replacement.main import main_of
 from anabranch.table.view import TableView
 
 

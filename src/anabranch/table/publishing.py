@@ -10,8 +10,8 @@ from anabranch.audit import Checks, Verdict
 from anabranch.errors import AlreadyExistsError, CommitConflictError
 from anabranch.kernel.branches.audit_log import AUDIT_FAILED
 from anabranch.kernel.branches.branch_log import open_branch
-from anabranch.kernel.branches.merge_result import MergeResult
 from anabranch.kernel.commit.base import Conflict
+from anabranch.kernel.merge.result import MergeResult
 from anabranch.table.branching import Branching
 from anabranch.table.comparing import Comparing
 from anabranch.table.keeping import Keeping

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from anabranch.errors import InvalidInputError
-from anabranch.kernel.branches.catch_up import FOREVER
-from anabranch.kernel.branches.release import release_due
-from anabranch.kernel.branches.replace import planned, replace_main
-from anabranch.kernel.branches.replace_content import replace_content
-from anabranch.kernel.branches.replace_result import ReplaceResult
-from anabranch.kernel.branches.replacement import Replacement
-from anabranch.kernel.branches.undo import undo_replace
+from anabranch.kernel.replacement.catch_up import FOREVER
+from anabranch.kernel.replacement.content import replace_content
+from anabranch.kernel.replacement.release import release_due
+from anabranch.kernel.replacement.replace import planned, replace_main
+from anabranch.kernel.replacement.result import ReplaceResult
+from anabranch.kernel.replacement.undo import undo_replace
+from anabranch.kernel.replacement.wishes import Replacement
 from anabranch.lineage.coverage import coverage
 from anabranch.options import REPLACED_MAIN_TIME_RETAINED, parse_duration
 from anabranch.table.view import TableView

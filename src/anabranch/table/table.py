@@ -7,12 +7,12 @@ from datetime import datetime
 
 from anabranch.errors import InvalidInputError
 from anabranch.kernel.branches.branch_log import open_branch
-from anabranch.kernel.branches.versions import located, located_options
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs.moment import Moment, of_tag
 from anabranch.kernel.refs.moments import named_moment, resolve, to_millis
 from anabranch.kernel.refs.tag_log import get_tag
 from anabranch.kernel.refs.time_travel import at_time, at_watermark
+from anabranch.kernel.replacement.versions import located, located_options
 from anabranch.options import BRANCH, check_options
 from anabranch.table.branching import Branching
 from anabranch.table.comparing import Comparing

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from anabranch.engine import Engine, LocalEngine
 from anabranch.errors import InvalidInputError
 from anabranch.kernel.branches.branch_log import branch_names, check_still_there
-from anabranch.kernel.branches.main import main_of
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_snapshot_readable
 from anabranch.kernel.refs.moment import Moment
+from anabranch.kernel.replacement.main import main_of
 from anabranch.lazy import lazy
 from anabranch.options import check_options
 from anabranch.spec.per_use import asks_of_the_table, refuse_table_options

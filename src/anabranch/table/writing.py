@@ -14,12 +14,12 @@ from anabranch.expr.nodes import Predicate
 from anabranch.expr.parse import parse
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.actions.overwrite import Overwrite
-from anabranch.kernel.branches.follow import carried_over
 from anabranch.kernel.commit.base import Action
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, Committed, commit
 from anabranch.kernel.refs.upkeep import keep_due
+from anabranch.kernel.replacement.follow import carried_over
 from anabranch.kernel.watermark import Claim, claim
 from anabranch.maintenance.expire import expire_now_and_then
 from anabranch.options import DYNAMIC_PARTITION_OVERWRITE

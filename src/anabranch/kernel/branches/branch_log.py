@@ -5,8 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 
 from anabranch.errors import NotFoundError
-from anabranch.kernel.branches.main import former_main, main_of
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.replacement.main import former_main, main_of
 from anabranch.spec.fork import DELETING_FILE, FORK_FILE
 from anabranch.spec.layout import MAIN_BRANCH, branch_name_of
 from anabranch.spec.main_pointer import former_main_of

@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from anabranch.errors import InvalidInputError, NotFoundError
 from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.branches.fork_pins import unpin_fork
-from anabranch.kernel.branches.main import main_of
-from anabranch.kernel.branches.merge_pins import unpin_merges
 from anabranch.kernel.branches.operations import record_deletion
-from anabranch.kernel.branches.pointer import find_release, replacements
-from anabranch.kernel.branches.seal import settled
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.merge.pins import unpin_merges
 from anabranch.kernel.refs.savepoint_log import is_of, savepoints
 from anabranch.kernel.refs.savepoints import delete_savepoint
+from anabranch.kernel.replacement.main import main_of
+from anabranch.kernel.replacement.pointer import find_release, replacements
+from anabranch.kernel.replacement.seal import settled
 from anabranch.spec.fork import DELETING_FILE, FORK_FILE, Fork
 from anabranch.spec.layout import MAIN_BRANCH
 from anabranch.spec.main_pointer import former_main_name

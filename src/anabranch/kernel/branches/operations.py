@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from anabranch.errors import NotFoundError
 from anabranch.kernel.branches.audit_log import audits
 from anabranch.kernel.branches.branch_log import branch_names
-from anabranch.kernel.branches.merge_record import merge_log
-from anabranch.kernel.branches.pointer import find_release, replacements
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.merge.record import merge_log
 from anabranch.kernel.parallel import each
+from anabranch.kernel.replacement.pointer import find_release, replacements
 from anabranch.spec.branch_end import (
     DELETED_PREFIX,
     BranchOperation,

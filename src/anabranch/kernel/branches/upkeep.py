@@ -8,8 +8,8 @@ from anabranch.errors import InvalidInputError, NotFoundError
 from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.branches.delete import delete_branch
 from anabranch.kernel.branches.fork_pins import ForkPinCare, tend_fork_pins
-from anabranch.kernel.branches.merge_pins import MergePinCare, tend_merge_pins
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.merge.pins import MergePinCare, tend_merge_pins
 
 _GRACE_MILLIS = 24 * 3_600_000
 """How old a creation must be that did not come to its end, before it is undone."""

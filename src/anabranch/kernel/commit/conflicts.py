@@ -33,7 +33,6 @@ from collections.abc import Collection, Iterator, Sequence
 
 import polars as pl
 
-from anabranch.kernel.branches.fence import crossing
 from anabranch.kernel.commit.base import Base, Change, Conflict
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.commit.placement import placement_conflict
@@ -41,6 +40,7 @@ from anabranch.kernel.commit.sequence import bucket_counts
 from anabranch.kernel.compaction.task import Rewrite
 from anabranch.kernel.partitions import PartitionKey, key_of_row, keys_of_rows, partition_text
 from anabranch.kernel.properties import BRANCH_PROPERTY
+from anabranch.kernel.provenance.fence import crossing
 from anabranch.options import BUCKET
 from anabranch.spec.data_file import FileKind, ManifestEntry
 from anabranch.spec.entry_frame import COLUMNS, IDENTITY

@@ -27,7 +27,6 @@ from anabranch.errors import (
     StorageError,
     UnsupportedFeatureError,
 )
-from anabranch.kernel.branches.seal import check_open
 from anabranch.kernel.commit.attempt import Attempts
 from anabranch.kernel.commit.base import Action, Base, Change, Conflict
 from anabranch.kernel.commit.conflicts import file_conflict, identity_conflict
@@ -36,6 +35,7 @@ from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.ledger import LedgerEntry, find_commit
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_snapshot_writable
+from anabranch.kernel.replacement.seal import check_open
 from anabranch.kernel.watermark import Claim
 from anabranch.options import (
     COMMIT_MAX_RETRIES,

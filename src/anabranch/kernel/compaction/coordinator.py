@@ -25,7 +25,6 @@ from typing import Final
 import polars as pl
 
 from anabranch.errors import CorruptTableError, NotFoundError
-from anabranch.kernel.branches.fence import fenced
 from anabranch.kernel.compaction.live import live_files
 from anabranch.kernel.compaction.packing import Limits
 from anabranch.kernel.compaction.planning import FENCE, PLAN_COLUMNS, plan_full, plan_minor, plan_rest
@@ -33,6 +32,7 @@ from anabranch.kernel.compaction.task import CompactionTask
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_snapshot_writable
 from anabranch.kernel.properties import PARENT_PROPERTY
+from anabranch.kernel.provenance.fence import fenced
 from anabranch.kernel.scan.request import check_supported
 from anabranch.options import FULL_COMPACTION_DELTA_COMMITS
 from anabranch.spec.entry_frame import COLUMNS, EntryFrame

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from anabranch.kernel.branches.fence import fenced
 from anabranch.kernel.compaction.planning import PLAN_COLUMNS
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_snapshot_readable
+from anabranch.kernel.provenance.fence import fenced
 from anabranch.kernel.scan.request import check_supported
 from anabranch.spec.entry_frame import EntryFrame
 from anabranch.spec.snapshot import Snapshot

@@ -24,7 +24,6 @@ import polars as pl
 
 from anabranch.engine import Engine, LocalEngine
 from anabranch.errors import CommitConflictError, NotFoundError
-from anabranch.kernel.branches.carry import carry_over
 from anabranch.kernel.commit.ledger import hand_over, tidy
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.expiry.candidates import DATA, candidates, no_files
@@ -34,6 +33,7 @@ from anabranch.kernel.expiry.ref_files import Look, RefReader
 from anabranch.kernel.expiry.removal import delete_empty_folders, delete_files
 from anabranch.kernel.expiry.retention import History, Retention
 from anabranch.kernel.guards import check_main_readable
+from anabranch.kernel.provenance.carry import carry_over
 from anabranch.options import LEDGER_TIME_RETAINED
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from anabranch.errors import CorruptTableError, NotFoundError, UnsupportedFeatureError
-from anabranch.kernel.branches.seal import is_remnant
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.parallel import each
+from anabranch.kernel.replacement.seal import is_remnant
 from anabranch.spec.layout import (
     BRANCH_FOLDER,
     MAIN_BRANCH,

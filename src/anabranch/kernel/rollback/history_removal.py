@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from anabranch.errors import CommitConflictError
-from anabranch.kernel.branches.merge_pins import unpin_after
 from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.commit.ledger import forget_after
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.merge.pins import unpin_after
 from anabranch.kernel.properties import PARENT_PROPERTY, ROLLBACK_PROPERTY
 from anabranch.kernel.rollback.holders import Holder, holders_after, release
 from anabranch.kernel.rollback.pins import unpin

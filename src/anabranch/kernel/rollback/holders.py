@@ -11,10 +11,10 @@ from anabranch.errors import NotFoundError
 from anabranch.kernel.branches.branch_log import branch_names
 from anabranch.kernel.branches.delete import delete_branch
 from anabranch.kernel.branches.fork_pins import is_fork_pin
-from anabranch.kernel.branches.merge_facts import MERGE_USER
-from anabranch.kernel.branches.merge_pins import is_merge_pin
 from anabranch.kernel.commit.ledger import LedgerEntry, recorded_after
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.merge.facts import MERGE_USER
+from anabranch.kernel.merge.pins import is_merge_pin
 from anabranch.kernel.refs.consumers import find_consumer
 from anabranch.kernel.refs.savepoint_log import savepoints
 from anabranch.kernel.refs.savepoints import delete_savepoint

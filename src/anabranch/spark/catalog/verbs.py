@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from anabranch.errors import InvalidInputError, NotFoundError
-from anabranch.kernel.branches.replace_result import ReplaceResult
 from anabranch.kernel.refs.consumers import forget_consumer, move_consumer
+from anabranch.kernel.replacement.result import ReplaceResult
 from anabranch.maintenance.compact import CompactionResult
 from anabranch.spec.refs import Tag
 from anabranch.spec.savepoint import Savepoint

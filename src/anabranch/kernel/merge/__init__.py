@@ -1,0 +1,1 @@
+"""Merging a branch into main three ways, by metadata alone."""

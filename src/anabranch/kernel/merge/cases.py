@@ -1,0 +1,98 @@
+"""The table of cases: what becomes of a partition that the branch changed.
+
+| branch since it was taken | main since the branch saw it | result                                            |
+|---------------------------|------------------------------|---------------------------------------------------|
+| nothing                   | anything                     | main stays                                        |
+| appended                  | nothing, appended            | the branch's new files are added, at the tail     |
+| appended                  | overwritten                  | conflict APPEND_VS_OVERWRITE                      |
+| overwritten               | nothing                      | main's files go, the branch's come                |
+| overwritten               | appended, overwritten        | conflict OVERWRITE_VS_CHANGE                      |
+| overwritten to be empty   | empty as well                | nothing                                           |
+| new files of mixed age    | anything                     | conflict MIXED_COMPACTION                         |
+| new files that main has   | anything                     | conflict FOREIGN_MERGE                            |
+| unknown                   | anything                     | conflict HISTORY_GAP                              |
+| anything                  | unknown                      | conflict HISTORY_GAP                              |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from anabranch.kernel.merge.conflict import MergeConflict
+from anabranch.kernel.partitions import PartitionKey
+from anabranch.kernel.provenance.branch_files import Young
+from anabranch.kernel.provenance.classify import Work
+from anabranch.kernel.provenance.sides import Done
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A partition that the branch changed."""
+
+    key: PartitionKey
+    row: bytes
+    text: str
+    theirs: Done
+    ours: Done
+    young: Young
+    foreign: tuple[str, ...]
+    has_gap: bool
+    """Whether snapshots of the branch have expired of which nobody recorded what they did."""
+
+
+def conflict_of(case: Case, branch: str) -> MergeConflict | None:
+    """What stands against merging a partition of the branch of that title: the table of cases."""
+    where, did, main = case.text, case.theirs.work, case.ours
+    both = "choose 'ours' to leave main as it is there, or 'theirs' to have the branch's rows in its place."
+    is_untold = did == Work.UNKNOWN or (bool(case.young.mixed) and case.has_gap and did == Work.APPENDED)
+    if is_untold or main.work == Work.UNKNOWN:
+        side = f"'{branch}'" if is_untold else "main"
+        return MergeConflict(
+            "HISTORY_GAP",
+            f"what {side} did in partition {where} is not known: its snapshots were expired by another engine, "
+            "and its files are not those of before",
+            both,
+            where,
+        )
+    if did == Work.OVERWRITTEN:
+        if main.work == Work.NOTHING:
+            return None
+        return MergeConflict(
+            "OVERWRITE_VS_CHANGE",
+            f"'{branch}' overwrote partition {where}, to which main wrote in snapshot {_listed(main.snapshots)}",
+            both,
+            where,
+            main.snapshots,
+        )
+    if case.young.mixed:
+        return MergeConflict(
+            "MIXED_COMPACTION",
+            f"{len(case.young.mixed)} files of '{branch}' in partition {where} hold rows that main has and rows that "
+            f"it lacks, such as {case.young.mixed[0]}: another engine compacted the branch",
+            both,
+            where,
+            files=tuple(case.young.mixed),
+        )
+    if case.foreign:
+        return MergeConflict(
+            "FOREIGN_MERGE",
+            f"{len(case.foreign)} files of '{branch}' in partition {where} came to main by other means than a merge, "
+            f"such as {case.foreign[0]}",
+            both,
+            where,
+            files=case.foreign,
+        )
+    if main.work == Work.OVERWRITTEN and case.young.new:
+        return MergeConflict(
+            "APPEND_VS_OVERWRITE",
+            f"'{branch}' appended to partition {where}, which main overwrote in snapshot {_listed(main.snapshots)}",
+            both,
+            where,
+            main.snapshots,
+        )
+    return None
+
+
+def _listed(ids: Sequence[int]) -> str:
+    return ", ".join(str(number) for number in ids)

@@ -1,0 +1,160 @@
+"""The manifest entries of a merge: the branch's files as files of main, and main's files that go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from anabranch.kernel.commit.base import Base
+from anabranch.kernel.commit.sequence import bucket_counts
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.merge.conflict import MergeConflict
+from anabranch.kernel.merge.declare import declared, declared_as
+from anabranch.kernel.merge.order import Place, in_order, numbering
+from anabranch.kernel.partitions import PartitionKey
+from anabranch.kernel.provenance.branch_files import BranchFiles, of_partitions
+from anabranch.lazy import lazy
+from anabranch.spec.data_file import FileKind, ManifestEntry
+from anabranch.spec.entry_frame import IDENTITY, EntryFrame
+from anabranch.spec.schema import TableSchema
+
+
+@dataclass(frozen=True)
+class Share:
+    """What is done in one partition."""
+
+    removed: Sequence[ManifestEntry] = ()
+    added: Sequence[ManifestEntry] = ()
+    keeping: frozenset[Place] = frozenset()
+    """Buckets of a queue in which added files keep the numbers they have on the branch."""
+
+
+@dataclass(frozen=True)
+class MergeEntries:
+    """Makes the entries of a merge on one state of main."""
+
+    base: Base
+    branch: TableContext
+    files: BranchFiles
+    merged: TableSchema
+    """Main's schema after the merge."""
+    replaced: frozenset[PartitionKey]
+    """The partitions that may be replaced."""
+
+    def adding(self, key: PartitionKey, where: str, new: Sequence[ManifestEntry]) -> Share | MergeConflict:
+        """Add these files of the branch to a partition, called `where`."""
+        added = self._declared(new, where)
+        if isinstance(added, MergeConflict):
+            return added
+        return self._other_buckets(key, where, added) or Share(added=added)
+
+    def replacing(self, key: PartitionKey, where: str) -> Share | MergeConflict:
+        """Put the branch's files of a partition in the place of main's."""
+        ours, theirs = self._of_main.get(key, _NO_FILES), self._of_branch.get(key, _NO_FILES)
+        removed = ours.join(theirs.select(IDENTITY), on=IDENTITY, how="anti", maintain_order="left")
+        coming = theirs.join(ours.select(IDENTITY), on=IDENTITY, how="anti", maintain_order="left")
+        added = self._declared(EntryFrame(coming).with_kind(FileKind.ADD).to_entries(), where)
+        if isinstance(added, MergeConflict):
+            return added
+        numbered = numbering(theirs, ours)
+        if None in numbered.values():
+            return MergeConflict(
+                "ORDER_CHANGED",
+                f"the rows of partition {where} cannot be brought into the order they have on '{self.branch.title}': "
+                "files that main has as well stand between those that it lacks",
+                "choose 'ours', or overwrite the partition on the branch and merge again.",
+                where,
+            )
+        keeping = frozenset((key, bucket) for bucket, at_tail in numbered.items() if not at_tail)
+        return Share(EntryFrame(removed).with_kind(FileKind.DELETE).to_entries(), added, keeping)
+
+    def is_empty_on_both(self, key: PartitionKey) -> bool:
+        """Whether a partition has no file on either side."""
+        return key not in self._of_main and key not in self._of_branch
+
+    def together(self, shares: Iterable[Share]) -> list[ManifestEntry]:
+        """The entries of a commit that does all of this."""
+        given = [*shares]
+        removed = [entry for share in given for entry in share.removed]
+        added = [entry for share in given for entry in share.added]
+        if any(entry.total_buckets > 0 for entry in added):
+            added = in_order(self.base, added, (place for share in given for place in share.keeping))
+        return [*removed, *added]
+
+    @lazy
+    def _of_main(self) -> Mapping[PartitionKey, pl.DataFrame]:
+        return of_partitions(self.base.live, self.replaced, self.base.schema) if self.replaced else {}
+
+    @lazy
+    def _of_branch(self) -> Mapping[PartitionKey, pl.DataFrame]:
+        return of_partitions(self.files.live, self.replaced, self.base.schema) if self.replaced else {}
+
+    @lazy
+    def _versions(self) -> dict[int, tuple[TableSchema, TableSchema] | None]:
+        """By schema of the branch: it, and the schema of main that files of it are declared under."""
+        return {}
+
+    def _declared(self, entries: Sequence[ManifestEntry], where: str) -> list[ManifestEntry] | MergeConflict:
+        result = []
+        for entry in entries:
+            version = self._version(entry.file.schema_id)
+            if version is None:
+                return self._rewrite_needed(entries, where)
+            written, under = version
+            file = entry.file if written.id == under.id else declared(entry.file, written, under)
+            result.append(replace(entry, file=file))
+        return result
+
+    def _version(self, schema_id: int) -> tuple[TableSchema, TableSchema] | None:
+        known = self._versions
+        if schema_id not in known:
+            written = self.branch.schemas.get(schema_id)
+            schemas = self.base.context.schemas
+            same = schemas.find(schema_id)
+            if same == written:
+                known[schema_id] = written, written
+            else:
+                older = (schemas.find(i) for i in reversed(schemas.ids()))
+                under = declared_as(written, self.merged, [found for found in older if found is not None])
+                known[schema_id] = None if under is None else (written, under)
+        return known[schema_id]
+
+    def _rewrite_needed(self, entries: Sequence[ManifestEntry], where: str) -> MergeConflict:
+        names = tuple(e.file.file_name for e in entries if self._version(e.file.schema_id) is None)
+        return MergeConflict(
+            "SCHEMA_REWRITE_NEEDED",
+            f"{len(names)} files of partition {where} were written on '{self.branch.title}' with a schema that no "
+            f"version of main's says the same of, such as {names[0]}",
+            "compact the branch fully, which rewrites them with its newest schema, and merge again.",
+            where,
+            files=names,
+        )
+
+    def _other_buckets(
+        self, key: PartitionKey, where: str, added: Sequence[ManifestEntry]
+    ) -> MergeConflict | None:
+        """A conflict if a partition of a queue has another number of buckets on main."""
+        counts = {entry.total_buckets for entry in added if entry.total_buckets > 0}
+        expected = bucket_counts(self.base).get(key) if counts else None
+        if expected is None or counts == {expected}:
+            return None
+        live = self.base.live.df
+        mine = of_partitions(EntryFrame(live), [key], self.base.schema).get(key, _NO_FILES)
+        there = set(mine["total_buckets"].unique())
+        if there | counts == counts and len(counts) == 1:
+            return None  # what had another number was overwritten since
+        return MergeConflict(
+            "BUCKET_COUNT_CHANGED",
+            f"partition {where} has {_listed(there)} buckets on main and {_listed(counts)} on '{self.branch.title}'",
+            "overwrite the partition on one side with as many buckets as it has on the other.",
+            where,
+        )
+
+
+_NO_FILES = EntryFrame.empty().df
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return " and ".join(str(number) for number in sorted(numbers)) or "no"

@@ -1,0 +1,50 @@
+"""The fence of a merge: the snapshot on the branch with which compactions collide that do not know of the merge yet."""
+
+from __future__ import annotations
+
+from anabranch.kernel.commit.identity import CommitIdentity
+from anabranch.kernel.commit.transaction import CommitRequest, commit
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.merge.actions import Nothing
+from anabranch.kernel.merge.record import MergeRecord
+from anabranch.kernel.properties import FENCE_PROPERTY
+from anabranch.kernel.provenance.past import past_since
+from anabranch.spec.snapshot import CommitKind, Snapshot
+from anabranch.spec.snapshot_ref import SnapshotRef
+
+
+def put_fence(branch: TableContext, record: MergeRecord) -> bool:
+    """Commit it, unless it is there; False if a compaction came in between that may not have known of the record."""
+    head = branch.snapshots.head()
+    fence = None if head is None else _find_fence(branch, record, head)
+    if fence is None:
+        action = Nothing({FENCE_PROPERTY: str(record.number)})
+        fence = commit(branch, CommitRequest(action, CommitIdentity.batch(branch.runtime))).snapshot
+    assert fence is not None, "it was committed just now"
+    between = past_since(branch, fence, _head_of(branch, record))
+    return between.reaches_base and not any(
+        snapshot.commit_kind == CommitKind.COMPACT and _has_entries(branch, snapshot)
+        for snapshot in between.snapshots
+    )
+
+
+def _find_fence(branch: TableContext, record: MergeRecord, head: Snapshot) -> Snapshot | None:
+    """The fence of a merge that was begun before."""
+    later = past_since(branch, head, _head_of(branch, record)).snapshots
+    wanted = str(record.number)
+    return next((s for s in later if s.properties.get(FENCE_PROPERTY) == wanted), None)
+
+
+def fence_on_top(branch: TableContext, record: MergeRecord, head: Snapshot) -> str | None:
+    """Stamp of the fence of a merge, if it is all that the branch did since."""
+    fence = _find_fence(branch, record, head)
+    return None if fence is None or fence.id != record.head.id + 1 else fence.stamp
+
+
+def _has_entries(context: TableContext, snapshot: Snapshot) -> bool:
+    metas = context.manifests.read_list(snapshot.delta_manifest_list)
+    return any(meta.num_added_files or meta.num_deleted_files for meta in metas)
+
+
+def _head_of(branch: TableContext, record: MergeRecord) -> SnapshotRef:
+    return SnapshotRef(branch.branch_uuid, record.head.id, record.head.stamp)

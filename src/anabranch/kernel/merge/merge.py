@@ -1,0 +1,346 @@
+"""Merging a branch into main, so that it may die anywhere and be run again.
+
+1. The merge is planned. If anything stands against it, that is said and nothing is written.
+2. ``MERGE-<k>`` is put if absent: the branch's head B, main's newest snapshot M, what was chosen. B is a point of the
+   fence from here on.
+3. B is pinned on the branch by a tag.
+4. A snapshot that changes nothing, the fence, is committed to the branch: a compaction that began before the record
+   was there collides with it and looks again. One that came in between has not, so then this merge is given up.
+5. The merged schema is put, if it is another.
+6. One snapshot is committed to main under the user ``merge:<branch uuid>`` and the identifier k, planned anew on each
+   state that it meets.
+7. What it made is pinned on main, and ``MERGE-<k>.done`` says which snapshot it is.
+
+Whoever finds a k that is not done looks for its snapshot after M. If there is none, he carries k out under the same
+identity, if it is what he wants himself; else he takes its place with a snapshot that changes nothing, so that
+whoever was held up finds his commit made and stops. History is never deleted or rewritten.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from anabranch.errors import (
+    CommitConflictError,
+    CommitOutcomeUnknownError,
+    CommitRetriesExhaustedError,
+    InvalidInputError,
+    NotFoundError,
+)
+from anabranch.kernel.branches.audit_log import check_audited
+from anabranch.kernel.branches.branch_log import open_branch
+from anabranch.kernel.branches.field_ids import reserve_block
+from anabranch.kernel.commit.base import Base
+from anabranch.kernel.commit.identity import CommitIdentity
+from anabranch.kernel.commit.ledger import LedgerEntry, find_commit
+from anabranch.kernel.commit.transaction import CommitRequest, commit
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.merge.actions import SCHEMA_MOVED, Merge, Nothing, is_only, refuse
+from anabranch.kernel.merge.conflict import MergeConflict
+from anabranch.kernel.merge.facts import MERGE_USER, MergeFacts, is_marker
+from anabranch.kernel.merge.fence_snapshot import fence_on_top, put_fence
+from anabranch.kernel.merge.pins import pin_head, pin_result
+from anabranch.kernel.merge.plan import MERGED_MEANWHILE, MergePlanner, SourceOverlap
+from anabranch.kernel.merge.record import (
+    MergeEnd,
+    MergeLog,
+    MergeRecord,
+    Wishes,
+    merge_log,
+    put_end,
+    put_record,
+)
+from anabranch.kernel.merge.result import MergeResult, merged_partitions
+from anabranch.kernel.merge.standing import end_of
+from anabranch.kernel.properties import MERGE_PROPERTY
+from anabranch.kernel.provenance.births import fork_of
+from anabranch.kernel.provenance.past import past_since
+from anabranch.kernel.replacement.main import main_of
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.schema_diff import changes_between
+from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.snapshot_ref import SnapshotRef
+
+_ROUNDS = 50
+"""How often a merge is begun again because others merge the branch, or compact it, at the same time."""
+
+
+def merge_branch(
+    main: TableContext,
+    name: str,
+    wishes: Wishes | None = None,
+    *,
+    dry_run: bool = False,
+    overlap: SourceOverlap | None = None,
+    audit: str | bool | None = None,
+) -> MergeResult:
+    """Bring what a branch did since it was merged last into main, as one new snapshot. No data file is read.
+
+    Args:
+        main: the main branch.
+        name: of the branch.
+        wishes: what to do where both sides changed a partition.
+        dry_run: only plan it.
+        overlap: finds events that both sides took from the same sources; None if that is not known.
+        audit: which audit the branch must have passed as it is now: the name of its checks, or True for any.
+
+    Raises:
+        NotFoundError: there is no such branch.
+        InvalidInputError: `main` is not main, the branch is main, or another engine made it.
+        CommitConflictError: something stands against it; ``conflicts`` lists all of it. Nothing was merged.
+        CommitOutcomeUnknownError: it is not known if an earlier merge was made, or this one.
+        CommitError: as for any commit.
+    """
+    if main.branch is not None and main.main_generation is None:
+        raise InvalidInputError(
+            f"branches are merged into main, not into branch '{main.branch}'",
+            hint="open the table without naming a branch.",
+        )
+    merging = _Merging(main_of(main), name, wishes or Wishes(), overlap, audit)
+    if dry_run:
+        return merging.preview()
+    for _ in range(_ROUNDS):
+        try:
+            result = merging.attempt()
+        except CommitConflictError as error:
+            if not is_only(error, MERGED_MEANWHILE):
+                raise
+            continue
+        if result is not None:
+            return result
+    raise CommitRetriesExhaustedError(
+        f"merging '{name}' into '{main.title}' was begun {_ROUNDS} times, and others merged or compacted the branch "
+        "each time",
+        hint="nothing was merged by this call; try again.",
+    )
+
+
+@dataclass
+class _Merging:
+    """One call: rounds that begin anew whenever others come between."""
+
+    main: TableContext
+    name: str
+    wishes: Wishes
+    overlap: SourceOverlap | None
+    audit: str | bool | None = None
+    _finished: MergeResult | None = None
+    """What this call found begun, and completed."""
+
+    def __post_init__(self) -> None:
+        if self.main.branch == self.name:
+            raise InvalidInputError(f"branch '{self.name}' is the main branch of '{self.main.name}'")
+
+    def preview(self) -> MergeResult:
+        """What a merge would do now."""
+        branch, head = self._branch()
+        planner = self._planner(branch, head, merge_log(branch), _newest_schema(branch).id)
+        plan = planner.plan(_newest(self.main))
+        return MergeResult(
+            self.name,
+            partitions=plan.partitions,
+            schema_changes=plan.schema_changes,
+            conflicts=(*self._gate(branch, head), *plan.conflicts),
+            dry_run=True,
+        )
+
+    def attempt(self) -> MergeResult | None:
+        """One round; None to begin anew."""
+        branch, head = self._branch()
+        if self.audit:
+            check_audited(branch, head, self.audit)
+        log = merge_log(branch)
+        if log.under_way:
+            for record in log.under_way:
+                self._finished = self._complete(branch, head, log, record) or self._finished
+            return None
+        base = _newest(self.main)  # after the log: whoever merges between the two is noticed by the plan
+        schema_id = _newest_schema(branch).id
+        planner = self._planner(branch, head, log, schema_id)
+        plan = planner.plan(base)
+        refuse(plan, self.name)
+        if not plan.is_needed:
+            return self._finished or MergeResult(self.name)
+        record = MergeRecord(
+            log.next_number,
+            head,
+            schema_id,
+            _ref(self.main, base.snapshot),
+            self.wishes,
+            self.main.runtime.clock.now_millis(),
+        )
+        return self._carry_out(branch, record, planner) if put_record(branch, record) else None
+
+    def _gate(self, branch: TableContext, head: Snapshot) -> tuple[MergeConflict, ...]:
+        """Why the audit that is asked for was not passed, if it was not."""
+        try:
+            if self.audit:
+                check_audited(branch, head, self.audit)
+        except CommitConflictError as error:
+            return tuple(MergeConflict(c.kind, c.message, c.hint) for c in error.conflicts)
+        return ()
+
+    def _branch(self) -> tuple[TableContext, Snapshot]:
+        branch = open_branch(self.main, self.name)
+        fork_of(branch)
+        head = branch.snapshots.head()
+        if head is None:
+            raise NotFoundError(
+                f"branch '{self.name}' of '{self.main.name}' has no snapshots: its creation was not finished",
+                hint="create it again, from the same tag.",
+            )
+        return branch, head
+
+    def _planner(self, branch: TableContext, head: Snapshot, log: MergeLog, schema_id: int) -> MergePlanner:
+        return MergePlanner(branch, head, log, self.wishes, schema_id=schema_id, overlap=self.overlap)
+
+    # What others began
+
+    def _complete(
+        self, branch: TableContext, head: Snapshot, log: MergeLog, record: MergeRecord
+    ) -> MergeResult | None:
+        """Find out what became of a merge, and see it to its end. Its result, if it is what was asked for."""
+        end = self._end_of(branch, record)
+        if end is not None:
+            put_end(branch, end)
+            return None
+        if record.wishes == self.wishes and head.stamp in (
+            record.head.stamp,
+            fence_on_top(branch, record, head),
+        ):
+            before = MergeLog({k: r for k, r in log.records.items() if k < record.number}, log.ends)
+            planner = self._planner(branch, record.head, before, record.schema_id)
+            return self._carry_out(branch, record, planner)
+        self._give_up(branch, record)
+        return None
+
+    def _end_of(self, branch: TableContext, record: MergeRecord) -> MergeEnd | None:
+        """How a merge ended; None if it was not made. Raises `CommitOutcomeUnknownError`."""
+        head = self.main.snapshots.head()
+        past = None if head is None else past_since(self.main, head, self._before(record))
+        identity = _identity(branch, record.number)
+        for snapshot in () if past is None else past.snapshots:
+            if (snapshot.commit_user, snapshot.commit_identifier) == (identity.user, identity.identifier):
+                made = end_of(self.main, snapshot)
+                if made.snapshot is not None:
+                    pin_result(self.main, branch.branch_uuid, record.number, snapshot)
+                return made
+        if past is None or past.base_is_other:
+            return MergeEnd(
+                record.number, None
+            )  # rolled back for good: whoever was held up cannot commit either
+        if past.reaches_base:
+            return None
+        try:
+            found = find_commit(self.main, identity, head, self._before(record))
+        except CommitOutcomeUnknownError as error:
+            raise self._unknown(record, error) from error
+        if isinstance(found, LedgerEntry):
+            return MergeEnd(record.number, SnapshotRef(self.main.branch_uuid, found.snapshot_id, ""))
+        return None
+
+    def _before(self, record: MergeRecord) -> SnapshotRef:
+        """The snapshot of main that a merge comes after; also where main was replaced since, and has it in its past."""
+        return replace(record.main, branch_uuid=self.main.branch_uuid)
+
+    def _unknown(self, record: MergeRecord, error: CommitOutcomeUnknownError) -> CommitOutcomeUnknownError:
+        return CommitOutcomeUnknownError(
+            f"MERGE_OUTCOME_UNKNOWN: merge {record.number} of branch '{self.name}' was begun after snapshot "
+            f"{record.main.id} of '{self.main.title}', and the snapshots that tell if it was made were expired by "
+            f"another engine: {error.message}",
+            hint="compare the branch with main; then create a branch from a tag of main, and write to that what is "
+            "missing.",
+        )
+
+    def _give_up(self, branch: TableContext, record: MergeRecord) -> None:
+        """Take the place of a merge that was not made."""
+        facts = MergeFacts(branch.branch_uuid, self.name, _ref(branch, record.head), is_ended=True)
+        request = CommitRequest(
+            Nothing({MERGE_PROPERTY: facts.to_text()}),
+            _identity(branch, record.number),
+            floor=self._before(record),
+        )
+        made = commit(self.main, request).snapshot
+        if made is not None and made.commit_identifier == record.number:
+            put_end(branch, end_of(self.main, made))
+
+    # Carrying it out
+
+    def _carry_out(
+        self, branch: TableContext, record: MergeRecord, planner: MergePlanner
+    ) -> MergeResult | None:
+        """Steps 3 to 7; None if it was overtaken."""
+        if not pin_head(branch, record) or not put_fence(branch, record):
+            self._give_up(branch, record)
+            return None
+        before = _newest_schema(self.main)
+        made = self._commit(branch, record, planner)
+        if made is None or made.commit_identifier != record.number:
+            return None
+        if not is_marker(made):
+            pin_result(self.main, branch.branch_uuid, record.number, made)
+        put_end(branch, end_of(self.main, made))
+        if is_marker(made):
+            return None
+        changes = _schema_changes(self.main, before, made)
+        return MergeResult(
+            self.name, made, record.number, merged_partitions(self.main, made), schema_changes=changes
+        )
+
+    def _commit(self, branch: TableContext, record: MergeRecord, planner: MergePlanner) -> Snapshot | None:
+        request = CommitRequest(
+            Merge(planner, self.name), _identity(branch, record.number), floor=self._before(record)
+        )
+        for _ in range(_ROUNDS):
+            self._put_schema(planner)
+            try:
+                return commit(self.main, request).snapshot
+            except CommitConflictError as error:
+                if not is_only(error, SCHEMA_MOVED):
+                    raise
+        raise CommitRetriesExhaustedError(
+            f"the schema of '{self.main.title}' was changed by others {_ROUNDS} times in a row",
+            hint="nothing was merged; try again.",
+        )
+
+    def _put_schema(self, planner: MergePlanner) -> None:
+        """Step 5. If somebody else puts that version, the commit will say so."""
+        plan = planner.plan(_newest(self.main))
+        refuse(plan, self.name)
+        merged = plan.schema
+        if merged is None or merged.schema is merged.ours:
+            return
+        block = reserve_block(self.main, self.main.branch_uuid) if merged.needs_block else None
+        now = self.main.runtime.clock.now_millis()
+        self.main.schemas.add(merged.numbered(block, time_millis=now))
+
+
+def _identity(branch: TableContext, number: int) -> CommitIdentity:
+    return CommitIdentity(f"{MERGE_USER}{branch.branch_uuid}", number)
+
+
+def _ref(context: TableContext, snapshot: Snapshot | None) -> SnapshotRef:
+    if snapshot is None:
+        return SnapshotRef(context.branch_uuid, 0, "")
+    return SnapshotRef(context.branch_uuid, snapshot.id, snapshot.stamp)
+
+
+def _newest(main: TableContext) -> Base:
+    head = main.snapshots.head()
+    if head is None:
+        raise NotFoundError(
+            f"'{main.title}' has no snapshots any more, not even the one that the branch began with",
+            hint="put the branch in the place of main.",
+        )
+    return Base(main, head, _newest_schema(main))
+
+
+def _newest_schema(context: TableContext) -> TableSchema:
+    schema = context.schemas.latest()
+    if schema is None:
+        raise NotFoundError(f"'{context.title}' does not exist: there is no schema")
+    return schema
+
+
+def _schema_changes(main: TableContext, before: TableSchema, made: Snapshot) -> tuple[str, ...]:
+    return tuple(changes_between(before, main.schemas.get(made.schema_id)))

@@ -1,0 +1,370 @@
+"""What merging a branch means on a given state of main: the table of cases (`merge_cases`), applied to every partition.
+
+Compacting a partition counts as nothing. A person may settle these conflicts: ``ours`` leaves main's files, ``theirs``
+puts the branch's in their place. All conflicts are found at once, and what a dry run shows is what a merge does, since
+both are planned here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from anabranch.kernel.branches.fork_pins import fork_snapshot
+from anabranch.kernel.commit.base import Base
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.merge.cases import Case, conflict_of
+from anabranch.kernel.merge.conflict import MergeConflict
+from anabranch.kernel.merge.entries import MergeEntries, Share
+from anabranch.kernel.merge.facts import MERGE_USER, MergeFacts
+from anabranch.kernel.merge.record import Choice, MergeLog, Wishes
+from anabranch.kernel.merge.schema import MergedSchema, merge_schemas
+from anabranch.kernel.merge.standing import Standing, before_gap, descent_conflict, standing_of
+from anabranch.kernel.partitions import PartitionKey, partition_text
+from anabranch.kernel.provenance.births import fork_of, live_partitions
+from anabranch.kernel.provenance.branch_files import BranchFiles, Young
+from anabranch.kernel.provenance.classify import Work
+from anabranch.kernel.provenance.foreign import foreign_files
+from anabranch.kernel.provenance.past import Past, counting, past_since
+from anabranch.kernel.provenance.sides import Done, Side, keyed, live_names_of, side_of, works
+from anabranch.spec.data_file import ManifestEntry
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.snapshot_ref import SnapshotRef
+
+SourceOverlap = Callable[[Sequence[Snapshot], Sequence[Snapshot]], Sequence[MergeConflict]]
+"""Told what main and what the branch committed since they parted: which events both took from the same sources."""
+
+
+MERGED_MEANWHILE: Final = "MERGED_MEANWHILE"
+"""Kind of the conflict that only says that others merge the branch at the same time: whoever meets it begins anew."""
+
+
+class Outcome(StrEnum):
+    """What becomes of a partition."""
+
+    ADDED = "added"
+    """Main's files stay, the branch's new ones come."""
+    REPLACED = "replaced"
+    """The branch's files in place of main's."""
+    KEPT = "kept"
+    """Main's files stay, and what the branch did is passed over: so it was chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergedPartition:
+    """What a merge did to a partition, or would do."""
+
+    partition: str
+    """As its folder."""
+    outcome: Outcome
+    files_added: int = 0
+    files_removed: int = 0
+    rows_added: int = 0
+    rows_removed: int = 0
+    chosen: Choice | None = None
+    """By a person, where both sides had changed it."""
+
+
+@dataclass(frozen=True)
+class MergePlan:
+    """What a merge does to one state of main."""
+
+    conflicts: tuple[MergeConflict, ...] = ()
+    """What stands against it. If there is any, nothing else is told."""
+    partitions: tuple[MergedPartition, ...] = ()
+    """Those in which something is to be done, or was chosen to be left."""
+    entries: tuple[ManifestEntry, ...] = ()
+    facts: MergeFacts | None = None
+    """What the snapshot will say of it."""
+    schema: MergedSchema | None = None
+    adds_again: bool = False
+    """Whether some of the files may have been main's before."""
+    watermark: int | None = None
+    """The branch's, if main did nothing of its own and so will contain just what the branch does."""
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to merge."""
+        return bool(self.partitions) or bool(self.schema_changes)
+
+    @property
+    def schema_changes(self) -> tuple[str, ...]:
+        """What changes in main's schema, in words."""
+        return () if self.schema is None else tuple(self.schema.changes)
+
+
+_NO_SHARE = Share()
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """A case, what is done, and who says so."""
+
+    case: Case
+    outcome: Outcome
+    chosen: Choice | None = None
+    share: Share = _NO_SHARE
+
+
+class MergePlanner:
+    """Plans the merge of one snapshot of a branch, on one state of main after the other."""
+
+    def __init__(
+        self,
+        branch: TableContext,
+        head: Snapshot,
+        log: MergeLog,
+        wishes: Wishes,
+        *,
+        schema_id: int,
+        overlap: SourceOverlap | None = None,
+    ) -> None:
+        """Nothing is read yet.
+
+        Args:
+            branch: the branch.
+            head: its snapshot to merge.
+            log: its merges before this one.
+            wishes: what is chosen where both sides changed a partition.
+            schema_id: the branch's schema to merge.
+            overlap: finds events that both sides have; None if that is not known.
+        """
+        self._branch = branch
+        self._fork = fork_of(branch)
+        self._head = head
+        self._log = log
+        self._wishes = wishes
+        self._schema_id = schema_id
+        self._overlap = overlap
+        self._files = BranchFiles(branch, head)
+        self._sides: dict[int, Side] = {}
+        self._main: Past | None = None
+
+    def plan(self, base: Base) -> MergePlan:
+        """The merge on a state of main.
+
+        Raises:
+            CorruptTableError: something cannot be read; if the base has expired meanwhile, this is how it shows.
+            UnsupportedFeatureError: one side uses what we do not implement.
+        """
+        assert base.snapshot is not None, "main has the snapshot that the branch began with"
+        self._main = past_since(base.context, base.snapshot, self._fork.snapshot, known=self._main)
+        found = standing_of(base.context, self._main, self._branch, self._log, self._files.born)
+        if found is None:
+            return MergePlan((_merged_meanwhile(self._branch.title),))
+        theirs = self._side(found.taken)
+        refusal = descent_conflict(base.context, self._branch, found) or self._rewritten(theirs, found.taken)
+        if refusal is not None:
+            return MergePlan((refusal,))
+        schema = merge_schemas(
+            self._branch.schemas.get(found.taken_schema),
+            base.schema,
+            self._branch.schemas.get(self._schema_id),
+        )
+        if not isinstance(schema, MergedSchema):
+            return MergePlan(tuple(schema))
+        cases = self._cases(found, theirs, base.schema)
+        settled, conflicts = self._settle(base, cases, schema.schema)
+        conflicts = [*self._overlaps(found, theirs), *conflicts]
+        if conflicts:
+            return MergePlan(tuple(conflicts))
+        return self._whole(base, found, schema, settled)
+
+    def _side(self, taken: SnapshotRef) -> Side:
+        """What the branch did, reliably since main took it last."""
+        if taken.id not in self._sides:
+            self._sides[taken.id] = side_of(
+                self._branch, self._branch, self._files.past, self._fork.snapshot, taken=taken.id
+            )
+        return self._sides[taken.id]
+
+    def _rewritten(self, theirs: Side, taken: SnapshotRef) -> MergeConflict | None:
+        """A conflict if the branch was rolled back for good to before what main took of it."""
+        there = next((s for s in theirs.left if s.id == taken.id), None)
+        is_past = self._head.id >= taken.id and (there is None or there.stamp == taken.stamp)
+        if is_past and not theirs.is_other:
+            return None
+        return MergeConflict(
+            "HISTORY_REWRITTEN",
+            f"snapshot {taken.id} of '{self._branch.title}', which main has, is not in the branch's history any more: "
+            "the branch was rolled back for good to before it",
+            "create a branch from a tag of today's main, and write the rows to that.",
+        )
+
+    # Which partitions, and what was done there
+
+    def _cases(self, found: Standing, theirs: Side, schema: TableSchema) -> list[Case]:
+        """The partitions that the branch changed, in the order of their folders."""
+        taken = found.taken
+        places, before = self._places(found, theirs, schema)
+        by_branch = works(theirs, places, schema, since=dict.fromkeys(places, taken.id), before_gap=before)
+        changed = {key: row for key, row in places.items() if by_branch[key].work != Work.NOTHING}
+        seen = found.seen(schema)
+        by_main = works(
+            found.main,
+            changed,
+            schema,
+            since={key: seen.get(key, self._fork.snapshot.id) for key in changed},
+            before_gap=before_gap(found, self._branch, self._log, schema),
+            besides=self._born_until(taken.id),
+        )
+        young = self._files.after(taken.id, schema)
+        foreign = foreign_files(found.main, young, self._fork.branch_uuid)
+        cases = [
+            Case(
+                key,
+                row,
+                partition_text(row, schema),
+                by_branch[key],
+                Done(Work.UNKNOWN) if found.is_unsure else by_main[key],
+                young.get(key, Young()),
+                foreign.get(key, ()),
+                theirs.gap_until is not None,
+            )
+            for key, row in changed.items()
+        ]
+        return sorted(cases, key=lambda case: case.text)
+
+    def _places(
+        self, found: Standing, theirs: Side, schema: TableSchema
+    ) -> tuple[dict[PartitionKey, bytes], Mapping[PartitionKey, frozenset[str]]]:
+        """Partitions in which the branch may have done something; and what main took, if files must be compared."""
+        rows = theirs.rows()
+        if theirs.span is not None and theirs.span.wide:
+            rows |= found.main.rows()  # also where only main has rows
+        before: Mapping[PartitionKey, frozenset[str]] = {}
+        until = theirs.gap_until
+        if until is not None and found.taken.id < until.id:
+            taken = self._snapshot_of(found.taken)
+            if taken is not None:
+                rows |= live_partitions(self._branch, taken)
+                before = live_names_of(self._branch, taken, schema)
+        return dict(keyed(sorted(rows), schema)), before
+
+    def _snapshot_of(self, taken: SnapshotRef) -> Snapshot | None:
+        merged = next((r.head for r in self._log.records.values() if r.head.stamp == taken.stamp), None)
+        return merged or fork_snapshot(self._branch)
+
+    def _born_until(self, point: int) -> frozenset[str]:
+        """Names of the files that the branch made and main took."""
+        begun = self._fork.snapshot.id
+        known = self._files.born.known.items()
+        return frozenset(name for name, birth in known if birth.is_after(begun) and birth.is_until(point))
+
+    # What is to be done there
+
+    def _settle(
+        self, base: Base, cases: Sequence[Case], merged: TableSchema
+    ) -> tuple[list[_Settled], list[MergeConflict]]:
+        """What is done in each partition, and the conflicts for which nothing was chosen."""
+        conflicts: list[MergeConflict] = []
+        settled: list[_Settled] = []
+        overwritten = frozenset(
+            case.key
+            for case in cases
+            if case.theirs.work == Work.OVERWRITTEN or self._wishes.of(case.text) == Choice.THEIRS
+        )
+        entries = MergeEntries(base, self._branch, self._files, merged, overwritten)
+        for case in cases:
+            done = self._settled(case, entries)
+            if isinstance(done, MergeConflict):
+                conflicts.append(done)
+            elif done is not None:
+                settled.append(done)
+        return settled, conflicts
+
+    def _settled(self, case: Case, entries: MergeEntries) -> _Settled | MergeConflict | None:
+        is_overwritten = case.theirs.work == Work.OVERWRITTEN
+        if is_overwritten and entries.is_empty_on_both(case.key):
+            return None
+        conflict = conflict_of(case, self._branch.title)
+        wish = self._wishes.of(case.text)
+        if conflict is not None:
+            if wish is None:
+                return conflict
+            if wish == Choice.OURS:
+                return _Settled(case, Outcome.KEPT, wish)
+        share: Share | MergeConflict
+        if conflict is not None or is_overwritten:
+            outcome, share = Outcome.REPLACED, entries.replacing(case.key, case.text)
+        elif case.young.new:
+            outcome, share = Outcome.ADDED, entries.adding(case.key, case.text, case.young.new)
+        else:
+            return None
+        if isinstance(share, MergeConflict):
+            return _Settled(case, Outcome.KEPT, wish) if wish == Choice.OURS else share
+        return _Settled(case, outcome, None if conflict is None else wish, share)
+
+    def _overlaps(self, found: Standing, theirs: Side) -> list[MergeConflict]:
+        """Events that main has already, by the records of what was read from where."""
+        if self._overlap is None or self._wishes.allow_source_overlap:
+            return []
+        user = f"{MERGE_USER}{self._fork.branch_uuid}"
+        ours = [s for s in counting(found.main.left) if s.commit_user != user]
+        later = [s for s in theirs.left if s.id > found.taken.id]
+        return [*self._overlap(ours, counting(later))]
+
+    def _whole(
+        self, base: Base, found: Standing, schema: MergedSchema, settled: Sequence[_Settled]
+    ) -> MergePlan:
+        entries = MergeEntries(base, self._branch, self._files, schema.schema, frozenset())
+        added = [entry.file.file_name for one in settled for entry in one.share.added]
+        landed = [self._fork.snapshot.id]
+        landed += [
+            record.head.id
+            for number, record in self._log.records.items()
+            if number not in self._log.ends or self._log.ends[number].snapshot is not None
+        ]
+        born, newest = self._files.born, max(landed)
+        return MergePlan(
+            partitions=tuple(_told(one) for one in settled),
+            entries=tuple(entries.together(one.share for one in settled)),
+            facts=MergeFacts(
+                self._fork.branch_uuid,
+                self._fork.name,
+                SnapshotRef(self._fork.branch_uuid, self._head.id, self._head.stamp),
+                replaced=_rows(settled, outcome=Outcome.REPLACED),
+                theirs=_rows(settled, chosen=Choice.THEIRS),
+                ours=_rows(settled, chosen=Choice.OURS),
+            ),
+            schema=schema,
+            adds_again=any(not born.of(name).is_after(newest) for name in added),
+            watermark=self._head.watermark if _is_all_of_main(found, settled) else None,
+        )
+
+
+def _merged_meanwhile(branch: str) -> MergeConflict:
+    return MergeConflict(
+        MERGED_MEANWHILE, f"'{branch}' was merged by somebody else at the same time", "merge it again."
+    )
+
+
+def _is_all_of_main(found: Standing, settled: Sequence[_Settled]) -> bool:
+    """Whether main will contain just what the branch does."""
+    span = found.main.span
+    is_still = found.main.gap_until is None and (span is None or not (span.marks or span.wide))
+    return is_still and not any(one.outcome == Outcome.KEPT for one in settled)
+
+
+def _told(one: _Settled) -> MergedPartition:
+    added, removed = one.share.added, one.share.removed
+    return MergedPartition(
+        one.case.text,
+        one.outcome,
+        len(added),
+        len(removed),
+        sum(entry.file.row_count for entry in added),
+        sum(entry.file.row_count for entry in removed),
+        one.chosen,
+    )
+
+
+def _rows(
+    settled: Sequence[_Settled], *, outcome: Outcome | None = None, chosen: Choice | None = None
+) -> frozenset[bytes]:
+    return frozenset(
+        one.case.row for one in settled if one.outcome == outcome or (chosen and one.chosen == chosen)
+    )

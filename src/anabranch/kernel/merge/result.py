@@ -1,0 +1,83 @@
+"""What a merge did, read from the snapshot that it made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.merge.conflict import MergeConflict
+from anabranch.kernel.merge.facts import MergeFacts, merge_facts
+from anabranch.kernel.merge.plan import MergedPartition, Outcome
+from anabranch.kernel.merge.record import Choice
+from anabranch.kernel.partitions import partition_text
+from anabranch.kernel.provenance.births import delta_of
+from anabranch.spec.data_file import FileKind, ManifestEntry
+from anabranch.spec.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class MergeResult:
+    """What a merge did, or would do."""
+
+    branch: str
+    snapshot: Snapshot | None = None
+    """The snapshot of main that holds it; None if there was nothing to merge, or for a dry run."""
+    number: int | None = None
+    """k: of the merge among those of the branch."""
+    partitions: tuple[MergedPartition, ...] = ()
+    """Those in which something was done, or was chosen to be left, in the order of their folders."""
+    schema_changes: tuple[str, ...] = ()
+    """What changed in main's schema, in words."""
+    conflicts: tuple[MergeConflict, ...] = ()
+    """Of a dry run, what stands against the merge; then nothing else is told."""
+    dry_run: bool = False
+    """Whether nothing was written."""
+
+    @property
+    def files_added(self) -> int:
+        return sum(one.files_added for one in self.partitions)
+
+    @property
+    def files_removed(self) -> int:
+        return sum(one.files_removed for one in self.partitions)
+
+    @property
+    def rows_added(self) -> int:
+        return sum(one.rows_added for one in self.partitions)
+
+    @property
+    def rows_removed(self) -> int:
+        return sum(one.rows_removed for one in self.partitions)
+
+
+def merged_partitions(main: TableContext, made: Snapshot) -> tuple[MergedPartition, ...]:
+    """What the snapshot of a merge did, partition by partition."""
+    facts, schema = merge_facts(made), main.schemas.get(made.schema_id)
+    entries: dict[bytes, list[ManifestEntry]] = {row: [] for row in facts.replaced | facts.ours}
+    for entry in delta_of(main, made).to_entries():
+        entries.setdefault(entry.partition, []).append(entry)
+    found = [
+        _of_partition(facts, row, of_row, partition_text(row, schema)) for row, of_row in entries.items()
+    ]
+    return tuple(sorted(found, key=lambda one: one.partition))
+
+
+def _of_partition(facts: MergeFacts, row: bytes, entries: list[ManifestEntry], where: str) -> MergedPartition:
+    added = [entry.file.row_count for entry in entries if entry.kind == FileKind.ADD]
+    removed = [entry.file.row_count for entry in entries if entry.kind == FileKind.DELETE]
+    kept = Outcome.KEPT if row in facts.ours else Outcome.ADDED
+    return MergedPartition(
+        where,
+        Outcome.REPLACED if row in facts.replaced else kept,
+        len(added),
+        len(removed),
+        sum(added),
+        sum(removed),
+        _chosen(facts, row),
+    )
+
+
+def _chosen(facts: MergeFacts, row: bytes) -> Choice | None:
+    if row in facts.theirs:
+        return Choice.THEIRS
+    return Choice.OURS if row in facts.ours else None

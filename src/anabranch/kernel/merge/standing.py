@@ -1,0 +1,165 @@
+"""Where a branch stands with main: what main has of it already, and since when they do not know of each other.
+
+Nothing of this is written down once and for all. It follows from the records of merges whose snapshots are in main's
+current history, so that a rollback past a merge brings the branch's rows within reach again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from anabranch.kernel.branches.fork_pins import fork_snapshot
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.merge.conflict import MergeConflict
+from anabranch.kernel.merge.facts import merge_facts
+from anabranch.kernel.merge.record import MergeEnd, MergeLog
+from anabranch.kernel.partitions import PartitionKey
+from anabranch.kernel.provenance.births import Births, fork_of, live_names
+from anabranch.kernel.provenance.classify import MergeMade
+from anabranch.kernel.provenance.past import Past
+from anabranch.kernel.provenance.sides import Names, Side, keyed, live_names_of, side_of
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.snapshot_ref import SnapshotRef
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a branch stands with one snapshot of main."""
+
+    main: Side
+    """What main did since the branch left it."""
+    merges: Mapping[int, MergeEnd]
+    """The merges that main contains, by number, ascending."""
+    taken: SnapshotRef
+    """The snapshot of the branch up to which main has it."""
+    taken_schema: int
+    """The branch's schema that main has: a rollback leaves the schema as it is."""
+    is_unsure: bool = False
+    """Whether it cannot be told of a merge if main still contains it."""
+
+    def seen(self, schema: TableSchema) -> dict[PartitionKey, int]:
+        """Ids of main's snapshots that the branch knows, for the partitions in which it is not where it left main."""
+        return {
+            key: end.snapshot.id
+            for end in self.merges.values()
+            if end.snapshot is not None
+            for key, _ in keyed(end.theirs, schema)
+        }
+
+
+def standing_of(
+    main: TableContext, past: Past, branch: TableContext, log: MergeLog, born: Births
+) -> Standing | None:
+    """How a branch stands with main; None if the log of its merges is older than that state of main.
+
+    Args:
+        main: the main branch.
+        past: what is left of its snapshots since the branch left it.
+        branch: the branch.
+        log: its merges.
+        born: births of the branch's files.
+
+    Raises `CorruptTableError` if something cannot be read.
+    """
+    fork = fork_of(branch)
+    side = side_of(main, branch, past, fork.snapshot)
+    merges = {made.number: _end_of(side, log, made) for made in side.merges}
+    is_unsure = False
+    for number, end in log.ends.items():
+        if number in merges or not _may_be_in_gap(side, end, fork.snapshot.id):
+            continue
+        if _left_something(side, log, number, born):
+            merges[number] = end
+        else:
+            is_unsure = True
+    if any(number not in log.records for number in merges):
+        return None
+    ever = [n for n, end in log.ends.items() if end.snapshot and end.snapshot.branch_uuid == main.branch_uuid]
+    schema_of = max([n for n in [*merges, *ever] if n in log.records], default=None)
+    taken = fork.snapshot
+    if merges:
+        newest = log.records[max(merges)].head
+        taken = SnapshotRef(fork.branch_uuid, newest.id, newest.stamp)
+    return Standing(
+        side,
+        dict(sorted(merges.items())),
+        taken,
+        fork.schema_id if schema_of is None else log.records[schema_of].schema_id,
+        is_unsure,
+    )
+
+
+def descent_conflict(main: TableContext, branch: TableContext, found: Standing) -> MergeConflict | None:
+    """A conflict if the snapshot that the branch began with is not in the past of main."""
+    if not found.main.is_other:
+        return None
+    fork = fork_of(branch)
+    return MergeConflict(
+        "NOT_DESCENDED",
+        f"'{branch.title}' began with snapshot {fork.snapshot.id} ('{fork.tag}'), which is not in the history of "
+        f"'{main.title}': main was rolled back for good, or replaced, since",
+        "create a branch from a tag of today's main and write the rows to it; or put the branch in main's place.",
+        snapshots=(fork.snapshot.id,),
+    )
+
+
+def before_gap(found: Standing, branch: TableContext, log: MergeLog, schema: TableSchema) -> Names:
+    """Files of main's partitions as they were before what nobody knows of: empty if there is nothing of the kind."""
+    until = found.main.gap_until
+    if until is None:
+        return {}
+    begun = fork_snapshot(branch, found.main.context)
+    files = {} if begun is None else dict(live_names_of(branch, begun, schema))
+    for number, end in found.merges.items():
+        if end.snapshot is None or end.snapshot.id > until.id:
+            continue
+        taken = live_names_of(branch, log.records[number].head, schema) if end.replaced else {}
+        for key, _ in keyed(end.replaced, schema):
+            files[key] = taken.get(key, frozenset())
+    return files
+
+
+def end_of(main: TableContext, made: Snapshot) -> MergeEnd:
+    """How a merge ended, from the snapshot that it made of main, or from the one that only marks its end."""
+    facts = merge_facts(made)
+    number = made.commit_identifier
+    if facts.is_ended:
+        return MergeEnd(number, None)
+    ref = SnapshotRef(main.branch_uuid, made.id, made.stamp)
+    return MergeEnd(number, ref, facts.replaced, facts.theirs)
+
+
+def _end_of(side: Side, log: MergeLog, made: MergeMade) -> MergeEnd:
+    """How a merge ended that is in main's history, also if nobody has written that down yet."""
+    end = log.ends.get(made.number)
+    if end is not None:
+        return end
+    snapshot = next((s for s in side.left if s.stamp == made.stamp), None)
+    ref = SnapshotRef(side.context.branch_uuid, made.id, made.stamp)
+    if snapshot is None:
+        return MergeEnd(made.number, ref)
+    return end_of(side.context, snapshot)
+
+
+def _may_be_in_gap(side: Side, end: MergeEnd, forked: int) -> bool:
+    """Whether a merge was made among snapshots of which nobody knows what became of them."""
+    if end.snapshot is None or side.gap_until is None:
+        return False
+    return forked < end.snapshot.id <= side.gap_until.id
+
+
+def _left_something(side: Side, log: MergeLog, number: int, born: Births) -> bool:
+    """Whether files are live that came to main with a merge, so that it was not rolled back."""
+    record = log.records.get(number)
+    if record is None or side.gap_until is None:
+        return False
+    earlier = [other.head.id for n, other in log.records.items() if n < number]
+    before = max(earlier, default=born.otherwise.last)
+    brought = {
+        name
+        for name, birth in born.known.items()
+        if birth.is_after(before) and birth.is_until(record.head.id)
+    }
+    return bool(brought & live_names(side.context, side.gap_until))

@@ -1,0 +1,95 @@
+"""The data files of a branch as a merge needs them: those that are younger than what main has, and those of whole partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+import polars as pl
+
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.partitions import PartitionKey, keys_of_rows
+from anabranch.kernel.provenance.births import Births, births, delta_of, fork_of
+from anabranch.kernel.provenance.carry import carried_births
+from anabranch.kernel.provenance.past import Past, past_since
+from anabranch.lazy import lazy
+from anabranch.spec.data_file import ManifestEntry
+from anabranch.spec.entry_frame import EntryFrame
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Young:
+    """Live files of a partition that are not wholly in what main has."""
+
+    new: list[ManifestEntry] = field(default_factory=list)
+    """All rows are younger."""
+    mixed: list[str] = field(default_factory=list)
+    """Names of files of which it cannot be said of all rows alike."""
+
+
+@dataclass(frozen=True)
+class BranchFiles:
+    """The live files of a branch at one snapshot of it."""
+
+    branch: TableContext
+    head: Snapshot
+
+    @lazy
+    def past(self) -> Past:
+        """What is left of the branch's snapshots since it began."""
+        return past_since(self.branch, self.head, fork_of(self.branch).snapshot)
+
+    @lazy
+    def born(self) -> Births:
+        """When their rows were first appended."""
+        carried = partial(carried_births, self.branch, self.head)
+        return births(self.branch, self.head, carried, past=self.past)
+
+    @lazy
+    def live(self) -> EntryFrame:
+        """All live files. Reads all manifests: only where whole partitions are needed."""
+        manifests = self.branch.manifests
+        return manifests.entries(manifests.of_snapshot(self.head)).live()
+
+    def after(self, point: int, schema: TableSchema) -> dict[PartitionKey, Young]:
+        """The live files with rows younger than the snapshot of that id, by partition, as they were committed."""
+        frame = self._added.df
+        wanted = [name for name in frame["file_name"] if not self.born.of(name).is_until(point)]
+        young = frame.filter(pl.col("file_name").is_in(wanted))
+        found: dict[PartitionKey, Young] = {}
+        keys = keys_of_rows(young["partition"], schema)
+        for key, entry in zip(keys, EntryFrame(young).to_entries(), strict=True):
+            of_partition = found.setdefault(key, Young())
+            if self.born.of(entry.file.file_name).is_after(point):
+                of_partition.new.append(entry)
+            else:
+                of_partition.mixed.append(entry.file.file_name)
+        return found
+
+    @lazy
+    def _added(self) -> EntryFrame:
+        """The live files that the branch did not begin with, and perhaps others."""
+        if not self.past.reaches_base:
+            return self.live
+        deltas = [delta_of(self.branch, snapshot) for snapshot in self.past.snapshots]
+        return EntryFrame.concat(deltas).merged(strict=False).adds()
+
+
+def of_partitions(
+    files: EntryFrame, wanted: Iterable[PartitionKey], schema: TableSchema
+) -> Mapping[PartitionKey, pl.DataFrame]:
+    """The files of some partitions, each in their order."""
+    chosen = set(wanted)
+    rows = files.df["partition"].unique(maintain_order=True)
+    found: dict[PartitionKey, pl.DataFrame] = {}
+    keys = keys_of_rows(rows, schema)
+    spellings: dict[PartitionKey, list[bytes]] = {}
+    for key, row in zip(keys, rows, strict=True):
+        if key in chosen:
+            spellings.setdefault(key, []).append(row)
+    for key, spelled in spellings.items():
+        found[key] = files.df.filter(pl.col("partition").is_in(pl.Series(spelled, dtype=pl.Binary).implode()))
+    return found

@@ -1,0 +1,196 @@
+"""What later merges must know of snapshots that expire: recorded before they go.
+
+A merge asks what main did since the branch left it, and what the branch did since it was merged. When snapshots that
+tell are about to be removed, an expiry puts what they did, as a `Span`, into the folder of each branch that may ask:
+
+- ``carry-<first>-<last>``: snapshots of main, in the folder of each branch that left main before the last of them;
+- ``carry-own-<first>-<last>``: the branch's own, with the births of its files (see `provenance`).
+
+Each file takes in the one before it if they follow each other, which is then removed: so there is one of each kind,
+or two where an expiry was killed. Stamps tell whether a file leads to the snapshots that are left. Where another
+engine removed snapshots, none does, and a merge goes by the files that are live.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from anabranch.errors import CorruptTableError, NotFoundError
+from anabranch.kernel.branches.branch_log import branch_names
+from anabranch.kernel.branches.fork_pins import fork_snapshot
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.properties import PARENT_PROPERTY
+from anabranch.kernel.provenance.births import Birth, births, live_names
+from anabranch.kernel.provenance.classify import Span, joined, span_of
+from anabranch.kernel.refs.tag_log import find_tags, tag_names
+from anabranch.spec.fork import Fork
+from anabranch.spec.json_object import JsonObject, to_bytes
+from anabranch.spec.snapshot import Snapshot
+
+_VERSION: Final = 1
+_FILE: Final = re.compile(r"carry-(own-)?([1-9][0-9]{0,17})-([1-9][0-9]{0,17})")
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What is recorded of contiguous snapshots that are gone, or are about to go."""
+
+    span: Span
+    births: Mapping[str, Birth] = field(default_factory=dict)
+    """Of a branch's own snapshots: when the rows of its files were first appended, but for those it began with. Files
+    that were live after the span, or that a tag of the branch can bring back."""
+
+
+def behind(
+    branch: TableContext, left: Sequence[Snapshot], *, own: bool = False
+) -> tuple[Carried | None, tuple[Snapshot, ...]]:
+    """What came right before the snapshots that are left, as far as it was recorded.
+
+    Args:
+        branch: the branch that is to be merged.
+        left: the snapshots of main, oldest first and without gap; with `own` those of the branch.
+        own: about the branch itself instead of main.
+
+    Returns:
+        the record, or None; and the snapshots that follow it. These are `left` unless an expiry was killed
+        after it had written the record and before it had removed the snapshots.
+
+    Raises `CorruptTableError` if a record cannot be read.
+    """
+    if left:
+        for page in sorted(_pages(branch, own=own), key=lambda page: (page.first, -page.last)):
+            if page.last < left[0].id - 1:
+                continue
+            found = _read(branch, page)
+            if found is not None and _leads_to(found.span, left):
+                return found, tuple(snapshot for snapshot in left if snapshot.id > found.span.last)
+    return None, tuple(left)
+
+
+def carried_births(branch: TableContext, head: Snapshot) -> Mapping[str, Birth]:
+    """What is recorded of the births of a branch's files, as far as it leads to the snapshot `head`."""
+    left = [*branch.snapshots.backwards(head)][::-1]
+    found, _ = behind(branch, left, own=True)
+    return {} if found is None else found.births
+
+
+def carry_over(context: TableContext, due: Sequence[Snapshot], following: Snapshot) -> None:
+    """Record what merges must know of snapshots that are about to be removed.
+
+    Must return before the first of them is removed. Repeating it changes nothing.
+
+    Args:
+        context: the branch they are of.
+        due: oldest first, without gap.
+        following: the first that stays.
+
+    Raises `CorruptTableError` if what they did cannot be read.
+    """
+    if context.fork is not None and context.main_generation is None:
+        _carry_own(context, context.fork, due, following)
+        return
+    for name in branch_names(context):
+        branch = context.on_branch(name)
+        fork = branch.fork
+        if fork is not None and fork.branch_uuid != context.branch_uuid:
+            later = [snapshot for snapshot in due if snapshot.id >= fork.snapshot.id]
+            _carry(branch, context, later, besides=fork.branch_uuid)
+
+
+def _carry(branch: TableContext, main: TableContext, due: Sequence[Snapshot], *, besides: str) -> None:
+    known, rest = behind(branch, due)
+    if rest:
+        span = _joined(known, span_of(main, rest, besides=besides))
+        _put(branch, Carried(span), own=False)
+
+
+def _carry_own(branch: TableContext, fork: Fork, due: Sequence[Snapshot], following: Snapshot) -> None:
+    later = [snapshot for snapshot in due if snapshot.id >= fork.snapshot.id]
+    known, rest = behind(branch, later, own=True)
+    if rest:
+        span = _joined(known, span_of(branch, rest))
+        _put(branch, Carried(span, _births_kept(branch, following)), own=True)
+
+
+def _births_kept(branch: TableContext, following: Snapshot) -> dict[str, Birth]:
+    """Births of the files that are live after the snapshots that go, or may be again."""
+    found = births(branch, following, partial(carried_births, branch, following))
+    tagged = [tag.snapshot for tag in find_tags(branch, tag_names(branch))]
+    needed = set[str]().union(*(live_names(branch, snapshot) for snapshot in (following, *tagged)))
+    begun_with = fork_snapshot(branch)
+    needed -= set() if begun_with is None else live_names(branch, begun_with)
+    return {name: birth for name, birth in found.known.items() if name in needed}
+
+
+def _joined(known: Carried | None, span: Span) -> Span:
+    spans = [span] if known is None else [known.span, span]
+    result = joined(spans)
+    assert result is not None
+    return result
+
+
+def _leads_to(span: Span, left: Sequence[Snapshot]) -> bool:
+    """Whether what is recorded is the past of these snapshots."""
+    if span.last == left[0].id - 1:
+        return left[0].properties.get(PARENT_PROPERTY) in (None, span.end)
+    return any(snapshot.id == span.last and snapshot.stamp == span.end for snapshot in left)
+
+
+# The files
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    first: int
+    last: int
+    path: str
+
+
+def _pages(branch: TableContext, *, own: bool) -> list[_Page]:
+    pages = []
+    for info in branch.storage.list(branch.layout.branch_root):
+        match = _FILE.fullmatch(info.path.rpartition("/")[2])
+        if match is not None and (match[1] is not None) == own:
+            pages.append(_Page(int(match[2]), int(match[3]), info.path))
+    return pages
+
+
+def _read(branch: TableContext, page: _Page) -> Carried | None:
+    """None if it was joined with a later one meanwhile."""
+    try:
+        content = JsonObject.parse(branch.storage.get(page.path), path=page.path)
+    except NotFoundError:
+        return None
+    content.integer("version", minimum=1, maximum=_VERSION)
+    span = Span.from_dict(content.values.get("span"), where=page.path)
+    return Carried(span, _to_births(content.values.get("births", []), page.path))
+
+
+def _put(branch: TableContext, carried: Carried, *, own: bool) -> None:
+    """Store it, and remove what it has taken in or what nothing leads to any more."""
+    span = carried.span
+    before = _pages(branch, own=own)
+    name = f"carry-{'own-' if own else ''}{span.first}-{span.last}"
+    path = branch.layout.branch_file_path(name)
+    content = {"version": _VERSION, "span": span.to_dict(), "births": _from_births(carried.births)}
+    branch.storage.put(path, to_bytes(content))
+    branch.storage.delete_many([p.path for p in before if p.path != path and p.last <= span.last])
+
+
+def _from_births(found: Mapping[str, Birth]) -> list[Any]:
+    """Names by birth: many files have the same."""
+    by_birth: dict[tuple[int, int], list[str]] = {}
+    for name, birth in found.items():
+        by_birth.setdefault((birth.first, birth.last), []).append(name)
+    return [[first, last, names] for (first, last), names in sorted(by_birth.items())]
+
+
+def _to_births(value: Any, path: str) -> dict[str, Birth]:
+    try:
+        return {str(name): Birth(int(first), int(last)) for first, last, names in value for name in names}
+    except (ValueError, TypeError) as error:
+        raise CorruptTableError("does not say how old the files of a branch are", path=path) from error

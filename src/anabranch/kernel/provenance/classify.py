@@ -1,0 +1,272 @@
+"""What one side of a merge did, partition by partition, since a moment that both sides know.
+
+By the entries of snapshots, not by their kind alone: engines write sort compactions as overwrites, and old ones put
+DELETEs into appends.
+
+| snapshot                                | its partition is                                          |
+|-----------------------------------------|-----------------------------------------------------------|
+| APPEND                                  | appended to; overwritten where it deletes files           |
+| COMPACT                                 | as before; overwritten where it changes the number of rows|
+| OVERWRITE                               | overwritten if it names it, by an entry or in its property|
+| OVERWRITE of others without an entry    | overwritten, and so is every other                        |
+| merge of another branch                 | overwritten where it replaced; else appended to           |
+| rollback of main to a moment between    | as at that moment: see `past`                             |
+| any other rollback                      | overwritten where it has entries                          |
+| merge of this branch                    | as before: those changes are not main's                   |
+
+A `Span` holds what stretches of history did, in a form that outlives them: an expiry writes one for what it removes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+import polars as pl
+
+from anabranch.errors import CorruptTableError
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.merge.facts import MERGE_USER, is_marker, merge_facts
+from anabranch.kernel.properties import (
+    MERGE_PROPERTY,
+    OVERWRITE_PROPERTY,
+    PARENT_PROPERTY,
+    REWRITE_PROPERTY,
+)
+from anabranch.kernel.provenance.births import delta_of
+from anabranch.kernel.provenance.past import counting, rolled_back_to
+from anabranch.spec.data_file import FileKind
+from anabranch.spec.snapshot import CommitKind, Snapshot
+
+_COLUMNS: Final = ("kind", "partition", "bucket", "row_count", "level", "file_name")
+
+
+class Work(StrEnum):
+    """What was done in a partition."""
+
+    NOTHING = "nothing"
+    """At most its files were rewritten."""
+    APPENDED = "appended"
+    OVERWRITTEN = "overwritten"
+    UNKNOWN = "unknown"
+    """The snapshots that tell have expired, and nobody recorded what they did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Ids of the newest snapshots that did something in a partition; 0 if none did."""
+
+    appended: int = 0
+    overwritten: int = 0
+
+    def __or__(self, other: Marks) -> Marks:
+        return Marks(max(self.appended, other.appended), max(self.overwritten, other.overwritten))
+
+
+@dataclass(frozen=True, slots=True)
+class WideOverwrite:
+    """An overwrite of partitions that need not have had any file."""
+
+    snapshot_id: int
+    schema_id: int
+    """Schema in which `spec` names its columns."""
+    spec: str | None
+    """As in the property of the snapshot; None for every partition there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeMade:
+    """A snapshot of main that merged the branch."""
+
+    number: int
+    """Of the merge among those of the branch."""
+    id: int
+    stamp: str
+
+
+@dataclass(frozen=True)
+class Span:
+    """What contiguous snapshots did together."""
+
+    first: int
+    """Id of the oldest."""
+    last: int
+    """Id of the newest."""
+    before: str | None
+    """Stamp of the snapshot before the first, if it is known."""
+    end: str
+    """Stamp of the last."""
+    marks: Mapping[bytes, Marks] = field(default_factory=dict)
+    """By partition row."""
+    wide: tuple[WideOverwrite, ...] = ()
+    merges: tuple[MergeMade, ...] = ()
+    """Merges of the branch that were not rolled back among them."""
+    rollbacks: tuple[tuple[int, int], ...] = ()
+    """Rollbacks to moments before the first: id, and id of the moment. Merges in between are undone."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "first": self.first,
+            "last": self.last,
+            "before": self.before,
+            "end": self.end,
+            "marks": [[row.hex(), m.appended, m.overwritten] for row, m in self.marks.items()],
+            "wide": [[w.snapshot_id, w.schema_id, w.spec] for w in self.wide],
+            "merges": [[m.number, m.id, m.stamp] for m in self.merges],
+            "rollbacks": [list(rollback) for rollback in self.rollbacks],
+        }
+
+    @classmethod
+    def from_dict(cls, value: Any, *, where: str) -> Span:
+        """Raises `CorruptTableError` naming `where` if `value` is not what `to_dict` gives."""
+        try:
+            return cls(
+                first=int(value["first"]),
+                last=int(value["last"]),
+                before=value["before"],
+                end=str(value["end"]),
+                marks={bytes.fromhex(row): Marks(int(a), int(o)) for row, a, o in value["marks"]},
+                wide=tuple(WideOverwrite(int(i), int(s), spec) for i, s, spec in value["wide"]),
+                merges=tuple(MergeMade(int(k), int(i), str(stamp)) for k, i, stamp in value["merges"]),
+                rollbacks=tuple((int(i), int(target)) for i, target in value["rollbacks"]),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptTableError("does not say what expired snapshots did", path=where) from error
+
+
+def span_of(
+    context: TableContext,
+    snapshots: Sequence[Snapshot],
+    *,
+    besides: str | None = None,
+    undoing: bool | None = None,
+) -> Span:
+    """What contiguous snapshots did.
+
+    Args:
+        context: the branch they are of.
+        snapshots: at least one, oldest first.
+        besides: of main, uuid of the branch whose merges are no changes of main's.
+        undoing: whether a rollback undoes what lies between it and its moment; by default on main. On a branch a merge
+            may have taken what lies between, and then the rollback itself is what counts.
+
+    Raises `CorruptTableError` if what they did cannot be read any more.
+    """
+    marks: dict[bytes, Marks] = {}
+    wide: list[WideOverwrite] = []
+    merges: list[MergeMade] = []
+    rollbacks: list[tuple[int, int]] = []
+    is_undoing = besides is not None if undoing is None else undoing
+    for snapshot in counting(snapshots) if is_undoing else snapshots:
+        target = rolled_back_to(snapshot)
+        if target is not None:
+            rollbacks.append((snapshot.id, target.id))
+            merges = [made for made in merges if made.id <= target.id]
+        if besides is not None and snapshot.commit_user == f"{MERGE_USER}{besides}":
+            if not is_marker(snapshot):
+                merges.append(MergeMade(snapshot.commit_identifier, snapshot.id, snapshot.stamp))
+            continue
+        done = marks_of(context, snapshot)
+        for row, made in done.partitions.items():
+            marks[row] = marks[row] | made if row in marks else made
+        wide += done.wide
+    first, last = snapshots[0], snapshots[-1]
+    return Span(
+        first.id,
+        last.id,
+        first.properties.get(PARENT_PROPERTY),
+        last.stamp,
+        marks,
+        tuple(wide),
+        tuple(merges),
+        tuple(rollbacks),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotMarks:
+    """What one snapshot did."""
+
+    partitions: Mapping[bytes, Marks]
+    wide: tuple[WideOverwrite, ...] = ()
+
+
+def marks_of(context: TableContext, snapshot: Snapshot) -> SnapshotMarks:
+    """What one snapshot did by itself. Raises `CorruptTableError` if its manifests are gone."""
+    delta = delta_of(context, snapshot, _COLUMNS).df
+    partitions = _rows_by_partition(delta)
+    appended, overwritten = Marks(appended=snapshot.id), Marks(overwritten=snapshot.id)
+    both = appended | overwritten
+    match snapshot.commit_kind:
+        case CommitKind.APPEND | CommitKind.OVERWRITE if MERGE_PROPERTY in snapshot.properties:
+            replaced = merge_facts(snapshot).replaced
+            added = {row: appended for row in partitions if row not in replaced}
+            return SnapshotMarks({**added, **dict.fromkeys(replaced, overwritten)})
+        case CommitKind.APPEND:
+            return SnapshotMarks(
+                {row: both if deleted else appended for row, (_, deleted, _) in partitions.items()}
+            )
+        case CommitKind.COMPACT:
+            other = snapshot.delta_record_count not in (0, None)
+            return SnapshotMarks(
+                {row: overwritten for row, (_, _, rows) in partitions.items() if other or rows != 0}
+            )
+        case CommitKind.OVERWRITE if REWRITE_PROPERTY in snapshot.properties:
+            return SnapshotMarks({row: overwritten for row, (_, _, rows) in partitions.items() if rows != 0})
+        case _:
+            return SnapshotMarks(dict.fromkeys(partitions, overwritten), _wide(snapshot, bool(partitions)))
+
+
+def _rows_by_partition(delta: pl.DataFrame) -> dict[bytes, tuple[bool, bool, int]]:
+    """By partition row: whether files were added, whether some were deleted, and by how much the rows grew."""
+    is_add = pl.col("kind") == int(FileKind.ADD)
+    rows = pl.when(is_add).then(pl.col("row_count")).otherwise(-pl.col("row_count"))
+    grouped = delta.group_by("partition", maintain_order=True).agg(
+        added=is_add.any(), deleted=(~is_add).any(), rows=rows.sum()
+    )
+    return {row: (added, deleted, grown) for row, added, deleted, grown in grouped.iter_rows()}
+
+
+def _wide(snapshot: Snapshot, has_entries: bool) -> tuple[WideOverwrite, ...]:
+    """The partitions that an overwrite replaced whether or not they had files."""
+    if snapshot.commit_kind != CommitKind.OVERWRITE or rolled_back_to(snapshot) is not None:
+        return ()
+    spec = snapshot.properties.get(OVERWRITE_PROPERTY)
+    if spec is None:
+        return () if has_entries else (WideOverwrite(snapshot.id, snapshot.schema_id, None),)
+    try:
+        if "dynamic" in json.loads(spec):
+            return ()
+    except (ValueError, TypeError):
+        spec = None
+    return (WideOverwrite(snapshot.id, snapshot.schema_id, spec),)
+
+
+def joined(spans: Iterable[Span]) -> Span | None:
+    """What stretches of history that follow each other did together; None if there are none."""
+    result: Span | None = None
+    for span in spans:
+        result = span if result is None else _and_then(result, span)
+    return result
+
+
+def _and_then(earlier: Span, later: Span) -> Span:
+    marks = dict(earlier.marks)
+    for row, made in later.marks.items():
+        marks[row] = marks[row] | made if row in marks else made
+    lowest = min((target for _, target in later.rollbacks), default=later.last)
+    kept = tuple(made for made in earlier.merges if made.id <= lowest)
+    return Span(
+        earlier.first,
+        later.last,
+        earlier.before,
+        later.end,
+        marks,
+        earlier.wide + later.wide,
+        kept + later.merges,
+        earlier.rollbacks + tuple(r for r in later.rollbacks if r[1] < earlier.first),
+    )

@@ -1,0 +1,257 @@
+"""The two sides of a merge: what was done there since they knew of each other, as far as it can still be told.
+
+Two moments, because they move apart: *taken*, the head of the branch that main has already, moves with every merge;
+*seen*, main as the branch knows it, stays where the branch left main, but for partitions in which a person chose the
+branch's rows over main's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import polars as pl
+
+from anabranch.errors import AnabranchError
+from anabranch.expr.bind import bind
+from anabranch.expr.evaluate import filter_mask
+from anabranch.expr.nodes import Column, ColumnExpression, all_of
+from anabranch.expr.parse import parse
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.partitions import PartitionKey, keys_of_rows
+from anabranch.kernel.provenance.births import live_partitions
+from anabranch.kernel.provenance.carry import behind
+from anabranch.kernel.provenance.classify import (
+    Marks,
+    MergeMade,
+    Span,
+    WideOverwrite,
+    Work,
+    joined,
+    span_of,
+)
+from anabranch.kernel.provenance.past import Past
+from anabranch.kernel.scan.pruning import partition_values
+from anabranch.spec.json_object import JsonObject
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.snapshot_ref import SnapshotRef
+
+_NAMES: Final = ("kind", "partition", "bucket", "level", "file_name")
+
+Names = Mapping[PartitionKey, frozenset[str]]
+"""Names of files by partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What was done in a partition."""
+
+    work: Work = Work.NOTHING
+    snapshots: tuple[int, ...] = ()
+    """Ids of the newest snapshots that did it."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one side did since a snapshot, the base."""
+
+    context: TableContext
+    left: tuple[Snapshot, ...]
+    """Its snapshots after the base that are left, oldest first."""
+    span: Span | None
+    """What is known of the snapshots after the base, or of those after `gap_until`; None if there are none."""
+    is_whole: bool = False
+    """Whether none of them has expired."""
+    merges: tuple[MergeMade, ...] = ()
+    """Merges of the branch that count among those that are known."""
+    gap_until: Snapshot | None = None
+    """If the span does not begin at the base: the state in which what nobody knows of resulted."""
+    is_other: bool = False
+    """Whether history was rewritten below the base, so that it is not the past of this side."""
+
+    def rows(self) -> set[bytes]:
+        """Rows of the partitions in which something was done, or may have been."""
+        found = set() if self.span is None else set(self.span.marks)
+        if self.gap_until is not None:
+            found |= live_partitions(self.context, self.gap_until)
+        return found
+
+
+def side_of(
+    context: TableContext,
+    branch: TableContext,
+    past: Past,
+    base: SnapshotRef,
+    *,
+    taken: int | None = None,
+) -> Side:
+    """What was done on main after `base`; or with `taken` on the branch itself.
+
+    Args:
+        context: the side.
+        branch: the branch that is merged, which keeps the records of what has expired.
+        past: what is left of its snapshots after `base`.
+        base: what the branch began with.
+        taken: of the branch, id of the snapshot up to which main has it: what was done before is not told reliably.
+
+    Raises `CorruptTableError` if something cannot be read.
+    """
+    if past.base_is_other:
+        return Side(context, past.snapshots, None, is_other=True)
+    told = partial(_told, context, branch.branch_uuid, taken)
+    if past.reaches_base:
+        span = told(past.snapshots)
+        merges = () if span is None else span.merges
+        return Side(context, past.snapshots, span, is_whole=True, merges=merges)
+    carried, rest = behind(branch, past.snapshots, own=taken is not None)
+    recorded = None if carried is None else carried.span
+    whole = joined(span for span in (recorded, told(rest)) if span is not None)
+    merges = () if whole is None else whole.merges
+    if recorded is not None and _begins_after(recorded, base):
+        return Side(context, past.snapshots, whole, merges=merges)
+    oldest = past.snapshots[0]
+    return Side(context, past.snapshots, told(past.snapshots[1:]), merges=merges, gap_until=oldest)
+
+
+def _told(
+    context: TableContext, branch_uuid: str, taken: int | None, snapshots: Sequence[Snapshot]
+) -> Span | None:
+    """What snapshots that are left did; None if there are none."""
+    if taken is None:
+        return span_of(context, snapshots, besides=branch_uuid) if snapshots else None
+    later = [snapshot for snapshot in snapshots if snapshot.id > taken]
+    return span_of(context, later, undoing=True) if later else None
+
+
+def _begins_after(span: Span, base: SnapshotRef) -> bool:
+    if span.first <= base.id:
+        return True
+    return span.first == base.id + 1 and span.before in (None, base.stamp)
+
+
+def works(
+    side: Side,
+    places: Mapping[PartitionKey, bytes],
+    schema: TableSchema,
+    *,
+    since: Mapping[PartitionKey, int],
+    before_gap: Names,
+    besides: frozenset[str] = frozenset(),
+) -> dict[PartitionKey, Done]:
+    """What a side did in each of these partitions.
+
+    Args:
+        side: the side.
+        places: the partitions, each with a row of it.
+        schema: any with the same partition fields.
+        since: for each partition the id of the snapshot after which it counts.
+        before_gap: files of the partitions as they were before what nobody knows of.
+        besides: names of files that do not count where files are compared.
+    """
+    done = _marks(side.span, places, schema)
+    in_doubt = {key for key in places if side.gap_until is not None and since.get(key, 0) < side.gap_until.id}
+    compared = _compared(side, in_doubt, schema, before_gap, besides)
+    wide = _wide(side, places)
+    return {
+        key: _done(done.get(key, Marks()) | wide.get(key, Marks()), compared.get(key), since.get(key, 0))
+        for key in places
+    }
+
+
+def _done(marks: Marks, compared: Work | None, since: int) -> Done:
+    if marks.overwritten > since:
+        return Done(Work.OVERWRITTEN, (marks.overwritten,))
+    if compared == Work.UNKNOWN:
+        return Done(Work.UNKNOWN)
+    if marks.appended > since:
+        return Done(Work.APPENDED, (marks.appended,))
+    return Done(compared or Work.NOTHING)
+
+
+def _marks(
+    span: Span | None, places: Mapping[PartitionKey, bytes], schema: TableSchema
+) -> dict[PartitionKey, Marks]:
+    found: dict[PartitionKey, Marks] = {}
+    for key, row in keyed([] if span is None else span.marks, schema):
+        if span is not None and key in places:
+            found[key] = found.get(key, Marks()) | span.marks[row]
+    return found
+
+
+def _compared(
+    side: Side,
+    places: Collection[PartitionKey],
+    schema: TableSchema,
+    before: Names,
+    besides: frozenset[str],
+) -> dict[PartitionKey, Work]:
+    """What the live files say of snapshots that nobody recorded: little, and nothing that is not sure."""
+    if side.gap_until is None or not places:
+        return {}
+    after = live_names_of(side.context, side.gap_until, schema)
+    found: dict[PartitionKey, Work] = {}
+    for key in places:
+        was, now = before.get(key, frozenset()) - besides, after.get(key, frozenset()) - besides
+        if was == now:
+            found[key] = Work.NOTHING
+        else:
+            found[key] = Work.APPENDED if was and was < now else Work.UNKNOWN
+    return found
+
+
+def _wide(side: Side, places: Mapping[PartitionKey, bytes]) -> dict[PartitionKey, Marks]:
+    """The overwrites of partitions that need not have had files."""
+    found: dict[PartitionKey, Marks] = {}
+    for wide in () if side.span is None else side.span.wide:
+        for key in covered(side.context, wide, places):
+            found[key] = found.get(key, Marks()) | Marks(overwritten=wide.snapshot_id)
+    return found
+
+
+def covered(
+    context: TableContext, wide: WideOverwrite, places: Mapping[PartitionKey, bytes]
+) -> list[PartitionKey]:
+    """Those of these partitions that an overwrite replaced; all if what it says cannot be understood."""
+    if wide.spec is None or not places:
+        return [*places]
+    try:
+        spec = JsonObject.parse(wide.spec.encode(), path=f"snapshot {wide.snapshot_id}").values
+        schema = context.schemas.get(wide.schema_id)
+        if "where" in spec:
+            condition = parse(spec["where"])
+        elif spec["partition"]:
+            named = spec["partition"].items()
+            condition = all_of([ColumnExpression(Column((name,))).same_as(value) for name, value in named])
+        else:
+            return [*places]
+        rows = pl.Series([*places.values()], dtype=pl.Binary)
+        mask = filter_mask(bind(condition, schema.fields), partition_values(rows, schema))
+    except (AnabranchError, KeyError, AttributeError):
+        return [*places]
+    return [key for key, inside in zip(places, mask.to_pylist(), strict=True) if inside]
+
+
+def keyed(rows: Iterable[bytes], schema: TableSchema) -> list[tuple[PartitionKey, bytes]]:
+    """Partition rows with what identifies their partition."""
+    given = pl.Series([*rows], dtype=pl.Binary)
+    return [*zip(keys_of_rows(given, schema), given, strict=True)]
+
+
+def live_names_of(context: TableContext, snapshot: Snapshot, schema: TableSchema) -> Names:
+    """Names of the live files of a snapshot by partition."""
+    manifests = context.manifests
+    live = manifests.entries(manifests.of_snapshot(snapshot), only=_NAMES).live().df
+    return names_by_partition(live, schema)
+
+
+def names_by_partition(files: pl.DataFrame, schema: TableSchema) -> Names:
+    """Names of files by partition, from the columns `partition` and `file_name`."""
+    grouped = files.group_by("partition", maintain_order=True).agg("file_name")
+    found: dict[PartitionKey, frozenset[str]] = {}
+    keys = keys_of_rows(grouped["partition"], schema)
+    for key, names in zip(keys, grouped["file_name"].to_list(), strict=True):
+        found[key] = found.get(key, frozenset()) | frozenset(names)
+    return found

@@ -1,0 +1,1 @@
+"""Which branch is main, and putting another in its place."""

@@ -1,0 +1,82 @@
+"""Waiting until a branch has read from its sources what main has: first beside main, then for the rest once it is sealed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from anabranch.kernel.commit.base import Conflict
+from anabranch.kernel.replacement.check import refusal
+from anabranch.kernel.replacement.coverage import Covered
+from anabranch.kernel.replacement.wishes import Replacing
+from anabranch.spec.main_pointer import Seal
+from anabranch.spec.snapshot import Snapshot
+
+FOREVER: Final = 2**62
+"""Milliseconds: to wait as long as it takes."""
+
+_LOOK_SECONDS: Final = 0.5
+_SHARE_OF_TIMEOUT: Final = 0.8
+
+
+def catch_up(replacing: Replacing, until: float, *, at_most: int) -> None:
+    """Wait until the branch is at most so many commits behind, but not beyond that time of the monotonic clock.
+
+    Raises `CommitConflictError`.
+    """
+    runtime = replacing.main.runtime
+    while True:
+        found = covered(replacing, replacing.main.snapshots.head())
+        if found is None:
+            if replacing.wishes.force:
+                return
+            raise refusal([_unknown_positions(replacing)])
+        if not found.behind:
+            return
+        if runtime.clock.monotonic() >= until:
+            raise refusal([_too_far_behind(replacing, found.behind)])
+        if found.behind <= at_most:
+            return
+        runtime.sleeper.sleep(_LOOK_SECONDS)
+
+
+def last_catch_up(replacing: Replacing, last: Snapshot, seal: Seal) -> Covered | None:
+    """How far the branch is at the end; if asked to catch up, when it has or the time is nearly up."""
+    clock = replacing.main.runtime.clock
+    until = clock.monotonic() + seal.timeout_millis * _SHARE_OF_TIMEOUT / 1000
+    found = covered(replacing, last)
+    while replacing.wishes.wait_millis is not None and found is not None and found.behind:
+        if clock.monotonic() >= until:
+            break
+        replacing.main.runtime.sleeper.sleep(_LOOK_SECONDS)
+        found = covered(replacing, last)
+    return found
+
+
+def covered(replacing: Replacing, head: Snapshot | None) -> Covered | None:
+    """How far the branch is beside that head of main; None if it is not known."""
+    if replacing.wishes.coverage is None:
+        return None
+    target, fork = replacing.target, replacing.fork
+    begun = target.snapshots.find(fork.id)
+    return replacing.wishes.coverage(
+        replacing.main_since.until(head),
+        replacing.target_since.until(target.snapshots.head()),
+        begun if begun is not None and begun.stamp == fork.stamp else None,
+    )
+
+
+def _unknown_positions(replacing: Replacing) -> Conflict:
+    return Conflict(
+        "POSITIONS_UNKNOWN",
+        f"it is not known how far '{replacing.target.title}' is beside main: not all commits since the two parted say what "
+        "they read",
+        "look yourself, and then replace main without waiting, or with force.",
+    )
+
+
+def _too_far_behind(replacing: Replacing, behind: int) -> Conflict:
+    return Conflict(
+        "TOO_FAR_BEHIND",
+        f"'{replacing.target.title}' is {behind} commits behind main and did not catch up in time",
+        "see that its job runs, and wait longer.",
+    )

@@ -1,0 +1,121 @@
+"""Whether a branch can take the place of main. What stands against it are values, all listed at once.
+
+| Conflict | stands against it |
+|---|---|
+| `MAIN_MOVED` | main is not at the snapshot that was expected |
+| `NOT_DESCENDED` | the branch did not begin in the history of main as it is now |
+| `FOREIGN_WRITER` | another engine has written to main since, and does not know which branch is main |
+| `TAG_CLASH` | a tag of main's past has a name that the branch gave to something else |
+
+`force` goes on nevertheless, but for the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from anabranch.errors import CommitConflictError, InvalidInputError
+from anabranch.kernel.branches.audit_log import check_audited
+from anabranch.kernel.branches.branch_log import open_branch
+from anabranch.kernel.commit.base import Conflict
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.properties import WRITER_PROPERTY
+from anabranch.kernel.replacement.copy_history import tag_clashes
+from anabranch.kernel.replacement.main import is_in_past
+from anabranch.kernel.replacement.seal import seal_of
+from anabranch.kernel.replacement.wishes import Replacement, Replacing
+from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.snapshot_ref import SnapshotRef
+
+
+def check(main: TableContext, wishes: Replacement, *, as_commit: bool = False) -> Replacing:
+    """Find out whether a branch can take the place of main; nothing is changed. Raises as `replace.replace_main`.
+
+    Args:
+        main: the main branch.
+        wishes: which branch, and under which conditions.
+        as_commit: whether main only gets the branch's rows: then tags stay where they are, and other engines may write.
+    """
+    target = open_branch(main, wishes.branch)
+    if target.branch == main.branch:
+        raise InvalidInputError(f"'{wishes.branch}' is the main branch of '{main.name}' already")
+    if target.known_as is not None:
+        raise InvalidInputError(
+            f"'{wishes.branch}' of '{main.name}' is the name of a replaced main, not of a branch",
+            hint="`undo-replace` makes what was replaced main again.",
+        )
+    fork = _fork(main, target)
+    replacing = Replacing(main, target, fork, wishes)
+    head = main.snapshots.head()
+    conflict = moved_from(main, head, wishes.expect_main)
+    if conflict is not None:
+        raise refusal([conflict])
+    if wishes.audit:
+        check_audited(target, target.snapshots.head(), wishes.audit)
+    found = list(_descent(replacing))
+    if not as_commit:
+        found += [*_foreign_writers(replacing, head), *tag_clashes(main, target, fork)]
+    if found and not wishes.force:
+        raise refusal(found)
+    return replacing
+
+
+def _fork(main: TableContext, target: TableContext) -> SnapshotRef:
+    if target.fork is not None:
+        return target.fork.snapshot
+    return SnapshotRef(main.branch_uuid, 0, "")  # of another engine, which does not say where it began
+
+
+def _descent(replacing: Replacing) -> Iterator[Conflict]:
+    main, target, fork = replacing.main, replacing.target, replacing.fork
+    if not is_in_past(main, fork):
+        begun = f"began at snapshot {fork.id}" if fork.id else "was made by another engine"
+        yield Conflict(
+            "NOT_DESCENDED",
+            f"'{target.title}' {begun}, which is not in the history of main as it is now",
+            "create a branch from a tag of main and bring its rows there.",
+        )
+
+
+def _foreign_writers(replacing: Replacing, head: Snapshot | None) -> Iterator[Conflict]:
+    since = replacing.main_since.until(head)
+    theirs = [snapshot for snapshot in since if WRITER_PROPERTY not in snapshot.properties]
+    if theirs:
+        yield foreign(replacing.main, theirs)
+
+
+def foreign(main: TableContext, snapshots: Sequence[Snapshot]) -> Conflict:
+    """That another engine writes to main."""
+    return Conflict(
+        "FOREIGN_WRITER",
+        f"another engine committed snapshot {snapshots[-1].id} to main of '{main.name}'; it does not know which branch is "
+        "main and would go on with the old one",
+        "replace main with the mode 'commit', which every engine understands, or stop that engine.",
+    )
+
+
+def moved_from(main: TableContext, head: Snapshot | None, expected: int | None) -> Conflict | None:
+    """A conflict if anything was committed to main after the snapshot that was expected, or it is not there."""
+    if expected is None:
+        return None
+    for snapshot in () if head is None else main.snapshots.backwards(head):
+        if snapshot.id == expected:
+            return None
+        if seal_of(snapshot) is None:  # a seal of a replacement that did not come to its end is no commit
+            break
+    return moved(main, expected, f"is at {0 if head is None else head.id}")
+
+
+def moved(main: TableContext, expected: int, found: str) -> Conflict:
+    """That main is not where it was expected to be."""
+    return Conflict(
+        "MAIN_MOVED",
+        f"main of '{main.name}' was expected at snapshot {expected} and {found}",
+        "look at what was committed, and replace main again with its newest snapshot.",
+    )
+
+
+def refusal(conflicts: Sequence[Conflict]) -> CommitConflictError:
+    """The error that lists them all."""
+    text = "; ".join(f"{conflict.kind}: {conflict.message}" for conflict in conflicts)
+    return CommitConflictError(text, conflicts=tuple(conflicts), hint=conflicts[0].hint)

@@ -1,0 +1,86 @@
+"""Going on with the new main where main was replaced in the middle of an operation.
+
+A commit collides with the seal of a replacement and is made again. A tag, a savepoint or a version of the schema does
+not collide, so whoever put one looks again. The replacement announces itself before it copies tags and savepoints for
+the last time: what was put before that look is copied, and who puts something after it finds the announcement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from anabranch.errors import SealedBranchError
+from anabranch.kernel.commit.commit_message import CommitMessage
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.merge.declare import declared, declared_as
+from anabranch.kernel.replacement.main import main_of
+from anabranch.kernel.replacement.seal import settled
+from anabranch.spec.schema import TableSchema
+
+T = TypeVar("T")
+
+
+def on_main(
+    context: TableContext,
+    operation: Callable[[TableContext], T],
+    is_done: Callable[[TableContext, T], bool] | None = None,
+) -> T:
+    """What `operation` returns for the branch, or for the main that there is when it has come to its end.
+
+    Args:
+        context: the branch; one opened as main is followed to where main is.
+        operation: puts something, and may be repeated on another branch.
+        is_done: whether a new main has the result of the operation already; never if None.
+    """
+    if context.main_generation is None:
+        return operation(context)
+    context = main_of(context)
+    result = operation(context)
+    while True:
+        main = settled(context)
+        if main.branch == context.branch or (is_done is not None and is_done(main, result)):
+            return result
+        context, result = main, operation(main)
+
+
+def carried_over(
+    messages: Sequence[CommitMessage], old: TableContext, new: TableContext
+) -> tuple[CommitMessage, ...]:
+    """Rows that were written for a main that was replaced, as rows of the new one.
+
+    Their files lie in folders that all branches share, but each names its schema by a number, and the same number may
+    mean another schema there. A file goes under the version of the new main that has the same columns.
+
+    Raises `SealedBranchError`: there is no such version.
+    """
+    own = [new.schemas.get(schema_id) for schema_id in reversed(new.schemas.ids())]
+    versions = {
+        schema_id: _version_of(old.schemas.get(schema_id), own, new)
+        for schema_id in {file.schema_id for message in messages for file in message.new_files}
+    }
+    return tuple(
+        replace(
+            message,
+            new_files=tuple(
+                declared(file, old.schemas.get(file.schema_id), versions[file.schema_id])
+                for file in message.new_files
+            ),
+        )
+        for message in messages
+    )
+
+
+def _version_of(written: TableSchema, own: Sequence[TableSchema], new: TableContext) -> TableSchema:
+    ids = {field.id for field in written.fields}
+    fitting = [v for v in own if ids <= {field.id for field in v.fields}]
+    alike = [v for v in fitting if v.partition_keys == written.partition_keys]
+    found = declared_as(written, alike[0], alike) if alike else None
+    if found is None:
+        raise SealedBranchError(
+            f"main of '{new.name}' was replaced while rows were being written in version {written.id} of its schema, and "
+            "the new main has no version with these columns",
+            hint="nothing was published: write the rows again, in the schema of the new main.",
+        )
+    return found

@@ -1,0 +1,153 @@
+"""What becomes of a replaced main: it is kept for a while, then dropped, unless it is taken back as main.
+
+Both are settled by one write-once ``RELEASE-<g>``: whoever puts it first. So nothing is taken back that is being
+dropped, and nothing dropped that is being taken back. A branch that was to be taken back and was not, because that
+replacement did not come to its end, is kept for good.
+
+A replaced main is dropped when it was kept long enough and nobody needs it: no tag or savepoint is above the snapshot
+where it parted from the new main, no consumer has yet to read it, no branch began there, and no other engine went on
+with it. What was main until a replacement was taken back is a branch like any other again, which goes when somebody
+deletes it. The snapshot that sealed the table's own folder stays for ever, so that a writer which was paused all the time
+still collides with it; it reaches no file any more (`seal.is_remnant`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from anabranch.errors import NotFoundError
+from anabranch.kernel.branches.branch_log import branch_names
+from anabranch.kernel.branches.delete import delete_branch
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.refs.savepoint_log import savepoints
+from anabranch.kernel.refs.tag_log import find_tags, is_internal, tag_names
+from anabranch.kernel.replacement.main import foreign_after, former_main, main_of
+from anabranch.kernel.replacement.pointer import find_release, put_release, replacements
+from anabranch.spec.layout import consumer_id_of, snapshot_id_of
+from anabranch.spec.main_pointer import MainPointer, Release, former_main_name
+
+
+@dataclass(frozen=True, slots=True)
+class Releases:
+    """What became of the replaced mains of a table, by their names."""
+
+    dropped: tuple[str, ...] = ()
+    kept: tuple[tuple[str, str], ...] = ()
+    """Those whose time is up, each with what needs it."""
+
+    def __str__(self) -> str:
+        kept = [f"kept {name}, because of {what}" for name, what in self.kept]
+        return "; ".join([*(f"dropped {name}" for name in self.dropped), *kept])
+
+
+def release_due(context: TableContext, retained: int, *, dry_run: bool = False) -> Releases:
+    """Drop the replaced mains that were kept for so many milliseconds and that nobody needs.
+
+    Finishes what a drop that was killed left. Costs one look where main was never replaced.
+    """
+    main = main_of(context)
+    dropped, kept = [], []
+    now = main.runtime.clock.now_millis()
+    for pointer in _standing(main):
+        assert pointer.replaced is not None, "it is a replacement"
+        name, release = former_main_name(pointer.generation), find_release(main, pointer.generation)
+        if release is None:
+            if pointer.replaced.undoes is not None or now - pointer.made_millis < retained:
+                continue
+            needed = next(needed_by(main, pointer), None)
+            if needed is not None:
+                kept.append((name, needed))
+                continue
+        elif release.what == "back" or not _has_rest(main, pointer):
+            continue
+        if dry_run:
+            dropped.append(name)
+        elif _settle(main, pointer.generation, "drop"):
+            _drop(main, pointer)
+            dropped.append(name)
+    return Releases(tuple(dropped), tuple(kept))
+
+
+def take_back(main: TableContext, branch_uuid: str) -> None:
+    """Keep a branch that was main from being dropped, because it is to be main again.
+
+    Nothing happens for one that never was. Raises `NotFoundError`: it was dropped.
+    """
+    for pointer in _standing(main):
+        assert pointer.replaced is not None, "it is a replacement"
+        if pointer.replaced.old.uuid == branch_uuid and not _settle(main, pointer.generation, "back"):
+            raise NotFoundError(
+                f"'{former_main_name(pointer.generation)}' of '{main.name}' was dropped, when it was not kept any longer",
+                hint="branch.replaced-main.time-retained says how long a replaced main is kept.",
+            )
+
+
+def needed_by(main: TableContext, pointer: MainPointer) -> Iterator[str]:
+    """What needs a replaced main, for people, most important first."""
+    assert pointer.replaced is not None, "it is a replacement"
+    old, fork = former_main(main, pointer.generation), pointer.replaced.fork
+    on_top = foreign_after(main, pointer)
+    if on_top is not None:
+        yield f"another engine committed snapshot {on_top.id} to it after it was replaced"
+    yield from (f"savepoint {s.id}" for s in savepoints(old) if s.saved_snapshot_id > fork.id)
+    named = find_tags(old, [name for name in tag_names(old) if not is_internal(name)])
+    yield from (f"tag '{tag.name}'" for tag in named if tag.snapshot.id > fork.id)
+    for info in old.storage.list(old.layout.consumer_folder):
+        name = consumer_id_of(info.path)
+        if name is not None:
+            yield f"consumer '{name}'"
+    for name in branch_names(main):
+        begun = main.on_branch(name).fork
+        if begun is None or name in (main.branch, old.branch):
+            continue
+        if begun.snapshot.branch_uuid == old.branch_uuid and begun.snapshot.id > fork.id:
+            yield f"branch '{name}'"
+
+
+def _standing(main: TableContext) -> Iterator[MainPointer]:
+    """For each branch that was main and is not any more, its last replacement."""
+    seen = {main.branch_uuid}
+    for pointer in reversed(replacements(main)):
+        if pointer.replaced is not None and pointer.replaced.old.uuid not in seen:
+            seen.add(pointer.replaced.old.uuid)
+            yield pointer
+
+
+def _settle(main: TableContext, generation: int, what: Literal["drop", "back"]) -> bool:
+    """Whether this is what becomes of it."""
+    runtime = main.runtime
+    wanted = Release("drop" if what == "drop" else "back", runtime.clock.now_millis(), runtime.ids.uuid())
+    if put_release(main, generation, wanted):
+        return True
+    found = find_release(main, generation)
+    return found is not None and found.what == what
+
+
+def _has_rest(main: TableContext, pointer: MainPointer) -> bool:
+    assert pointer.replaced is not None, "it is a replacement"
+    if pointer.replaced.old.name is not None:
+        return pointer.replaced.old.name in branch_names(main)
+    old = main.on_branch(None)
+    return any(True for _ in _rest(old, pointer.replaced.head.id + 1))
+
+
+def _drop(main: TableContext, pointer: MainPointer) -> None:
+    """Remove its snapshots, tags and consumers; data goes with the next cleaning."""
+    assert pointer.replaced is not None, "it is a replacement"
+    if pointer.replaced.old.name is not None:
+        if main.on_branch(pointer.replaced.old.name).branch_uuid == pointer.replaced.old.uuid:
+            delete_branch(main, pointer.replaced.old.name)
+        return
+    old = main.on_branch(None)
+    old.storage.delete_many(list(_rest(old, pointer.replaced.head.id + 1)))
+
+
+def _rest(old: TableContext, seal_id: int) -> Iterator[str]:
+    """What is left of the metadata in the table's own folder, but for its schemas and the seal."""
+    layout = old.layout
+    for folder in (layout.snapshot_folder, layout.tag_folder, layout.consumer_folder):
+        for info in old.storage.list(folder):
+            if snapshot_id_of(info.path) != seal_id or folder != layout.snapshot_folder:
+                yield info.path

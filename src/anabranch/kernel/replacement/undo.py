@@ -1,0 +1,82 @@
+"""Taking a replacement of main back: the replaced branch takes the place of main again.
+
+It is itself a replacement, with the same seal and the same decision: what was committed to main meanwhile stays on the
+branch that was main, and can be read and merged from there.
+"""
+
+from __future__ import annotations
+
+from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.replacement.main import former_main, main_of
+from anabranch.kernel.replacement.pointer import replacements
+from anabranch.kernel.replacement.release import take_back
+from anabranch.kernel.replacement.replace import decide
+from anabranch.kernel.replacement.wishes import Replacement, Replacing
+from anabranch.spec.main_pointer import MainPointer, former_main_name
+
+
+def undo_replace(
+    context: TableContext, replacement: int | None = None, *, by: str | None = None, reason: str | None = None
+) -> tuple[MainPointer, bool]:
+    """Take back the last replacement of main.
+
+    Args:
+        context: the table.
+        replacement: its number; if None the last one. Where that took one back itself nothing is left to do, and to
+            go back further the number is to be given.
+        by: who takes it back, for people.
+        reason: why.
+
+    Returns:
+        the decision, and whether it had been made before.
+
+    Raises:
+        NotFoundError: main was never replaced, or what was replaced has been dropped.
+        InvalidInputError: that replacement is not the last one that still counts.
+    """
+    while True:
+        main = main_of(context)
+        known = replacements(main)
+        done = _made_before(known, replacement)
+        if done is not None:
+            return done, True
+        last = _last_that_counts(main, known, replacement)
+        assert last.replaced is not None, "it is a replacement"
+        old = former_main(main, last.generation)
+        take_back(main, old.branch_uuid)
+        target = main.on_branch(old.branch)
+        wishes = Replacement(target.branch or "", by=by, reason=reason, force=True)
+        made = decide(Replacing(main, target, last.replaced.fork, wishes, undoes=last.generation))
+        if made is not None:
+            return made, False
+
+
+def _made_before(known: list[MainPointer], replacement: int | None) -> MainPointer | None:
+    """The decision that took it back, if that is the newest one."""
+    last = known[-1] if known else None
+    if last is None or last.replaced is None or last.replaced.undoes is None:
+        return None
+    return last if replacement in (None, last.replaced.undoes) else None
+
+
+def _last_that_counts(main: TableContext, known: list[MainPointer], replacement: int | None) -> MainPointer:
+    standing: list[MainPointer] = []
+    for pointer in known:
+        if pointer.replaced is not None and pointer.replaced.undoes is not None:
+            standing.pop()
+        else:
+            standing.append(pointer)
+    if not standing:
+        raise NotFoundError(
+            f"main of '{main.name}' was not replaced" + (", or all of that was taken back" if known else ""),
+            hint="a replacement in the mode 'commit' is an ordinary commit: `rollback` takes it back.",
+        )
+    last = standing[-1]
+    if replacement not in (None, last.generation):
+        raise InvalidInputError(
+            f"replacement {replacement} of main of '{main.name}' is not the last one that counts, which is "
+            f"{last.generation}",
+            hint=f"take back {former_main_name(last.generation)} first.",
+        )
+    return last

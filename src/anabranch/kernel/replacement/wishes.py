@@ -1,0 +1,76 @@
+"""What is to take the place of main, and what is known of both while that is going on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.replacement.coverage import Coverage
+from anabranch.lazy import lazy
+from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.snapshot_ref import SnapshotRef
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """What is to take the place of main, and under which conditions."""
+
+    branch: str
+    expect_main: int | None = None
+    """Id of main's newest snapshot; with another one nothing is done."""
+    wait_millis: int | None = None
+    """How long to wait until the branch has caught up with main; None not to ask."""
+    force: bool = False
+    """Replace main although the check found something, or it is not known how far the branch is."""
+    audit: str | bool = False
+    """An audit that the branch must have passed as it is: by name, or any if True."""
+    by: str | None = None
+    reason: str | None = None
+    coverage: Coverage | None = None
+    """Compares what both have read of their sources; None if nobody knows."""
+
+
+@dataclass(frozen=True)
+class Replacing:
+    """A replacement that passed its check."""
+
+    main: TableContext
+    target: TableContext
+    fork: SnapshotRef
+    wishes: Replacement
+    undoes: int | None = None
+    """The replacement that is taken back; its past is there already."""
+
+    @lazy
+    def main_since(self) -> SinceFork:
+        """What main has above the snapshot where the two parted."""
+        return SinceFork(self.main, self.fork)
+
+    @lazy
+    def target_since(self) -> SinceFork:
+        """The same of the branch."""
+        return SinceFork(self.target, self.fork)
+
+
+@dataclass
+class SinceFork:
+    """The snapshots of a branch above the one where it parted from another, each read once."""
+
+    context: TableContext
+    fork: SnapshotRef
+
+    def __post_init__(self) -> None:
+        self._known: list[Snapshot] = []
+
+    def until(self, head: Snapshot | None) -> list[Snapshot]:
+        """Those up to `head` that are there, oldest first."""
+        last = self._known[-1].stamp if self._known else None
+        new: list[Snapshot] = []
+        goes_on = False
+        for snapshot in () if head is None else self.context.snapshots.backwards(head):
+            goes_on = snapshot.stamp == last
+            if goes_on or snapshot.id <= self.fork.id:
+                break
+            new.append(snapshot)
+        self._known = [*(self._known if goes_on else ()), *reversed(new)]
+        return self._known
