@@ -34,9 +34,9 @@ def in_spark(spark, scan):
     return spark.createDataFrame(rows, spark_schema(fields))
 
 
-def answers(frame, filters, at_once=40):
+def answers(frame, filters, columns=("*",), at_once=40):
     """For each filter, a Spark SQL text, the bag of rows it keeps; by one job for some of them."""
-    tagged = [frame.filter(f).select(fn.lit(i).alias("_case"), "*") for i, f in enumerate(filters)]
+    tagged = [frame.filter(f).select(fn.lit(i).alias("_case"), *columns) for i, f in enumerate(filters)]
     kept = [[] for _ in filters]
     for start in range(0, len(tagged), at_once):
         for number, *row in _union(tagged[start : start + at_once]).collect():
@@ -51,11 +51,11 @@ def _union(frames):
     return frames[0]
 
 
-def expected(spark, scan, filters):
+def expected(spark, scan, filters, columns=("*",)):
     """For each filter the bag of rows it keeps, of the embedded engine's rows; by one job without files."""
     frame = in_spark(spark, scan)
     kept = [[] for _ in filters]
-    for row in frame.select("*", fn.array(*(fn.expr(f) for f in filters)).alias("_kept")).collect():
+    for row in frame.select(*columns, fn.array(*(fn.expr(f) for f in filters)).alias("_kept")).collect():
         *values, flags = row
         for rows, flag in zip(kept, flags, strict=True):
             if flag:
@@ -63,10 +63,10 @@ def expected(spark, scan, filters):
     return [bag(rows) for rows in kept]
 
 
-def check(spark, native, scan, filters):
+def check(spark, native, scan, filters, columns=("*",)):
     """Native reading keeps the same rows as the embedded engine's would be kept by each filter."""
     for text, rows, wanted in zip(
-        filters, answers(native, filters), expected(spark, scan, filters), strict=True
+        filters, answers(native, filters, columns), expected(spark, scan, filters, columns), strict=True
     ):
         assert rows == wanted, f"{text}: {len(rows)} rows, expected {len(wanted)}\n{rows[:3]}\n{wanted[:3]}"
 

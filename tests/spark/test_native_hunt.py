@@ -81,8 +81,12 @@ def hunt(spark, seed, folder, count):
         model.random.choices(steps, [4, 6, 1, 0.3, 0.3])[0]()
     scan = model.table.scan()
     conditions = Conditions(model, scan.schema)
-    read = native_frame if model.random.random() < 0.8 else v2_frame
-    check(spark, read(spark, scan), scan, ["true", *(conditions.any() for _ in range(count - 1))])
+    asked = ["true", *(conditions.any() for _ in range(count - 1))]
+    frame, few = native_frame(spark, scan), count // 5
+    check(spark, frame, scan, asked[:few])
+    names = [f"`{name}`" for name in model.random.sample(frame.columns, min(3, len(frame.columns)))]
+    check(spark, frame, scan, asked[few:-few], names)
+    check(spark, v2_frame(spark, scan), scan, asked[-few:], names)
 
 
 @pytest.mark.parametrize("seed", range(5))
