@@ -30,7 +30,7 @@ demo: java $(STAMP) ## The main job on real flights: stream, join, kill, restart
 	@$(BIN)/anabranch demo
 
 test: java $(STAMP) ## All tests in their short form
-	@$(BIN)/python -m pytest -m "not long" -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -m "not long" -n 2 --dist loadfile --no-loadscope-reorder
 
 test-long: java $(STAMP) ## The long forms: property tests, kill sweeps, soaks
 	@$(BIN)/python -m pytest -m "long" --timeout 1800
