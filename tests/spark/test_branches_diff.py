@@ -65,6 +65,7 @@ def test_rows_that_differ_are_the_same(table):
     assert table.diff("main", "main").rows().to_spark().count() == 0
 
 
+@pytest.mark.long
 def test_a_diff_reads_changed_files_only(table):
     found = table.diff("main", "fix").rows()
     files = [file for scan in (found.left, found.right) for file in scan.to_spark().inputFiles()]
@@ -74,6 +75,7 @@ def test_a_diff_reads_changed_files_only(table):
     assert not {file.rpartition("/")[2] for file in files} & shared
 
 
+@pytest.mark.long
 def test_maps_cannot_be_compared_there(spark, tmp_path):
     lake = anabranch.connect(str(tmp_path), spark=spark)
     table = lake.create_table("db.m", "id INT, m ROW<x MAP<STRING, INT>>")
@@ -124,6 +126,7 @@ def test_checks_find_the_same(table):
             assert one.found.partition(",")[0] == other.found.partition(",")[0]
 
 
+@pytest.mark.long
 def test_checks_in_the_sql_of_spark(table):
     branch = table.branch("fix")
     verdict = branch.audit(

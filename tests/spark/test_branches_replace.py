@@ -53,6 +53,7 @@ def test_the_old_job_is_fenced_and_the_corrected_one_goes_on(story):
     assert ids_of(dst) == [0, 1, *(1000 + i for i in (10, 11, 20, 21, 30, 31, 40, 41))]
 
 
+@pytest.mark.long
 def test_a_job_with_other_events_may_follow(lake, spark, warehouse, tmp_path, story):
     _, dst, _, _ = story
     other = lake.create_table("db.other", SCHEMA)
@@ -70,6 +71,7 @@ def test_a_job_with_other_events_may_follow(lake, spark, warehouse, tmp_path, st
     assert dst.snapshot.commit_user == f"third@{dst.branch_uuid}"
 
 
+@pytest.mark.long
 def test_a_stream_of_main_crosses_over(lake, spark, warehouse, tmp_path, story):
     _, dst, _, _ = story
     out = lake.create_table("db.out", SCHEMA)
@@ -92,6 +94,7 @@ def test_a_stream_of_main_crosses_over(lake, spark, warehouse, tmp_path, story):
     assert last.branch_uuid == dst.branch_uuid
 
 
+@pytest.mark.long
 def test_statements(spark, lake, warehouse, story):
     _, dst, _, _ = story
     attached = anabranch.connect(warehouse, spark=spark)

@@ -103,6 +103,7 @@ def test_what_spark_lacks_is_known_before_a_frame_is_given_out(spark, without, n
     assert "internals are not as expected" in internals.missing(jvm)
 
 
+@pytest.mark.long
 def test_without_an_internal_tables_are_read_through_the_portable_door(
     spark, place, table, portable, without, tmp_path
 ):
@@ -122,6 +123,7 @@ def test_without_an_internal_tables_are_read_through_the_portable_door(
     assert "batches of the stream of db.t go through the portable door" in portable()[2]
 
 
+@pytest.mark.long
 def test_without_offsets_of_its_own_a_stream_is_the_portable_one(
     spark, place, table, portable, without, tmp_path
 ):

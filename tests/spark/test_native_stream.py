@@ -115,6 +115,7 @@ def test_a_query_changes_doors_between_restarts(doors, lake, run, tmp_path, nati
     assert [o["snapshot"] for o in offsets(tmp_path)] == [p[0] for p in positions]
 
 
+@pytest.mark.long
 def test_a_stream_goes_on_when_what_it_began_with_is_gone(doors, lake, run, natively):
     table = lake.create_table("db.gone", "id BIGINT")
     table.append(pa.table({"id": [1]}))
@@ -139,6 +140,7 @@ def test_every_batch_chooses_its_door(doors, lake, run, portable):
     assert "before columns were renamed" in said
 
 
+@pytest.mark.long
 def test_rows_of_a_bucket_keep_their_order(doors, session, lake, run, natively):
     options = {"bucket": "2", "bucket-key": "k", "parquet.row-group.rows": "40"}
     table = lake.create_table("db.queue", "k INT, n BIGINT", options=options)
@@ -167,6 +169,7 @@ def test_columns_by_option_are_refused(doors, lake, run):
         run(doors("native", "db.wide", **{"scan.columns": "a"}))
 
 
+@pytest.mark.long
 def test_what_filters_rows_goes_through_the_portable_door(doors, lake, run, portable):
     table = lake.create_table("db.filtered", "id BIGINT, v STRING")
     table.append(pa.table({"id": [1, 2, 3], "v": ["a", "b", "c"]}))
