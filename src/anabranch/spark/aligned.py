@@ -78,7 +78,12 @@ def _end_in_order_when_terminated() -> None:
         spec is not None and spec.name == _RUNNER and threading.current_thread() is threading.main_thread()
     )
     if is_ours and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        signal.signal(signal.SIGTERM, _end)
+
+
+def _end(*_: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not interrupt what is done at the end
+    sys.exit(0)
 
 
 def alignment_of(table: Table, options: Mapping[str, str]) -> LiveAlignment | None:
