@@ -112,6 +112,7 @@ checks:
 """
 
 
+@pytest.mark.long
 def test_checks_find_the_same(table):
     branch = table.branch("fix")
     embedded = Table(replace(branch.context))
