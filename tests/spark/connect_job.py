@@ -36,7 +36,7 @@ def main(warehouse, checkpoint):
     end_at_a_bound(spark, warehouse, checkpoint + "-windows")
     compact_beside(spark, warehouse, checkpoint + "-small")
     sort_there(spark, warehouse)
-    carry_out(anabranch.connect(warehouse, spark=spark).sql, statements_in(CORPUS[0]))
+    carry_out(anabranch.connect(warehouse, spark=spark).sql, list(statements_in(CORPUS[0]))[:12])
     spark.stop()
     eventually(lambda: not folder.exists())
     eventually(lambda: not any(thread.name.startswith("anabranch") for thread in threading.enumerate()))

@@ -1,4 +1,4 @@
-"""The statements of `corpus` through Spark Connect; `connect_job` has the first of them in the short form."""
+"""The statements of `corpus` through Spark Connect; `connect_job` has a few of them in the short form."""
 
 import importlib.util
 
