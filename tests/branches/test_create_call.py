@@ -3,7 +3,8 @@
 import pytest
 
 from anabranch.errors import InvalidInputError, NotFoundError
-from anabranch.spark.catalog.verbs import checked, verb
+from anabranch.spark.catalog.verb import checked
+from anabranch.spark.catalog.verbs import verb
 from tests.branches.test_create import tagged
 from tests.support.tables import ids_of
 

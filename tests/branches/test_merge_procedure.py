@@ -3,7 +3,8 @@
 import pytest
 
 from anabranch.errors import CommitConflictError
-from anabranch.spark.catalog.verbs import checked, verb
+from anabranch.spark.catalog.verb import checked
+from anabranch.spark.catalog.verbs import verb
 from tests.branches.merging import contents, parted, rows
 
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 from anabranch.errors import NotFoundError
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.lookup import NoSuchTableError, Warehouse
-from anabranch.spark.catalog.verbs import TABLE, VERBS, Parameter, Verb, checked, verb
+from anabranch.spark.catalog.verb import TABLE, Parameter, Verb, checked
+from anabranch.spark.catalog.verbs import VERBS, verb
 from anabranch.spark.native.internals import internal_rows
 from anabranch.spark.native.proxy import JavaProxy, Jvm
 from anabranch.spark.types import arrow_schema, spark_schema

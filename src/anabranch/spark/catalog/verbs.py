@@ -9,44 +9,17 @@ NULL, which means what it means in Python: the default. `partitions` is a condit
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
-from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.errors import NotFoundError
 from anabranch.kernel.refs.consumers import forget_consumer, move_consumer
-from anabranch.kernel.replacement.result import ReplaceResult
 from anabranch.maintenance.compact import CompactionResult
+from anabranch.spark.catalog.branch_verbs import BRANCH_VERBS
+from anabranch.spark.catalog.verb import DRY_RUN, Arguments, Parameter, Row, Verb, without
 from anabranch.spec.refs import Tag
 from anabranch.spec.savepoint import Savepoint
 from anabranch.table import Table
-
-Arguments = Mapping[str, Any]
-Row = tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """What a procedure is given."""
-
-    name: str
-    type: str
-    """In Spark's SQL: STRING, BIGINT or BOOLEAN."""
-    meaning: str
-    required: bool = False
-
-
-@dataclass(frozen=True)
-class Verb:
-    """A procedure."""
-
-    name: str
-    meaning: str
-    parameters: tuple[Parameter, ...]
-    """Those besides `table`, which comes first."""
-    columns: str
-    """Of the answer, as DDL."""
-    rows: Callable[[Table, Arguments], Iterable[Row]]
 
 
 def verb(name: str) -> Verb:
@@ -62,25 +35,6 @@ def verb(name: str) -> Verb:
     return found
 
 
-def checked(found: Verb, given: Arguments) -> dict[str, Any]:
-    """The arguments that are not NULL. Raises `InvalidInputError` if a required one is missing."""
-    missing = [p.name for p in found.parameters if p.required and given.get(p.name) is None]
-    if missing:
-        raise InvalidInputError(
-            f"procedure '{found.name}' needs the argument '{missing[0]}'",
-            hint=f"write {missing[0]} => ...: {next(p.meaning for p in found.parameters if p.name == missing[0])}",
-        )
-    return {name: value for name, value in given.items() if value is not None}
-
-
-TABLE: Final = Parameter("table", "STRING", "the table, db.t", required=True)
-"""The first of every procedure."""
-_BRANCH_NAME: Final = Parameter("branch", "STRING", "name of the branch", required=True)
-_REPLACED_COLUMNS: Final = (
-    "branch STRING, replacement BIGINT, former_main STRING, fork_snapshot_id BIGINT, old_snapshot_id BIGINT, "
-    "new_snapshot_id BIGINT"
-)
-_BRANCH_COLUMNS: Final = "branch STRING, branch_uuid STRING, tag STRING, snapshot_id BIGINT"
 _TAG_NAME: Final = Parameter("tag", "STRING", "name of the tag", required=True)
 _SNAPSHOT: Final = Parameter(
     "snapshot", "STRING", "a snapshot's id, 'snapshot.N', 'savepoint.N' or a tag; the newest if left out"
@@ -89,8 +43,6 @@ _TIMESTAMP: Final = Parameter("timestamp", "STRING", "the table as it was then; 
 _RETAINED: Final = Parameter("retained", "STRING", "how long to keep the tag, such as '7 d'")
 _PARTITIONS: Final = Parameter("partitions", "STRING", "a condition on partition columns; all if left out")
 _CONSUMER: Final = Parameter("consumer", "STRING", "name of the consumer", required=True)
-_DRY_RUN: Final = Parameter("dry_run", "BOOLEAN", "only say what would be done")
-
 _TAG_COLUMNS: Final = "tag_name STRING, snapshot_id BIGINT, record_count BIGINT"
 _SAVEPOINT_COLUMNS: Final = (
     "savepoint_id BIGINT, saved_snapshot_id BIGINT, schema_id BIGINT, save_time BIGINT, record_count BIGINT"
@@ -121,7 +73,7 @@ def _compaction(done: CompactionResult) -> Row:
 
 
 def _create_tag(table: Table, given: Arguments) -> Iterable[Row]:
-    return [_tag(table.create_tag(given["tag"], **_without(given, "tag")))]
+    return [_tag(table.create_tag(given["tag"], **without(given, "tag")))]
 
 
 def _delete_tag(table: Table, given: Arguments) -> Iterable[Row]:
@@ -133,7 +85,7 @@ def _rename_tag(table: Table, given: Arguments) -> Iterable[Row]:
 
 
 def _replace_tag(table: Table, given: Arguments) -> Iterable[Row]:
-    return [_tag(table.replace_tag(given["tag"], **_without(given, "tag")))]
+    return [_tag(table.replace_tag(given["tag"], **without(given, "tag")))]
 
 
 def _create_savepoint(table: Table, given: Arguments) -> Iterable[Row]:
@@ -144,50 +96,8 @@ def _delete_savepoint(table: Table, given: Arguments) -> Iterable[Row]:
     return [_savepoint(table.delete_savepoint(given["id"]))]
 
 
-def _create_branch(table: Table, given: Arguments) -> Iterable[Row]:
-    table.create_branch(given["branch"], **_without(given, "branch"))
-    made = table.branch(given["branch"])
-    fork = made.context.fork
-    assert fork is not None, "it was created just now"
-    return [(fork.name, fork.branch_uuid, fork.tag, fork.snapshot.id)]
-
-
-def _delete_branch(table: Table, given: Arguments) -> Iterable[Row]:
-    deleted = table.delete_branch(given["branch"])
-    fork = deleted.fork
-    known = (None,) * 3 if fork is None else (fork.branch_uuid, fork.tag, fork.snapshot.id)
-    return [(deleted.name, *known)]
-
-
-def _merge_branch(table: Table, given: Arguments) -> Iterable[Row]:
-    done = table.merge_branch(given["branch"], **_without(given, "branch"))
-    made = None if done.snapshot is None else done.snapshot.id
-    return [
-        (
-            *(made, p.partition, str(p.outcome), None if p.chosen is None else str(p.chosen)),
-            *(p.files_added, p.files_removed, p.rows_added, p.rows_removed, None, None),
-        )
-        for p in done.partitions
-    ] + [
-        (None, conflict.partition, "conflict", *(None,) * 5, conflict.kind, conflict.message)
-        for conflict in done.conflicts
-    ]
-
-
-def _replace_main_branch(table: Table, given: Arguments) -> Iterable[Row]:
-    return [_replaced(table.replace_main_branch(given["branch"], **_without(given, "branch")))]
-
-
-def _undo_replace(table: Table, given: Arguments) -> Iterable[Row]:
-    return [_replaced(table.undo_replace(**given))]
-
-
-def _replaced(done: ReplaceResult) -> Row:
-    return (done.branch, done.number, done.former, done.fork, done.old_snapshot, done.new_snapshot)
-
-
 def _rollback(table: Table, given: Arguments) -> Iterable[Row]:
-    done = table.rollback(given["to"], **_without(given, "to"))
+    done = table.rollback(given["to"], **without(given, "to"))
     removed = 0 if done.removal is None else len(done.removal.snapshots)
     changed = done.changed
     newest = None if done.snapshot is None else done.snapshot.id
@@ -200,7 +110,7 @@ def _compact(table: Table, given: Arguments) -> Iterable[Row]:
 
 def _sort_compact(table: Table, given: Arguments) -> Iterable[Row]:
     by = [name.strip() for name in given["order_by"].split(",") if name.strip()]
-    return [_compaction(table.sort_compact(by, **_without(given, "order_by")))]
+    return [_compaction(table.sort_compact(by, **without(given, "order_by")))]
 
 
 def _expire_snapshots(table: Table, given: Arguments) -> Iterable[Row]:
@@ -250,24 +160,6 @@ def _health(table: Table, _given: Arguments) -> Iterable[Row]:
     return [(*about, f.points, f.why, f.command) for f in found.findings] or [(*about, None, None, None)]
 
 
-def _diff(table: Table, given: Arguments) -> Iterable[Row]:
-    found = table.diff(given.get("left", "main"), given.get("right"))
-    return [
-        (p.partition, p.rows_left, p.rows_right, p.rows_removed, p.rows_added, p.files_removed, p.files_added)
-        for p in found.partitions
-        if p.is_changed
-    ]
-
-
-def _audit(table: Table, given: Arguments) -> Iterable[Row]:
-    verdict = table.audit(given["checks"], by=given.get("by"))
-    about = (verdict.number, verdict.record.snapshot.id, verdict.passed)
-    return [
-        (*about, check.name, check.passed, check.blocking, check.expected, check.found, check.offending)
-        for check in verdict.checks
-    ]
-
-
 def _reset_consumer(table: Table, given: Arguments) -> Iterable[Row]:
     name = given["consumer"]
     return [(name, move_consumer(table.context, name, given.get("next_snapshot")))]
@@ -276,10 +168,6 @@ def _reset_consumer(table: Table, given: Arguments) -> Iterable[Row]:
 def _delete_consumer(table: Table, given: Arguments) -> Iterable[Row]:
     forget_consumer(table.context, given["consumer"])
     return [(given["consumer"],)]
-
-
-def _without(given: Arguments, name: str) -> dict[str, Any]:
-    return {key: value for key, value in given.items() if key != name}
 
 
 VERBS: Final[dict[str, Verb]] = {
@@ -322,72 +210,6 @@ VERBS: Final[dict[str, Verb]] = {
             _delete_savepoint,
         ),
         Verb(
-            "create_branch",
-            "Create a branch that begins as a tag of main is; no data is copied.",
-            (
-                _BRANCH_NAME,
-                Parameter("tag", "STRING", "a tag of main; with a snapshot or savepoint the tag to make"),
-                Parameter("snapshot", "STRING", "the snapshot of main to begin with"),
-                Parameter("savepoint", "BIGINT", "number of the savepoint to begin with"),
-                Parameter("retained", "STRING", "how long maintain keeps the branch, such as '7 d'"),
-            ),
-            _BRANCH_COLUMNS,
-            _create_branch,
-        ),
-        Verb(
-            "delete_branch",
-            "Remove a branch with its snapshots, tags and savepoints.",
-            (_BRANCH_NAME,),
-            _BRANCH_COLUMNS,
-            _delete_branch,
-        ),
-        Verb(
-            "merge_branch",
-            "Bring what a branch did since it was merged last into main: one row for each partition.",
-            (
-                _BRANCH_NAME,
-                Parameter("resolve", "STRING", "'ours' or 'theirs', for every partition with a conflict"),
-                Parameter("allow_source_overlap", "BOOLEAN", "merge events that main has as well"),
-                Parameter("require_audit", "STRING", "checks that the branch must have passed"),
-                _DRY_RUN,
-            ),
-            "snapshot_id BIGINT, partition STRING, outcome STRING, chosen STRING, files_added BIGINT, "
-            "files_removed BIGINT, rows_added BIGINT, rows_removed BIGINT, conflict STRING, message STRING",
-            _merge_branch,
-        ),
-        Verb(
-            "replace_main_branch",
-            "Put a branch in the place of main.",
-            (
-                _BRANCH_NAME,
-                Parameter(
-                    "expect_main", "BIGINT", "id of main's newest snapshot; with another nothing is done"
-                ),
-                Parameter(
-                    "mode", "STRING", "pointer (the default), or commit for tables that other engines use"
-                ),
-                Parameter(
-                    "wait", "STRING", "how long to wait until the branch has caught up, such as '10 min'"
-                ),
-                Parameter("force", "BOOLEAN", "go on although a check found something"),
-                Parameter("require_audit", "STRING", "checks that the branch must have passed"),
-                Parameter("reason", "STRING", "why, for people"),
-                _DRY_RUN,
-            ),
-            _REPLACED_COLUMNS,
-            _replace_main_branch,
-        ),
-        Verb(
-            "undo_replace",
-            "Take back the last replacement of main.",
-            (
-                Parameter("number", "BIGINT", "of the replacement, to go back further than the last one"),
-                Parameter("reason", "STRING", "why, for people"),
-            ),
-            _REPLACED_COLUMNS,
-            _undo_replace,
-        ),
-        Verb(
             "rollback",
             "Go back to an earlier moment.",
             (
@@ -396,7 +218,7 @@ VERBS: Final[dict[str, Verb]] = {
                 ),
                 Parameter("destructive", "BOOLEAN", "remove the snapshots after it for good"),
                 Parameter("force", "BOOLEAN", "also remove what refers to them"),
-                _DRY_RUN,
+                DRY_RUN,
             ),
             "target_snapshot_id BIGINT, snapshot_id BIGINT, rows_removed BIGINT, rows_restored BIGINT, "
             "snapshots_removed BIGINT",
@@ -431,7 +253,7 @@ VERBS: Final[dict[str, Verb]] = {
                 Parameter("retain_max", "BIGINT", "keep at most so many"),
                 Parameter("retain_min", "BIGINT", "keep at least so many"),
                 Parameter("older_than", "STRING", "an age such as '1 d', or a time"),
-                _DRY_RUN,
+                DRY_RUN,
             ),
             "snapshots BIGINT, snapshots_left BIGINT, data_files BIGINT, metadata_files BIGINT, bytes BIGINT",
             _expire_snapshots,
@@ -439,7 +261,7 @@ VERBS: Final[dict[str, Verb]] = {
         Verb(
             "remove_orphan_files",
             "Move files out of the way that nothing reaches, and purge those moved before.",
-            (Parameter("older_than", "STRING", "spares what was stored since; '1 d' if left out"), _DRY_RUN),
+            (Parameter("older_than", "STRING", "spares what was stored since; '1 d' if left out"), DRY_RUN),
             "run BIGINT, moved BIGINT, moved_bytes BIGINT, purged BIGINT, purged_bytes BIGINT",
             _remove_orphan_files,
         ),
@@ -453,7 +275,7 @@ VERBS: Final[dict[str, Verb]] = {
         Verb(
             "maintain",
             "Compact, expire and clean up, as the table's options say.",
-            (_DRY_RUN,),
+            (DRY_RUN,),
             "files_before BIGINT, files_after BIGINT, snapshots_expired BIGINT, files_expired BIGINT, "
             "orphans_moved BIGINT, orphans_purged BIGINT",
             _maintain,
@@ -465,28 +287,7 @@ VERBS: Final[dict[str, Verb]] = {
             "score INT, files BIGINT, small_files BIGINT, snapshots BIGINT, points INT, finding STRING, command STRING",
             _health,
         ),
-        Verb(
-            "diff",
-            "What differs between two moments: one row for each partition that does.",
-            (
-                Parameter("left", "STRING", "a branch, or a moment of it as fix@good; main if left out"),
-                Parameter("right", "STRING", "the same; the branch of the table named if left out"),
-            ),
-            "partition STRING, rows_left BIGINT, rows_right BIGINT, rows_removed BIGINT, rows_added BIGINT, "
-            "files_removed BIGINT, files_added BIGINT",
-            _diff,
-        ),
-        Verb(
-            "audit",
-            "Check a branch and record the verdict: one row for each check.",
-            (
-                Parameter("checks", "STRING", "path of a file of checks in YAML", required=True),
-                Parameter("by", "STRING", "who audits, for the record"),
-            ),
-            "audit BIGINT, snapshot_id BIGINT, audit_passed BOOLEAN, check STRING, passed BOOLEAN, "
-            "blocking BOOLEAN, expected STRING, found STRING, offending BIGINT",
-            _audit,
-        ),
+        *BRANCH_VERBS,
         Verb(
             "reset_consumer",
             "Let a consumer read on from elsewhere.",

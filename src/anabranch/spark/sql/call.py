@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import InvalidInputError, NotFoundError, SqlError
-from anabranch.spark.catalog.verbs import TABLE, Verb, checked, verb
+from anabranch.spark.catalog.verb import TABLE, Verb, checked
+from anabranch.spark.catalog.verbs import verb
 from anabranch.spark.sql.names import Names
 from anabranch.spark.sql.reader import Reader
 from anabranch.spark.sql.scanner import Word, matches
