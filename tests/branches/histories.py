@@ -6,7 +6,6 @@ the oracle says, `Wrong` tells the history that led there.
 
 import io
 import random
-import uuid
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
@@ -18,10 +17,10 @@ from anabranch.kernel.cache import MetadataCache
 from anabranch.kernel.file_paths import bucket_folders
 from anabranch.kernel.partitions import key_of_row
 from anabranch.lake import Lake
-from anabranch.runtime import Runtime
 from anabranch.spec.partition_path import DEFAULT_PARTITION_NAME
 from anabranch.storage.memory import MemoryStorage
 from tests.branches.oracle import Did, Forked, Line, Step, can_say, judge, judge_columns
+from tests.support.chance import Chance
 from tests.support.foreign_expiry import expire_as_others
 
 PARTITIONS = ["a", "b", None]
@@ -39,37 +38,6 @@ EAGER = {"compaction.min.file-num": "2", "compaction.max.file-num": "3"}
 
 class Wrong(AssertionError):
     """The table is not as the oracle says."""
-
-
-class Chance:
-    """Time and names as the seed has them: a clock that goes on a little whenever it is looked at."""
-
-    def __init__(self, seed):
-        self._rng = random.Random(seed)
-        self._now = 1_700_000_000_000
-
-    def now_millis(self):
-        self._now += 1
-        return self._now
-
-    def monotonic(self):
-        return self._now / 1000
-
-    def local_offset_millis(self, at_millis):
-        return 0
-
-    def uuid(self):
-        return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
-
-    def jitter(self):
-        return 0.5
-
-    def sleep(self, seconds):
-        pass
-
-    @property
-    def runtime(self):
-        return Runtime(clock=self, ids=self, sleeper=self)
 
 
 @dataclass

@@ -9,7 +9,6 @@ may be left that no ref reaches. A history is determined by its seed.
 import os
 import random
 import threading
-import uuid
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
@@ -28,10 +27,10 @@ from anabranch.errors import (
 from anabranch.kernel.cache import MetadataCache
 from anabranch.kernel.scan.request import ScanRequest
 from anabranch.lake import Lake
-from anabranch.runtime import Runtime
 from anabranch.spec.refs import Consumer
 from anabranch.spec.savepoint import Savepoint
 from anabranch.storage.memory import MemoryStorage
+from tests.support.chance import Chance
 from tests.support.faults import FaultyStorage, run
 from tests.support.reached import reached_paths, ref_files, stored_paths
 
@@ -47,39 +46,6 @@ SETTINGS = [
 
 class Died(BaseException):
     """A process ended; nothing it would do in response happens."""
-
-
-class _Chance:
-    """Time and names as the seed has them: a clock that goes on a little whenever it is looked at."""
-
-    def __init__(self, seed):
-        self._rng = random.Random(seed)
-        self._now = 1_700_000_000_000
-        self._lock = threading.Lock()
-
-    def now_millis(self):
-        with self._lock:
-            self._now += self._rng.choice((0, 1, 1, 7))
-            return self._now
-
-    def monotonic(self):
-        return self._now / 1000
-
-    def local_offset_millis(self, at_millis):
-        return 0
-
-    def uuid(self):
-        return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
-
-    def jitter(self):
-        return 0.5
-
-    def sleep(self, seconds):
-        pass
-
-    @property
-    def runtime(self):
-        return Runtime(clock=self, ids=self, sleeper=self)
 
 
 @dataclass
@@ -141,7 +107,7 @@ class World:
     """Paths of tags and consumers whose creation was acknowledged."""
 
     def __post_init__(self):
-        runtime = _Chance(self.rng.getrandbits(64)).runtime
+        runtime = Chance(self.rng.getrandbits(64), ticks=(0, 1, 1, 7)).runtime
         storage = MemoryStorage(runtime=runtime)
         options = {"compaction.min.file-num": "2", **self.rng.choice(SETTINGS)}
         self.main = Lake(storage, runtime=runtime).create_table(
