@@ -39,12 +39,26 @@ def test_the_example_of_windows_runs(tmp_path):
     assert done.stdout.splitlines() == ["09:00-09:10: 2", "09:10-09:20: 3", "09:20-09:30: 1"]
 
 
-def test_the_readme_example_runs(tmp_path, monkeypatch):
+def test_the_examples_of_the_readme_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    code = re.search(
-        r"```python\n(from datetime import date.*?)```", (ROOT / "README.md").read_text(), re.DOTALL
+    text, names = (ROOT / "README.md").read_text(), {}
+    for first_line in ("from datetime import date", "orders = lake.table"):
+        code = re.search(rf"```python\n({re.escape(first_line)}.*?)```", text, re.DOTALL)
+        exec(compile(code[1], "README.md", "exec"), names)
+    assert "'city': 'Oslo'" in capsys.readouterr().out
+    assert names["orders"].scan().to_arrow()["id"].to_pylist() == [1, 2, 3]
+
+
+def test_the_page_about_sql_lists_all_procedures():
+    verbs = pytest.importorskip("anabranch.spark.catalog.verbs").VERBS
+    rows = re.findall(
+        r"^\| (`\w+`(?:, `\w+`)*) \|(.*)\|$", (ROOT / "docs" / "spark-sql.md").read_text(), re.MULTILINE
     )
-    exec(compile(code[1], "README.md", "exec"), {})
+    listed = {
+        name: set(re.findall(r"`(\w+)`", what)) for names, what in rows for name in re.findall(r"\w+", names)
+    }
+    for name, verb in verbs.items():
+        assert listed.get(name) == {parameter.name for parameter in verb.parameters}, name
 
 
 def test_the_options_page_is_current():
