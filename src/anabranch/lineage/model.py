@@ -96,6 +96,9 @@ class LineageEntry:
     inputs: tuple[Input, ...] = ()
     problems: tuple[str, ...] = ()
     """What could not be found out, and why."""
+    taken: TableInput | None = None
+    """For a merge: the commits of the branch whose rows it brought into main. Its `inputs` are then theirs together, so
+    that what main has read of a source is known when the branch is gone."""
 
     @property
     def ranges(self) -> tuple[dict[str, Any], ...]:
@@ -120,6 +123,7 @@ class LineageEntry:
                 },
                 "inputs": [i.to_dict() for i in self.inputs],
                 "problems": list(self.problems),
+                **({} if self.taken is None else {"taken": self.taken.to_dict()}),
             },
             separators=(",", ":"),
             ensure_ascii=False,
@@ -136,6 +140,7 @@ class LineageEntry:
                     path=where,
                     hint="a newer Anabranch wrote it: use that release.",
                 )
+            taken = value.get("taken")
             return cls(
                 job=str(value["job"]),
                 run=value.get("run"),
@@ -143,6 +148,7 @@ class LineageEntry:
                 engine=Engine(**value["engine"]),
                 inputs=tuple(_input(i) for i in value["inputs"]),
                 problems=tuple(value.get("problems", ())),
+                taken=None if taken is None else _table_input(taken),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptTableError("has lineage that cannot be read", path=where) from error
@@ -157,6 +163,10 @@ def lineage_of(properties: Mapping[str, str] | None, *, where: str) -> LineageEn
 def _input(value: dict[str, Any]) -> Input:
     if value["kind"] != "table":
         return SourceInput(value["kind"], value["source"], value["from"], value["to"])
+    return _table_input(value)
+
+
+def _table_input(value: dict[str, Any]) -> TableInput:
     start, end = Position.from_dict(value["from"]), Position.from_dict(value["to"])
     if start is None or end is None:
         raise ValueError(value)

@@ -1,0 +1,1 @@
+"""Correcting what was derived from a table, once the table itself has been corrected."""

@@ -1,0 +1,74 @@
+"""What lineage knows of a commit and of a branch, whether they are still there or have expired.
+
+A commit's rows are those it added. What a table *contains* at a commit is these and, unless the commit replaced
+everything, what it contained at the commit before; `Commit.base` says which one that is, because after a rollback, a
+replacement, or at the beginning of a branch it is not the one with the next smaller id.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anabranch.lineage.model import LineageEntry
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class CommitRef:
+    """A commit, by the branch it was made on and the id of its snapshot there."""
+
+    branch_uuid: str
+    snapshot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit of one branch of one table."""
+
+    table_uuid: str
+    branch_uuid: str
+    """Of the branch it was made on: a branch begins with a snapshot of another one, which is not its own commit."""
+    snapshot: int
+    stamp: str
+    kind: str
+    """``APPEND``, ``OVERWRITE``, ``COMPACT`` or ``ANALYZE``."""
+    time_millis: int
+    schema_id: int
+    added: int
+    """Rows added minus rows removed."""
+    base: CommitRef | None
+    """What the content builds on; None if nothing of what was there before is left, or nothing was."""
+    entry: LineageEntry | None
+    """Where its rows come from; None if that was not said."""
+    unread: str | None = None
+    """Why the entry could not be read, if there is one that cannot."""
+
+    @property
+    def ref(self) -> CommitRef:
+        return CommitRef(self.branch_uuid, self.snapshot)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether it may have brought rows of its own; what only rewrites files does not."""
+        return self.kind in ("APPEND", "OVERWRITE")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A branch of a table, as lineage knows it; it may have been deleted."""
+
+    table_uuid: str
+    branch_uuid: str
+    """For the branch in the table's own folder, that of the table."""
+    table: str
+    """``database.table`` when it was last seen."""
+    branch: str | None
+    """Its name; None for the branch in the table's own folder."""
+    fork: CommitRef | None = None
+    """The commit it began with, of the branch that was main then."""
+    is_main: bool = False
+    """Whether it was main when it was last seen."""
+
+    @property
+    def title(self) -> str:
+        """As users write it; main is the table itself."""
+        return self.table if self.branch is None or self.is_main else f"{self.table}$branch_{self.branch}"

@@ -1,0 +1,185 @@
+"""What a question about lineage is answered with: datasets, and what flowed from one into another.
+
+Plain values, in an order that does not depend on chance, so that two answers can be compared. How they are
+drawn is for `anabranch.lineage.drawing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from anabranch.lineage.model import LineageEntry
+
+Range = tuple[int, int]
+"""Ids of snapshots, the first and the last included."""
+
+DatasetKind = Literal["table", "kafka", "files", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A branch of a table, or a source that is no table."""
+
+    id: str
+    """Identity of the branch; for other sources their kind and name."""
+    kind: DatasetKind
+    name: str
+    """``db.t`` or ``db.t$branch_fix``; the topic, the folder, or what else is known."""
+    table_uuid: str | None = None
+    snapshots: tuple[Range, ...] = ()
+    """Commits of it that the answer is about, ascending and joined where nothing but commits without rows of their own
+    lies between; empty if it is no table, or if the question was about whole tables."""
+    depth: int = 0
+    """Longest way, in flows, from what was asked about; 0 for that itself."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "kind": self.kind,
+            "name": self.name,
+            "table": self.table_uuid,
+            "snapshots": [list(found) for found in self.snapshots],
+            "depth": self.depth,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Rows that a job took from one dataset into another."""
+
+    source: str
+    """Id of the `Dataset`."""
+    sink: str
+    job: str
+    kind: Literal["job", "merge"]
+    """``merge`` if it only brought a branch's own commits into main."""
+    commits: int
+    """How many commits of the sink took it."""
+    first_millis: int
+    """When the first of them was made, epoch milliseconds."""
+    last_millis: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "source": self.source,
+            "sink": self.sink,
+            "job": self.job,
+            "kind": self.kind,
+            "commits": self.commits,
+            "first_millis": self.first_millis,
+            "last_millis": self.last_millis,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Where rows came from, or where they went."""
+
+    question: str
+    """What was asked, for people: ``downstream of db.orders, snapshots 5..9``."""
+    datasets: tuple[Dataset, ...]
+    """In topological order: whoever reads comes after what it reads; ties by name. A dataset that reaches itself keeps the
+    place of its first mention."""
+    flows: tuple[Flow, ...]
+    """In the order of their sinks, then of their sources, then by job."""
+    problems: tuple[str, ...] = ()
+    """Where the answer may lack something, and why."""
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the tables and branches, in topological order."""
+        return tuple(found.name for found in self.datasets if found.kind == "table")
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        """Names of the jobs, each once, in the order of their flows."""
+        return tuple(dict.fromkeys(flow.job for flow in self.flows if flow.kind == "job"))
+
+    def snapshots(self, name: str) -> tuple[Range, ...]:
+        """Commits of a table that belong to the answer, by the table's name in it; empty if it does not."""
+        return next((found.snapshots for found in self.datasets if found.name == name), ())
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "question": self.question,
+            "datasets": [dataset.to_dict() for dataset in self.datasets],
+            "flows": [flow.to_dict() for flow in self.flows],
+            "tables": list(self.tables),
+            "jobs": list(self.jobs),
+            "problems": list(self.problems),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePosition:
+    """How far a job had read one of its sources."""
+
+    kind: DatasetKind
+    name: str
+    source: str
+    """What tells the source from the others of the job: for a stream its place in the query, such as ``source 0``; for a
+    table its identity and that of its branch."""
+    position: Any
+    """The end, as JSON values, as the engine stores it: everything up to there is in the table."""
+    options: dict[str, str]
+    """Options with which a reader of this kind begins right after it; empty if there are none that say it exactly."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "source": self.source,
+            "position": self.position,
+            "options": dict(self.options),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """From where a job is to start again to continue exactly after a snapshot of a table."""
+
+    table: str
+    snapshot: int
+    """The moment that was asked about."""
+    job: str
+    commit: int
+    """The job's newest commit that the table contains at that moment."""
+    sources: tuple[SourcePosition, ...]
+    problems: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "snapshot": self.snapshot,
+            "job": self.job,
+            "commit": self.commit,
+            "sources": [source.to_dict() for source in self.sources],
+            "problems": list(self.problems),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """What made a snapshot."""
+
+    table: str
+    snapshot: int
+    time_millis: int
+    kind: str
+    """Of the commit."""
+    entry: LineageEntry | None
+    """None if the commit did not say: then nothing but the kind is known."""
+
+
+def joined(ids: Iterable[int]) -> tuple[Range, ...]:
+    """Ids as ranges, ascending."""
+    ranges: list[Range] = []
+    for number in sorted(set(ids)):
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], number)
+        else:
+            ranges.append((number, number))
+    return tuple(ranges)
