@@ -26,7 +26,7 @@ $(STAMP): pyproject.toml
 java:
 	@sh tools/check_java.sh
 
-demo: java $(STAMP) ## The main job on real flights: stream, join, kill, restart, check (about 3 minutes)
+demo: java $(STAMP) ## The whole story on real flights: a stream goes wrong and is corrected while it runs (about 4 minutes)
 	@$(BIN)/anabranch demo
 
 test: java $(STAMP) ## All tests in their short form

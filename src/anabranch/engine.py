@@ -8,6 +8,7 @@ writes under fresh names only, and what counts is the result that comes back.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 T = TypeVar("T")
@@ -28,11 +29,21 @@ class Engine(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class WrittenRows:
+    """Rows in new files of a table, durable, for a commit to take in."""
+
+    messages: Sequence[Any]
+    """The commit messages, in the order of the rows."""
+    origin: Mapping[str, str] = field(default_factory=dict)
+    """Properties for the commit, which say where the rows come from."""
+
+
 @runtime_checkable
 class WritesFrames(Protocol):
     """What an engine may do beside: write rows that are on its own machines without bringing them here."""
 
-    def write(self, frame: Any, table: Any) -> Sequence[Any] | None:
+    def write(self, frame: Any, table: Any) -> WrittenRows | None:
         """Write a frame's rows to new files of a table, durable on return, for a commit to take in.
 
         Args:
@@ -40,8 +51,8 @@ class WritesFrames(Protocol):
             table: the `anabranch.table.Table`.
 
         Returns:
-            The commit messages in the order of the rows; None if these are no rows of the engine's kind, or if its
-            machines cannot reach the table.
+            What was written; None if these are no rows of the engine's kind, or if its machines cannot reach the
+            table.
         """
         ...
 

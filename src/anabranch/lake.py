@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pyarrow as pa
 
 from anabranch.catalog import FilesystemCatalog, Identifier
-from anabranch.engine import Engine, LocalEngine
+from anabranch.engine import Engine, LocalEngine, WrittenRows
 from anabranch.errors import InvalidInputError
+from anabranch.lineage.code_version import code_version
+from anabranch.lineage.recording import JobRun, running
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.schemas import to_columns
 from anabranch.spec.watermark import with_watermark
@@ -17,6 +21,17 @@ from anabranch.storage.open import open_storage
 from anabranch.storage.protocol import Storage
 from anabranch.system_tables import lake_table_of, read_lake_table
 from anabranch.table import Table
+from anabranch.table.grouping import (
+    GroupInfo,
+    GroupResult,
+    group_infos,
+    group_to_undo,
+    members_of,
+    pinned_together,
+    replace_together,
+    undo_together,
+)
+from anabranch.table.lake_lineage import LakeLineage
 
 
 class Lake:
@@ -39,9 +54,11 @@ class Lake:
             runtime: where times and names come from.
         """
         self._options = dict(options or {})
+        self._runtime = runtime
         self._catalog = FilesystemCatalog(storage, runtime=runtime)
         self._spark = spark
         self._engine = _engine(spark)
+        self._lineage = LakeLineage(self._catalog, self._options)
         self._statements: Any = None
 
     def __repr__(self) -> str:
@@ -53,9 +70,19 @@ class Lake:
         return self._catalog.storage.url
 
     @property
+    def storage_options(self) -> dict[str, str]:
+        """Credentials and endpoint of the store, as they were given to `connect`."""
+        return dict(self._options)
+
+    @property
     def spark(self) -> Any:
         """The SparkSession given to `connect`, or None."""
         return self._spark
+
+    @property
+    def lineage(self) -> LakeLineage:
+        """Which jobs read and write which tables. Where rows of one table come from, it says: ``lake.table(name).lineage``."""
+        return self._lineage
 
     def databases(self) -> list[str]:
         """Names of all databases, sorted."""
@@ -107,7 +134,7 @@ class Lake:
             comment=comment,
             if_not_exists=if_not_exists,
         )
-        return Table(context, engine=self._engine)
+        return Table(context, engine=self._engine, lineage=self._lineage)
 
     def table(self, name: str) -> Table:
         """The table of that name, or the branch that ``db.t$branch_<name>`` says. Raises `NotFoundError`."""
@@ -123,14 +150,14 @@ class Lake:
                 f"'{name}' names the system table '{identifier.system}' of '{identifier.full_name}', not a table",
                 hint="Python reads it with `table.system`, the command line with `anabranch read`.",
             )
-        return Table(self._catalog.open(identifier), engine=self._engine)
+        return Table(self._catalog.open(identifier), engine=self._engine, lineage=self._lineage)
 
     def system(self, name: str) -> pa.Table:
-        """A system table of the warehouse: ``tables``, with one row for each of its tables.
+        """A system table of the warehouse: ``tables``, ``jobs``, ``table_lineage`` or ``snapshot_lineage``.
 
-        Raises `NotFoundError`, `UnsupportedFeatureError`.
+        Raises `NotFoundError`.
         """
-        return read_lake_table(self._catalog, name)
+        return read_lake_table(self._catalog, name, self._options)
 
     def read_stream(self, name: str, *, late_rows: str | None = None, **options: str | int | bool) -> Any:
         """A Spark stream of a table in event time: Spark's watermark is the one the table records.
@@ -185,6 +212,113 @@ class Lake:
             self._statements = Statements(self._spark, {**self._options, "warehouse": self.url})
         return self._statements.run(statement)
 
+    def job(self, name: str, *, code: str | None = None) -> AbstractContextManager[JobRun]:
+        """Name the producer of what is written inside: ``with lake.job("clean-orders") as job:``.
+
+        Every commit of rows that is made in the block, to whatever table, then says which job made it and what the job
+        had read: the tables, their snapshots, and other sources that were named with ``job.read_from``. See
+        `anabranch.lineage.recording` for which reads a commit names. A job is the same over all its runs if its name
+        is; without one, commits of this process say nothing of their origin.
+
+        The block is of this thread, or task. Others take part with ``with job.joined():``.
+
+        Args:
+            name: of the job.
+            code: version of its code; if None, the git commit that the file of the caller is at, where there is one.
+
+        Raises when it begins:
+            InvalidNameError: that is no name.
+            InvalidInputError: another job is running here.
+        """
+        caller = sys._getframe(1).f_code.co_filename  # noqa: SLF001 - there is no public way that is as cheap
+        return running(name, code=code or code_version(caller), runtime=self._runtime, mark=self._mark())
+
+    def replace_group(
+        self,
+        branches: Mapping[str, str],
+        *,
+        expect_main: Mapping[str, int] | None = None,
+        wait: str | bool | None = None,
+        force: bool = False,
+        require_audit: str | bool | None = None,
+        by: str | None = None,
+        reason: str | None = None,
+        dry_run: bool = False,
+    ) -> GroupResult:
+        """Put a branch in the place of main in each of several tables, in all of them at once, by one write.
+
+        At every moment all tables have their old mains, or all have their new ones. What `Table.replace_main_branch`
+        checks and promises holds for each of them, and what stands in the way of one stands in the way of all. Repeating
+        it after a failure finishes it; while it is under way writers of all the tables wait, at most for the longest
+        `branch.seal.timeout` among them.
+
+        Args:
+            branches: by the names of the tables, the branches that are to be main.
+            expect_main: by the names of tables, the id of main's newest snapshot; with another one nothing is done.
+            wait: as for `Table.replace_main_branch`, for all branches together.
+            force: go on although a check found something.
+            require_audit: refuse unless each branch passed an audit as it is: of this name, or any if True.
+            by: who does it, for people.
+            reason: why, for people.
+            dry_run: check everything, and only return what would be done.
+
+        Raises:
+            NotFoundError: there is no such table or branch.
+            InvalidInputError: a branch is main already, but was not made main together with the others.
+            CommitConflictError: checks found something (``conflicts``, of all tables); all mains are as they were.
+            CommitError: see `anabranch.errors`.
+        """
+        return replace_together(
+            [(self.table(name), branch) for name, branch in branches.items()],
+            expect_main=expect_main,
+            wait=wait,
+            force=force,
+            require_audit=require_audit,
+            by=by,
+            reason=reason,
+            dry_run=dry_run,
+        )
+
+    def undo_group(
+        self, number: int | None = None, *, by: str | None = None, reason: str | None = None
+    ) -> GroupResult:
+        """Take back what `replace_group` did, in all of its tables at once. Repeating it changes nothing.
+
+        Args:
+            number: of the group; the last one that was made if None.
+            by: who does it, for people.
+            reason: why, for people.
+
+        Raises:
+            NotFoundError: there is no such group, or what it replaced in one of the tables has been dropped.
+            InvalidInputError: main of one of its tables was replaced since.
+        """
+        found = group_to_undo(self._catalog.groups, number)
+        tables = [self.table(member.table) for member in members_of(self._catalog.groups, found)]
+        return undo_together(tables, found, by=by, reason=reason)
+
+    def groups(self) -> list[GroupInfo]:
+        """What was replaced in several tables at once, oldest first, with what did not come to its end."""
+        return group_infos(self._catalog.groups)
+
+    def together(self, *names: str) -> tuple[Table, ...]:
+        """Several tables, each pinned to its newest snapshot, such that all their mains were main at the same moment.
+
+        Opened one after the other, a replacement of all of them could come in between.
+
+        Raises `NotFoundError`: there is no such table, or it was never written.
+        """
+        return pinned_together([self.table(name) for name in names])
+
+    def _mark(self) -> Callable[[JobRun], AbstractContextManager[None]] | None:
+        """What makes a job known to the session."""
+        if self._spark is None:
+            return None
+        from anabranch.spark.jobs import marked
+
+        spark = self._spark
+        return lambda run: marked(spark, run)
+
     def drop_table(self, name: str, *, if_exists: bool = False) -> None:
         """Remove a table with all its data. Raises `NotFoundError`."""
         self._catalog.drop_table(_whole(name), if_exists=if_exists)
@@ -234,7 +368,7 @@ def _engine(spark: Any) -> Engine:
 class _Embedded(LocalEngine):
     """The engine of a lake without a session. A Spark DataFrame has one of its own, which writes it."""
 
-    def write(self, frame: Any, table: Table) -> Sequence[Any] | None:
+    def write(self, frame: Any, table: Table) -> WrittenRows | None:
         """See `anabranch.engine.WritesFrames`."""
         if not type(frame).__module__.startswith("pyspark.sql."):
             return None

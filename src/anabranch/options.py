@@ -466,6 +466,11 @@ SCAN_VERSION = _text(
     None,
     "Moment to read: a snapshot's id, snapshot.N, savepoint.N, watermark-N, or a tag's name.",
 )
+SCAN_START_OFFSET = _text(
+    "scan.start-offset",
+    None,
+    "Where a new stream begins, exactly: an offset as JSON, as the checkpoint of a query has it. In place of `scan.mode`.",
+)
 SCAN_TIMESTAMP = _text(
     "scan.timestamp", None, "Read the table as of this time, for example 2026-01-01 00:00:00."
 )
@@ -482,8 +487,17 @@ BUCKET_KEY_ASSIGNED = _flag(
     False,
     "Written when a queue of one bucket is created without a bucket-key: the one it has is there for other engines.",
 )
+LINEAGE_ENTRY = _text(
+    "anabranch.lineage", None, "Where the rows of a write come from; set by Anabranch itself, where it has to travel."
+)
 CODE_VERSION = _text(
     "anabranch.code-version", None, "Version of the job's code, for lineage; a git commit, say."
+)
+LINEAGE_INDEX = _text(
+    "lineage.index",
+    None,
+    "Where the lineage index of the warehouse is: a URL of PostgreSQL or of a file of SQLite, or the path of such a file. "
+    "Given to `connect`, or in the environment as ANABRANCH_LINEAGE_INDEX.",
 )
 JOB = _text("anabranch.job", None, "Name of the job that writes, for exactly-once commits and lineage.")
 

@@ -18,6 +18,7 @@ from anabranch.kernel.scan.plan import Plan
 from anabranch.kernel.scan.request import ScanRequest
 from anabranch.kernel.scan.split import Split
 from anabranch.lazy import lazy
+from anabranch.lineage.recording import note_changes, note_state
 from anabranch.read import Reader
 from anabranch.read_feed import FeedReader
 from anabranch.spec.schema import TableSchema
@@ -108,6 +109,7 @@ class Scan(Rows[Split]):
 
     @property
     def splits(self) -> Sequence[Split]:
+        note_state(self.context, self.snapshot)
         return self.plan().splits
 
     def plan(self) -> Plan:
@@ -137,6 +139,7 @@ class Scan(Rows[Split]):
         Raises:
             InvalidInputError: the lake knows no session, or its warehouse is in the memory of this process.
         """
+        note_state(self.context, self.snapshot)
         engine: object = self.engine
         if not isinstance(engine, ReadsFrames):
             raise InvalidInputError(
@@ -171,6 +174,7 @@ class Changes(Rows[FeedSplit]):
     @property
     def splits(self) -> Sequence[FeedSplit]:
         """Raises `NotFoundError` if some of the snapshots have expired, `OptionError` at an overwrite."""
+        note_changes(self.feed.context, self.start, self.end)
         return self.feed.splits(self.start, self.end)
 
     def count(self) -> int:

@@ -259,6 +259,30 @@ def test_a_branch_of_a_name_used_again_is_another():
     assert fix.savepoints() == []
 
 
+@pytest.mark.parametrize(
+    "tend",
+    [
+        lambda handle: handle.compact(full=True),
+        lambda handle: handle.sort_compact(["id"]),
+        lambda handle: handle.expire_snapshots(retain_max=2),
+        lambda handle: handle.maintain(),
+        lambda handle: handle.health(),
+    ],
+    ids=["compact", "sort", "expire", "maintain", "health"],
+)
+def test_a_deleted_branch_is_not_tended(tend):
+    table = branched()
+    held = table.branch("fix")
+    table.delete_branch("fix")
+    with pytest.raises(NotFoundError, match="branch 'fix' of '.*' was deleted since it was opened"):
+        tend(held)
+    table.create_branch("fix", snapshot=5)
+    before = paths(table)
+    with pytest.raises(NotFoundError, match="was deleted since|was dropped and created again"):
+        tend(held)
+    assert paths(table) == before
+
+
 def test_a_stream_of_the_old_branch_does_not_go_on_in_the_new_one():
     table = branched()
     fix = table.branch("fix")

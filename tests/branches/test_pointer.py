@@ -43,9 +43,10 @@ REPLACED = Replaced(BranchRef(None, "old"), REF, REF, REF, REF, "nightly", "why"
     "record",
     [
         MainPointer(3, BranchRef("fix", "new"), REPLACED, 12, "me", "t"),
+        MainPointer(3, BranchRef("fix", "new"), REPLACED, 12, "me", "t", 7),
         MainPointer(1, BranchRef(None, "old"), None, 12, None, "t"),
     ],
-    ids=["replaced", "stay"],
+    ids=["replaced", "of a group", "stay"],
 )
 def test_a_pointer_is_read_as_it_was_written(record):
     assert MainPointer.from_json(record.to_json(), generation=record.generation, path="p") == record
@@ -63,7 +64,7 @@ def test_seals_and_releases_are_read_as_they_were_written():
     [
         (b"{}", "'version' is missing"),
         (b"nothing", "no readable JSON"),
-        (b'{"version": 2}', "out of range"),
+        (b'{"version": 3}', "out of range"),
         (b'{"version": 1, "outcome": "perhaps"}', "expected 'stay' or 'replaced'"),
         (b'{"version": 1, "outcome": "stay", "main": 3}', "no reference to a branch"),
     ],

@@ -97,13 +97,16 @@ def replacer(name, target, *, atomic=True, rounds=2):
     return "gave up", name, target
 
 
-def explore(programs, *, deaths=()):
-    """All ends of all interleavings: (world, results). `deaths` are the programs that may die at any step."""
+def explore(programs, *, deaths=(), begin=World, always=lambda world: None):
+    """All ends of all interleavings: (world, results). `deaths` are the programs that may die at any step.
+
+    `begin` gives the world as it is at first, and `always` is asked about each that comes of it.
+    """
     ends, seen = [], set()
 
     def replay(schedule):
         """Run the programs anew along a schedule; the world, what each waits for, and results."""
-        world = World()
+        world = begin()
         running = [program() for program in programs]
         wanted, results = [], {}
         wanted += [next(process) for process in running]
@@ -127,6 +130,7 @@ def explore(programs, *, deaths=()):
         if state in seen:
             continue
         seen.add(state)
+        always(world)
         alive = [number for number, want in enumerate(wanted) if want is not None]
         if not alive:
             ends.append((world, [results[number] for number in range(len(programs))]))
@@ -143,12 +147,12 @@ def explore(programs, *, deaths=()):
 
 
 def _place(process):
-    """Where a program is and what it knows."""
-    frame = process.gi_frame
+    """Where a program is and what it knows; so for the program within that it waits for."""
+    frame = getattr(process, "gi_frame", None)
     if frame is None:
         return None
     known = {k: v for k, v in frame.f_locals.items() if isinstance(v, str | int | tuple | bool | type(None))}
-    return frame.f_lasti, tuple(sorted((k, repr(v)) for k, v in known.items()))
+    return frame.f_lasti, tuple(sorted((k, repr(v)) for k, v in known.items())), _place(process.gi_yieldfrom)
 
 
 def faults_of(world, results):

@@ -9,8 +9,10 @@ import pyarrow as pa
 import pytest
 
 import anabranch
+from anabranch.catalog.connectors import Connectors
 from anabranch.catalog.identifier import Identifier
 from anabranch.lake import Lake
+from anabranch.schemas import to_columns
 from anabranch.storage.local import LocalStorage
 from anabranch.storage.memory import MemoryStorage
 from tests.storage.conftest import in_memory_bucket
@@ -446,3 +448,17 @@ def test_names_are_taken_apart(text, expected):
 def test_names_that_cannot_be_taken_apart(text):
     with pytest.raises(anabranch.InvalidNameError):
         Identifier.parse(text)
+
+
+def test_a_topic_and_a_table_do_not_share_a_name(lake, storage):
+    lake.create_database("db")
+    topic = Identifier("db", "orders")
+    fields = to_columns("id BIGINT").fields
+    connectors = Connectors(storage)
+    connectors.create(topic, fields, options={"connector": "kafka", "topic": "orders"})
+    with pytest.raises(anabranch.AlreadyExistsError, match="'db.orders' is defined as a topic"):
+        lake.create_table("db.orders", COLUMNS)
+    with pytest.raises(anabranch.AlreadyExistsError, match="'db.orders' is defined as a topic"):
+        lake.create_table("db.orders", COLUMNS, if_not_exists=True)
+    assert connectors.drop(topic)
+    lake.create_table("db.orders", COLUMNS)

@@ -80,6 +80,8 @@ def test_links_between_pages_lead_somewhere():
 def test_public_names():
     expected = {"Lake", "Scan", "Table", "TableSchema", "__version__", "col", "connect"}
     expected |= {"Moment", "Savepoint", "SavepointManager", "Snapshot", "Tag"}
+    expected |= {"Job", "Source", "files", "job", "sql_job", "static", "stream", "topic"}
+    expected |= {"BranchInfo", "Diff", "MergeResult", "ReplaceResult", "Verdict"}
     errors = {n for n in anabranch.__all__ if n.endswith("Error")}
     assert set(anabranch.__all__) == expected | errors
     assert len(errors) == 17

@@ -1,1 +1,17 @@
-"""Correcting what was derived from a table, once the table itself has been corrected."""
+"""Correcting what was derived from a main that was replaced: which tables, from where each, in what order, and all at once."""
+
+from anabranch.cascade.plan import CascadePlan, CascadeStep, JobPart, SourcePart, plan_cascade
+from anabranch.cascade.result import CascadeResult
+from anabranch.cascade.run import run_cascade
+from anabranch.cascade.undo import undo_cascade
+
+__all__ = [
+    "CascadePlan",
+    "CascadeResult",
+    "CascadeStep",
+    "JobPart",
+    "SourcePart",
+    "plan_cascade",
+    "run_cascade",
+    "undo_cascade",
+]

@@ -46,7 +46,7 @@ class Connectors:
             check_table_name(name)
         except InvalidNameError:
             return None
-        path = _path(Identifier(database, name))
+        path = connector_path(Identifier(database, name))
         try:
             return TableSchema.from_json(self._storage.get(path), path=path)
         except NotFoundError:
@@ -72,7 +72,10 @@ class Connectors:
         )
         check_database_name(identifier.database)
         check_table_name(identifier.table)
-        if not self._storage.put_if_absent(_path(identifier), schema.to_json()) and not if_not_exists:
+        if (
+            not self._storage.put_if_absent(connector_path(identifier), schema.to_json())
+            and not if_not_exists
+        ):
             raise AlreadyExistsError(
                 f"table '{identifier.full_name}' exists already",
                 hint="drop it first, or choose another name.",
@@ -80,10 +83,11 @@ class Connectors:
 
     def drop(self, identifier: Identifier) -> bool:
         """Forget a definition; what it is about stays. Returns whether there was one."""
-        there = self._storage.exists(_path(identifier))
-        self._storage.delete(_path(identifier))
+        there = self._storage.exists(connector_path(identifier))
+        self._storage.delete(connector_path(identifier))
         return there
 
 
-def _path(identifier: Identifier) -> str:
+def connector_path(identifier: Identifier) -> str:
+    """Where the definition of that name lies, if there is one."""
     return f"{identifier.path}{_SUFFIX}"

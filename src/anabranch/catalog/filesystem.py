@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from anabranch.catalog.connectors import Connectors
+from anabranch.catalog.connectors import Connectors, connector_path
 from anabranch.catalog.identifier import Identifier
 from anabranch.errors import AlreadyExistsError, InvalidInputError, NotFoundError, UnsupportedFeatureError
 from anabranch.kernel.branches.branch_log import open_branch
@@ -22,7 +22,8 @@ from anabranch.kernel.guards import check_main_readable
 from anabranch.kernel.replacement.main import main_of
 from anabranch.options import TABLE_UUID, check_options
 from anabranch.runtime import SYSTEM, Runtime
-from anabranch.spec.layout import Layout
+from anabranch.spec.group import GROUPS_FOLDER
+from anabranch.spec.layout import HISTORY_FOLDER, Layout
 from anabranch.spec.names import check_database_name
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.types import Field
@@ -32,7 +33,9 @@ _DATABASE_SUFFIX = ".db"
 _MARKER = ".database"
 _DROPPED = ".dropped-"
 """How the folder of a table begins to be called when it is dropped."""
-_METADATA = frozenset({"schema", "snapshot", "tag", "branch", "consumer", "savepoint", "changelog", "ledger"})
+_METADATA = frozenset({
+    "schema", "snapshot", "tag", "branch", "consumer", "savepoint", "changelog", "ledger", HISTORY_FOLDER
+})  # fmt: skip
 """Folders of a table that mean something to a new one in its place; names of data and manifests are unique."""
 
 
@@ -47,6 +50,11 @@ class FilesystemCatalog:
     def storage(self) -> Storage:
         """Rooted at the warehouse."""
         return self._storage
+
+    @property
+    def groups(self) -> Storage:
+        """Rooted where the warehouse keeps what was decided for several tables at once."""
+        return self._storage.scoped(GROUPS_FOLDER)
 
     def databases(self) -> list[str]:
         """Names of all databases, sorted."""
@@ -109,6 +117,7 @@ class FilesystemCatalog:
         _check_whole(identifier)
         given = {str(key): str(value) for key, value in (options or {}).items()}
         check_options(given)
+        self._check_no_topic(identifier)
         schema = TableSchema.create(
             fields,
             partition_keys=partition_by,
@@ -133,13 +142,24 @@ class FilesystemCatalog:
             )
         return self.open(identifier)
 
+    def _check_no_topic(self, identifier: Identifier) -> None:
+        if self._storage.exists(connector_path(identifier)):
+            raise AlreadyExistsError(
+                f"'{identifier.full_name}' is defined as a topic",
+                hint="choose another name; or drop the definition first, which leaves the topic as it is.",
+            )
+
     def open(self, identifier: Identifier) -> TableContext:
         """The table, which is its main branch as of now, or the branch of it that the name says.
 
         Raises `NotFoundError`, `CorruptTableError`, `UnsupportedFeatureError`.
         """
         context = TableContext(
-            self._storage.scoped(identifier.path), identifier.full_name, None, self._runtime
+            self._storage.scoped(identifier.path),
+            identifier.full_name,
+            None,
+            self._runtime,
+            groups=self.groups,
         )
         try:
             # From here on it is this very table, also if another one takes its name.

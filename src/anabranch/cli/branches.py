@@ -9,6 +9,7 @@ import typer
 from anabranch.cli import state
 from anabranch.cli.arguments import AsJson, DryRun, TableName, Yes, confirm
 from anabranch.cli.output import moment, show_json, show_table, show_tree
+from anabranch.cli.watching import watch_lags
 
 if TYPE_CHECKING:
     from anabranch.service.branches import BranchInfo, MergeResult
@@ -161,11 +162,23 @@ def _show_conflicts(table: str, result: MergeResult) -> None:
         typer.echo(f"  hint: {hint}")
 
 
-def branches(table: TableName, json: AsJson = False) -> None:
+def branches(
+    table: TableName,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="Show how far each branch is behind main, per source, until Ctrl-C."),
+    ] = False,
+    interval: Annotated[float, typer.Option(help="Seconds between two looks of --watch.", min=0)] = 2.0,
+    times: Annotated[int | None, typer.Option(help="Looks of --watch; no end if absent.", min=1)] = None,
+    json: AsJson = False,
+) -> None:
     """Show main and its branches: where each began, and how far it and main have moved since."""
     from anabranch.service import branches as service
 
     view, found = service.branches(state.warehouse, table)
+    if watch:
+        watch_lags(view, interval, times, json=json)
+        return
     if json:
         show_json(found)
         return

@@ -13,6 +13,8 @@ from anabranch.cli import (
     branches,
     comparing,
     data,
+    jobs,
+    lineage,
     maintenance,
     refs,
     replacing,
@@ -43,9 +45,11 @@ for group in (
     branches,
     replacing,
     comparing,
+    lineage,
     maintenance,
     system_tables,
     sql,
+    jobs,
     system,
 ):
     group.register(app)
@@ -105,14 +109,14 @@ def _report(error: Exception, code: int) -> int:
     if state.debug:
         raise error
     known = isinstance(error, AnabranchError)
-    text = _in_verbs(str(error)) if known else f"{type(error).__name__}: {error}"
+    text = in_verbs(str(error)) if known else f"{type(error).__name__}: {error}"
     typer.echo(f"Error: {text}", err=True)
     if not known:
         typer.echo("  hint: this is not an error we know; run again with --debug for its origin.", err=True)
     return code
 
 
-def _in_verbs(text: str) -> str:
+def in_verbs(text: str) -> str:
     """An error whose hints name operations as they are typed here: ``replace_tag`` is the verb ``replace-tag``."""
     verbs = {str(command.name).replace("-", "_"): command.name for command in app.registered_commands}
 

@@ -44,8 +44,8 @@ def demo(
     keep: Annotated[str | None, typer.Option(help="Folder to keep the demo's warehouse in.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Stream real flights into tables, kill and restart the query, and check every row."""
-    from anabranch.demo.flights import run_demo
+    """A stream of real flights goes wrong, is corrected on a branch and put in place while it runs; every row is checked."""
+    from anabranch.demo.story import run_demo
 
     facts = run_demo(days=days, folder=keep, quiet=json)
     if json:

@@ -2,6 +2,7 @@
 
 Only if ``KAFKA_BOOTSTRAP`` names a broker. Each airport has a partition of its own. Within a day flights come in any
 order, and the airports need not keep step; the watermark of `demo.arrivals` is a day behind the slowest of them.
+The jobs are those of `kafka_jobs.py`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import polars as pl
 import pyarrow as pa
@@ -22,15 +23,14 @@ if TYPE_CHECKING:
     from anabranch.table import Table
 
 BOOTSTRAP = "KAFKA_BOOTSTRAP"
+TOPIC = "ANABRANCH_DEMO_TOPIC"
 AIRPORTS = ("EWR", "JFK", "LGA")
 ARRIVALS = """flight_id BIGINT NOT NULL, origin STRING, dep_delay DOUBLE, time_hour TIMESTAMP_LTZ(3),
     WATERMARK FOR time_hour AS time_hour - INTERVAL '1' DAY"""
 HOURS = "hour TIMESTAMP_LTZ(6), flights BIGINT, minutes_late DOUBLE"
-_RECORD = "flight_id BIGINT, origin STRING, dep_delay DOUBLE, millis BIGINT"
 _DAY_MILLIS = 86_400_000
 _HOUR_MILLIS = 3_600_000
 _CALL_SECONDS = 30
-_OFFSETS_PER_BATCH = 20_000
 
 
 @dataclass(frozen=True)
@@ -76,49 +76,6 @@ class Airports:
         left = producer.flush(_CALL_SECONDS)
         if left:
             raise StorageError(f"the Kafka broker at {self.bootstrap} did not take {left} flights")
-
-
-def start_queries(spark: Any, lake: Lake, airports: Airports, checkpoints: str) -> list[Any]:
-    """The topic into `demo.arrivals`, and that into `demo.hours`: one row for each hour that is complete."""
-    from pyspark.sql import functions as sql
-
-    records = (
-        spark.readStream.format("anabranch-kafka")
-        .option("kafka.bootstrap.servers", airports.bootstrap)
-        .option("subscribe", airports.topic)
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", _OFFSETS_PER_BATCH)
-        .load()
-    )
-    flight = sql.from_json(sql.col("value").cast("string"), _RECORD).alias("flight")
-    source = sql.concat_ws("-", "topic", "partition").alias("_source")
-    arrivals = records.select(flight, source).select(
-        "flight.flight_id",
-        "flight.origin",
-        "flight.dep_delay",
-        sql.timestamp_millis("flight.millis").alias("time_hour"),
-        "_source",
-    )
-    hours = (
-        lake.read_stream("demo.arrivals")
-        .groupBy(sql.window("time_hour", "1 hour").alias("window"))
-        .agg(
-            sql.count("*").alias("flights"),
-            sql.coalesce(sql.sum("dep_delay"), sql.lit(0.0)).alias("minutes_late"),
-        )
-        .select(sql.col("window.start").alias("hour"), "flights", "minutes_late")
-    )
-    queries: tuple[tuple[str, Any, str, dict[str, str]], ...] = (
-        ("arrive-flights", arrivals, "demo.arrivals", {"sink.watermark.source-column": "_source"}),
-        ("count-hours", hours, "demo.hours", {}),
-    )
-    return [
-        frame.writeStream.format("anabranch")
-        .queryName(name)
-        .options(checkpointLocation=f"{checkpoints}/{name}", **options)
-        .start(table)
-        for name, frame, table, options in queries
-    ]
 
 
 def complete_hours(flights: pa.Table) -> pl.DataFrame:

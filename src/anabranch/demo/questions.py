@@ -18,19 +18,25 @@ from typing import Any
 
 from anabranch.errors import AnabranchError
 
-WINDY = "wind_speed >= 25"
-KILLED = "when-killed"
-"""Tag of the flights that were committed when the job was killed."""
+STRONG_WIND = 25.0
+"""Miles an hour."""
+WINDY = f"wind_speed >= {STRONG_WIND:.0f}"
+GOOD = "good"
+"""Tag of `demo.delays` as it was when all was well."""
 
 COMPACT = "CALL lake.sys.compact(table => 'demo.{}', full => true)"
 LATE_IN_WIND = f"""SELECT origin, count(*) AS flights, round(avg(dep_delay), 1) AS minutes_late
 FROM lake.demo.delays
 WHERE {WINDY}
 GROUP BY origin ORDER BY origin"""  # noqa: S608 - all of it is above
-THERE_WHEN_KILLED = f"SELECT count(*) AS flights FROM lake.demo.flights VERSION AS OF '{KILLED}'"  # noqa: S608
-COMMITS = """SELECT commit_kind, count(*) AS commits
-FROM lake.demo.`flights$snapshots` GROUP BY commit_kind ORDER BY commit_kind"""
-KEEP = "CALL lake.sys.create_tag(table => 'demo.flights', tag => 'all-of-2013')"
+FARTHEST = """SELECT carrier, dest, count(*) AS flights, round(max(distance_km)) AS km
+FROM lake.demo.long_hauls
+GROUP BY carrier, dest ORDER BY km DESC, carrier LIMIT 3"""
+THEN_AND_NOW = f"""SELECT 'good' AS moment, count(*) AS flights FROM lake.demo.delays VERSION AS OF '{GOOD}'
+UNION ALL SELECT 'main@1, which was replaced', count(*) FROM lake.demo.`delays$branch_main@1`
+UNION ALL SELECT 'now', count(*) FROM lake.demo.delays"""  # noqa: S608
+JOBS = "SELECT job, table_name, role FROM lake.sys.table_lineage ORDER BY job, role, table_name"
+ALL = (COMPACT.format("delays"), LATE_IN_WIND, FARTHEST, THEN_AND_NOW, JOBS)
 
 _SETTINGS: dict[str, Any] = {
     "spark.ui.enabled": "false",

@@ -43,6 +43,8 @@ class TableContext:
     known_uuid: str | None = field(default=None, repr=False)
     """Identity of the table as it was opened; None to read it when it is first asked for."""
     cache: MetadataCache = field(default=SHARED, repr=False, compare=False)
+    groups: Storage | None = field(default=None, repr=False, compare=False)
+    """Where the warehouse keeps what was decided for several tables at once; None for a table outside of one."""
 
     @lazy
     def layout(self) -> Layout:
@@ -103,12 +105,12 @@ class TableContext:
         Raises `NotFoundError` if there is no such table, or branch, any more.
         """
         if found is None:
-            return self.read_table_uuid() != self.table_uuid or self._is_other_branch()
+            return self.read_table_uuid() != self.table_uuid or self.is_other_branch()
         made_on = found.properties.get(BRANCH_PROPERTY)
         if made_on == self.branch_uuid:
             return False
         # What a branch began with is the same for every branch that was made from it.
-        if self._is_other_branch():
+        if self.is_other_branch():
             return True
         if made_on == self.table_uuid or self.is_forked(found):
             return False
@@ -139,7 +141,7 @@ class TableContext:
         except NotFoundError:
             return None
 
-    def _is_other_branch(self) -> bool:
+    def is_other_branch(self) -> bool:
         """Whether the branch was deleted and another was made under its name. Raises `NotFoundError` if none was."""
         if self.fork is None:
             return False
@@ -177,6 +179,7 @@ class TableContext:
             "main_generation": self.main_generation,
             "known_as": self.known_as,
             "known_uuid": known_uuid,
+            "groups": self.groups,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -41,6 +41,8 @@ class Commit:
     """Where its rows come from; None if that was not said."""
     unread: str | None = None
     """Why the entry could not be read, if there is one that cannot."""
+    restores: bool = False
+    """Whether it only brought back content of its base: a rollback, or a replacement of all content in one commit."""
 
     @property
     def ref(self) -> CommitRef:
@@ -48,8 +50,13 @@ class Commit:
 
     @property
     def has_rows(self) -> bool:
-        """Whether it may have brought rows of its own; what only rewrites files does not."""
-        return self.kind in ("APPEND", "OVERWRITE")
+        """Whether it may have brought rows of its own. What rewrites files or restores content does not."""
+        return self.may_bring_rows and (self.kind == "OVERWRITE" or self.added != 0)
+
+    @property
+    def may_bring_rows(self) -> bool:
+        """Whether commits of its kind do: one that brings none, such as an empty batch, still tells how far a job came."""
+        return self.kind in ("APPEND", "OVERWRITE") and not self.restores
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,15 +46,15 @@ def _adds_rows(snapshot: Snapshot) -> bool:
 def _ends(snapshot: Snapshot) -> dict[str, Place] | None:
     """How far the commit read each of its sources; None if that is not known, or cannot be compared."""
     entry = _entry(snapshot)
-    if entry is None or entry.problems:
+    if entry is None or entry.problems or entry.is_silent:
         return None
-    ends: dict[str, Place] = {}
+    ends: list[Mapping[str, Place]] = []
     for read in entry.inputs:
         found = places(read, read.end)
         if found is None:
             return None
-        ends |= found
-    return ends
+        ends.append(found)
+    return _furthest(ends)
 
 
 def _entry(snapshot: Snapshot) -> LineageEntry | None:

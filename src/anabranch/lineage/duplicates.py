@@ -26,9 +26,9 @@ def duplicate_sources(main: Sequence[Snapshot], branch: Sequence[Snapshot], /) -
     theirs = {source: _joined(ranges for _, ranges in read) for source, read in _by_source(branch).items()}
     conflicts = []
     for source, read in sorted(_by_source(main).items()):
-        shared = [snapshot for snapshot, found in read if _meets(found, theirs.get(source, []))]
+        shared = dict.fromkeys(snapshot for snapshot, found in read if _meets(found, theirs.get(source, [])))
         if shared:
-            conflicts.append(_conflict(source, shared))
+            conflicts.append(_conflict(source, list(shared)))
     return conflicts
 
 
@@ -40,9 +40,8 @@ def _by_source(snapshots: Iterable[Snapshot]) -> dict[str, list[tuple[int, Range
             entry = lineage_of(snapshot.properties, where=f"snapshot {snapshot.id}")
         except CorruptTableError:
             continue
-        for source, (start, end) in ({} if entry is None else spans(entry)).items():
-            if start < end:
-                found.setdefault(source, []).append((snapshot.id, (start, end)))
+        for source, read in ({} if entry is None else spans(entry)).items():
+            found.setdefault(source, []).extend((snapshot.id, span) for span in read if span[0] < span[1])
     return found
 
 

@@ -31,6 +31,11 @@ class TableInput:
     end: Position
 
     @property
+    def is_state(self) -> bool:
+        """Whether the table was read as it was at a moment, not what was added to it."""
+        return self.end.full and self.end.files is None
+
+    @property
     def after(self) -> int:
         """Rows of snapshots newer than this one went in; 0 if the commit saw the table from its beginning."""
         return self.start.delivered_through
@@ -63,9 +68,12 @@ class SourceInput:
     """Exclusive, JSON; None at the beginning."""
     end: Any
     """Inclusive, JSON."""
+    name: str | None = None
+    """What it is called, where that is known and `source` does not say it: the folder, what Spark calls the source."""
 
     def to_dict(self) -> dict[str, Any]:
-        return {"kind": self.kind, "source": self.source, "from": self.start, "to": self.end}
+        named = {} if self.name is None else {"name": self.name}
+        return {"kind": self.kind, "source": self.source, **named, "from": self.start, "to": self.end}
 
 
 Input = TableInput | SourceInput
@@ -84,6 +92,16 @@ class Engine:
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnOrigin:
+    """Which columns of the inputs a column was computed from."""
+
+    column: str
+    """Of the table that was written."""
+    sources: tuple[str, ...]
+    """Such as ``db.orders.price``; empty for what no column went into."""
+
+
+@dataclass(frozen=True, slots=True)
 class LineageEntry:
     """The origin of one commit."""
 
@@ -99,6 +117,13 @@ class LineageEntry:
     taken: TableInput | None = None
     """For a merge: the commits of the branch whose rows it brought into main. Its `inputs` are then theirs together, so
     that what main has read of a source is known when the branch is gone."""
+    columns: tuple[ColumnOrigin, ...] = ()
+    """For a statement in SQL: where each column comes from, as far as its text tells."""
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it names no source at all; a batch of a stream without one only found nothing new."""
+        return not self.inputs and self.engine.batch is None
 
     @property
     def ranges(self) -> tuple[dict[str, Any], ...]:
@@ -124,6 +149,7 @@ class LineageEntry:
                 "inputs": [i.to_dict() for i in self.inputs],
                 "problems": list(self.problems),
                 **({} if self.taken is None else {"taken": self.taken.to_dict()}),
+                **({"columns": {c.column: list(c.sources) for c in self.columns}} if self.columns else {}),
             },
             separators=(",", ":"),
             ensure_ascii=False,
@@ -149,8 +175,12 @@ class LineageEntry:
                 inputs=tuple(_input(i) for i in value["inputs"]),
                 problems=tuple(value.get("problems", ())),
                 taken=None if taken is None else _table_input(taken),
+                columns=tuple(
+                    ColumnOrigin(column, tuple(sources))
+                    for column, sources in value.get("columns", {}).items()
+                ),
             )
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptTableError("has lineage that cannot be read", path=where) from error
 
 
@@ -162,7 +192,7 @@ def lineage_of(properties: Mapping[str, str] | None, *, where: str) -> LineageEn
 
 def _input(value: dict[str, Any]) -> Input:
     if value["kind"] != "table":
-        return SourceInput(value["kind"], value["source"], value["from"], value["to"])
+        return SourceInput(value["kind"], value["source"], value["from"], value["to"], value.get("name"))
     return _table_input(value)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from anabranch.errors import CorruptTableError
@@ -27,13 +27,18 @@ def first_overlap(entry: LineageEntry, snapshots: Iterable[Snapshot]) -> Snapsho
     return None
 
 
-def spans(entry: LineageEntry) -> dict[str, Span]:
-    """What the commit read of each source whose positions can be compared."""
-    found: dict[str, Span] = {}
+def spans(entry: LineageEntry) -> dict[str, list[Span]]:
+    """What the commit took out of each source whose positions can be compared.
+
+    Tables that it read as they were at a moment are left out: looking something up takes no events.
+    """
+    found: dict[str, list[Span]] = {}
     for read in entry.inputs:
+        if isinstance(read, TableInput) and read.is_state:
+            continue
         ends, starts = places(read, read.end), places(read, read.start)
         for source, end in (ends or {}).items():
-            found[source] = ((starts or {}).get(source, _START), end)
+            found.setdefault(source, []).append(((starts or {}).get(source, _START), end))
     return found
 
 
@@ -50,15 +55,17 @@ def places(read: Input, at: Any) -> Mapping[str, Place] | None:
                 for partition, offset in offsets.items()
             }
         case "files", {"logOffset": int(offset)}:
-            return {read.source: (offset, 0)}
+            return {f"folder {read.name}" if read.name else read.source: (offset, 0)}
         case _:
             return None
 
 
-def _has_common(one: Mapping[str, Span], other: Mapping[str, Span]) -> bool:
+def _has_common(one: Mapping[str, Sequence[Span]], other: Mapping[str, Sequence[Span]]) -> bool:
     return any(
-        max(one[source][0], other[source][0]) < min(one[source][1], other[source][1])
+        max(mine[0], theirs[0]) < min(mine[1], theirs[1])
         for source in one.keys() & other.keys()
+        for mine in one[source]
+        for theirs in other[source]
     )
 
 

@@ -6,6 +6,7 @@ drawn is for `anabranch.lineage.drawing`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -149,6 +150,8 @@ class Positions:
     """The job's newest commit that the table contains at that moment."""
     sources: tuple[SourcePosition, ...]
     problems: tuple[str, ...] = ()
+    made_on: str = ""
+    """What the branch is called that this commit was made on: another one if its rows came by a merge."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -156,6 +159,7 @@ class Positions:
             "snapshot": self.snapshot,
             "job": self.job,
             "commit": self.commit,
+            "made_on": self.made_on,
             "sources": [source.to_dict() for source in self.sources],
             "problems": list(self.problems),
         }
@@ -172,6 +176,50 @@ class Producer:
     """Of the commit."""
     entry: LineageEntry | None
     """None if the commit did not say: then nothing but the kind is known."""
+    problems: tuple[str, ...] = ()
+    """What is not known, and why."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "snapshot": self.snapshot,
+            "time_millis": self.time_millis,
+            "kind": self.kind,
+            "entry": None if self.entry is None else json.loads(self.entry.to_json()),
+            "problems": list(self.problems),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Who writes tables. Merges are no jobs."""
+
+    name: str
+    engine: str
+    """That of its newest commit, like the next two."""
+    run: str | None
+    code: str | None
+    sources: tuple[str, ...]
+    """What it has ever read, by name."""
+    sinks: tuple[str, ...]
+    """The tables and branches that it has ever written."""
+    commits: int
+    first_millis: int
+    """When its first commit was made, epoch milliseconds."""
+    last_millis: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "engine": self.engine,
+            "run": self.run,
+            "code": self.code,
+            "sources": list(self.sources),
+            "sinks": list(self.sinks),
+            "commits": self.commits,
+            "first_millis": self.first_millis,
+            "last_millis": self.last_millis,
+        }
 
 
 def joined(ids: Iterable[int]) -> tuple[Range, ...]:

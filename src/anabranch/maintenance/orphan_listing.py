@@ -18,6 +18,7 @@ from anabranch.kernel.context import TableContext
 from anabranch.kernel.expiry.candidates import COLUMNS, DATA, INDEX, MANIFEST, STATISTICS
 from anabranch.spec.layout import (
     BRANCH_FOLDER,
+    HISTORY_FOLDER,
     INDEX_FOLDER,
     MANIFEST_FOLDER,
     STATISTICS_FOLDER,
@@ -104,6 +105,7 @@ def _metadata_folders(context: TableContext) -> Iterator[tuple[str, str, Callabl
     ):
         yield folder, kind, _is_any
     yield BRANCH_FOLDER, TEMPORARY, is_temporary
+    yield HISTORY_FOLDER, TEMPORARY, is_temporary
     folders = context.storage.list_folders(BRANCH_FOLDER)
     branches = [name for folder in folders if (name := branch_name_of(folder)) is not None]
     for layout in (Layout(), *map(Layout, branches)):

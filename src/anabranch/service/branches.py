@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from itertools import count
+from typing import TypeVar
 
 from anabranch.errors import CommitConflictError, NotFoundError
 from anabranch.kernel.branches.branch_info import BranchInfo
 from anabranch.kernel.branches.delete import DeletedBranch
 from anabranch.kernel.merge.conflict import MergeConflict
 from anabranch.kernel.merge.result import MergeResult
+from anabranch.lineage.lag import BranchLag
+from anabranch.runtime import SYSTEM
 from anabranch.service.refs import open_branch
 from anabranch.table import Table
 
+T = TypeVar("T")
+
 __all__ = [
     "BranchInfo",
+    "BranchLag",
     "MergeResult",
     "branch",
     "branches",
     "create_branch",
     "delete_branch",
+    "lags",
     "merge_branch",
     "moved",
+    "repeatedly",
     "user",
 ]
 
@@ -30,6 +40,26 @@ def branches(warehouse: str, table: str) -> tuple[Table, list[BranchInfo]]:
     """The table, and facts about main and each branch, main first. Raises `NotFoundError`."""
     view = open_branch(warehouse, table, None)
     return view, view.branch_infos()
+
+
+def lags(table: Table) -> list[BranchLag]:
+    """How far each branch is behind main, by name; branches that are half made or half deleted are left out."""
+    names = [
+        info.name for info in table.branch_infos() if not info.is_main and info.tag and info.state == "ready"
+    ]
+    found = []
+    for name in names:
+        with suppress(NotFoundError):  # it went meanwhile
+            found.append(table.branch_lag(name))
+    return found
+
+
+def repeatedly(look: Callable[[], T], every_seconds: float, times: int | None) -> Iterator[T]:
+    """What `look` gives, again and again, with pauses between; so many times, for ever if None."""
+    for number in count() if times is None else range(times):
+        if number:
+            SYSTEM.sleeper.sleep(every_seconds)
+        yield look()
 
 
 def branch(table: Table, name: str) -> BranchInfo:

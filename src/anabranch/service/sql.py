@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import logging
-import os
 import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from anabranch.errors import AnabranchError, NotFoundError, SqlError, UnsupportedFeatureError
 from anabranch.lake import connect
+from anabranch.service.local_spark import local_spark
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-_QUIET: dict[str, Any] = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.log.level": "OFF",
-    "spark.sql.shuffle.partitions": "4",
-}
 _CONDITION = re.compile(r"^\[(?P<condition>[A-Z_.0-9]+)\] (?P<text>.*?)(?: SQLSTATE: \w+)?$", re.DOTALL)
 
 
@@ -95,7 +83,7 @@ def carry_out(warehouse: str, script: str, *, limit: int | None = None) -> Itera
         SparkSqlError: Spark refused a statement; those before it are done.
     """
     statements = _statements(script)
-    with _spark(warehouse) as spark:
+    with local_spark(warehouse, "anabranch sql") as spark:
         lake = connect(warehouse, spark=spark)
         queries = []
         for statement in statements:
@@ -148,37 +136,6 @@ def _stream_rows(statement: str, frame: Any, limit: int | None) -> Rows:
 def _first(statement: str, columns: list[str], rows: list[Any], limit: int | None) -> Rows:
     shown = rows if limit is None else rows[:limit]
     return Rows(statement, tuple(columns), tuple(tuple(row) for row in shown), more=len(shown) < len(rows))
-
-
-@contextmanager
-def _spark(warehouse: str) -> Iterator[SparkSession]:
-    """A local session that says nothing on the terminal."""
-    from anabranch.spark.session import session
-
-    for logger in ("py4j", "pyspark", "SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        logging.getLogger(logger).setLevel(logging.CRITICAL)
-    with _standard_error_elsewhere():
-        spark = session(warehouse, master="local[*]", app_name="anabranch sql", **_QUIET)
-    try:
-        spark.sparkContext.setLogLevel("OFF")
-        yield spark
-    finally:
-        spark.stop()
-
-
-@contextmanager
-def _standard_error_elsewhere() -> Iterator[None]:
-    """What the JVM says on its way up is for nobody; it keeps the descriptor that it is started with."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from anabranch.kernel.write_load import WriteLoad, load_warning
 from anabranch.maintenance.expire import expire_now_and_then
 from anabranch.options import OVERWRITE_PARTITION
 from anabranch.spark.clustering import last_load
+from anabranch.spark.portable_lineage import PortableOrigin, Where, here
 from anabranch.spark.row_reader import partitions_of, snapshot_rows
 from anabranch.spark.row_writer import RowWriter
 from anabranch.spark.tables import View
@@ -63,16 +64,30 @@ class WrittenFiles(WriterCommitMessage):
     messages: tuple[CommitMessage, ...]
 
 
+@dataclass(frozen=True)
+class TaskFiles(WrittenFiles):
+    """And for whom."""
+
+    run: Where | None
+
+
 class BatchWriter(DataSourceArrowWriter):
     """Appends rows, or overwrites with them; one commit when all tasks are done."""
 
     def __init__(
-        self, table: Table, rows: RowWriter, *, overwrite: bool, partition: Mapping[str, str] | None
+        self,
+        table: Table,
+        rows: RowWriter,
+        *,
+        overwrite: bool,
+        partition: Mapping[str, str] | None,
+        origin: PortableOrigin,
     ) -> None:
         self._table = table
         self._rows = rows
         self._overwrite = overwrite
         self._partition = partition
+        self._origin = origin
         self._warned = False
 
     @classmethod
@@ -84,6 +99,7 @@ class BatchWriter(DataSourceArrowWriter):
         *,
         overwrite: bool,
         slots: int | None = None,
+        application: str | None = None,
     ) -> BatchWriter:
         """Checks that rows of `schema` fit the table, and warns if the write will probably have too few tasks.
 
@@ -95,6 +111,7 @@ class BatchWriter(DataSourceArrowWriter):
             options: of the write.
             overwrite: whether the rows replace others.
             slots: tasks that run side by side, if known.
+            application: name of the application, if known.
 
         Raises:
             SchemaError: the rows do not fit.
@@ -107,14 +124,17 @@ class BatchWriter(DataSourceArrowWriter):
                 hint="use .mode('overwrite'), or leave the option out.",
             )
         partition = None if text is None else parse_partition(text)
-        writer = cls(table, RowWriter.of(table, schema), overwrite=overwrite, partition=partition)
+        origin = PortableOrigin.of(options, application)
+        writer = cls(
+            table, RowWriter.of(table, schema), overwrite=overwrite, partition=partition, origin=origin
+        )
         if slots is not None and text is None:
             # It travels to the commit, which then says nothing.
             writer._warned = warn_of_load(last_load(table, tasks=slots), table)
         return writer
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:
-        return WrittenFiles(tuple(self._rows.write(iterator)))
+        return TaskFiles(tuple(self._rows.write(iterator)), here())
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         # Tasks stand in the order of the rows, which queue tables keep.
@@ -122,7 +142,9 @@ class BatchWriter(DataSourceArrowWriter):
         try:
             rows = self._rows.context
             watermark = claim(rows.schema, rows.all_options, files)
-            snapshot = self._table.commit(self._action(files), watermark=watermark).snapshot
+            where = next((m.run for m in messages if isinstance(m, TaskFiles)), None)
+            said = self._origin.properties(where)
+            snapshot = self._table.commit(self._action(files), properties=said, watermark=watermark).snapshot
         except NOT_PUBLISHED:
             self._rows.abort(files)
             raise

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from anabranch.engine import LocalEngine, R, T
+from anabranch.engine import LocalEngine, R, T, WrittenRows
 from anabranch.errors import AnabranchError
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class SparkEngine:
         if failures:
             raise failures[0]
 
-    def write(self, frame: Any, table: Any) -> Sequence[Any] | None:
+    def write(self, frame: Any, table: Any) -> WrittenRows | None:
         """See `anabranch.engine.WritesFrames`: a Spark DataFrame is written by tasks of its own session."""
         from anabranch.spark.frame_writer import write_frame  # it imports what imports this
 

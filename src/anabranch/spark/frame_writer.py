@@ -9,10 +9,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from anabranch.engine import WrittenRows
 from anabranch.errors import AnabranchError, InvalidInputError
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.write_load import WriteLoad
+from anabranch.lineage.recording import current
 from anabranch.spark.batch import warn_of_load
+from anabranch.spark.batch_lineage import FrameOrigin
 from anabranch.spark.clustering import cluster, expected_load
 from anabranch.spark.engine import job_error
 from anabranch.spark.row_writer import RowWriter
@@ -22,15 +25,15 @@ from anabranch.table import Table
 _OUTCOME = pa.schema([pa.field("failed", pa.bool_(), nullable=False), pa.field("outcome", pa.binary())])
 
 
-def write_frame(frame: Any, table: Table) -> list[CommitMessage] | None:
+def write_frame(frame: Any, table: Table) -> WrittenRows | None:
     """Write all rows of a frame to new files of the table, durable on return, for a commit to take in.
 
     Rows are clustered first (`anabranch.spark.cluster`), and the log says so if tasks will have too many buckets
     even then. If writing fails, what the tasks had written is removed, unless Spark lost them.
 
     Returns:
-        The messages in the order of the rows; None if this is no DataFrame, or if the table is in this process's
-        memory, where no task can write.
+        What was written, with the sources of the frame; None if this is no DataFrame, or if the table is in this
+        process's memory, where no task can write.
 
     Raises:
         InvalidInputError: the frame is of a stream.
@@ -48,17 +51,19 @@ def write_frame(frame: Any, table: Table) -> list[CommitMessage] | None:
     expected = expected_load(frame, table)
     warned = warn_of_load(expected, table)
     tasks = expected.tasks if expected is not None and expected.tasks > 1 else None
-    clustered = cluster(frame, table, tasks=tasks)
-    by_task = _written(clustered, rows, table.name)
+    origin = FrameOrigin(frame, table, current())
+    carried_out = cluster(frame, table, tasks=tasks).mapInArrow(_task(rows), "failed BOOLEAN, outcome BINARY")
+    by_task = _written(carried_out, rows, table.name)
     if not warned:
         warn_of_load(WriteLoad.of_messages(by_task), table)
-    return [message for messages in by_task for message in messages]
+    messages = [message for messages in by_task for message in messages]
+    return WrittenRows(messages, origin.properties(carried_out))
 
 
 def _written(frame: DataFrame, rows: RowWriter, name: str) -> list[list[CommitMessage]]:
-    """The messages of each task, in the order of the frame's parts."""
+    """The messages of each task, in the order of the parts of what is carried out."""
     try:
-        outcomes = frame.mapInArrow(_task(rows), "failed BOOLEAN, outcome BINARY").collect()
+        outcomes = frame.collect()
     except Exception as error:  # of Py4J, of Spark or of gRPC: they have no root in common
         raise job_error(f"writing {name}", error) from error
     answers = [(row.failed, pickle.loads(row.outcome)) for row in outcomes]  # noqa: S301 - of our own tasks

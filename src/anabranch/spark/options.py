@@ -14,11 +14,13 @@ from anabranch.kernel.refs.moments import MOMENT_OPTIONS
 from anabranch.options import (
     ALL,
     CODE_VERSION,
+    LINEAGE_ENTRY,
     OVERWRITE_PARTITION,
     PATH,
     SCAN_COLUMNS,
     SCAN_EXACT,
     SCAN_FILTER,
+    SCAN_START_OFFSET,
     SCAN_TIMESTAMP,
     SCAN_VERSION,
     WAREHOUSE,
@@ -33,8 +35,10 @@ SPARK_OPTIONS = (
     SCAN_VERSION,
     SCAN_TIMESTAMP,
     SCAN_EXACT,
+    SCAN_START_OFFSET,
     OVERWRITE_PARTITION,
     CODE_VERSION,
+    LINEAGE_ENTRY,
 )
 """Options that exist on Spark's readers and writers beside those of tables."""
 

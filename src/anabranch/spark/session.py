@@ -105,7 +105,9 @@ def attach(
         options: credentials and endpoint of the store.
     """
     known = {**(options or {}), "warehouse": absolute(warehouse)}
-    register(spark, source_with(known, notices=watch(spark), slots=_slots(spark)))
+    application = spark.conf.get("spark.app.name", None)
+    source = source_with(known, notices=watch(spark), slots=_slots(spark), application=application)
+    register(spark, source)
     register(spark, KafkaSource)
     remember(spark, known)
     register_catalog(spark, catalog, known)

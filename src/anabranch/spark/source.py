@@ -52,6 +52,9 @@ class AnabranchSource(DataSource):
     slots: ClassVar[int | None] = None
     """Tasks that the session runs side by side, if it says so."""
 
+    application: ClassVar[str | None] = None
+    """Name of the application, if it says so."""
+
     newest: Newest | None = None
     """Set once the columns were asked for: the DataFrame goes on to mean what was the newest then."""
 
@@ -79,7 +82,9 @@ class AnabranchSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         options = self._spelled()
         table = open_table(options)
-        return BatchWriter.of(table, schema, options, overwrite=overwrite, slots=self.slots)
+        return BatchWriter.of(
+            table, schema, options, overwrite=overwrite, slots=self.slots, application=self.application
+        )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         options = self._spelled()
@@ -112,7 +117,11 @@ def stream_follower(schema: StructType, options: Mapping[str, str], *, notices: 
 
 
 def source_with(
-    defaults: Mapping[str, str], *, notices: Path | None = None, slots: int | None = None
+    defaults: Mapping[str, str],
+    *,
+    notices: Path | None = None,
+    slots: int | None = None,
+    application: str | None = None,
 ) -> type[AnabranchSource]:
     """The data source with options of a session, to be registered there.
 
@@ -120,12 +129,13 @@ def source_with(
         defaults: the options.
         notices: a folder of the session's process for word of streaming commits.
         slots: how many tasks the session runs side by side.
+        application: its name.
     """
     # Made at run time, so pickle takes the class by value and both travel with it.
     return type(
         "AnabranchSource",
         (AnabranchSource,),
-        {"defaults": spelled(defaults), "notices": notices, "slots": slots},
+        {"defaults": spelled(defaults), "notices": notices, "slots": slots, "application": application},
     )
 
 

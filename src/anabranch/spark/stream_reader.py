@@ -28,6 +28,7 @@ from anabranch.options import (
     SCAN_FILTER,
     SCAN_MODE,
     SCAN_ON_OVERWRITE,
+    SCAN_START_OFFSET,
     SCAN_WATERMARK_COLUMN,
 )
 from anabranch.spark.aligned import LiveAlignment, alignment_of
@@ -42,6 +43,7 @@ from anabranch.streaming.feed import UNLIMITED, Feed, Limits
 from anabranch.streaming.offsets import Offset, Position, check_same_history
 from anabranch.streaming.pace import Pace, limits_of
 from anabranch.streaming.scan_modes import first_position, scan_mode
+from anabranch.streaming.start_offset import start_offset
 from anabranch.table import Table
 
 try:
@@ -76,6 +78,7 @@ class StreamReader(DataSourceStreamReader):
     ) -> None:
         """Raises `OptionError`, `InvalidNameError`. Spark makes readers also to read only: nothing happens here."""
         scan_mode(options)
+        self._start = start_offset(options)
         name = CONSUMER_ID.of(options)
         self._course = Course(feed, options)
         self._feed = feed
@@ -200,6 +203,8 @@ class StreamReader(DataSourceStreamReader):
         return None if head is None else self._offset(Place(self.feed, Position.after(head))).to_dict()
 
     def _first_place(self) -> Place:
+        if self._start is not None:
+            return self._place(self._known(self._start.to_dict()))
         if self._consumer is None:
             return Place(self._feed, first_position(self._feed.context, self._options))
         context, position = self._consumer.begin()
@@ -341,7 +346,7 @@ def follower(
 
 def _together(stored: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
     """Options of a table and of a read of it. A read that says where it begins says all of that itself."""
-    starts = {SCAN_MODE.key, *MOMENT_KEYS}
+    starts = {SCAN_MODE.key, SCAN_START_OFFSET.key, *MOMENT_KEYS}
     if not starts.isdisjoint(given):
         stored = {key: value for key, value in stored.items() if key not in starts}
     return {**stored, **given}

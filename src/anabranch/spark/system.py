@@ -53,7 +53,7 @@ class SystemRead:
         fields = self.schema.fields
         if self.of_lake:
             _check_no_moment(self.name, self.options)
-            table = read_lake_table(catalog_of(self.options), self.name)
+            table = read_lake_table(catalog_of(self.options), self.name, self.options)
         else:
             seen = view_of(self.options)
             view = View(seen.table.context, seen.snapshot, seen.schema, pinned=names_moment(self.options))

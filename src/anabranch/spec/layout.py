@@ -15,6 +15,7 @@ from anabranch.spec.partition_path import DEFAULT_PARTITION_NAME, partition_path
 __all__ = [
     "BRANCH_FOLDER",
     "DEFAULT_PARTITION_NAME",
+    "HISTORY_FOLDER",
     "MAIN_BRANCH",
     "Layout",
     "branch_name_of",
@@ -38,6 +39,7 @@ MAIN_BRANCH = "main"
 """The name of the branch in the table's own folder; never the name of a folder below ``branch/``."""
 
 BRANCH_FOLDER = "branch"
+HISTORY_FOLDER = "lineage"
 MANIFEST_FOLDER = "manifest"
 INDEX_FOLDER = "index"
 STATISTICS_FOLDER = "statistics"
@@ -120,6 +122,10 @@ class Layout:
     def deleted_savepoint_path(self, savepoint_id: int) -> str:
         """The empty file that remains of a deleted savepoint, so that its id is not given out again."""
         return f"{self.savepoint_path(savepoint_id)}{_DELETED}"
+
+    def history_path(self, name: str) -> str:
+        """A file about snapshots that are gone; those of all branches lie together, so that they outlive them."""
+        return f"{HISTORY_FOLDER}/{name}"
 
     def index_path(self, name: str) -> str:
         return f"{INDEX_FOLDER}/{name}"

@@ -3,12 +3,15 @@
 A replacement of main is announced by ``SEAL-<g>``, decided by ``MAIN-<g>`` and, when the branch that was main is let
 go or taken back, ended by ``RELEASE-<g>``; g counts 1, 2, 3 and so on. The highest ``MAIN-<g>`` names main; without
 any it is the branch in the table's own folder. Together they are the log of replacements. Other engines ignore them.
+
+A ``MAIN-<g>`` that was put together with those of other tables names their group, and counts as the group was decided:
+see `anabranch.spec.group`.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from anabranch.errors import CorruptTableError
@@ -22,6 +25,8 @@ HINT_FILE = "MAIN-BRANCH"
 """Holds the name of main for people; never read."""
 
 _VERSION = 1
+_GROUP_VERSION = 2
+"""Of a pointer that counts only if its group was made."""
 _FORMER = re.compile(r"main@([1-9][0-9]{0,17})")
 
 
@@ -93,18 +98,25 @@ class MainPointer:
     """Epoch milliseconds."""
     made_by: str | None
     token: str
-    """Unique to the process that put it."""
+    """Unique to the process that put it; the same for all pointers of a group."""
+    group: int | None = None
+    """Number of the group of replacements that it belongs to."""
+
+    def stays(self) -> MainPointer:
+        """The same if main stays what it was, because the group was not made."""
+        return self if self.replaced is None else replace(self, main=self.replaced.old, replaced=None)
 
     def to_json(self) -> bytes:
         """The content of the file."""
         return to_bytes(
             {
-                "version": _VERSION,
+                "version": _VERSION if self.group is None else _GROUP_VERSION,
                 "outcome": "stay" if self.replaced is None else "replaced",
                 "main": self.main.to_dict(),
                 "madeMillis": self.made_millis,
                 "madeBy": self.made_by,
                 "token": self.token,
+                **({} if self.group is None else {"group": self.group}),
                 **({} if self.replaced is None else _replaced_to_dict(self.replaced)),
             }
         )
@@ -113,7 +125,7 @@ class MainPointer:
     def from_json(cls, data: bytes, *, generation: int, path: str) -> MainPointer:
         """Raises `CorruptTableError` naming `path`."""
         content = JsonObject.parse(data, path=path)
-        content.integer("version", minimum=1, maximum=_VERSION)
+        content.integer("version", minimum=1, maximum=_GROUP_VERSION)
         outcome = content.text("outcome")
         if outcome not in ("stay", "replaced"):
             content.fail(f"'outcome' is '{outcome}', expected 'stay' or 'replaced'")
@@ -124,6 +136,7 @@ class MainPointer:
             content.integer("madeMillis"),
             content.optional_text("madeBy"),
             content.text("token"),
+            content.optional_integer("group", minimum=1),
         )
 
 

@@ -56,6 +56,14 @@ def open_storage(
     raise OptionError(f"{place} is in no known kind of store", hint=f"Known schemes are {known}.")
 
 
+def local_folder(url: str) -> str | None:
+    """The folder of this machine that a path or URL names; None for a store of another kind. Raises `OptionError`."""
+    match = _SCHEME.match(url)
+    if match is None:
+        return os.path.expanduser(url)  # noqa: PTH111 - no Path here
+    return _local_path(url, url[match.end() :]) if match[1].lower() == "file" else None
+
+
 # file:/folder is what Hadoop writes; of all other schemes a URL has two slashes.
 _SCHEME: Final = re.compile(r"(file(?=:)|[a-z][a-z0-9+.-]*(?=://)):", re.IGNORECASE)
 

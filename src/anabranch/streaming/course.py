@@ -33,7 +33,7 @@ from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.snapshot_ref import SnapshotRef
 from anabranch.streaming.delivery import FeedSplit
 from anabranch.streaming.feed import Feed
-from anabranch.streaming.offsets import Position
+from anabranch.streaming.offsets import BEGINNING, Position
 
 _LOG = logging.getLogger(__name__)
 
@@ -108,6 +108,16 @@ class Course:
                 return Place(feed, replace(Position.after(head), listing=_DIFFERENCE))
             case _:
                 raise _refusal(feed.context, pointer)
+
+    @staticmethod
+    def begin_of(start: Place, end: Place) -> Position:
+        """The position on the branch of `end` after which the rows between the two places were committed there."""
+        if start.feed.context.branch_uuid == end.feed.context.branch_uuid:
+            return start.position
+        if end.position.listing != _DIFFERENCE:
+            return end.position
+        fork = end.feed.context.fork
+        return BEGINNING if fork is None else _after(fork.snapshot)
 
     def splits(self, start: Place, end: Place) -> list[FeedSplit]:
         """What is between two places, in units of work; also between the end of one main and the next."""

@@ -24,7 +24,7 @@ class Position:
 
     Everything up to and including `snapshot` if `files` is None. Otherwise everything before it and the
     first `files` data files of the snapshot: of those it added, or, if `full`, of all that were live in
-    it (a stream that begins with the whole table).
+    it (a stream that begins with the whole table). In lineage, `full` without `files` is all that was live in it.
     """
 
     snapshot: int

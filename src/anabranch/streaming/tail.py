@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -89,6 +90,11 @@ class Follower:
         return None
 
     @property
+    def handed_out(self) -> tuple[Place, Place] | None:
+        """Where the last step begins and ends, until it is acknowledged; None before the first one."""
+        return None if self._reached is None else (Place(self.feed, self.position), self._reached)
+
+    @property
     def is_ended(self) -> bool:
         """Whether nothing will ever come any more, because the stream is bounded."""
         return self.feed.is_ended(self.position)
@@ -139,6 +145,9 @@ class Tail(Generic[T]):
     read: Callable[[FeedSplit], Iterator[T]]
     idle_seconds: float | None = None
     """End when nothing was added for so long; never if None, at once at the end of what there is if 0."""
+    delivering: Callable[[Place, Place], Callable[[], None]] | None = None
+    """Told from where to where each step goes before it is handed out; what it returns is called when that was worked
+    through."""
 
     def __iter__(self) -> Iterator[T]:
         sleeper = self.follower.feed.context.runtime.sleeper
@@ -156,9 +165,14 @@ class Tail(Generic[T]):
         loop = asyncio.get_running_loop()
         events = self._events()
         worker = ThreadPoolExecutor(1, "anabranch-tail")
+
+        def following() -> T | _Wait | _End:
+            return next(events, _End())
+
         try:
             while True:
-                event = await loop.run_in_executor(worker, next, events, _End())
+                # The thread works in the context of this task, as if it were done here.
+                event = await loop.run_in_executor(worker, copy_context().run, following)
                 if isinstance(event, _End):
                     return
                 if isinstance(event, _Wait):
@@ -177,9 +191,11 @@ class Tail(Generic[T]):
         while True:
             splits = follower.step()
             if splits is not None:
+                done = self._announced()
                 for split in splits:
                     yield from self.read(split)
                 follower.acknowledge()
+                done()
                 idle_since, wait = clock.monotonic(), FIRST_WAIT_SECONDS
                 continue
             idle = clock.monotonic() - idle_since
@@ -187,6 +203,15 @@ class Tail(Generic[T]):
                 return
             yield _Wait(wait if self.idle_seconds is None else min(wait, self.idle_seconds - idle))
             wait = min(wait * 2, LONGEST_WAIT_SECONDS)
+
+    def _announced(self) -> Callable[[], None]:
+        """Tell of the step that is to be handed out."""
+        step = self.follower.handed_out
+        return _nothing if self.delivering is None or step is None else self.delivering(*step)
+
+
+def _nothing() -> None:
+    """Nobody wanted to hear of the step."""
 
 
 def start_options(

@@ -1,15 +1,16 @@
-"""System tables of a whole warehouse: ``sys.tables``."""
+"""System tables of a whole warehouse: ``sys.tables``, and those about lineage."""
 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
 
 from anabranch.catalog import FilesystemCatalog, Identifier
-from anabranch.errors import AnabranchError, NotFoundError, UnsupportedFeatureError
+from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.parallel import each
 from anabranch.spec.data_file import FileKind
@@ -18,6 +19,7 @@ from anabranch.spec.names import SYSTEM_DATABASE
 from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.types import Field
 from anabranch.system_tables.definition import arrow_table, by_column
+from anabranch.system_tables.lake_lineage import LINEAGE_TABLES
 
 LAKE_TABLES: dict[str, tuple[Field, ...]] = {
     "tables": parse_columns(
@@ -26,11 +28,11 @@ LAKE_TABLES: dict[str, tuple[Field, ...]] = {
         "updated_at BIGINT, updated_by STRING, record_count BIGINT, file_size_in_bytes BIGINT, "
         "file_count BIGINT, last_file_creation_time BIGINT, location STRING NOT NULL, uuid STRING, "
         "latest_snapshot_id BIGINT, problem STRING"
-    )
+    ),
+    **{name: table.fields for name, table in LINEAGE_TABLES.items()},
 }
 """Their columns, by name."""
 
-_LATER = ("jobs", "table_lineage", "snapshot_lineage")
 _WHOLE = ("kind", "file_size", "creation_time")
 
 
@@ -41,19 +43,10 @@ def lake_table_of(name: str) -> str | None:
 
 
 def lake_table(name: str) -> tuple[Field, ...]:
-    """The columns of a system table of a warehouse.
-
-    Raises `NotFoundError` naming the one that was probably meant, `UnsupportedFeatureError` for those to come.
-    """
+    """The columns of a system table of a warehouse. Raises `NotFoundError` naming the one that was probably meant."""
     found = LAKE_TABLES.get(name)
     if found is not None:
         return found
-    if name in _LATER:
-        raise UnsupportedFeatureError(
-            f"the system table '{SYSTEM_DATABASE}.{name}' is not kept by this version",
-            feature=f"{SYSTEM_DATABASE}.{name}",
-            hint="the system table 'lineage' of a table says what went into each of its snapshots.",
-        )
     near = difflib.get_close_matches(name.lower(), LAKE_TABLES, n=1)
     raise NotFoundError(
         f"there is no system table '{SYSTEM_DATABASE}.{name}'",
@@ -62,9 +55,20 @@ def lake_table(name: str) -> tuple[Field, ...]:
     )
 
 
-def read_lake_table(catalog: FilesystemCatalog, name: str) -> pa.Table:
-    """All rows of a system table of a warehouse. Raises as `lake_table`."""
+def read_lake_table(
+    catalog: FilesystemCatalog, name: str, options: Mapping[str, str] | None = None
+) -> pa.Table:
+    """All rows of a system table of a warehouse, whose options say where its lineage index is. Raises as `lake_table`."""
     fields = lake_table(name)
+    if name in LINEAGE_TABLES:
+        from anabranch.lineage.index import LineageIndex
+
+        index = LineageIndex.of(catalog, options)
+        index.catch_up()
+        with index.reading() as store:
+            rows = list(LINEAGE_TABLES[name].rows(store))
+        index.close()
+        return arrow_table(fields, by_column(fields, rows))
     tables = [
         Identifier(database, table) for database in catalog.databases() for table in catalog.tables(database)
     ]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from anabranch.errors import InvalidInputError
 from anabranch.kernel.branches.branch_info import BranchInfo, branch_infos
+from anabranch.kernel.branches.branch_log import open_branch
 from anabranch.kernel.branches.create import create_branch
 from anabranch.kernel.branches.delete import DeletedBranch, delete_branch
 from anabranch.kernel.context import TableContext
@@ -18,6 +19,8 @@ from anabranch.kernel.refs.upkeep import keep_due
 from anabranch.kernel.replacement.follow import on_main
 from anabranch.kernel.replacement.main import main_of
 from anabranch.lineage.duplicates import duplicate_sources
+from anabranch.lineage.lag import BranchLag, branch_lag
+from anabranch.lineage.merging import merged_origin
 from anabranch.table.view import TableView
 
 
@@ -116,11 +119,25 @@ class Branching(TableView):
         self._check_unpinned()
         wishes = wishes_of(resolve, allow_source_overlap=allow_source_overlap)
         result = merge_branch(
-            self._context, name, wishes, dry_run=dry_run, overlap=duplicate_sources, audit=require_audit
+            self._context,
+            name,
+            wishes,
+            dry_run=dry_run,
+            overlap=duplicate_sources,
+            audit=require_audit,
+            origin=merged_origin,
         )
         if result.snapshot is not None:
             keep_due(main_of(self._context), self.options, result.snapshot)
         return result
+
+    def branch_lag(self, name: str) -> BranchLag:
+        """How far a branch is behind main, per source, in offsets: by what the commits of both say that they read.
+
+        Raises `NotFoundError`: there is no such branch.
+        """
+        main = main_of(self._context)
+        return branch_lag(main, open_branch(main, name))
 
     def branch_infos(self) -> list[BranchInfo]:
         """Facts about main and each branch: identity, beginning, how far each has moved since; main first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from anabranch.expr.nodes import Predicate
 from anabranch.expr.parse import parse
 from anabranch.kernel.scan.plan import Plan
 from anabranch.kernel.scan.request import ScanRequest
+from anabranch.lineage.recording import note_step
 from anabranch.options import (
     MAX_BYTES_PER_TRIGGER,
     MAX_FILES_PER_TRIGGER,
@@ -25,6 +26,7 @@ from anabranch.read_feed import FeedReader
 from anabranch.scan import Changes, Scan, check_columns
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
+from anabranch.streaming.course import Course, Place
 from anabranch.streaming.feed import Feed
 from anabranch.streaming.offsets import Position
 from anabranch.streaming.pace import limits_of
@@ -183,7 +185,7 @@ class Reading(TableView):
         options = {**self._options, **asked}
         begin = start_options(start, options, self._pinned)
         follower = Follower(feed, begin, consumer, limits_of({**schema.options, **options}))
-        return Tail(follower, reader.read, idle)
+        return Tail(follower, reader.read, idle, _delivering)
 
     def _feed(self, schema: TableSchema, filter: str | Predicate | None, asked: Mapping[str, str]) -> Feed:
         return Feed.of(self._context, schema, {**self._options, **asked}, _bound(filter, schema))
@@ -216,6 +218,11 @@ class Reading(TableView):
         snapshot = self.snapshot
         view = View(self._context, snapshot, self._schema, pinned=self._pinned is not None)
         return read_system_table(view, name)
+
+
+def _delivering(start: Place, end: Place) -> Callable[[], None]:
+    """Register a step of a tail with the job that takes it."""
+    return note_step(end.feed.context, Course.begin_of(start, end), end.position)
 
 
 def _bound(filter: str | Predicate | None, schema: TableSchema) -> BoundPredicate | None:

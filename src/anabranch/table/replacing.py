@@ -11,6 +11,7 @@ from anabranch.kernel.replacement.result import ReplaceResult
 from anabranch.kernel.replacement.undo import undo_replace
 from anabranch.kernel.replacement.wishes import Replacement
 from anabranch.lineage.coverage import coverage
+from anabranch.lineage.merging import replaced_origin
 from anabranch.options import REPLACED_MAIN_TIME_RETAINED, parse_duration
 from anabranch.table.view import TableView
 
@@ -61,12 +62,13 @@ class Replacing(TableView):
         wishes = Replacement(
             name,
             expect_main,
-            _millis(wait),
+            wait_millis(wait),
             force,
             require_audit or False,
             by=by,
             reason=reason,
             coverage=coverage,
+            origin=replaced_origin,
         )
         if mode not in ("pointer", "commit"):
             raise InvalidInputError(f"main can be replaced in the mode 'pointer' or 'commit', not '{mode}'")
@@ -81,7 +83,12 @@ class Replacing(TableView):
         return ReplaceResult.of(made, repeated=repeated)
 
     def undo_replace(
-        self, number: int | None = None, *, by: str | None = None, reason: str | None = None
+        self,
+        number: int | None = None,
+        *,
+        alone: bool = False,
+        by: str | None = None,
+        reason: str | None = None,
     ) -> ReplaceResult:
         """Take back the last replacement of main: what it replaced is main again.
 
@@ -89,20 +96,23 @@ class Replacing(TableView):
 
         Args:
             number: of the replacement; only needed to go back further when the last one was taken back already.
+            alone: take it back although it was made together with those of other tables, which stay replaced.
             by: who does it, for people.
             reason: why, for people.
 
         Raises:
             NotFoundError: main was not replaced, or what was replaced has been dropped.
-            InvalidInputError: that is not the last replacement.
+            InvalidInputError: that is not the last replacement, or it was made together with those of other tables:
+                `Lake.undo_group` takes all of them back.
         """
         self._check_unpinned()
-        made, repeated = undo_replace(self._context, number, by=by, reason=reason)
+        made, repeated = undo_replace(self._context, number, alone=alone, by=by, reason=reason)
         self._follow()
         return ReplaceResult.of(made, repeated=repeated)
 
 
-def _millis(wait: str | bool | None) -> int | None:
+def wait_millis(wait: str | bool | None) -> int | None:
+    """How long to wait, in milliseconds; None not to. Raises `InvalidInputError`."""
     if wait is None or wait is False:
         return None
     if wait is True:

@@ -21,10 +21,11 @@ from anabranch.table.publishing import Publishing
 from anabranch.table.reading import Reading
 from anabranch.table.replacing import Replacing
 from anabranch.table.tending import Tending
+from anabranch.table.tracing import Tracing
 from anabranch.table.writing import Writing
 
 
-class Table(Publishing, Reading, Writing, Keeping, Branching, Comparing, Replacing, Tending):
+class Table(Publishing, Reading, Writing, Keeping, Branching, Comparing, Replacing, Tending, Tracing):
     """One branch of a table, at its newest state or pinned to a moment."""
 
     def at(
@@ -75,7 +76,7 @@ class Table(Publishing, Reading, Writing, Keeping, Branching, Comparing, Replaci
         Raises `NotFoundError`.
         """
         found = open_branch(self._context, name)
-        return Table(found, options=self._options, engine=self._engine)
+        return Table(found, options=self._options, engine=self._engine, lineage=self._lineage_source)
 
     def with_options(self, options: Mapping[str, str]) -> Table:
         """The view that these options ask for, over those it has: branch, moment, settings of a read.
@@ -88,7 +89,15 @@ class Table(Publishing, Reading, Writing, Keeping, Branching, Comparing, Replaci
         view = self if branch is None else self.branch(branch)
         context, named = located_options(view.context, options)
         pinned = named_moment(context, named) or (self._pinned if branch is None else None)
-        return Table(context, pinned=pinned, options=merged, engine=self._engine)
+        return Table(
+            context, pinned=pinned, options=merged, engine=self._engine, lineage=self._lineage_source
+        )
 
     def _pinned_to(self, moment: Moment, context: TableContext) -> Table:
-        return Table(context, pinned=moment, options=self._options, engine=self._engine)
+        return Table(
+            context,
+            pinned=moment,
+            options=self._options,
+            engine=self._engine,
+            lineage=self._lineage_source,
+        )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anabranch.errors import InvalidInputError
+from anabranch.kernel.branches.branch_log import check_still_the_same
 from anabranch.kernel.compaction.selection import Partitions
+from anabranch.kernel.context import TableContext
 from anabranch.kernel.expiry.expire import Expiry, Tally
 from anabranch.kernel.health import Health, health
 from anabranch.maintenance.compact import CompactionResult, compact
@@ -39,9 +41,8 @@ class Tending(TableView):
             InvalidInputError: `partitions` or `idle` cannot be read, or this view is pinned.
             CommitError, StorageError: it could not be brought to its end; what was finished is committed.
         """
-        self._check_unpinned()
         return compact(
-            self._follow(),
+            self._to_tend(),
             self._options,
             engine=self._engine,
             full=full,
@@ -70,9 +71,8 @@ class Tending(TableView):
             UnsupportedFeatureError: the table is a queue, whose order sorting would destroy.
             CommitError, StorageError: it could not be brought to its end; what was finished is committed.
         """
-        self._check_unpinned()
         return sort_compact(
-            self._follow(),
+            self._to_tend(),
             self._options,
             engine=self._engine,
             by=by,
@@ -104,11 +104,9 @@ class Tending(TableView):
             UnsupportedFeatureError: the table uses something that this version does not know; nothing was deleted.
             InvalidInputError: an argument cannot be used.
         """
-        self._check_unpinned()
-        options = self.options
         return expire_snapshots(
-            self._context,
-            options,
+            self._to_tend(),
+            self.options,
             retain_max=retain_max,
             retain_min=retain_min,
             older_than=older_than,
@@ -143,16 +141,23 @@ class Tending(TableView):
         Args:
             dry_run: find out only.
         """
-        self._check_unpinned()
-        options = self.options
-        return maintain(self._context, options, engine=self._engine, dry_run=dry_run)
+        return maintain(self._to_tend(), self.options, engine=self._engine, dry_run=dry_run)
 
     def health(self) -> Health:
         """How the table is: small files, what compaction would gain, and the commands that mend it."""
+        if self._pinned is None:
+            self._to_tend()
         schema = self.schema
         snapshot = self._context.snapshots.head() if self._pinned is None else self._pinned.snapshot
         self._check_readable(schema, snapshot)
         return health(self._context, snapshot, schema, {**schema.options, **self._options})
+
+    def _to_tend(self) -> TableContext:
+        """The branch as it is now, which is the one that was opened. Raises `NotFoundError`, `InvalidInputError`."""
+        self._check_unpinned()
+        context = self._follow()
+        check_still_the_same(context)
+        return context
 
 
 def _duration(text: str) -> int:

@@ -12,6 +12,7 @@ from anabranch.kernel.guards import check_snapshot_readable
 from anabranch.kernel.refs.moment import Moment
 from anabranch.kernel.replacement.main import main_of
 from anabranch.lazy import lazy
+from anabranch.lineage.store import LineageSource
 from anabranch.options import check_options
 from anabranch.spec.per_use import asks_of_the_table, refuse_table_options
 from anabranch.spec.schema import TableSchema
@@ -33,10 +34,12 @@ class TableView:
         pinned: Moment | None = None,
         options: Mapping[str, str] | None = None,
         engine: Engine | None = None,
+        lineage: LineageSource | None = None,
     ) -> None:
         self._context = context
         self._pinned = pinned
         self._engine = engine or LocalEngine()
+        self._lineage_source = lineage
         self._options = dict(options or {})
         self._last: Snapshot | None = None
         check_options(self._options)

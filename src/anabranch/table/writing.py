@@ -8,7 +8,7 @@ from typing import Any
 
 from anabranch.alter import Alter
 from anabranch.arrow.convert import convert
-from anabranch.engine import WritesFrames
+from anabranch.engine import WritesFrames, WrittenRows
 from anabranch.errors import SealedBranchError
 from anabranch.expr.nodes import Predicate
 from anabranch.expr.parse import parse
@@ -21,6 +21,8 @@ from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, Co
 from anabranch.kernel.refs.upkeep import keep_due
 from anabranch.kernel.replacement.follow import carried_over
 from anabranch.kernel.watermark import Claim, claim
+from anabranch.lineage.model import LINEAGE_PROPERTY
+from anabranch.lineage.recording import current
 from anabranch.maintenance.expire import expire_now_and_then
 from anabranch.options import DYNAMIC_PARTITION_OVERWRITE
 from anabranch.spec.snapshot import Snapshot
@@ -106,6 +108,8 @@ class Writing(TableView):
         Where main was replaced meanwhile, rows of a batch go to the new main, if it has the schema they were written
         in. A streaming identity stays with the branch it belongs to, and is refused.
 
+        Inside of `Lake.job` the commit says what the job has read, unless `properties` say where the rows come from.
+
         Afterwards the automatic tags and the savepoint that are due are made.
         """
         self._check_unpinned()
@@ -116,7 +120,13 @@ class Writing(TableView):
             watermark,
             floor,
         )
+        job = current() if _has_rows(action) else None
+        if job is not None and LINEAGE_PROPERTY not in request.properties:
+            said = job.entry(self._context.branch_uuid).to_json()
+            request = replace(request, properties={**request.properties, LINEAGE_PROPERTY: said})
         committed = self._committed(request)
+        if job is not None:
+            job.committed(self._context.branch_uuid)
         self._last = committed.snapshot or self._last
         if committed.snapshot is not None:
             schema = self._context.schemas.get(committed.snapshot.schema_id)
@@ -145,15 +155,21 @@ class Writing(TableView):
     def _write(self, data: Any, action: Any) -> Snapshot:
         writer = self.writer()
         engine = self._engine
-        messages = engine.write(data, self) if isinstance(engine, WritesFrames) else None
-        if messages is None:
-            messages = writer.write(convert(data, writer.fields))
+        written = engine.write(data, self) if isinstance(engine, WritesFrames) else None
+        if written is None:
+            written = WrittenRows(writer.write(convert(data, writer.fields)))
+        messages = written.messages
         watermark = claim(writer.table_schema, writer.context.all_options, messages)
         try:
-            committed = self.commit(action(messages), watermark=watermark)
+            committed = self.commit(action(messages), properties=written.origin, watermark=watermark)
         except NOT_PUBLISHED:
             writer.abort(messages)  # after any other error files stay
             raise
         assert committed.snapshot is not None
         expire_now_and_then(self._context, self._options, committed.snapshot)
         return committed.snapshot
+
+
+def _has_rows(action: Action) -> bool:
+    """Whether an action brings rows; others only rewrite files, or take rows back."""
+    return isinstance(action, Append | Overwrite)

@@ -115,7 +115,7 @@ class Overwrite:
         return frame.filter(pl.col("partition").is_in(kept.implode()))
 
     def _described(self, base: Base) -> str:
-        if self.dynamic:
+        if self.dynamic and (base.schema.partition_keys or not self.messages):
             return json.dumps({"dynamic": True})
         if self.condition is not None:
             return json.dumps({"where": self.condition})

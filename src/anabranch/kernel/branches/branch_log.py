@@ -81,3 +81,16 @@ def check_still_there(branch: TableContext) -> None:
             f"branch '{branch.branch}' of '{branch.name}' was deleted since it was opened",
             hint="what it merged into main stays; `branches` lists those there are.",
         )
+
+
+def check_still_the_same(branch: TableContext) -> None:
+    """Raise `NotFoundError` if this is a branch that was deleted since it was opened, be there another of its name or not.
+
+    For work that changes what is there without looking at a snapshot first.
+    """
+    check_still_there(branch)
+    if branch.fork is not None and branch.is_other_branch():
+        raise NotFoundError(
+            f"branch '{branch.branch}' of '{branch.name}' was dropped and created again since it was opened",
+            hint="open it again.",
+        )

@@ -3,7 +3,8 @@
 1. An empty ``DELETING`` in its folder: from here on it is no branch any more, for us.
 2. It is looked again whether the branch is main: a replacement looks for that file before it decides, so of a
    deletion and a replacement that cross, one gives way.
-3. What was done with the branch is written down beside the branches (`operations`).
+3. What was done with the branch is written down beside the branches (`operations`), and what its snapshots said, in the
+   archive of the table.
 4. Savepoints, which lie with those of all branches; then snapshots and tags, then schemas, then the rest.
 5. The pins on main; ``FORK``; ``DELETING``.
 
@@ -21,6 +22,7 @@ from anabranch.kernel.branches.branch_log import BranchState, branch_names, stat
 from anabranch.kernel.branches.fork_pins import unpin_fork
 from anabranch.kernel.branches.operations import record_deletion
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.history.archive import archive_rest
 from anabranch.kernel.merge.pins import unpin_merges
 from anabranch.kernel.refs.savepoint_log import is_of, savepoints
 from anabranch.kernel.refs.savepoints import delete_savepoint
@@ -74,6 +76,7 @@ def delete_branch(main: TableContext, name: str) -> DeletedBranch:
         branch.storage.delete(mark)
         raise
     record_deletion(branch)
+    archive_rest(branch)
     numbers = _delete_savepoints(branch)
     _delete_files(branch)
     if branch.fork is not None:

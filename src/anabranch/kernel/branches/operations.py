@@ -122,6 +122,7 @@ def _of_replacement(context: TableContext, pointer: MainPointer) -> Iterator[Bra
             "audit": replaced.audit,
             "reason": replaced.reason,
             "undoes": replaced.undoes,
+            **({} if pointer.group is None else {"group": pointer.group}),
         },
     )
     release = find_release(context, pointer.generation)

@@ -4,8 +4,9 @@ The order is what makes it safe against everybody else:
 
 0. What is to go and what it names is read, and so are all refs: if one that stays cannot be read, nothing
    is changed at all.
-1. What merges must know is carried over, and the ledger of exactly-once takes what it must remember; then the snapshot files are removed, oldest
-   first, so that history never has a gap; then the hint EARLIEST is written.
+1. What merges must know is carried over, the ledger of exactly-once takes what it must remember, and the archive what
+   the snapshots said; then their files are removed, oldest first, so that history never has a gap; then the hint
+   EARLIEST is written.
 2. All refs of all branches are read again. Whoever meanwhile made one of a snapshot that was just removed
    finds that snapshot gone when it checks, as it must, and takes its ref back.
 3. Of the files that the removed snapshots named, those that no ref reaches are deleted.
@@ -33,6 +34,8 @@ from anabranch.kernel.expiry.ref_files import Look, RefReader
 from anabranch.kernel.expiry.removal import delete_empty_folders, delete_files
 from anabranch.kernel.expiry.retention import History, Retention
 from anabranch.kernel.guards import check_main_readable
+from anabranch.kernel.history.archive import archive
+from anabranch.kernel.history.archive import tidy as tidy_archive
 from anabranch.kernel.provenance.carry import carry_over
 from anabranch.options import LEDGER_TIME_RETAINED
 from anabranch.spec.schema import TableSchema
@@ -154,6 +157,7 @@ def expire(
             break
     if total.snapshots and not dry_run:
         tidy(context, context.runtime.clock.now_millis() - LEDGER_TIME_RETAINED.of(schema.options))
+        tidy_archive(context)
     return total
 
 
@@ -252,6 +256,7 @@ class _Round:
         self._check_still_there(following)
         carry_over(context, due, following)
         hand_over(context, due)
+        archive(context, due)
         unread = next_read(context, without=self.without)
         if unread is not None and unread <= due[-1].id:
             return False

@@ -10,6 +10,7 @@ from anabranch.errors import CommitConflictError
 from anabranch.kernel.commit.base import Base, Change, Conflict
 from anabranch.kernel.merge.plan import MergePlan, MergePlanner
 from anabranch.kernel.properties import MERGE_PROPERTY
+from anabranch.kernel.provenance.origin import Origin
 from anabranch.spec.data_file import FileKind
 from anabranch.spec.snapshot import CommitKind
 
@@ -23,6 +24,8 @@ class Merge:
 
     planner: MergePlanner
     name: str
+    origin: Origin | None = None
+    """What the snapshot says of where its rows come from; None if that is not known."""
 
     @property
     def depends_on_base(self) -> bool:
@@ -40,7 +43,10 @@ class Merge:
         return Change(
             _kind(plan),
             plan.entries,
-            {MERGE_PROPERTY: plan.facts.to_text()},
+            {
+                MERGE_PROPERTY: plan.facts.to_text(),
+                **({} if self.origin is None else self.planner.origin_of(plan, self.origin)),
+            },
             adds_again=plan.adds_again,
             watermark=plan.watermark,
         )

@@ -54,6 +54,7 @@ from anabranch.kernel.merge.result import MergeResult, merged_partitions
 from anabranch.kernel.merge.standing import end_of
 from anabranch.kernel.properties import MERGE_PROPERTY
 from anabranch.kernel.provenance.births import fork_of
+from anabranch.kernel.provenance.origin import Origin
 from anabranch.kernel.provenance.past import past_since
 from anabranch.kernel.replacement.main import main_of
 from anabranch.spec.schema import TableSchema
@@ -73,6 +74,7 @@ def merge_branch(
     dry_run: bool = False,
     overlap: SourceOverlap | None = None,
     audit: str | bool | None = None,
+    origin: Origin | None = None,
 ) -> MergeResult:
     """Bring what a branch did since it was merged last into main, as one new snapshot. No data file is read.
 
@@ -83,6 +85,7 @@ def merge_branch(
         dry_run: only plan it.
         overlap: finds events that both sides took from the same sources; None if that is not known.
         audit: which audit the branch must have passed as it is now: the name of its checks, or True for any.
+        origin: what the snapshot says of where its rows come from; None if that is not known.
 
     Raises:
         NotFoundError: there is no such branch.
@@ -96,7 +99,7 @@ def merge_branch(
             f"branches are merged into main, not into branch '{main.branch}'",
             hint="open the table without naming a branch.",
         )
-    merging = _Merging(main_of(main), name, wishes or Wishes(), overlap, audit)
+    merging = _Merging(main_of(main), name, wishes or Wishes(), overlap, audit, origin)
     if dry_run:
         return merging.preview()
     for _ in range(_ROUNDS):
@@ -124,6 +127,7 @@ class _Merging:
     wishes: Wishes
     overlap: SourceOverlap | None
     audit: str | bool | None = None
+    origin: Origin | None = None
     _finished: MergeResult | None = None
     """What this call found begun, and completed."""
 
@@ -289,7 +293,9 @@ class _Merging:
 
     def _commit(self, branch: TableContext, record: MergeRecord, planner: MergePlanner) -> Snapshot | None:
         request = CommitRequest(
-            Merge(planner, self.name), _identity(branch, record.number), floor=self._before(record)
+            Merge(planner, self.name, self.origin),
+            _identity(branch, record.number),
+            floor=self._before(record),
         )
         for _ in range(_ROUNDS):
             self._put_schema(planner)

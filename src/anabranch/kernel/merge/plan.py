@@ -8,7 +8,7 @@ both are planned here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -27,6 +27,7 @@ from anabranch.kernel.provenance.births import fork_of, live_partitions
 from anabranch.kernel.provenance.branch_files import BranchFiles, Young
 from anabranch.kernel.provenance.classify import Work
 from anabranch.kernel.provenance.foreign import foreign_files
+from anabranch.kernel.provenance.origin import Origin
 from anabranch.kernel.provenance.past import Past, counting, past_since
 from anabranch.kernel.provenance.sides import Done, Side, keyed, live_names_of, side_of, works
 from anabranch.spec.data_file import ManifestEntry
@@ -36,7 +37,6 @@ from anabranch.spec.snapshot_ref import SnapshotRef
 
 SourceOverlap = Callable[[Sequence[Snapshot], Sequence[Snapshot]], Sequence[MergeConflict]]
 """Told what main and what the branch committed since they parted: which events both took from the same sources."""
-
 
 MERGED_MEANWHILE: Final = "MERGED_MEANWHILE"
 """Kind of the conflict that only says that others merge the branch at the same time: whoever meets it begins anew."""
@@ -84,6 +84,10 @@ class MergePlan:
     """Whether some of the files may have been main's before."""
     watermark: int | None = None
     """The branch's, if main did nothing of its own and so will contain just what the branch does."""
+    taken: SnapshotRef | None = None
+    """The snapshot of the branch up to which main has it already."""
+    commits: tuple[Snapshot, ...] = ()
+    """Of the branch after that one, oldest first: those that are left and count."""
 
     @property
     def is_needed(self) -> bool:
@@ -143,6 +147,12 @@ class MergePlanner:
         self._sides: dict[int, Side] = {}
         self._main: Past | None = None
 
+    def origin_of(self, plan: MergePlan, origin: Origin) -> Mapping[str, str]:
+        """What the snapshot of a merge is to say of where its rows come from; nothing if it brings none."""
+        if plan.taken is None or not plan.entries:
+            return {}
+        return origin(self._branch, plan.taken, self._head, plan.commits)
+
     def plan(self, base: Base) -> MergePlan:
         """The merge on a state of main.
 
@@ -171,7 +181,9 @@ class MergePlanner:
         conflicts = [*self._overlaps(found, theirs), *conflicts]
         if conflicts:
             return MergePlan(tuple(conflicts))
-        return self._whole(base, found, schema, settled)
+        whole = self._whole(base, found, schema, settled)
+        commits = counting([s for s in theirs.left if s.id > found.taken.id])
+        return replace(whole, taken=found.taken, commits=commits)
 
     def _side(self, taken: SnapshotRef) -> Side:
         """What the branch did, reliably since main took it last."""

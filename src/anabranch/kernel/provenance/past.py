@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from anabranch.errors import CorruptTableError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.properties import PARENT_PROPERTY, ROLLBACK_PROPERTY
+from anabranch.spec.history_segment import PastSnapshot
 from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.snapshot_ref import SnapshotRef
 
@@ -79,7 +80,7 @@ def counting(snapshots: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
     return tuple(reversed(kept))
 
 
-def rolled_back_to(snapshot: Snapshot) -> SnapshotRef | None:
+def rolled_back_to(snapshot: Snapshot | PastSnapshot) -> SnapshotRef | None:
     """The moment that a snapshot brought back, if it is a rollback of ours."""
     text = snapshot.properties.get(ROLLBACK_PROPERTY)
     if text is None:

@@ -39,10 +39,15 @@ def catch_up(replacing: Replacing, until: float, *, at_most: int) -> None:
         runtime.sleeper.sleep(_LOOK_SECONDS)
 
 
-def last_catch_up(replacing: Replacing, last: Snapshot, seal: Seal) -> Covered | None:
+def last_look(replacing: Replacing, seal: Seal) -> float:
+    """Until when to wait while main is sealed, by the monotonic clock; what is left is for the decision."""
+    return replacing.main.runtime.clock.monotonic() + seal.timeout_millis * _SHARE_OF_TIMEOUT / 1000
+
+
+def last_catch_up(replacing: Replacing, last: Snapshot, seal: Seal, until: float | None) -> Covered | None:
     """How far the branch is at the end; if asked to catch up, when it has or the time is nearly up."""
     clock = replacing.main.runtime.clock
-    until = clock.monotonic() + seal.timeout_millis * _SHARE_OF_TIMEOUT / 1000
+    until = last_look(replacing, seal) if until is None else until
     found = covered(replacing, last)
     while replacing.wishes.wait_millis is not None and found is not None and found.behind:
         if clock.monotonic() >= until:

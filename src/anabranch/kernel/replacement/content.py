@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from anabranch.errors import CommitConflictError, CommitRetriesExhaustedError, NotFoundError
 from anabranch.kernel.branches.field_ids import last_id_before, reserve_block
@@ -23,6 +23,7 @@ from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, co
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.merge.declare import declared, declared_as
 from anabranch.kernel.properties import REPLACE_PROPERTY
+from anabranch.kernel.provenance.past import counting
 from anabranch.kernel.replacement.catch_up import catch_up
 from anabranch.kernel.replacement.check import check, moved_from
 from anabranch.kernel.replacement.main import main_of
@@ -51,9 +52,10 @@ def replace_content(context: TableContext, wishes: Replacement) -> ReplaceResult
         raise NotFoundError(
             f"'{replacing.target.title}' has no snapshots: there is nothing to replace main with"
         )
+    origin = _origin(replacing, taken)
     for _ in range(_ROUNDS):
         versions = _put_schemas(main, replacing.target, taken)
-        action = ReplaceContent(taken, replacing.target, versions, wishes.expect_main)
+        action = ReplaceContent(taken, replacing.target, versions, wishes.expect_main, origin)
         base = _base(main)
         if not action.change_on(base).entries and base.snapshot is not None:
             return _result(replacing, before, base.snapshot, repeated=True)
@@ -77,6 +79,8 @@ class ReplaceContent:
     versions: Mapping[int, TableSchema]
     """By the id of a schema of the branch, the version of main's under which its files are declared."""
     expected: int | None
+    origin: Mapping[str, str] = field(default_factory=dict)
+    """What the snapshot says of where its rows come from."""
 
     @property
     def depends_on_base(self) -> bool:
@@ -106,12 +110,25 @@ class ReplaceContent:
         entries = [*removed.with_kind(FileKind.DELETE).to_entries(), *self._declared(added)]
         source = SnapshotRef(self.branch.branch_uuid, self.taken.id, self.taken.stamp)
         said = json.dumps({"by": source.to_dict(), "branch": self.branch.branch})
-        return Change(CommitKind.OVERWRITE, entries, {REPLACE_PROPERTY: said}, adds_again=bool(len(added)))
+        return Change(
+            CommitKind.OVERWRITE,
+            entries,
+            {REPLACE_PROPERTY: said, **self.origin},
+            adds_again=bool(len(added)),
+        )
 
     def _declared(self, added: EntryFrame) -> Iterator[ManifestEntry]:
         for entry in added.with_kind(FileKind.ADD).to_entries():
             written = self.branch.schemas.get(entry.file.schema_id)
             yield replace(entry, file=declared(entry.file, written, self.versions[entry.file.schema_id]))
+
+
+def _origin(replacing: Replacing, taken: Snapshot) -> Mapping[str, str]:
+    """What the commit says of where its rows come from: the branch's commits since it began."""
+    if replacing.wishes.origin is None:
+        return {}
+    commits = counting(replacing.target_since.until(taken))
+    return replacing.wishes.origin(replacing.target, replacing.fork, taken, commits)
 
 
 def _commit(replacing: Replacing, action: ReplaceContent) -> Snapshot:

@@ -1,13 +1,15 @@
 """The pointer to main in the store: ``branch/MAIN-<g>``, and the seal that announces the next one.
 
 Every record is put if absent and never changed, so what was read once stays true; only that there is none yet
-must be asked again.
+must be asked again. A pointer that belongs to a group counts from the moment the group is decided, and as it is decided:
+until then nobody but those who decide sees it.
 """
 
 from __future__ import annotations
 
 from anabranch.errors import NotFoundError
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.replacement.group_log import find_group_decision
 from anabranch.spec.layout import BRANCH_FOLDER, numbered_id
 from anabranch.spec.main_pointer import (
     MAIN_PREFIX,
@@ -19,21 +21,35 @@ from anabranch.spec.main_pointer import (
     Seal,
 )
 
+_WEIGHT = 2048
+"""Bytes that a pointer in the cache takes, about."""
+
 
 def find_pointer(context: TableContext, generation: int) -> MainPointer | None:
     """``MAIN-<g>``, or None if it is not decided yet. Raises `CorruptTableError`."""
-    path = _path(context, MAIN_PREFIX, generation)
-    key = (context.table_uuid, context.storage.url, path)
+    key = (context.table_uuid, context.storage.url, _path(context, MAIN_PREFIX, generation))
     known: MainPointer | None = context.cache.get(key)
     if known is not None:
         return known
+    pointer = proposed_pointer(context, generation)
+    if pointer is not None and pointer.group is not None:
+        decided = find_group_decision(context, pointer)
+        if decided is None:
+            return None
+        pointer = pointer if decided.made else pointer.stays()
+    if pointer is not None:
+        context.cache.put(key, pointer, _WEIGHT)
+    return pointer
+
+
+def proposed_pointer(context: TableContext, generation: int) -> MainPointer | None:
+    """``MAIN-<g>`` as it was put, which for one of a group need not be decided. Raises `CorruptTableError`."""
+    path = _path(context, MAIN_PREFIX, generation)
     try:
         data = context.storage.get(path)
     except NotFoundError:
         return None
-    pointer = MainPointer.from_json(data, generation=generation, path=path)
-    context.cache.put(key, pointer, len(data))
-    return pointer
+    return MainPointer.from_json(data, generation=generation, path=path)
 
 
 def newest_pointer(context: TableContext, *, above: int = 0) -> MainPointer | None:
@@ -47,7 +63,8 @@ def newest_pointer(context: TableContext, *, above: int = 0) -> MainPointer | No
     following: MainPointer | None = newest
     listed = max(numbers(context, MAIN_PREFIX), default=newest.generation)
     if listed > newest.generation:
-        following = find_pointer(context, listed)
+        # Only the highest can be undecided: a number is announced when the one before is decided.
+        following = find_pointer(context, listed) or find_pointer(context, listed - 1)
     while following is not None:
         newest, following = following, find_pointer(context, following.generation + 1)
     return newest
@@ -63,7 +80,7 @@ def replacements(context: TableContext) -> list[MainPointer]:
 
 
 def put_pointer(context: TableContext, pointer: MainPointer) -> bool:
-    """Decide; False if it was decided otherwise. Raises `StorageError`."""
+    """Decide, or propose as one of a group; False if the number is taken. Raises `StorageError`."""
     return context.storage.put_if_absent(_path(context, MAIN_PREFIX, pointer.generation), pointer.to_json())
 
 

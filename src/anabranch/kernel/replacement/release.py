@@ -21,8 +21,10 @@ from anabranch.errors import NotFoundError
 from anabranch.kernel.branches.branch_log import branch_names
 from anabranch.kernel.branches.delete import delete_branch
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.history.archive import archive_rest
 from anabranch.kernel.refs.savepoint_log import savepoints
 from anabranch.kernel.refs.tag_log import find_tags, is_internal, tag_names
+from anabranch.kernel.replacement.group_log import complete_copies
 from anabranch.kernel.replacement.main import foreign_after, former_main, main_of
 from anabranch.kernel.replacement.pointer import find_release, put_release, replacements
 from anabranch.spec.layout import consumer_id_of, snapshot_id_of
@@ -45,9 +47,12 @@ class Releases:
 def release_due(context: TableContext, retained: int, *, dry_run: bool = False) -> Releases:
     """Drop the replaced mains that were kept for so many milliseconds and that nobody needs.
 
-    Finishes what a drop that was killed left. Costs one look where main was never replaced.
+    Finishes what a drop that was killed left, or a replacement of several mains. Costs one look where main was never
+    replaced.
     """
     main = main_of(context)
+    if not dry_run:
+        complete_copies(main, replacements(main))
     dropped, kept = [], []
     now = main.runtime.clock.now_millis()
     for pointer in _standing(main):
@@ -141,6 +146,7 @@ def _drop(main: TableContext, pointer: MainPointer) -> None:
             delete_branch(main, pointer.replaced.old.name)
         return
     old = main.on_branch(None)
+    archive_rest(old)
     old.storage.delete_many(list(_rest(old, pointer.replaced.head.id + 1)))
 
 

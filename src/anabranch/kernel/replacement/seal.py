@@ -2,17 +2,21 @@
 
 ``branch/SEAL-<g>`` announces the replacement, and a snapshot without changes, the *seal*, is put as the last one of the
 old main. Whoever commits there comes before it, or loses its number and finds it. The seal says nothing by itself:
-``MAIN-<g>`` does. Until that is there, writers wait; after the deadline anybody decides that main stays as it is, so a
-replacement that died holds up nobody for longer. Clocks matter for how long one waits, never for what is decided.
+``MAIN-<g>`` does, where it is one of a group with the group's decision. Until that is there, writers wait; after the
+deadline anybody decides that main stays as it is, so a replacement that died holds up nobody for longer. Clocks matter
+for how long one waits, never for what is decided.
 
 A branch that was replaced stays sealed until a later pointer makes it main again.
 """
 
 from __future__ import annotations
 
-from anabranch.errors import SealedBranchError, StorageError
+from contextlib import suppress
+
+from anabranch.errors import CommitOutcomeUnknownError, SealedBranchError, StorageError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.properties import SEAL_PROPERTY, WRITER_PROPERTY
+from anabranch.kernel.replacement.group_log import put_decision
 from anabranch.kernel.replacement.main import main_of, succession
 from anabranch.kernel.replacement.pointer import (
     find_pointer,
@@ -21,9 +25,11 @@ from anabranch.kernel.replacement.pointer import (
     main_before,
     newest_pointer,
     numbers,
+    proposed_pointer,
     put_pointer,
 )
 from anabranch.options import BRANCH_SEAL_TIMEOUT
+from anabranch.spec.group import GroupDecision
 from anabranch.spec.main_pointer import SEAL_PREFIX, MainPointer, former_main_name
 from anabranch.spec.snapshot import Snapshot
 
@@ -119,7 +125,7 @@ def decision(context: TableContext, generation: int) -> MainPointer:
 
 
 def stay(context: TableContext, generation: int, by: str | None = None) -> None:
-    """Decide that main stays what it is, unless it is decided already."""
+    """Decide that main stays what it is, unless it is decided already; with it, the mains of the tables of its group."""
     runtime = context.runtime
     pointer = MainPointer(
         generation,
@@ -130,10 +136,17 @@ def stay(context: TableContext, generation: int, by: str | None = None) -> None:
         runtime.ids.uuid(),
     )
     try:
-        put_pointer(context, pointer)
+        if put_pointer(context, pointer):
+            return
     except StorageError as error:
         if not error.outcome_unknown:
             raise
+        return
+    proposed = proposed_pointer(context, generation)
+    if proposed is not None and proposed.group is not None and context.groups is not None:
+        decided = GroupDecision(proposed.token, False, pointer.made_millis, by, pointer.token)
+        with suppress(CommitOutcomeUnknownError):
+            put_decision(context.groups, proposed.group, decided)
 
 
 def settled(context: TableContext) -> TableContext:

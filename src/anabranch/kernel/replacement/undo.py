@@ -6,18 +6,25 @@ branch that was main, and can be read and merged from there.
 
 from __future__ import annotations
 
-from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.errors import InvalidInputError
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.replacement.group_log import find_intent
 from anabranch.kernel.replacement.main import former_main, main_of
 from anabranch.kernel.replacement.pointer import replacements
 from anabranch.kernel.replacement.release import take_back
 from anabranch.kernel.replacement.replace import decide
+from anabranch.kernel.replacement.standing import last_standing
 from anabranch.kernel.replacement.wishes import Replacement, Replacing
-from anabranch.spec.main_pointer import MainPointer, former_main_name
+from anabranch.spec.main_pointer import MainPointer
 
 
 def undo_replace(
-    context: TableContext, replacement: int | None = None, *, by: str | None = None, reason: str | None = None
+    context: TableContext,
+    replacement: int | None = None,
+    *,
+    alone: bool = False,
+    by: str | None = None,
+    reason: str | None = None,
 ) -> tuple[MainPointer, bool]:
     """Take back the last replacement of main.
 
@@ -25,6 +32,7 @@ def undo_replace(
         context: the table.
         replacement: its number; if None the last one. Where that took one back itself nothing is left to do, and to
             go back further the number is to be given.
+        alone: take it back although it was made together with those of other tables, which stay.
         by: who takes it back, for people.
         reason: why.
 
@@ -33,7 +41,7 @@ def undo_replace(
 
     Raises:
         NotFoundError: main was never replaced, or what was replaced has been dropped.
-        InvalidInputError: that replacement is not the last one that still counts.
+        InvalidInputError: that replacement is not the last one that still counts, or was made together with others.
     """
     while True:
         main = main_of(context)
@@ -41,8 +49,10 @@ def undo_replace(
         done = _made_before(known, replacement)
         if done is not None:
             return done, True
-        last = _last_that_counts(main, known, replacement)
+        last = last_standing(main, known, replacement)
         assert last.replaced is not None, "it is a replacement"
+        if last.group is not None and not alone:
+            raise _of_group(main, last)
         old = former_main(main, last.generation)
         take_back(main, old.branch_uuid)
         target = main.on_branch(old.branch)
@@ -60,23 +70,15 @@ def _made_before(known: list[MainPointer], replacement: int | None) -> MainPoint
     return last if replacement in (None, last.replaced.undoes) else None
 
 
-def _last_that_counts(main: TableContext, known: list[MainPointer], replacement: int | None) -> MainPointer:
-    standing: list[MainPointer] = []
-    for pointer in known:
-        if pointer.replaced is not None and pointer.replaced.undoes is not None:
-            standing.pop()
-        else:
-            standing.append(pointer)
-    if not standing:
-        raise NotFoundError(
-            f"main of '{main.name}' was not replaced" + (", or all of that was taken back" if known else ""),
-            hint="a replacement in the mode 'commit' is an ordinary commit: `rollback` takes it back.",
+def _of_group(main: TableContext, pointer: MainPointer) -> InvalidInputError:
+    others = "others"
+    intent = None if main.groups is None or pointer.group is None else find_intent(main.groups, pointer.group)
+    if intent is not None:
+        others = (
+            ", ".join(sorted(m.table for m in intent.members if m.table_uuid != main.table_uuid)) or others
         )
-    last = standing[-1]
-    if replacement not in (None, last.generation):
-        raise InvalidInputError(
-            f"replacement {replacement} of main of '{main.name}' is not the last one that counts, which is "
-            f"{last.generation}",
-            hint=f"take back {former_main_name(last.generation)} first.",
-        )
-    return last
+    return InvalidInputError(
+        f"main of '{main.name}' was replaced together with that of {others}, as group {pointer.group}",
+        hint=f"take all of it back at once with `anabranch cascade --undo {pointer.group}`, or only this table with "
+        "`undo-replace --alone`.",
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.provenance.origin import Origin
 from anabranch.kernel.replacement.coverage import Coverage
 from anabranch.lazy import lazy
 from anabranch.spec.snapshot import Snapshot
@@ -28,6 +29,8 @@ class Replacement:
     reason: str | None = None
     coverage: Coverage | None = None
     """Compares what both have read of their sources; None if nobody knows."""
+    origin: Origin | None = None
+    """What the commit says of where its rows come from, if it is one that replaces rows; None if nobody knows."""
 
 
 @dataclass(frozen=True)

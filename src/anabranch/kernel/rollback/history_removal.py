@@ -2,7 +2,7 @@
 
 Every moment of it is a whole table, so that a removal which was killed can be repeated and ends in the same
 place: first the hint to the newest snapshot (which readers check), then the references to what goes, then the
-snapshots, newest first. Data files and manifests stay for expiry and orphan cleaning, which ask what is reached.
+snapshots, newest first, then what the archive has of such snapshots. Data files and manifests stay for expiry and orphan cleaning, which ask what is reached.
 
 Stop the writers first. A commit that lands while this works builds on what is being removed and goes with it; what
 a writer of ours puts after a snapshot that is gone by then, that writer takes back.
@@ -17,6 +17,7 @@ from anabranch.errors import CommitConflictError
 from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.commit.ledger import forget_after
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.history import archive
 from anabranch.kernel.merge.pins import unpin_after
 from anabranch.kernel.properties import PARENT_PROPERTY, ROLLBACK_PROPERTY
 from anabranch.kernel.rollback.holders import Holder, holders_after, release
@@ -72,6 +73,7 @@ def remove_after(context: TableContext, removal: Removal, *, force: bool = False
             to it has changed since the plan was made; nothing was removed.
     """
     if not removal.snapshots:
+        archive.forget_after(context, removal.target.id)
         return
     _check(context, removal, force=force)
     snapshots, target = context.snapshots, removal.target
@@ -90,6 +92,7 @@ def remove_after(context: TableContext, removal: Removal, *, force: bool = False
     for snapshot in removal.snapshots:
         context.storage.delete(context.layout.snapshot_path(snapshot.id))
     _sweep(context, target)
+    archive.forget_after(context, target.id)
     if has_expired:
         context.storage.put(context.layout.earliest_hint_path, str(target.id).encode(), durable=False)
 

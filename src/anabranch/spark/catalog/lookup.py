@@ -9,6 +9,7 @@ from anabranch.catalog import FilesystemCatalog, Identifier
 from anabranch.catalog.connectors import Connectors
 from anabranch.engine import Engine
 from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.lazy import lazy
 from anabranch.options import BRANCH, SCAN_MODE
 from anabranch.spark.catalog.partitions import PartitionedTable
 from anabranch.spark.catalog.source import Place, moment_options
@@ -18,6 +19,7 @@ from anabranch.spec.names import SYSTEM_DATABASE
 from anabranch.spec.schema import TableSchema
 from anabranch.system_tables import LAKE_TABLES, lake_table, lake_table_of, system_table
 from anabranch.table import Table
+from anabranch.table.lake_lineage import LakeLineage
 
 
 class NoSuchTableError(Exception):
@@ -56,6 +58,11 @@ class Warehouse:
             return sorted(LAKE_TABLES)
         return sorted({*self.files.tables(database), *self.connectors.names(database)})
 
+    @lazy
+    def lineage(self) -> LakeLineage:
+        """Who reads and writes what in the warehouse."""
+        return LakeLineage(self.files, self.options)
+
     @property
     def connectors(self) -> Connectors:
         """Definitions of tables that lie elsewhere."""
@@ -80,7 +87,8 @@ class Warehouse:
         """
         identifier = Identifier.parse(name)
         try:
-            table = Table(self.files.open(replace(identifier, branch=None)), engine=self.engine)
+            context = self.files.open(replace(identifier, branch=None))
+            table = Table(context, engine=self.engine, lineage=self.lineage)
         except NotFoundError as error:
             raise NoSuchTableError(error.message) from error
         return table if identifier.branch is None else table.branch(identifier.branch)

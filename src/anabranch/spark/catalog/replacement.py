@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from anabranch.alter import Alter
@@ -53,11 +54,14 @@ class Replacement:
         self.schema = table.schema if self._is_same else self._alter.preview()
         """The schema that the table will have."""
         self._files: list[CommitMessage] = []
+        self._origin: Mapping[str, str] = {}
 
     def write(self, frame: DataFrame) -> None:
         """Write the rows, without committing them. Raises what `Table.append` does."""
         target = _AsPlanned(self._table, self.schema)
-        self._files = write_frame(frame, target) or []
+        written = write_frame(frame, target)
+        if written is not None:
+            self._files, self._origin = [*written.messages], written.origin
 
     def put_in_place(self) -> None:
         """One version of the schema and one overwrite.
@@ -68,7 +72,8 @@ class Replacement:
             self._check_schema()
             action = Overwrite(self._files)
             options = {**self.schema.options, **self._table.options}
-            self._table.commit(action, watermark=claim(self.schema, options, self._files))
+            watermark = claim(self.schema, options, self._files)
+            self._table.commit(action, properties=self._origin, watermark=watermark)
         except NOT_PUBLISHED:
             self.give_up()
             raise

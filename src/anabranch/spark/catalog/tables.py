@@ -9,15 +9,19 @@ from typing import Any
 from anabranch.errors import OptionError, UnsupportedFeatureError
 from anabranch.expr.bind import bind
 from anabranch.expr.parse import parse
+from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS
+from anabranch.lineage.recording import note_state
 from anabranch.options import BRANCH, SCAN_COLUMNS, SCAN_FILTER, SCAN_MODE
 from anabranch.scan import Scan
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.source import Place, source_scan, source_stream
 from anabranch.spark.catalog.writes import WriteBuilder
+from anabranch.spark.jobs import taking_part
 from anabranch.spark.native.proxy import JavaProxy, Jvm
 from anabranch.spark.native.scan_builder import ScanBuilder
 from anabranch.spark.options import spelled, table_options
+from anabranch.spark.plan_inputs import TABLES
 from anabranch.spark.types import spark_schema
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
@@ -115,6 +119,7 @@ class LakeTable(Relation):
         self._snapshot = seen.snapshot
         self._schema = seen.schema
         self._past = seen.past
+        TABLES[self.toString(), self.version()] = self
 
     def toString(self) -> str:  # noqa: N802 - Java's name
         """Equal for views that Spark may take for one another: of what it keeps of a table it asks by this."""
@@ -152,7 +157,8 @@ class LakeTable(Relation):
         return WriteBuilder(self.jvm, self.table, self.place, info)
 
     def truncateTable(self, *_options: Any) -> bool:  # noqa: N802
-        self.table.replace([])
+        with taking_part(self.jvm.spark):
+            self.table.replace([])
         return True
 
     def supportedCustomMetrics(self) -> Any:  # noqa: N802
@@ -173,11 +179,21 @@ class LakeTable(Relation):
     def _abilities(self) -> tuple[str, ...]:
         return _BATCH_READ if self._past else _READ_AND_WRITE
 
+    def state(self, options: Mapping[str, str]) -> tuple[TableContext, Snapshot | None]:
+        """The branch and the snapshot that a read with these options sees."""
+        view, snapshot = self._state(options)
+        return view.context, snapshot
+
+    def _state(self, options: Mapping[str, str]) -> tuple[Table, Snapshot | None]:
+        if not any(key in options for key in STATE_OPTIONS):
+            return self.table, self._snapshot
+        view = self.table.with_options(table_options(options))
+        return view, view.snapshot
+
     def _scan(self, options: Mapping[str, str]) -> Scan:
-        view, snapshot = self.table, self._snapshot
-        if any(key in options for key in STATE_OPTIONS):
-            view = view.with_options(table_options(options))
-            snapshot = view.snapshot
+        view, snapshot = self._state(options)
+        with taking_part(self.jvm.spark):
+            note_state(view.context, snapshot)
         condition = SCAN_FILTER.of(options)
         predicate = None if condition is None else bind(parse(condition), self._schema.fields)
         return Scan(view.context, snapshot, self._schema, predicate, options=view.options)

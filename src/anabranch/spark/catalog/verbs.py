@@ -16,6 +16,7 @@ from anabranch.errors import NotFoundError
 from anabranch.kernel.refs.consumers import forget_consumer, move_consumer
 from anabranch.maintenance.compact import CompactionResult
 from anabranch.spark.catalog.branch_verbs import BRANCH_VERBS
+from anabranch.spark.catalog.lineage_verbs import LINEAGE_VERBS
 from anabranch.spark.catalog.verb import DRY_RUN, Arguments, Parameter, Row, Verb, without
 from anabranch.spec.refs import Tag
 from anabranch.spec.savepoint import Savepoint
@@ -288,6 +289,7 @@ VERBS: Final[dict[str, Verb]] = {
             _health,
         ),
         *BRANCH_VERBS,
+        *LINEAGE_VERBS,
         Verb(
             "reset_consumer",
             "Let a consumer read on from elsewhere.",

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import InvalidInputError
 from anabranch.expr.nodes import Predicate, all_of
-from anabranch.options import DYNAMIC_PARTITION_OVERWRITE
+from anabranch.lineage.model import LINEAGE_PROPERTY
+from anabranch.options import DYNAMIC_PARTITION_OVERWRITE, LINEAGE_ENTRY
+from anabranch.spark.batch_lineage import command_origin
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.conditions import translated
 from anabranch.spark.catalog.source import Place, source_write
+from anabranch.spark.jobs import taking_part
 from anabranch.spark.native.proxy import JavaProxy, Jvm
 from anabranch.spark.options import spelled, table_options
 from anabranch.table import Table
@@ -82,6 +85,10 @@ class WriteBuilder(JavaProxy):
 
     def _source(self, overwrite: bool) -> Any:
         options = {**self._options, **({DYNAMIC_PARTITION_OVERWRITE.key: "true"} if self._dynamic else {})}
+        if overwrite and self._dynamic:
+            # It commits in another process, which cannot look at the plan.
+            with taking_part(self.jvm.spark) as run:
+                options[LINEAGE_ENTRY.key] = command_origin(self.jvm, self._table, run)[LINEAGE_PROPERTY]
         return source_write(self.jvm, self._place, self._info, options, overwrite=overwrite)
 
 
@@ -129,7 +136,8 @@ class Insert(JavaProxy):
     def insert(self, data: Any, _overwrite: bool) -> None:
         from pyspark.sql import DataFrame
 
-        self._write(DataFrame(data, self.jvm.spark))
+        with taking_part(self.jvm.spark):
+            self._write(DataFrame(data, self.jvm.spark))
 
 
 class PartitionsWrite(JavaProxy):

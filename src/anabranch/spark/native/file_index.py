@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from anabranch.expr.bound import conjunction
+from anabranch.scan import Scan
 from anabranch.spark.native.expressions import predicate_of
 from anabranch.spark.native.internals import hadoop_path, text_array
 from anabranch.spark.native.planned_files import PlannedFiles, directories, hadoop_root, spark_index
 from anabranch.spark.native.proxy import JavaProxy, Jvm
+from anabranch.spark.plan_inputs import FILES
 from anabranch.spark.types import spark_schema
 from anabranch.spec.types import Field
 
@@ -24,6 +26,12 @@ class PlannedFileIndex(JavaProxy):
         self.jvm = jvm
         self._files = files
         self._fields = tuple(fields)
+        FILES[self._paths[-1]] = self
+
+    @property
+    def scan(self) -> Scan:
+        """What the files are of."""
+        return self._files.scan
 
     def listFiles(self, partition_filters: Any, data_filters: Any) -> Any:  # noqa: N802
         """The files that filters on partition columns and on others leave over.
@@ -47,7 +55,11 @@ class PlannedFileIndex(JavaProxy):
 
     def rootPaths(self) -> Any:  # noqa: N802
         """The table and the snapshot: two, because what Spark writes to it would go into the folder of a single one."""
-        scan = self._files.scan
+        return self.jvm.seq([hadoop_path(self.jvm, path) for path in self._paths])
+
+    @property
+    def _paths(self) -> list[str]:
+        scan = self.scan
         root = hadoop_root(scan.context.storage.url)
         layout = scan.context.layout
         seen = (
@@ -55,7 +67,7 @@ class PlannedFileIndex(JavaProxy):
             if scan.snapshot is None
             else layout.snapshot_path(scan.snapshot.id)
         )
-        return self.jvm.seq([hadoop_path(self.jvm, f"{root}"), hadoop_path(self.jvm, f"{root}/{seen}")])
+        return [f"{root}", f"{root}/{seen}"]
 
     def inputFiles(self) -> Any:  # noqa: N802
         return text_array(self.jvm, [path for f in self._files.matching(None) for path, _, _ in f.files])

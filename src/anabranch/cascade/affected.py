@@ -1,0 +1,206 @@
+"""Which tables were made from what a correction took out, and where each of them has to begin again.
+
+A table begins again at the last snapshot that contains nothing of it. From there on all of its commits are taken out, the
+good ones too, because its jobs will make them anew; so what was made from those is affected as well. It is gone on like
+this until nothing new is found: forks only move back, and tables are only added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from anabranch.errors import NotFoundError
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.refs.tag_log import find_tags, is_internal, tag_names
+from anabranch.lineage.commit import CommitRef
+from anabranch.lineage.content import Contents, Segment, Segments, union, without
+from anabranch.lineage.questions.asked import Asked
+from anabranch.lineage.questions.downstream import downstream
+from anabranch.lineage.ranges import Ids
+from anabranch.lineage.store import CommitStore
+from anabranch.lineage.trace import Range, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Where a table begins again."""
+
+    snapshot: int
+    """The snapshot that its branch begins with."""
+    is_empty: bool = False
+    """Whether the branch has to be emptied first, because the table contained bad rows from its first snapshot on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Affected:
+    """A table whose main contains what has to go."""
+
+    main: TableContext
+    bad: tuple[Range, ...]
+    """Snapshots of main that took in something of what was taken out upstream, by the ids main has them under."""
+    fork: Fork | None
+    """None if no snapshot is left that could be begun with."""
+    missing: int
+    """The snapshot at which it would have to begin, if there is none."""
+    made_anew: Segments
+    """The commits after the fork, all of which have to be made again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Affects:
+    """All that a correction affects."""
+
+    tables: tuple[Affected, ...]
+    """In topological order."""
+    trace: Trace
+    """The same, as lineage answers it."""
+    beside: tuple[str, ...]
+    """Branches that are not main and took in something of it."""
+
+
+def affected(
+    store: CommitStore,
+    root: Asked,
+    mains: Mapping[str, TableContext],
+    begun: Mapping[str, int],
+) -> Affects:
+    """All tables that contain something made from the commits of `root`.
+
+    Args:
+        store: where commits are known.
+        root: what was taken out of the table that was corrected.
+        mains: the main of each table, by the table's identity.
+        begun: the snapshots that branches begin with which an earlier run made, by the table's identity.
+    """
+    contents = Contents(store)
+    own = _table_of(store, root.branch)
+    segments, found = root.segments, dict[str, Affected]()
+    while True:
+        trace = downstream(store, Asked(root.branch, segments, root.text), verb="impact")
+        spoilt = {d.id: Ids(d.snapshots) for d in trace.datasets if d.kind == "table"}
+        found = {}
+        for table, main in mains.items():
+            if table == own:
+                continue
+            one = _of_table(store, contents, main, spoilt, begun.get(table))
+            if one is not None:
+                found[table] = one
+        following = union((*segments, *(s for one in found.values() for s in one.made_anew)))
+        if _covers(segments, following):
+            break
+        segments = following
+    order = list(dict.fromkeys(_table_of(store, d.id) for d in trace.datasets))
+    tables = tuple(found[table] for table in order if table in found)
+    return Affects(tables, trace, tuple(_beside(store, contents, trace, mains, root)))
+
+
+def _of_table(
+    store: CommitStore,
+    contents: Contents,
+    main: TableContext,
+    spoilt: Mapping[str, Ids],
+    begun: int | None,
+) -> Affected | None:
+    head = main.snapshots.head()
+    if head is None:
+        return None
+    view = _Content(contents, store, main.branch_uuid)
+    content = view.at(head.id)
+    bad = view.spoilt(head.id, spoilt)
+    if not bad:
+        return None
+    wanted = bad.hull[0] - 1
+    fork = None if begun is None or begun > wanted > 0 else Fork(begun, is_empty=begun > wanted)
+    while fork is None:
+        fork = _latest_there(main, wanted)
+        if fork is None or fork.is_empty:
+            break
+        # A rollback may have brought back what an earlier one had taken away.
+        before = view.spoilt(fork.snapshot, spoilt)
+        if before:
+            wanted, fork = before.hull[0] - 1, None
+    kept = () if fork is None or fork.is_empty else view.at(fork.snapshot)
+    return Affected(main, tuple(bad), fork, wanted, without(content, kept))
+
+
+def _latest_there(main: TableContext, wanted: int) -> Fork | None:
+    """The newest snapshot up to an id that is there, by itself or by a tag."""
+    if wanted > 0 and main.snapshots.find(wanted) is not None:
+        return Fork(wanted)
+    tags = find_tags(main, [name for name in tag_names(main) if not is_internal(name)])
+    there = [*main.snapshots.ids(), *(tag.snapshot.id for tag in tags)]
+    before = [snapshot for snapshot in there if snapshot <= wanted]
+    if before:
+        return Fork(max(before))
+    return Fork(min(there), is_empty=True) if wanted == 0 and there else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What a main contains."""
+
+    contents: Contents
+    store: CommitStore
+    branch: str
+    """Its identity."""
+
+    def at(self, snapshot: int) -> Segments:
+        """The commits that it contains at a snapshot."""
+        return self.contents.content(CommitRef(self.branch, snapshot))
+
+    def spoilt(self, snapshot: int, spoilt: Mapping[str, Ids]) -> Ids:
+        """The spoilt ones among them, by the ids that main has them under.
+
+        What came from a branch whose content was brought in as a whole has the id of the commit that did it.
+        """
+        past = self.contents.history(self.branch, 1, snapshot)
+        lines = {segment.branch for segment in past}
+        found, elsewhere = Ids(), False
+        for segment in self.at(snapshot):
+            for first, last in spoilt.get(segment.branch, ()):
+                if first <= segment.last and last >= segment.first:
+                    elsewhere = elsewhere or segment.branch not in lines
+                    if segment.branch in lines:
+                        found.add(max(first, segment.first), min(last, segment.last))
+        if elsewhere:
+            for segment in past:
+                for one in self.store.breaks(segment.branch):
+                    if one.restores and segment.first <= one.snapshot <= segment.last:
+                        found.add(one.snapshot, one.snapshot)
+        return found
+
+
+def _covers(segments: Segments, following: Segments) -> bool:
+    return not without(following, segments)
+
+
+def _table_of(store: CommitStore, branch: str) -> str:
+    line = store.line(branch)
+    return branch if line is None else line.table_uuid
+
+
+def _beside(
+    store: CommitStore, contents: Contents, trace: Trace, mains: Mapping[str, TableContext], root: Asked
+) -> Iterable[str]:
+    """Branches that people work on and that are spoilt as well; what was main once and is none any more does not count."""
+    asked = {segment.branch for segment in root.segments}
+    here = set[str]()
+    for main in mains.values():
+        head = main.snapshots.head()
+        here |= {s.branch for s in contents.history(main.branch_uuid, 1, 0 if head is None else head.id)}
+    for dataset in trace.datasets:
+        line = store.line(dataset.id)
+        if dataset.kind != "table" or dataset.id in asked or dataset.id in here or line is None:
+            continue
+        main_there = mains.get(line.table_uuid)
+        if main_there is None or line.branch is None or line.branch.startswith("cascade-"):
+            continue
+        try:
+            if main_there.on_branch(line.branch).branch_uuid == dataset.id:
+                yield dataset.name
+        except NotFoundError:
+            continue
+
+
+__all__ = ["Affected", "Affects", "Fork", "Segment", "affected"]

@@ -1,0 +1,69 @@
+"""What a correction took out of a table: the commits that its replacements of main left behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anabranch.errors import NotFoundError
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.replacement.main import main_of
+from anabranch.kernel.replacement.pointer import replacements
+from anabranch.lineage.content import Contents, Segment, Segments, union, without
+from anabranch.lineage.store import CommitStore
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """A table whose main was replaced."""
+
+    table: str
+    table_uuid: str
+    number: int
+    """Of its last replacement."""
+    branch_uuid: str
+    """Identity of the branch that is main now."""
+    fork: int
+    """The newest snapshot that the old main and the new one both have."""
+    last: int
+    """The last snapshot of the old main."""
+    taken_out: Segments
+    """All commits that were in a main of the table and are in none any more."""
+
+    @property
+    def name(self) -> str:
+        """What the branches of its cascade are called."""
+        return f"cascade-{self.table}-{self.number}"
+
+
+def correction_of(context: TableContext, store: CommitStore) -> Correction:
+    """What the replacements of a table's main took out. Raises `NotFoundError`: its main was never replaced.
+
+    Where a table was corrected more than once, all of it is meant: what was derived from what the first one took out need
+    not have been corrected since. What was taken back as main is in main.
+    """
+    main = main_of(context)
+    known = replacements(main)
+    if not known:
+        raise NotFoundError(
+            f"main of '{main.name}' was not replaced, so nothing was taken out that other tables may be made from",
+            hint="correct it on a branch first, and put that in the place of main: replace-main-branch.",
+        )
+    contents = Contents(store)
+    left: list[Segment] = []
+    for pointer in known:
+        replaced = pointer.replaced
+        assert replaced is not None, "those that came to nothing are left out"
+        left += contents.history(replaced.old.uuid, replaced.fork.id + 1, replaced.head.id)
+    head = main.snapshots.head()
+    here = contents.history(main.branch_uuid, 1, 0 if head is None else head.id)
+    last = known[-1].replaced
+    assert last is not None, "it is a replacement"
+    return Correction(
+        main.name,
+        main.table_uuid,
+        known[-1].generation,
+        main.branch_uuid,
+        last.fork.id,
+        last.head.id,
+        without(union(left), here),
+    )

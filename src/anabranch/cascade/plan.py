@@ -1,0 +1,301 @@
+"""What a cascade would do: for each table its branch, its jobs, and what no job can make again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from anabranch.cascade.affected import Affected, Affects, affected
+from anabranch.cascade.correction import Correction, correction_of
+from anabranch.cascade.starts import Corrected, JobStart, start_of
+from anabranch.cascade.writers import Writer, writers_of
+from anabranch.errors import AnabranchError, NotFoundError
+from anabranch.jobs.job import Job
+from anabranch.kernel.branches.branch_log import open_branch
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.refs.moment import Moment, of_snapshot, of_tag
+from anabranch.kernel.refs.tag_log import find_tags, is_internal, tag_names
+from anabranch.lineage.memory import MemoryStore
+from anabranch.lineage.questions.asked import Asked
+from anabranch.lineage.store import CommitStore
+from anabranch.lineage.trace import Range
+
+if TYPE_CHECKING:
+    from anabranch.lake import Lake
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePart:
+    """A source of a job, as the cascade reads it."""
+
+    source: str
+    """Its name in the job."""
+    name: str
+    """The table, with its branch; the topics, or what else it is."""
+    begins: str
+    """For people: ``after snapshot 5``, ``as declared``, ``as it is``."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobPart:
+    """A job that makes rows of a table again."""
+
+    job: str
+    sources: tuple[SourcePart, ...]
+    commits: int
+    """How many commits it had made that are taken out."""
+    is_batch: bool
+    starts: Mapping[str, Mapping[str, str]]
+    """By source, the options with which it begins there."""
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CascadeStep:
+    """A table that is corrected."""
+
+    table: str
+    branch: str
+    """On which it is corrected."""
+    is_there: bool
+    """Whether the branch has been created already."""
+    fork: int | None
+    """The snapshot that the branch begins with, which contains nothing of what was taken out; None if none is left."""
+    is_empty: bool
+    """Whether the branch is emptied first, because the table contained something of it from the beginning."""
+    bad: tuple[Range, ...]
+    """Snapshots of main that took in what was taken out upstream."""
+    anew: int
+    """How many commits come after the fork, all of which are made again."""
+    jobs: tuple[JobPart, ...]
+    problems: tuple[str, ...]
+    """What no job can make again, and why: somebody has to do it by hand, on the branch."""
+
+
+@dataclass(frozen=True, slots=True)
+class CascadePlan:
+    """All that has to be done after a correction, in order."""
+
+    table: str
+    """The table that was corrected."""
+    number: int
+    """Of the replacement of its main."""
+    taken_out: tuple[Range, ...]
+    """Snapshots of the old main that the new one does not have."""
+    steps: tuple[CascadeStep, ...]
+    """In the order in which the tables feed each other."""
+    beside: tuple[str, ...] = ()
+    """Branches that took in something of it and are not main: nothing is done about them."""
+    warnings: tuple[str, ...] = ()
+    """Where the plan may lack something."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no main contains anything of what was taken out."""
+        return not self.steps
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the tables to correct, in order."""
+        return tuple(step.table for step in self.steps)
+
+    @property
+    def name(self) -> str:
+        """What the branches are called."""
+        return f"cascade-{self.table}-{self.number}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        from dataclasses import asdict
+
+        return {**asdict(self), "done": self.is_done}
+
+
+@dataclass(frozen=True)
+class Work:
+    """A plan with what it was made from, to carry it out."""
+
+    plan: CascadePlan
+    correction: Correction
+    tables: tuple[Affected, ...]
+    jobs: Mapping[str, Job]
+    writers: Mapping[str, tuple[Writer, ...]]
+    """By table."""
+    identities: Mapping[str, str]
+    """Of tables, by name."""
+
+    def corrected(self, *, made: bool) -> dict[str, Corrected]:
+        """The tables as jobs read them, by name.
+
+        Args:
+            made: whether their branches must be there. Raises `NotFoundError` if one is not.
+        """
+        own = self.correction
+        root = Corrected(own.table, own.table_uuid, None, own.fork, own.branch_uuid)
+        found = {own.table: root}
+        for one in self.tables:
+            fork = 0 if one.fork is None or one.fork.is_empty else one.fork.snapshot
+            branch = _branch(one.main, self.plan.name, must=made)
+            uuid = None if branch is None else branch.branch_uuid
+            found[one.main.name] = Corrected(one.main.name, one.main.table_uuid, self.plan.name, fork, uuid)
+        return found
+
+    def start(self, job: Job, one: Affected, corrected: Mapping[str, Corrected]) -> JobStart:
+        """Where a job begins. See `start_of`."""
+        at = (
+            None if one.fork is None or one.fork.is_empty else moment_at(one.main, one.fork.snapshot).snapshot
+        )
+        tables = {
+            name: self.identities[source.table]
+            for name, source in job.sources.items()
+            if source.kind == "table" and source.table is not None and source.table in self.identities
+        }
+        return start_of(job, one.main, at, corrected, tables)
+
+
+def plan_cascade(lake: Lake, table: str, jobs: Sequence[Job] = ()) -> CascadePlan:
+    """What has to be done after main of a table was replaced, in the tables that were made from it. Nothing is changed.
+
+    Args:
+        lake: the warehouse.
+        table: the table that was corrected.
+        jobs: those that write the tables; known by their names, which are those in lineage.
+
+    Raises `NotFoundError`: there is no such table, or its main was never replaced.
+    """
+    return work_of(lake, table, jobs).plan
+
+
+def work_of(lake: Lake, table: str, jobs: Sequence[Job]) -> Work:
+    """The plan, with all that is needed to carry it out. Raises as `plan_cascade`."""
+    root = lake.table(table).context
+    mains, warnings = _mains(lake)
+    store = _store(mains)
+    correction = correction_of(root, store)
+    asked = Asked(
+        correction.taken_out[0].branch if correction.taken_out else root.branch_uuid,
+        correction.taken_out,
+        f"what was taken out of {correction.table}",
+    )
+    name = correction.name
+    begun = {uuid: fork for uuid, main in mains.items() if (fork := _begun(main, name)) is not None}
+    affects = affected(store, asked, mains, begun) if correction.taken_out else None
+    tables = () if affects is None else affects.tables
+    writers = {one.main.name: writers_of(store, one.made_anew) for one in tables}
+    work = Work(
+        CascadePlan(correction.table, correction.number, (), ()),
+        correction,
+        tables,
+        {job.name: job for job in jobs},
+        writers,
+        {main.name: uuid for uuid, main in mains.items()},
+    )
+    plan = CascadePlan(
+        correction.table,
+        correction.number,
+        tuple((s.first, s.last) for s in correction.taken_out),
+        tuple(_steps(work)),
+        () if affects is None else affects.beside,
+        (*warnings, *_doubts(affects)),
+    )
+    return Work(plan, correction, tables, work.jobs, writers, work.identities)
+
+
+def moment_at(main: TableContext, snapshot_id: int) -> Moment:
+    """A snapshot of main that is there by itself or by a tag. Raises `NotFoundError`."""
+    snapshot = main.snapshots.find(snapshot_id)
+    if snapshot is not None:
+        return of_snapshot(snapshot)
+    for tag in find_tags(main, [name for name in tag_names(main) if not is_internal(name)]):
+        if tag.snapshot.id == snapshot_id:
+            return of_tag(tag)
+    raise NotFoundError(f"snapshot {snapshot_id} of '{main.name}' is not there any more")
+
+
+def _steps(work: Work) -> Iterator[CascadeStep]:
+    corrected = work.corrected(made=False)
+    for one in work.tables:
+        parts, problems = [], []
+        if one.fork is None:
+            problems.append(
+                f"it would have to begin again at snapshot {one.missing}, and neither that nor one before it is there"
+            )
+        for writer in work.writers[one.main.name]:
+            found = _part(work, one, writer, corrected)
+            if isinstance(found, JobPart):
+                parts.append(found)
+            else:
+                problems.append(found)
+        yield CascadeStep(
+            one.main.name,
+            work.correction.name,
+            _branch(one.main, work.correction.name, must=False) is not None,
+            None if one.fork is None else one.fork.snapshot,
+            one.fork is not None and one.fork.is_empty,
+            one.bad,
+            sum(segment.last - segment.first + 1 for segment in one.made_anew),
+            tuple(parts),
+            tuple(problems),
+        )
+
+
+def _part(work: Work, one: Affected, writer: Writer, corrected: Mapping[str, Corrected]) -> JobPart | str:
+    """How a writer's work is done again, or why it cannot be."""
+    if writer.problem is not None:
+        return writer.problem
+    job = work.jobs.get(writer.job)
+    if job is None:
+        return f"{writer}, and it is declared in no job file that was given"
+    if job.sink != one.main.name:
+        return f"{writer}, and the job of that name writes '{job.sink}' ({job.place})"
+    is_batch = not any(source.is_stream in (True, None) for source in job.sources.values())
+    if is_batch and job.mode == "append" and writer.commits > 1:
+        return f"{writer} as a batch job that appends: what it read each time is not there to be read again"
+    start = work.start(job, one, corrected)
+    if start.problem is not None:
+        return (
+            f"{writer}, and it cannot go on from snapshot {one.missing if one.fork is None else one.fork.snapshot}: "
+            f"{start.problem}"
+        )
+    sources = tuple(SourcePart(s.source, s.name, s.begins) for s in start.sources)
+    return JobPart(writer.job, sources, writer.commits, is_batch, start.options, start.notices)
+
+
+def _mains(lake: Lake) -> tuple[dict[str, TableContext], list[str]]:
+    """The main of each table of a warehouse by its identity, and which tables cannot be opened."""
+    found, warnings = {}, []
+    for database in lake.databases():
+        for name in lake.tables(database):
+            try:
+                context = lake.table(f"{database}.{name}").context
+            except AnabranchError as error:
+                warnings.append(f"{database}.{name} is left out: {error.message}")
+            else:
+                found[context.table_uuid] = context
+    return found, warnings
+
+
+def _store(mains: Mapping[str, TableContext]) -> CommitStore:
+    return MemoryStore.of_tables(mains.values())
+
+
+def _doubts(affects: Affects | None) -> tuple[str, ...]:
+    return () if affects is None else affects.trace.problems
+
+
+def _begun(main: TableContext, name: str) -> int | None:
+    """The snapshot that the table's branch of this cascade begins with, if it is there and is not main yet."""
+    branch = _branch(main, name, must=False)
+    if branch is None or branch.fork is None or branch.branch == main.branch:
+        return None
+    return branch.fork.snapshot.id
+
+
+def _branch(main: TableContext, name: str, *, must: bool) -> TableContext | None:
+    try:
+        return open_branch(main, name)
+    except NotFoundError:
+        if must:
+            raise
+        return None

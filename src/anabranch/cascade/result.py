@@ -1,0 +1,46 @@
+"""What became of a cascade."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from anabranch.cascade.plan import CascadePlan, CascadeStep
+from anabranch.jobs.supervise import JobStatus
+from anabranch.kernel.replacement.group_result import GroupResult
+
+
+@dataclass(frozen=True, slots=True)
+class CascadeResult:
+    """How far a cascade came. Running it again goes on there."""
+
+    plan: CascadePlan
+    done: tuple[str, ...]
+    """Tables whose branches are made again, in order."""
+    statuses: tuple[JobStatus, ...] = ()
+    """How each job ended that was run now."""
+    waiting: CascadeStep | None = None
+    """A table that somebody has to make by hand before it goes on."""
+    group: GroupResult | None = None
+    """What was published; None if nothing was."""
+
+    @property
+    def failed(self) -> tuple[JobStatus, ...]:
+        """The jobs that did not come to their end."""
+        return tuple(status for status in self.statuses if status.state.value != "ended")
+
+    @property
+    def is_published(self) -> bool:
+        """Whether no main contains anything of what was taken out any more."""
+        return self.plan.is_done or self.group is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "plan": self.plan.to_dict(),
+            "done": list(self.done),
+            "jobs": [asdict(status) for status in self.statuses],
+            "waiting": None if self.waiting is None else self.waiting.table,
+            "group": None if self.group is None else asdict(self.group),
+            "published": self.is_published,
+        }

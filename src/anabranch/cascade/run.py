@@ -1,0 +1,247 @@
+"""Carrying a cascade out: branches, jobs, audits, and one write that puts all of it in the place of main.
+
+1. *Create* for each table a branch that begins with its fork.
+2. *Run* its jobs on it, in order, until they have taken all there is: each from the positions that it had at the fork, and
+   reading the branches of the tables that are corrected.
+3. *Audit* the branches, if asked to.
+4. *Publish*: look once more that the plan still holds, and replace the mains of all tables as one group.
+
+Up to the last step nobody sees anything of it. Whatever is repeated goes on where it was: branches are there, jobs know
+from their checkpoints how far they are, and the group is made once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from anabranch.cascade.affected import Affected
+from anabranch.cascade.plan import CascadePlan, CascadeStep, JobPart, Work, moment_at, work_of
+from anabranch.cascade.result import CascadeResult
+from anabranch.errors import AnabranchError, CommitConflictError, InvalidInputError
+from anabranch.jobs.job import Job
+from anabranch.jobs.prepare import Run
+from anabranch.jobs.run import Schedule, run_jobs
+from anabranch.jobs.supervise import JobStatus, Policy, RunEvent, Stop
+from anabranch.jobs.trigger import AVAILABLE_NOW
+from anabranch.kernel.branches.branch_log import open_branch
+from anabranch.kernel.branches.create import create_branch
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.replacement.copy_history import copy_past
+from anabranch.kernel.replacement.main import main_of
+from anabranch.lineage.model import lineage_of
+
+if TYPE_CHECKING:
+    from anabranch.lake import Lake
+    from anabranch.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class CascadeOptions:
+    """How to carry a cascade out."""
+
+    publish: bool = True
+    """Whether to put the branches in the place of main once they are made."""
+    by_hand: Collection[str] = ()
+    """Tables of which somebody says that what no job makes again has been done on their branches by hand."""
+    audits: Mapping[str, str | os.PathLike[str]] = field(default_factory=dict)
+    """Files of checks that the branches must pass, by table."""
+    policy: Policy = field(default_factory=Policy)
+    """When jobs that fail are started again."""
+    by: str | None = None
+    reason: str | None = None
+
+
+def run_cascade(
+    lake: Lake,
+    table: str,
+    jobs: Sequence[Job],
+    options: CascadeOptions | None = None,
+    *,
+    stop: Stop | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+    on_status: Callable[[Sequence[JobStatus]], None] = lambda _: None,
+    on_event: Callable[[RunEvent], None] = lambda _: None,
+) -> CascadeResult:
+    """Correct the tables that were made from what was taken out of a table, and publish them together.
+
+    Args:
+        lake: the warehouse, with a Spark session for its jobs.
+        table: the table whose main was replaced.
+        jobs: those that write the tables, with the names that they have in lineage.
+        options: how.
+        stop: asks for the end, which comes when the job that is at work has done its batch.
+        tell: told what is being done, in lines for people.
+        on_status: told of the job that is at work, now and then.
+        on_event: told of starts and ends of jobs.
+
+    Raises:
+        NotFoundError: there is no such table, or its main was never replaced.
+        InvalidInputError: a branch of that name begins otherwise; or a table is named that is not to be corrected.
+        CommitConflictError: an audit failed, what has to be done has changed meanwhile, or the mains cannot be
+            replaced. All mains are as they were.
+    """
+    options, stop = options or CascadeOptions(), stop or Stop()
+    work = work_of(lake, table, jobs)
+    _check_named(work.plan, options)
+    made = _Cascade(lake, work, options, stop, tell, on_status, on_event)
+    return made.run(jobs)
+
+
+@dataclass
+class _Cascade:
+    lake: Lake
+    work: Work
+    options: CascadeOptions
+    stop: Stop
+    tell: Callable[[str], None]
+    on_status: Callable[[Sequence[JobStatus]], None]
+    on_event: Callable[[RunEvent], None]
+    statuses: list[JobStatus] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
+
+    def run(self, jobs: Sequence[Job]) -> CascadeResult:
+        plan = self.work.plan
+        if plan.is_done:
+            return CascadeResult(plan, ())
+        steps = dict(zip(plan.tables, zip(plan.steps, self.work.tables, strict=True), strict=True))
+        for step, one in steps.values():
+            if step.fork is None:
+                raise InvalidInputError(f"'{step.table}' cannot be corrected: {step.problems[0]}")
+            self._create(step, one)
+        for name, (step, one) in steps.items():
+            if step.problems and name not in self.options.by_hand:
+                return self._result(waiting=step)
+            if not self._make(step, one):
+                return self._result()
+            self.done.append(name)
+        self._audit()
+        if not self.options.publish:
+            return self._result()
+        again = work_of(self.lake, plan.table, jobs).plan
+        _check_unchanged(plan, again, self.options)
+        reason = self.options.reason or f"cascade of {plan.table} after replacement {plan.number}"
+        group = self.lake.replace_group(
+            dict.fromkeys(plan.tables, plan.name), by=self.options.by, reason=reason
+        )
+        return CascadeResult(plan, tuple(self.done), tuple(self.statuses), group=group)
+
+    def _result(self, waiting: CascadeStep | None = None) -> CascadeResult:
+        return CascadeResult(self.work.plan, tuple(self.done), tuple(self.statuses), waiting)
+
+    def _create(self, step: CascadeStep, one: Affected) -> None:
+        """The branch of a table, with main's past, so that it can be read from before its fork."""
+        assert step.fork is not None, "checked above"
+        main = main_of(one.main)
+        if not step.is_there:
+            self.tell(f"{step.table}: branch {step.branch} begins with snapshot {step.fork}")
+        moment = moment_at(main, step.fork)
+        branch = _branch_of(main, step)
+        if branch is None:
+            branch = create_branch(main, step.branch, step.branch, moment=moment, created_by=self.options.by)
+        fork = branch.fork
+        if fork is None or fork.snapshot.stamp != moment.snapshot.stamp:
+            raise InvalidInputError(
+                f"there is a branch '{step.branch}' of '{step.table}' already, which begins otherwise than with snapshot "
+                f"{step.fork}",
+                hint=f"delete it: delete-branch {step.table} --name {step.branch}.",
+            )
+        copy_past(main, branch, fork.snapshot)
+        head = branch.snapshots.head()
+        if step.is_empty and head is not None and head.stamp == fork.snapshot.stamp:
+            with self.lake.job("cascade"):
+                self._table(step).replace([])
+
+    def _make(self, step: CascadeStep, one: Affected) -> bool:
+        """Run the jobs of a table on its branch; whether all of them came to their end."""
+        corrected = self.work.corrected(made=True)
+        branches = {
+            c.table: c.branch for c in corrected.values() if c.branch is not None and c.table != step.table
+        }
+        for part in step.jobs:
+            if self.stop.is_asked():
+                return False
+            job = self.work.jobs[part.job]
+            if part.is_batch and self._has_run(step, part):
+                continue
+            start = self.work.start(job, one, corrected)
+            if start.problem is not None:
+                raise InvalidInputError(f"job '{part.job}' cannot go on: {start.problem}")
+            self.tell(f"{step.table}: running {part.job} on {step.branch}")
+            ended = run_jobs(
+                [job],
+                self.lake,
+                Run(branch=step.branch, source_branches=branches, starts=start.options),
+                Schedule(AVAILABLE_NOW, self.options.policy),
+                stop=self.stop,
+                on_status=self.on_status,
+                on_event=self.on_event,
+            )
+            self.statuses += ended
+            if any(status.state.value != "ended" for status in ended):
+                return False
+        return True
+
+    def _has_run(self, step: CascadeStep, part: JobPart) -> bool:
+        """Whether a batch job has made its commit on the branch already."""
+        table = self._table(step)
+        fork = table.context.fork
+        for snapshot in table.snapshots():
+            if fork is not None and snapshot.id <= fork.snapshot.id:
+                break
+            entry = lineage_of(snapshot.properties, where=f"snapshot {snapshot.id}")
+            if entry is not None and entry.job == part.job:
+                return True
+        return False
+
+    def _audit(self) -> None:
+        for step in self.work.plan.steps:
+            checks = self.options.audits.get(step.table)
+            if checks is None:
+                continue
+            verdict = self._table(step).audit(checks, by=self.options.by)
+            self.tell(f"{step.table}: {verdict}")
+            if not verdict:
+                raise CommitConflictError(
+                    f"'{step.table}$branch_{step.branch}' did not pass its audit: all mains are as they were",
+                    hint="correct the rows on the branch, or the job, and run the cascade again.",
+                )
+
+    def _table(self, step: CascadeStep) -> Table:
+        return self.lake.table(f"{step.table}$branch_{step.branch}")
+
+
+def _branch_of(main: TableContext, step: CascadeStep) -> TableContext | None:
+    try:
+        return open_branch(main, step.branch)
+    except AnabranchError:
+        return None  # or it is being created: creating it again brings that to its end
+
+
+def _check_named(plan: CascadePlan, options: CascadeOptions) -> None:
+    """Raise `InvalidInputError` for a table that is named and not part of the cascade."""
+    unknown = sorted({*options.by_hand, *options.audits} - {*plan.tables})
+    if unknown and not plan.is_done:
+        raise InvalidInputError(
+            f"'{unknown[0]}' is not to be corrected after '{plan.table}' was",
+            hint=f"to correct are: {', '.join(plan.tables)}.",
+        )
+
+
+def _check_unchanged(plan: CascadePlan, again: CascadePlan, options: CascadeOptions) -> None:
+    """Raise `CommitConflictError` if what was done is not what has to be done any more."""
+    before = {step.table: step for step in plan.steps}
+    changed = plan.number != again.number or before.keys() != {step.table for step in again.steps}
+    for step in () if changed else again.steps:
+        known = before[step.table]
+        new = set(step.problems) - set(known.problems)
+        jobs = {part.job for part in step.jobs} - {part.job for part in known.jobs}
+        if known.fork != step.fork or jobs or (new and step.table not in options.by_hand):
+            changed = True
+    if changed:
+        raise CommitConflictError(
+            f"what has to be corrected after '{plan.table}' has changed while it was being done: nothing was published",
+            hint="look at it with `cascade --plan`, and run it again: what is done already stays.",
+        )

@@ -1,0 +1,63 @@
+"""Who made the commits that are taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from anabranch.lineage.content import Segments
+from anabranch.lineage.store import CommitStore
+
+_NAMED_AT_MOST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """A job, or others whose commits no job makes again."""
+
+    job: str
+    commits: int
+    problem: str | None = None
+    """Why nobody can make them again by itself."""
+
+    def __str__(self) -> str:
+        return f"job '{self.job}' made {_times(self.commits)} of what is taken out"
+
+
+def writers_of(store: CommitStore, made_anew: Segments) -> tuple[Writer, ...]:
+    """Who made commits of rows, in the order of their names; those that no job makes again last."""
+    jobs: dict[str, set[tuple[str, int]]] = {}
+    merges: dict[str, set[int]] = {}
+    unsaid: list[int] = []
+    for segment in made_anew:
+        branch, first, last = segment
+        unsaid += store.unsaid(branch, first, last)
+        for newest in store.newest_inputs(branch, first, last):
+            jobs.setdefault(newest.job, set()).add((branch, newest.snapshot))
+        for read in store.reads(branch, first, last):
+            if read.kind == "merge":
+                merges.setdefault(read.job, set()).add(read.snapshot)
+            else:
+                jobs.setdefault(read.job, set()).add((branch, read.snapshot))
+        for other in store.other_reads(branch, first, last):
+            jobs.setdefault(other.job, set()).add((branch, other.snapshot))
+    found = [Writer(job, len(commits)) for job, commits in sorted(jobs.items())]
+    for job, snapshots in sorted(merges.items()):
+        what = (
+            f"snapshot {_listed(snapshots)} brought in a branch ({job}): merge it into the new branch by hand"
+        )
+        found.append(Writer(job, len(snapshots), what))
+    if unsaid:
+        what = f"snapshot {_listed(unsaid)} was committed by hand, or by somebody who did not say what it was made from"
+        found.append(Writer("", len(unsaid), what))
+    return tuple(found)
+
+
+def _times(number: int) -> str:
+    return "1 commit" if number == 1 else f"{number} commits"
+
+
+def _listed(snapshots: Iterable[int]) -> str:
+    found = sorted(snapshots)
+    more = f" and {len(found) - _NAMED_AT_MOST} more" if len(found) > _NAMED_AT_MOST else ""
+    return ", ".join(str(snapshot) for snapshot in found[:_NAMED_AT_MOST]) + more

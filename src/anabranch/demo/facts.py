@@ -1,0 +1,123 @@
+"""What the demo's tables must hold in the end, computed from the source at once, and what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.demo import source
+from anabranch.demo.jobs import KM_PER_MILE, LONG_KM
+from anabranch.demo.kafka import complete_hours, found_hours
+from anabranch.demo.questions import STRONG_WIND
+from anabranch.lake import Lake
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One thing that is checked against the source."""
+
+    what: str
+    expected: float
+    found: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether both are the same, but for what sums of floats leave."""
+        return abs(self.expected - self.found) <= 1e-9 * max(1.0, abs(self.expected))
+
+
+def kilometres(lake: Lake, flights: pa.Table) -> list[Fact]:
+    """How far was flown, by `demo.delays` and its long hauls, as it is now."""
+    km = _km(flights)
+    delays = lake.table("demo.delays").scan(columns=["distance_km"]).to_arrow()
+    long_hauls = lake.table("demo.long_hauls").scan(columns=["flight_id"]).to_arrow()
+    return [
+        Fact("delays: kilometres flown", _sum(km), _sum(delays["distance_km"])),
+        Fact("delays: the longest flight, km", _max(km), _max(delays["distance_km"])),
+        Fact("long hauls: rows", _sum(pc.greater_equal(km, LONG_KM)), long_hauls.num_rows),
+    ]
+
+
+def rows(lake: Lake, flights: pa.Table, windy: float) -> list[Fact]:
+    """Every row of the three tables, by identity where it has one.
+
+    Args:
+        lake: the demo's.
+        flights: all that have arrived.
+        windy: how many delays in strong wind a question found.
+    """
+    total = flights.num_rows
+    found = lake.table("demo.flights").scan().to_arrow()
+    delays = lake.table("demo.delays").scan(columns=["flight_id", "arr_delay", "distance_km"]).to_arrow()
+    long_hauls = lake.table("demo.long_hauls").scan(columns=["flight_id"]).to_arrow()
+    long_ids = flights["flight_id"].filter(pc.greater_equal(_km(flights), LONG_KM))
+    return [
+        Fact("flights: rows that equal the source", total, equal_rows(flights, found)),
+        Fact("flights: rows", total, found.num_rows),
+        Fact("delays: rows", total, delays.num_rows),
+        Fact("delays: different flights", total, len(pc.unique(delays["flight_id"]))),
+        Fact("delays: minutes late on arrival", _sum(flights["arr_delay"]), _sum(delays["arr_delay"])),
+        Fact("delays in strong wind", _windy(flights), windy),
+        Fact("long hauls: flights of the source", len(long_ids), _common(long_ids, long_hauls["flight_id"])),
+        *kilometres(lake, flights),
+    ]
+
+
+def through_kafka(lake: Lake, flights: pa.Table) -> list[Fact]:
+    """What came through a topic: every flight once, and every complete hour as counted at once."""
+    arrivals = lake.table("demo.arrivals").scan(columns=["flight_id"]).to_arrow()
+    hours, found = complete_hours(flights), found_hours(lake.table("demo.hours"))
+    same = found.join(hours, on=hours.columns, how="semi")
+    total, different = flights.num_rows, len(pc.unique(arrivals["flight_id"]))
+    return [
+        Fact("arrivals through Kafka: rows", total, arrivals.num_rows),
+        Fact("arrivals through Kafka: different flights", total, different),
+        Fact("hours of event time: rows", hours.height, found.height),
+        Fact("hours that equal the source", hours.height, same.height),
+    ]
+
+
+def all_hold(facts: Sequence[Fact]) -> bool:
+    """Whether every fact holds."""
+    return all(fact.holds for fact in facts)
+
+
+def equal_rows(expected: pa.Table, found: pa.Table) -> int:
+    """How many rows are the same in both, by `flight_id`; nulls are equal to nulls."""
+    names = expected.schema.names
+    left = pl.from_arrow(expected.sort_by("flight_id"))
+    right = pl.from_arrow(found.select(names).sort_by("flight_id"))
+    assert isinstance(left, pl.DataFrame)
+    assert isinstance(right, pl.DataFrame)
+    if left.height != right.height:
+        return left.join(right, on=names, how="semi", nulls_equal=True).height
+    same = pl.Series([True]).new_from_index(0, left.height)
+    for name in names:
+        same &= left[name].eq_missing(right[name].cast(left[name].dtype))
+    return int(same.sum())
+
+
+def _km(flights: pa.Table) -> pa.ChunkedArray:
+    return pc.multiply(flights["distance"].cast(pa.float64()), KM_PER_MILE)
+
+
+def _windy(flights: pa.Table) -> int:
+    weather = source.weather().select(["origin", "time_hour", "wind_speed"])
+    joined = flights.select(["origin", "time_hour"]).join(weather, ["origin", "time_hour"])
+    return int(_sum(pc.greater_equal(joined["wind_speed"], STRONG_WIND)))
+
+
+def _common(ids: pa.ChunkedArray, found: pa.ChunkedArray) -> int:
+    return len(set(ids.to_pylist()) & set(found.to_pylist()))
+
+
+def _sum(column: pa.ChunkedArray) -> float:
+    return float(pc.sum(column).as_py() or 0)
+
+
+def _max(column: pa.ChunkedArray) -> float:
+    return float(pc.max(column).as_py() or 0)

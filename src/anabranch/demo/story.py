@@ -1,0 +1,271 @@
+"""The demo: a stream goes wrong, the mistake is found, corrected on a branch and put in place, while everything streams on.
+
+Every command is carried out as a person would type it. What the story must know to go on it asks through the library.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from rich.console import Console
+
+from anabranch.demo import facts, jobs, source
+from anabranch.demo.facts import Fact
+from anabranch.demo.feed import Feed
+from anabranch.demo.kafka import TOPIC, Airports, complete_hours
+from anabranch.demo.questions import ALL, GOOD, LATE_IN_WIND, Answer, ask
+from anabranch.demo.show import show
+from anabranch.demo.tables import prepare
+from anabranch.demo.terminal import Program, Terminal
+from anabranch.errors import AnabranchError
+from anabranch.lake import Lake, connect
+from anabranch.table import Table
+
+TIMEOUT_SECONDS = 600
+HERE = Path(__file__).parent
+RIGHT = f"KM_PER_MILE = {jobs.KM_PER_MILE}"
+WRONG = "KM_PER_MILE = 1.852"
+"""Of nautical miles, which these are not."""
+
+# Parts of the year that have arrived: when all was well, when the mistake is noticed, and when it is corrected.
+_WELL, _NOTICED = 0.25, 0.5
+_SPARK = (
+    "--master",
+    "local[2]",
+    "--conf",
+    "spark.sql.shuffle.partitions=2",
+    "--conf",
+    "spark.driver.memory=1g",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DemoResult:
+    """What the demo found."""
+
+    facts: tuple[Fact, ...]
+    """Of the tables as they are in the end."""
+    wrong: tuple[Fact, ...]
+    """The same facts when the mistake was noticed, and after the correction was undone: not all of them may hold."""
+    seconds: float
+    warehouse: str
+    answers: tuple[Answer, ...]
+    """What was asked in SQL, and what it gave."""
+
+    @property
+    def correct(self) -> bool:
+        """Whether all is right in the end, and was wrong before."""
+        return facts.all_hold(self.facts) and not any(facts.all_hold([fact]) for fact in self.wrong)
+
+
+def run_demo(*, days: int = 365, folder: str | None = None, quiet: bool = False) -> DemoResult:
+    """Tell the whole story in `folder` (a fresh temporary one if None) and check every row in the end.
+
+    Raises:
+        AnabranchError: a command failed or something did not happen in time; the message tells where the log is.
+    """
+    console = Console(stderr=quiet, quiet=quiet)
+    root = Path(folder) if folder else Path(tempfile.mkdtemp(prefix="anabranch-demo-"))
+    started = time.monotonic()
+    story = _Story(root, days, console)
+    with story.told():
+        story.begin()
+        story.go_wrong()
+        story.notice()
+        story.correct()
+        story.put_in_place()
+        story.change_ones_mind()
+        story.cascade()
+        story.stream_on()
+    result = story.result(time.monotonic() - started)
+    show(result, console)
+    return result
+
+
+class _Story:
+    """The places of one run, and its chapters."""
+
+    def __init__(self, root: Path, days: int, console: Console) -> None:
+        self.root = root
+        self.warehouse = str(root / "warehouse")
+        self.lake: Lake = connect(self.warehouse)
+        self.days = source.days_of(source.flights())[:days]
+        self.flights = pa.concat_tables([rows for _, rows in self.days])
+        self.airports = Airports.of_environment()
+        topic = {} if self.airports is None else {TOPIC: self.airports.topic}
+        environment = {"ANABRANCH_WAREHOUSE": self.warehouse, **topic}
+        self.terminal = Terminal(console, root, environment)
+        self.landing = root / "landing"
+        self.feed = Feed(self.days, self.landing, self.airports)
+        self.wrong: list[Fact] = []
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Everything that is running ends when the story does."""
+        try:
+            yield
+        finally:
+            self.feed.close()
+            self.terminal.close()
+
+    def begin(self) -> None:
+        """A pipeline of three jobs follows the year as it arrives."""
+        say = self.terminal.say
+        say("[bold]Anabranch demo[/bold]: the flights out of New York in 2013 arrive, a file for every day")
+        self.landing.mkdir(parents=True)
+        for name, rows in prepare(self.lake).items():
+            say(f"  {name}: {rows:,} rows to look things up in")
+        shutil.copy(HERE / "jobs.py", self.root)
+        shutil.copy(HERE / "checks.yml", self.root)
+        self.files = ["jobs.py"]
+        if self.airports is not None:
+            self.airports.prepare(self.lake)
+            shutil.copy(HERE / "kafka_jobs.py", self.root)
+            self.files.append("kafka_jobs.py")
+        say("  files -> demo.flights -> demo.delays -> demo.long_hauls, by the jobs in jobs.py\n")
+        self.pipeline = self._run("pipeline.log")
+        self.feed.start()
+        there = self.feed.hurry_to(_WELL)
+        self._wait(lambda: self._rows("demo.delays") >= there)
+        say(f"  {self._rows('demo.delays'):,} flights with their delays: all is well. Let us remember that.")
+        self.terminal.run("create-tag", "demo.delays", "--name", GOOD)
+
+    def go_wrong(self) -> None:
+        """A release of the jobs that takes miles for nautical ones; on the way to it the pipeline is killed."""
+        self.pipeline.kill()
+        self.terminal.say(
+            "\n[red]kill -9[/red] the pipeline, and start release 2 of jobs.py; streams go on where they were"
+        )
+        self._release(WRONG)
+        self.pipeline = self._run("pipeline.log")
+        there = self.feed.hurry_to(_NOTICED)
+        self._wait(lambda: self._rows("demo.delays") >= there)
+
+    def notice(self) -> None:
+        """Something is wrong: what, since when, by whom, and what came of it."""
+        run, say = self.terminal.run, self.terminal.say
+        say("\n[bold]1. Something is wrong[/bold]: nobody flies that far from New York")
+        run("audit", "demo.delays", "checks.yml", expected=(1,))
+        first = self._first_of_release_2()
+        say(f"  Snapshot {first} is the first that another version of the code made. What is behind it?")
+        run("lineage", "producer", f"demo.delays@{first}")
+        run("lineage", "impact", f"demo.delays@{first}..")
+        self.wrong += facts.kilometres(self.lake, self._arrived())[:2]
+
+    def correct(self) -> None:
+        """The right code on a branch, from exactly where it was well, while main streams on."""
+        run, say = self.terminal.run, self.terminal.say
+        say(
+            "\n[bold]2. Correct it on a branch[/bold], from the source positions of the tag, while main streams on"
+        )
+        self._release(RIGHT)
+        run("create-savepoint", "demo.delays")
+        run("create-branch", "demo.delays", "--name", "fix", "--tag", GOOD)
+        correction = ("--job", "enrich-flights", "--branch", "fix", "--from-tag", GOOD)
+        self.correction = self.terminal.start("run", "jobs.py", *correction, *_SPARK, log="fix.log")
+        self._wait(
+            lambda: self._rows("demo.delays$branch_fix") >= 0.97 * self._rows("demo.delays"), self.correction
+        )
+        run("branches", "demo.delays", "--watch", "--times", "1")
+        run("diff", "demo.delays", "main..fix", shown=14)
+        run("audit", "demo.delays", "fix", "checks.yml")
+
+    def put_in_place(self) -> None:
+        """The branch becomes main, under everybody."""
+        self.terminal.say(
+            "\n[bold]3. Put it in place[/bold]: readers follow, and the old job cannot write any more"
+        )
+        self.replace()
+
+    def replace(self) -> None:
+        """Put the branch in the place of main, as soon as it has read what main has."""
+        self.terminal.run("replace-main-branch", "demo.delays", "--name", "fix", "--wait", "--yes")
+
+    def change_ones_mind(self) -> None:
+        """It can be taken back, and put in place again."""
+        self.terminal.say("\n  Any doubts? It can be taken back, and put in place again.")
+        self.terminal.run("undo-replace", "demo.delays", "--yes")
+        self.wrong += facts.kilometres(self.lake, self._arrived())[1:2]
+        self.replace()
+
+    def cascade(self) -> None:
+        """What was derived from the mistake is made anew, and put in place at once."""
+        self.terminal.say(
+            "\n[bold]4. Correct what came of it[/bold]: every table downstream, all of them at once"
+        )
+        self.terminal.run("cascade", "demo.delays", "--plan", "--jobs", "jobs.py")
+        self.terminal.run("cascade", "demo.delays", "--run", "--jobs", "jobs.py", "--yes", *_SPARK)
+
+    def stream_on(self) -> None:
+        """The same pipeline, started again, goes on with the corrected tables until the year is over."""
+        self.terminal.say(
+            "\n[bold]5. Stream on[/bold]: the same command as in the beginning goes on with the corrected tables"
+        )
+        self.pipeline.stop()
+        self.correction.stop()
+        self.pipeline = self._run("pipeline.log")
+        self.feed.hurry_to(1.0)
+        total = self.flights.num_rows
+        long_hauls = int(facts.kilometres(self.lake, self.flights)[2].expected)
+        self._wait(lambda: self._rows("demo.delays") >= total and self._rows("demo.long_hauls") >= long_hauls)
+        if self.airports is not None:
+            hours = complete_hours(self.flights).height
+            self._wait(lambda: self._rows("demo.hours") >= hours)
+        self.pipeline.stop()
+
+    def result(self, seconds: float) -> DemoResult:
+        """What there is in the end, asked in SQL and checked against the source."""
+        answers = tuple(ask(self.warehouse, ALL, self.root / "questions.log"))
+        (windy,) = (answer for answer in answers if answer.statement == LATE_IN_WIND)
+        found = facts.rows(self.lake, self.flights, sum(windy.column("flights")))
+        if self.airports is not None:
+            found += facts.through_kafka(self.lake, self.flights)
+        return DemoResult(tuple(found), tuple(self.wrong), seconds, self.warehouse, answers)
+
+    def _run(self, log: str) -> Program:
+        return self.terminal.start("run", *self.files, *_SPARK, log=log)
+
+    def _release(self, unit: str) -> None:
+        """Another version of jobs.py, which differs in one line."""
+        old = (self.root / "jobs.py").read_text()
+        before = WRONG if WRONG in old else RIGHT
+        (self.root / "jobs.py").write_text(old.replace(before, unit))
+        self.terminal.say(f"  [red]- {before}[/red]\n  [green]+ {unit}[/green]")
+
+    def _first_of_release_2(self) -> int:
+        made = self.lake.table("demo.delays").system("lineage").select(["snapshot_id", "code"])
+        right = made["code"][pc.index(made["snapshot_id"], pc.min(made["snapshot_id"])).as_py()]
+        return int(pc.min(made.filter(pc.not_equal(made["code"], right))["snapshot_id"]).as_py())
+
+    def _arrived(self) -> pa.Table:
+        """The flights of which the delays are there."""
+        ids = self.lake.table("demo.delays").scan(columns=["flight_id"]).to_arrow()["flight_id"]
+        return self.flights.filter(pc.is_in(self.flights["flight_id"], ids.combine_chunks()))
+
+    def _rows(self, name: str) -> int:
+        snapshot = self._table(name).snapshot
+        return 0 if snapshot is None else snapshot.total_record_count or 0
+
+    def _table(self, name: str) -> Table:
+        return self.lake.table(name)
+
+    def _wait(self, done: Callable[[], bool], *programs: Program) -> None:
+        """Until something has happened. Raises `AnabranchError` if it does not, or if who is to do it ends."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while not done():
+            for program in (*programs, self.pipeline):
+                program.check()
+            _ = self.feed.arrived  # raises what keeps flights from arriving
+            if time.monotonic() > deadline:
+                raise AnabranchError(
+                    "the demo's streams took too long", hint=f"their logs are in {self.root}."
+                )
+            time.sleep(0.2)

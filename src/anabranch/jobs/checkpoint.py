@@ -1,0 +1,139 @@
+"""The checkpoint of a job: where it lies, and what the job began with.
+
+By default it lies in the warehouse, ``_checkpoints/<job>`` for main and ``_checkpoints/<job>@<branch>`` for a branch;
+databases are called otherwise. Spark keeps its logs there, the sink its identity (`anabranch.streaming.sink_identity`),
+and we, in ``anabranch/job.json``, where the sources begin. That file is written once, before the first batch: whatever
+happens to the first batch, it is planned from the same positions again, also when the tag that they came from is gone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+from urllib.parse import unquote, urlsplit
+
+from anabranch.errors import CorruptTableError, NotFoundError
+from anabranch.storage.open import open_storage
+from anabranch.storage.protocol import Storage
+from anabranch.streaming.sink_identity import SinkRecord
+
+FOLDER = "_checkpoints"
+"""In the warehouse."""
+_FILE = "anabranch/job.json"
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a job began with."""
+
+    job: str
+    table_uuid: str
+    branch_uuid: str
+    """Of the branch of the sink."""
+    tag: str | None = None
+    """The tag whose positions it began at."""
+    snapshot: int | None = None
+    """What the tag named."""
+    stamp: str | None = None
+    starts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By source, the options that say where it begins, if not the declaration does."""
+
+    @property
+    def origin(self) -> str:
+        """For people."""
+        return (
+            "as it is declared" if self.tag is None else f"from tag '{self.tag}' (snapshot {self.snapshot})"
+        )
+
+    def to_json(self) -> bytes:
+        tag = None if self.tag is None else {"name": self.tag, "snapshot": self.snapshot, "stamp": self.stamp}
+        content = {
+            "version": _VERSION,
+            "job": self.job,
+            "table": self.table_uuid,
+            "branch": self.branch_uuid,
+            "tag": tag,
+            "starts": {name: dict(options) for name, options in self.starts.items()},
+        }
+        return json.dumps(content, indent=2).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes, *, path: str) -> Self:
+        """Raises `CorruptTableError` naming `path`."""
+        try:
+            content: Any = json.loads(data)
+        except ValueError:
+            content = None
+        match content:
+            case {
+                "version": 1,
+                "job": str(job),
+                "table": str(table),
+                "branch": str(branch),
+                "starts": dict(starts),
+            }:
+                tag = content.get("tag") or {}
+                return cls(job, table, branch, tag.get("name"), tag.get("snapshot"), tag.get("stamp"), starts)
+        raise CorruptTableError(
+            f"does not say what a job began with, in version {_VERSION}",
+            path=path,
+            hint="restore the checkpoint, or name another one with --checkpoint.",
+        )
+
+
+@dataclass(frozen=True)
+class JobCheckpoint:
+    """The checkpoint of a job."""
+
+    location: str
+    """Path or URL, as Spark is told it."""
+    storage: Storage
+    """Rooted there."""
+
+    def beginning(self, make: Callable[[], Beginning]) -> Beginning:
+        """What the job began with; what `make` gives is written down first if nothing is known yet."""
+        found = self.known()
+        if found is not None:
+            return found
+        made = make()
+        if self.storage.put_if_absent(_FILE, made.to_json()):
+            return made
+        stored = self.known()
+        assert stored is not None, "it was there a moment ago, and nobody removes it"
+        return stored
+
+    def known(self) -> Beginning | None:
+        """What the job began with, or None before its first start. Raises `CorruptTableError`."""
+        try:
+            data = self.storage.get(_FILE)
+        except NotFoundError:
+            return None
+        return Beginning.from_json(data, path=f"{self.location}/{_FILE}")
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether a query has begun here, whoever started it."""
+        return self.storage.exists("metadata")
+
+    def writes_to(self, branch_uuid: str) -> bool:
+        """Whether the query here has written to that branch, or was about to."""
+        return SinkRecord(self.storage, branch_uuid).known_identity() is not None
+
+
+def default_location(warehouse: str, job: str, branch: str | None) -> str:
+    """Where the checkpoint of a job lies that is not told otherwise."""
+    return f"{_plain(warehouse).rstrip('/')}/{FOLDER}/{job if branch is None else f'{job}@{branch}'}"
+
+
+def opened(location: str, options: Mapping[str, str]) -> JobCheckpoint:
+    """The checkpoint at a path or URL, which need not be there yet."""
+    storage = open_storage(location, options)
+    return JobCheckpoint(_plain(storage.url), storage)
+
+
+def _plain(url: str) -> str:
+    """A local URL as a path: of a URL Hadoop would take the percent signs for the names of folders."""
+    return unquote(urlsplit(url).path) if url.startswith("file:") else url

@@ -1,0 +1,195 @@
+"""From a declaration to a running query: sources become DataFrames, these the rows, and the rows go to the sink."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from anabranch.errors import InvalidInputError
+from anabranch.jobs.job import Job
+from anabranch.jobs.prepare import Prepared
+from anabranch.jobs.source import Source
+from anabranch.jobs.trigger import Trigger
+from anabranch.kafka.cluster import Cluster
+from anabranch.kafka.offsets import EARLIEST, from_json, to_json
+from anabranch.kafka.options import settings_of
+from anabranch.kernel.refs.moments import MOMENT_OPTIONS
+from anabranch.options import CODE_VERSION, CONSUMER_ID, JOB, SCAN_MODE, SCAN_SNAPSHOT_ID, SCAN_START_OFFSET
+from anabranch.spark.options import CHECKPOINT
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from anabranch.lake import Lake
+
+_STARTING = "startingOffsets"
+_KAFKA_STARTS = {"startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"}
+_TABLE_STARTS = {
+    SCAN_MODE.key,
+    CONSUMER_ID.key,
+    SCAN_START_OFFSET.key,
+    *(option.key for option in MOMENT_OPTIONS),
+}
+_VIEWS = threading.Lock()
+"""Names of temporary views are known to the whole session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How the sources of a job are read."""
+
+    lake: Lake
+    """The warehouse, with a session."""
+    branches: Mapping[str, str] = field(default_factory=dict)
+    """Branches to read tables on that are named without one, by the table."""
+    starts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By source, options in place of those that say where it begins."""
+
+
+def frames_of(job: Job, reading: Reading) -> dict[str, DataFrame]:
+    """The sources of a job as DataFrames, by their names. Raises `NotFoundError`, `OptionError`, `InvalidInputError`."""
+    return {name: _frame(name, source, reading) for name, source in job.sources.items()}
+
+
+def is_batch(job: Job, reading: Reading) -> bool:
+    """Whether none of the sources of a job is a stream. Functions among them are called to see."""
+    streams = [source.is_stream for source in job.sources.values()]
+    if any(streams) or None not in streams:
+        return not any(streams)
+    unknown = {name: source for name, source in job.sources.items() if source.is_stream is None}
+    return not any(_frame(name, source, reading).isStreaming for name, source in unknown.items())
+
+
+def rows_of(job: Job, frames: Mapping[str, DataFrame], lake: Lake) -> DataFrame:
+    """The rows that a job makes of its sources. Raises `InvalidInputError` if its function returns something else."""
+    if isinstance(job.transform, str):
+        selected: DataFrame = _selected(job.transform, frames, lake)
+        return selected
+    rows: Any = job.transform(**frames)
+    if not hasattr(rows, "writeStream"):
+        raise InvalidInputError(
+            f"{job}: its function returned {type(rows).__name__}",
+            hint="return a DataFrame of the rows for the sink.",
+        )
+    made: DataFrame = rows
+    return made
+
+
+def start_query(prepared: Prepared, rows: DataFrame, lake: Lake, trigger: Trigger) -> StreamingQuery:
+    """Start the streaming query of a job. Spark's and our errors are raised as they are."""
+    job, checkpoint = prepared.job, prepared.checkpoint
+    assert checkpoint is not None, "a streaming job has one"
+    if job.mode == "overwrite":
+        raise InvalidInputError(
+            f"{job} overwrites, but reads a stream: each batch would replace the one before",
+            hint="use mode='append', or 'complete' for an aggregation over everything.",
+        )
+    writer = rows.writeStream.format("anabranch").outputMode(job.mode).queryName(job.name)
+    writer = writer.options(**_of_write(prepared, lake)).option(CHECKPOINT, checkpoint.location)
+    given = trigger.spark()
+    if given:
+        writer = writer.trigger(**given)
+    query: StreamingQuery = writer.start(prepared.sink)
+    return query
+
+
+def write_batch(prepared: Prepared, rows: DataFrame, lake: Lake) -> None:
+    """Write the rows of a batch job, in one commit."""
+    mode = "append" if prepared.job.mode == "append" else "overwrite"
+    writer = rows.write.format("anabranch").mode(mode).options(**_of_write(prepared, lake))
+    writer.save(prepared.sink)
+
+
+def _of_write(prepared: Prepared, lake: Lake) -> dict[str, str]:
+    return {
+        **lake.storage_options,
+        "warehouse": lake.url,
+        JOB.key: prepared.job.name,
+        CODE_VERSION.key: prepared.code,
+        **prepared.job.options,
+    }
+
+
+def _frame(name: str, source: Source, reading: Reading) -> DataFrame:
+    lake, start = reading.lake, reading.starts.get(name)
+    spark = lake.spark
+    frame: Any
+    match source.kind:
+        case "table":
+            options = _started(source.options, start, _TABLE_STARTS)
+            frame = lake.read_stream(_on_branch(source, reading), **options)
+        case "static":
+            frame = _as_it_is(source, reading)
+        case "kafka":
+            options = _started(source.options, start, _KAFKA_STARTS)
+            if start is not None:
+                options[_STARTING] = _all_partitions(options)
+            frame = spark.readStream.format("anabranch-kafka").options(**options).load()
+        case "files":
+            schema = source.schema
+            if schema is None:
+                schema = spark.read.format(source.format).options(**source.options).load(source.name).schema
+            reader = spark.readStream.format(source.format).schema(schema)
+            frame = reader.options(**source.options).load(source.name)
+        case _:
+            assert source.function is not None, "a source of this kind is one"
+            frame = source.function(spark)
+    if not hasattr(frame, "isStreaming"):
+        raise InvalidInputError(
+            f"the function of source '{name}' returned {type(frame).__name__}",
+            hint="return a DataFrame of the session that it is given.",
+        )
+    return cast("DataFrame", frame)
+
+
+def _started(options: Mapping[str, str], start: Mapping[str, str] | None, keys: set[str]) -> dict[str, str]:
+    """The options of a source, with others that say where it begins if there are some."""
+    if start is None:
+        return dict(options)
+    kept = {key: value for key, value in options.items() if key not in keys and key.lower() not in keys}
+    return {**kept, **start}
+
+
+def _all_partitions(options: Mapping[str, str]) -> str:
+    """Starting offsets with partitions that the topics got since: from their first record, as who follows takes them."""
+    settings = settings_of(options, streaming=True)
+    start = from_json(json.loads(options[_STARTING]))
+    cluster = Cluster(settings.client, settings.patience_millis / 1000)
+    try:
+        there = cluster.partitions(settings.topics)
+    finally:
+        cluster.close()
+    return json.dumps(to_json({**dict.fromkeys(there - start.keys(), EARLIEST), **start}))
+
+
+def _on_branch(source: Source, reading: Reading) -> str:
+    branch = reading.branches.get(source.table or "")
+    return source.name if branch is None or "$" in source.name else f"{source.name}$branch_{branch}"
+
+
+def _as_it_is(source: Source, reading: Reading) -> Any:
+    """A table at a moment: pinned now, so that all batches look up in the same."""
+    lake, name, options = reading.lake, _on_branch(source, reading), dict(source.options)
+    if not _TABLE_STARTS & options.keys():
+        snapshot = lake.table(name).snapshot
+        if snapshot is not None:
+            options[SCAN_SNAPSHOT_ID.key] = str(snapshot.id)
+    reader = lake.spark.read.format("anabranch").options(**{**lake.storage_options, "warehouse": lake.url})
+    return reader.options(**options).load(name)
+
+
+def _selected(query: str, frames: Mapping[str, DataFrame], lake: Lake) -> Any:
+    """The rows of a statement, with the sources as its tables."""
+    spark = lake.spark
+    with _VIEWS:
+        try:
+            for name, frame in frames.items():
+                frame.createOrReplaceTempView(name)
+            return spark.sql(query)
+        finally:
+            for name in frames:
+                spark.catalog.dropTempView(name)

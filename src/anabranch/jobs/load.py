@@ -1,0 +1,120 @@
+"""Job files: Python files that declare jobs, run as scripts are."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError
+from anabranch.jobs.job import Job, collecting
+
+_PREFIX = "_anabranch_jobs_"
+"""Of the names of modules that job files become."""
+
+
+class JobFileError(AnabranchError):
+    """A job file could not be run to its end. The cause is what it raised."""
+
+
+@dataclass(frozen=True)
+class JobFile:
+    """A file, as a module, and the jobs in it."""
+
+    path: Path
+    module: ModuleType
+    jobs: tuple[Job, ...]
+
+
+def load(path: str | Path) -> JobFile:
+    """Run a job file and take the jobs that it declares or imports by name, in their order.
+
+    The folder of the file can be imported from, as it can from a script.
+
+    Raises:
+        NotFoundError: there is no such file.
+        InvalidInputError: it declares no jobs, or two of one name; or a declaration is wrong.
+        JobFileError: it raised something else.
+    """
+    file = Path(path).resolve()
+    if not file.is_file():
+        raise NotFoundError(f"there is no job file '{path}'", hint="name a Python file that declares jobs.")
+    module, declared = _run(file)
+    values = [value for value in vars(module).values() if isinstance(value, Job)]
+    own = [job for job in declared if Path(job.place.file) == file]
+    jobs = {job.place: job for job in [*own, *values]}
+    if not jobs:
+        raise InvalidInputError(
+            f"{path} declares no jobs",
+            hint='decorate a function with @anabranch.job("name", sources=..., sink=...).',
+        )
+    return JobFile(file, module, unique(tuple(jobs.values())))
+
+
+def load_all(paths: Sequence[str | Path]) -> list[JobFile]:
+    """Several files, as `load`; a name may occur once in all of them."""
+    loaded = [load(path) for path in dict.fromkeys(Path(path).resolve() for path in paths)]
+    unique(tuple({job.place: job for file in loaded for job in file.jobs}.values()))
+    return loaded
+
+
+def unique(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
+    """The same jobs. Raises `InvalidInputError` if two have one name."""
+    known: dict[str, Job] = {}
+    for job in jobs:
+        other = known.setdefault(job.name, job)
+        if other is not job:
+            raise InvalidInputError(
+                f"two jobs are called '{job.name}': {other.place} and {job.place}",
+                hint="a job's name is its identity in checkpoints and lineage: give one of them another.",
+            )
+    return jobs
+
+
+def travel(jobs: Iterable[Job]) -> None:
+    """Let functions of job files go to Spark's processes, which cannot import these files: they take the code along."""
+    from pyspark import cloudpickle
+
+    for job in jobs:
+        module = sys.modules.get(getattr(job.transform, "__module__", ""))
+        if module is not None and module.__name__.startswith(_PREFIX):
+            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+
+
+def _run(file: Path) -> tuple[ModuleType, list[Job]]:
+    name = f"{_PREFIX}{hashlib.sha256(str(file).encode()).hexdigest()[:16]}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise InvalidInputError(f"'{file.name}' is no Python file", hint="job files end with .py.")
+    module = importlib.util.module_from_spec(spec)
+    folder = str(file.parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    sys.modules[name] = module  # dataclasses and pickle look there
+    try:
+        with collecting() as declared:
+            spec.loader.exec_module(module)
+    except AnabranchError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise JobFileError(
+            f"{file.name} cannot be run: {_place_in(error, file)}{type(error).__name__}: {error}",
+            hint="`run` with --debug shows the traceback.",
+        ) from error
+    return module, declared
+
+
+def _place_in(error: BaseException, file: Path) -> str:
+    """The last line of the file on the way to the error."""
+    if isinstance(error, SyntaxError) and error.filename == str(file):
+        return f"line {error.lineno}: "
+    line, trace = None, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == str(file):
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return "" if line is None else f"line {line}: "

@@ -1,0 +1,248 @@
+"""From where a job is to begin so that its rows follow exactly on those that a snapshot of its sink holds.
+
+The commits of a job say how far it had read each of its sources (`anabranch.lineage.model`). A batch names the sources
+that it read something of, so the positions at a snapshot are gathered backwards, from commits of the same query. A
+source that is first named after the snapshot was not read at all by then: where its first batch began is its position.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError
+from anabranch.jobs.source import Source
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.provenance.past import rolled_back_to
+from anabranch.lineage.model import Input, LineageEntry, TableInput, lineage_of
+from anabranch.spec.snapshot import Snapshot
+from anabranch.streaming.offsets import Offset
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """How far a job had read one of its sources."""
+
+    kind: str
+    """``table``, ``kafka``, ``files`` or ``unknown``."""
+    name: str
+    """The table, the topics, or what else is known."""
+    identity: Hashable
+    """Of tables, theirs; of Kafka, the topics."""
+    position: Any
+    """As JSON: the offset of a table as streams have it, or what the source itself says."""
+
+    def __str__(self) -> str:
+        return f"{'table' if self.kind == 'table' else self.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """Where the sources of a job begin."""
+
+    options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By source: options that take the place of those that say where it begins."""
+    notices: tuple[str, ...] = ()
+    """What a person should know."""
+
+
+def recorded_positions(main: TableContext, moment: Snapshot, job: str) -> list[Recorded]:
+    """How far a job had read its sources when it had made what a snapshot of a table holds.
+
+    Args:
+        main: the branch that has the snapshot in its history.
+        moment: the snapshot.
+        job: its name.
+
+    Raises:
+        NotFoundError: no commit of the job is known up to there.
+        CorruptTableError: a commit of it says that its sources could not be found out.
+    """
+    query: str | None = None
+    found: dict[Hashable, Input] = {}
+    newest: Snapshot | None = None
+    others: dict[str, None] = {}
+    for snapshot in _content(main, moment):
+        entry = _entry(snapshot)
+        if entry is None:
+            continue
+        if entry.job != job:
+            others[entry.job] = None
+            continue
+        if newest is None:
+            newest, query = snapshot, entry.engine.query
+        elif entry.engine.query != query:
+            break
+        _check_complete(entry, snapshot, main)
+        for read in _streams(entry):
+            found.setdefault(_slot(read), read)
+    if newest is None:
+        raise NotFoundError(
+            f"snapshot {moment.id} of '{main.title}' holds no commit of job '{job}' that says what it read",
+            hint=f"there are commits of: {', '.join(others)}. A corrected job keeps the name it had."
+            if others
+            else "only rows that the job wrote itself, and that have not expired since, tell its positions.",
+        )
+    ends = {slot: _recorded(read, read.end) for slot, read in found.items()}
+    for slot, recorded in _begun_later(main, moment, job, query):
+        ends.setdefault(slot, recorded)
+    return list(dict.fromkeys(ends.values()))
+
+
+def starts_at(
+    recorded: Sequence[Recorded], sources: Mapping[str, Source], tables: Mapping[str, str]
+) -> Starts:
+    """Options with which the sources of a job begin at recorded positions.
+
+    Args:
+        recorded: the positions.
+        sources: those of the job, by name.
+        tables: identity of the table of each source that is one, by the name of the source.
+
+    Raises `InvalidInputError`: it is not certain which position is whose, or a source cannot begin at one.
+    """
+    options: dict[str, dict[str, str]] = {}
+    missing: list[str] = []
+    taken: set[Recorded] = set()
+    for name, source in sources.items():
+        if source.kind == "static":
+            continue
+        matching = [one for one in recorded if _is_of(one, source, tables.get(name))]
+        if len(matching) > 1:
+            raise InvalidInputError(
+                f"source '{name}' ({source}) was read twice, up to different positions: {_listed(matching)}",
+                hint="it is not certain which one is meant: begin without --from-tag, with positions in the options "
+                "of the sources.",
+            )
+        if not matching:
+            missing.append(name)
+            continue
+        taken.add(matching[0])
+        options[name] = _options(matching[0])
+    left = [one for one in recorded if one not in taken]
+    for name in missing:
+        _check_is_new(name, sources[name], left)
+    notices = [f"source '{name}' was not read by then: it begins as it is declared" for name in missing]
+    notices += [f"what was read of {one} is not a source of the job any more" for one in left]
+    return Starts(options, tuple(notices))
+
+
+def _content(main: TableContext, moment: Snapshot) -> Iterator[Snapshot]:
+    """The snapshots that what the moment holds was made by, newest first, as far as they are retained."""
+    snapshot: Snapshot | None = moment
+    while snapshot is not None:
+        target = rolled_back_to(snapshot)
+        if target is None:
+            yield snapshot
+        snapshot = (
+            main.snapshots.find(snapshot.id - 1 if target is None else target.id) if snapshot.id > 1 else None
+        )
+
+
+def _begun_later(
+    main: TableContext, moment: Snapshot, job: str, query: str | None
+) -> Iterator[tuple[Hashable, Recorded]]:
+    """Where the query began with sources that it named after the moment for the first time."""
+    seen: set[Hashable] = set()
+    number = moment.id + 1
+    while (snapshot := main.snapshots.find(number)) is not None:
+        entry = _entry(snapshot)
+        for read in (
+            () if entry is None or entry.job != job or entry.engine.query != query else _streams(entry)
+        ):
+            slot = _slot(read)
+            if slot not in seen and read.start is not None:
+                yield slot, _recorded(read, read.start)
+            seen.add(slot)
+        number += 1
+
+
+def _entry(snapshot: Snapshot) -> LineageEntry | None:
+    try:
+        return lineage_of(snapshot.properties, where=f"snapshot {snapshot.id}")
+    except CorruptTableError:
+        return None
+
+
+def _streams(entry: LineageEntry) -> list[Input]:
+    """What was read as a stream; what was looked up in has no position."""
+    return [read for read in entry.inputs if not (isinstance(read, TableInput) and read.is_state)]
+
+
+def _check_complete(entry: LineageEntry, snapshot: Snapshot, main: TableContext) -> None:
+    if entry.problems:
+        raise CorruptTableError(
+            f"snapshot {snapshot.id} of '{main.title}' does not say how far job '{entry.job}' had read: "
+            f"{entry.problems[0]}",
+            hint="choose another tag, or begin without --from-tag, with positions in the options of the sources.",
+        )
+
+
+def _slot(read: Input) -> Hashable:
+    """What tells a source from the others of its query."""
+    return ("table", read.table_uuid) if isinstance(read, TableInput) else (read.kind, read.source)
+
+
+def _recorded(read: Input, at: Any) -> Recorded:
+    if isinstance(read, TableInput):
+        offset = Offset(read.table_uuid, read.branch_uuid, read.name, at)
+        return Recorded("table", read.name, read.table_uuid, _json(offset.to_dict()))
+    if read.kind == "kafka" and isinstance(at, dict):
+        return Recorded("kafka", ", ".join(sorted(at)), frozenset(at), _json(at))
+    return Recorded(read.kind, read.name or read.source, read.source, _json(at))
+
+
+def _is_of(recorded: Recorded, source: Source, table_uuid: str | None) -> bool:
+    match recorded.kind, source.kind:
+        case "table", "table":
+            return recorded.identity == table_uuid
+        case "kafka", "kafka":
+            return _reads_topics(source, recorded)
+        case _:
+            return False
+
+
+def _reads_topics(source: Source, recorded: Recorded) -> bool:
+    options = {key.lower(): value for key, value in source.options.items()}
+    position: Mapping[str, Mapping[str, int]] = json.loads(recorded.position)
+    if "subscribepattern" in options:
+        return all(re.fullmatch(options["subscribepattern"], topic) for topic in position)
+    if "assign" in options:
+        wanted = json.loads(options["assign"])
+        return {t: {str(n) for n in numbers} for t, numbers in wanted.items()} == {
+            t: set(partitions) for t, partitions in position.items()
+        }
+    return set(position) <= {topic.strip() for topic in options.get("subscribe", "").split(",")}
+
+
+def _options(recorded: Recorded) -> dict[str, str]:
+    key = "scan.start-offset" if recorded.kind == "table" else "startingOffsets"
+    return {key: recorded.position}
+
+
+def _check_is_new(name: str, source: Source, left: Sequence[Recorded]) -> None:
+    """Raise `InvalidInputError` if what was recorded may be the position of this source after all."""
+    kinds = {"files": ("files", "unknown"), "function": ("files", "unknown", "kafka", "table")}
+    similar = [one for one in left if one.kind in kinds.get(source.kind, (source.kind,))]
+    if not similar:
+        return
+    if source.kind in kinds:
+        raise InvalidInputError(
+            f"source '{name}' ({source}) cannot begin at a recorded position: Spark's {source.kind} have no option for it",
+            hint="only tables and topics can: write what arrives into a table first.",
+        )
+    raise InvalidInputError(
+        f"no recorded position is certain to be that of source '{name}' ({source}); found were {_listed(similar)}",
+        hint="name the source as it was, or begin without --from-tag.",
+    )
+
+
+def _listed(found: Iterable[Recorded]) -> str:
+    return "; ".join(f"{one} at {one.position}" for one in found)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))

@@ -1,0 +1,259 @@
+"""What is settled before a job starts: the branch it writes to, its checkpoint, and where its sources begin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from anabranch.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from anabranch.jobs.checkpoint import Beginning, JobCheckpoint, default_location, opened
+from anabranch.jobs.job import Job
+from anabranch.jobs.positions import Starts, recorded_positions, starts_at
+from anabranch.kernel.actions.rollback import difference_to
+from anabranch.kernel.commit.base import Base
+from anabranch.kernel.refs.tag_log import get_tag
+from anabranch.kernel.replacement.main import main_by_uuid, main_of
+from anabranch.spec.layout import MAIN_BRANCH
+from anabranch.spec.refs import Tag
+from anabranch.spec.snapshot import CommitKind
+from anabranch.table import Table
+
+if TYPE_CHECKING:
+    from anabranch.lake import Lake
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How jobs are run that are the same on main and on branches."""
+
+    branch: str | None = None
+    """The branch of the sinks; main if None."""
+    from_tag: str | None = None
+    """A tag of the sinks: begin at the source positions that were recorded by then."""
+    create_branch: bool = False
+    """Create the branch from the tag if it is not there."""
+    checkpoint: str | None = None
+    """Folder of the checkpoint, for a single job; below the warehouse if None."""
+    source_branches: Mapping[str, str] = field(default_factory=dict)
+    """Branches to read sources on, by the name of their table."""
+    starts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Options that say where sources begin, by source; in place of those of a tag."""
+
+    @property
+    def is_on_main(self) -> bool:
+        return self.branch in (None, MAIN_BRANCH)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A job that can be started."""
+
+    job: Job
+    sink: str
+    """As Spark is told it: ``db.t`` or ``db.t$branch_fix``."""
+    table: Table
+    """The sink."""
+    checkpoint: JobCheckpoint | None
+    """None for a batch job."""
+    starts: Mapping[str, Mapping[str, str]]
+    """By source: options in place of those that say where it begins."""
+    code: str
+    """Version of its code."""
+    notices: tuple[str, ...] = ()
+
+
+def prepare(job: Job, lake: Lake, run: Run, code: str, *, is_batch: bool) -> Prepared:
+    """Settle how a job is to run. To repeat it gives the same.
+
+    Args:
+        job: the job.
+        lake: its warehouse.
+        run: how to run it.
+        code: version of its code.
+        is_batch: whether none of its sources is a stream.
+
+    Raises:
+        NotFoundError: there is no such table, branch or tag, or nothing tells the positions at the tag.
+        InvalidInputError: the checkpoint was begun otherwise, the branch does not begin with the tag, or it is not
+            certain which position is whose.
+    """
+    if run.create_branch and (run.branch is None or run.from_tag is None):
+        raise InvalidInputError(
+            "a branch is to be created, but it is not said which, or from which tag",
+            hint="name both: --branch and --from-tag.",
+        )
+    main = lake.table(job.sink)
+    tag = None
+    if run.from_tag is not None and is_batch:
+        raise InvalidInputError(
+            f"{job} has no stream among its sources, so there are no positions to begin at",
+            hint='name the moment to read at the source: anabranch.static("db.t", at="good").',
+        )
+    sink = _sink(main, job, run)
+    if is_batch:
+        return Prepared(job, sink.name, sink, None, {}, code)
+    checkpoint = _checkpoint(job, lake, run, sink)
+    known = checkpoint.known()
+    if run.from_tag is not None and known is None:
+        tag = get_tag(main_of(main.context), run.from_tag)
+    starts: Starts = Starts(run.starts)
+
+    def begin() -> Beginning:
+        nonlocal starts
+        if tag is not None:
+            _check_unused(checkpoint, job, tag)
+            _check_follows(sink, main, tag, job)
+            if not run.starts:
+                starts = _starts(job, lake, main, tag)
+        beginning = Beginning(job.name, sink.table_uuid, sink.branch_uuid, starts=starts.options)
+        if tag is None:
+            return beginning
+        return replace(beginning, tag=tag.name, snapshot=tag.snapshot.id, stamp=tag.snapshot.stamp)
+
+    beginning = checkpoint.beginning(begin)
+    _check_same(beginning, checkpoint, job, sink)
+    if run.from_tag is not None:
+        _check_same_tag(beginning, checkpoint, run.from_tag, main)
+    return Prepared(job, sink.name, sink, checkpoint, beginning.starts, code, starts.notices)
+
+
+def _sink(main: Table, job: Job, run: Run) -> Table:
+    if run.branch is None or run.is_on_main:
+        return main
+    if run.create_branch and run.branch not in main.branches():
+        assert run.from_tag is not None, "checked above"
+        with suppress(AlreadyExistsError):  # somebody was faster; whether it is the right one is seen below
+            main.create_branch(run.branch, run.from_tag, created_by=f"job {job.name}")
+    try:
+        return main.branch(run.branch)
+    except NotFoundError as error:
+        known = error.hint or ""
+        raise NotFoundError(
+            f"{job} is to write to branch '{run.branch}' of '{job.sink}', which does not exist",
+            hint=f"{known} Create it with `create_branch`, or let it be created: --from-tag TAG --create-branch.".strip(),
+        ) from None
+
+
+def _checkpoint(job: Job, lake: Lake, run: Run, sink: Table) -> JobCheckpoint:
+    if run.checkpoint is not None:
+        return opened(run.checkpoint, lake.storage_options)
+    branch = None if run.is_on_main else run.branch
+    folder = sink.context.branch
+    if branch is None and folder is not None:
+        # Another branch is main by now: if the job corrected it, its work there goes on.
+        of_branch = opened(default_location(lake.url, job.name, folder), lake.storage_options)
+        if of_branch.writes_to(sink.branch_uuid):
+            return of_branch
+    return opened(default_location(lake.url, job.name, branch), lake.storage_options)
+
+
+def _starts(job: Job, lake: Lake, main: Table, tag: Tag) -> Starts:
+    recorded = recorded_positions(main_of(main.context), tag.snapshot, job.name)
+    tables = {
+        name: lake.table(source.name).table_uuid
+        for name, source in job.sources.items()
+        if source.kind == "table"
+    }
+    return starts_at(recorded, job.sources, tables)
+
+
+def _check_unused(checkpoint: JobCheckpoint, job: Job, tag: Tag) -> None:
+    if checkpoint.is_in_use:
+        raise InvalidInputError(
+            f"job '{job.name}' is to begin at the positions of tag '{tag.name}', but the checkpoint {checkpoint.location} "
+            "is in use: it goes on where it stands",
+            hint="leave --from-tag out to go on there, or name another folder with --checkpoint.",
+        )
+
+
+def _check_follows(sink: Table, main: Table, tag: Tag, job: Job) -> None:
+    """Raise `InvalidInputError` if the sink does not hold what the tag does: rows would be there twice, or missing."""
+    fork = sink.context.fork
+    own = f"{job.name}@{sink.branch_uuid}"
+    if sink.branch_uuid == main.branch_uuid:
+        _check_at(sink, tag)
+        return
+    if fork is None or fork.snapshot.stamp != tag.snapshot.stamp:
+        begun = "otherwise" if fork is None else f"with tag '{fork.tag}' (snapshot {fork.snapshot.id})"
+        raise InvalidInputError(
+            f"'{sink.name}' begins {begun}, not with tag '{tag.name}' (snapshot {tag.snapshot.id}): rows between the two "
+            "would be there twice, or be missing",
+            hint="begin from the tag of the branch, or create another branch from this one.",
+        )
+    written = [
+        s.id for s in takewhile(lambda s: s.id > fork.snapshot.id, sink.snapshots()) if s.commit_user == own
+    ]
+    if written:
+        raise InvalidInputError(
+            f"'{sink.name}' has {len(written)} commits of job '{job.name}' already, made with another checkpoint: begun "
+            f"again from tag '{tag.name}' it would write the same rows a second time",
+            hint="go on with that checkpoint (--checkpoint), or run the job on a new branch.",
+        )
+
+
+def _check_at(sink: Table, tag: Tag) -> None:
+    head = sink.snapshot
+    quiet = (CommitKind.COMPACT, CommitKind.ANALYZE)
+    if head is None or head.stamp == tag.snapshot.stamp:
+        return
+    since = list(takewhile(lambda s: s.stamp != tag.snapshot.stamp, sink.snapshots()))
+    reached = since[-1].id == tag.snapshot.id + 1
+    if reached and all(snapshot.commit_kind in quiet for snapshot in since):
+        return
+    context = sink.context
+    if difference_to(Base(context, head, sink.schema), tag.snapshot).is_empty:
+        return
+    raise InvalidInputError(
+        f"'{sink.name}' has gone on since tag '{tag.name}' (snapshot {tag.snapshot.id}): what was committed since would be "
+        "there twice",
+        hint="run the job on a branch that begins with the tag: --branch NAME --create-branch; or roll the table back to "
+        "the tag first.",
+    )
+
+
+def _check_same(beginning: Beginning, checkpoint: JobCheckpoint, job: Job, sink: Table) -> None:
+    """Raise `InvalidInputError` if the checkpoint was begun by another job, or for another branch."""
+    wrong = None
+    if beginning.job != job.name:
+        wrong = f"by job '{beginning.job}', and this is '{job.name}'"
+    elif beginning.table_uuid != sink.table_uuid:
+        wrong = f"for another table; '{sink.name}' was created since"
+    elif beginning.branch_uuid != sink.branch_uuid and not _was_main(beginning, sink):
+        wrong = f"for another branch; '{sink.name}' was created since"
+    if wrong is not None:
+        raise InvalidInputError(
+            f"the checkpoint {checkpoint.location} was begun {wrong}",
+            hint="name another folder with --checkpoint, or remove this one if its query is not needed any more.",
+        )
+
+
+def _check_same_tag(beginning: Beginning, checkpoint: JobCheckpoint, wanted: str, main: Table) -> None:
+    """Raise `InvalidInputError` if the checkpoint was not begun from what the tag names."""
+    moved = beginning.tag == wanted and _moved(beginning, main)
+    if beginning.tag != wanted or moved:
+        now = f"; that tag names snapshot {moved} now" if moved else ""
+        raise InvalidInputError(
+            f"job '{beginning.job}' is to begin from tag '{wanted}', but the checkpoint {checkpoint.location} was begun "
+            f"{beginning.origin}{now}",
+            hint="leave --from-tag out to go on there; or name another folder with --checkpoint, and write to a new "
+            "branch.",
+        )
+
+
+def _moved(beginning: Beginning, main: Table) -> int | None:
+    """What the tag names by now, if that is something else; it may also have been deleted since."""
+    assert beginning.tag is not None
+    try:
+        now = get_tag(main_of(main.context), beginning.tag).snapshot
+    except NotFoundError:
+        return None
+    return None if now.stamp == beginning.stamp else now.id
+
+
+def _was_main(beginning: Beginning, sink: Table) -> bool:
+    """Whether the job began on a main that was replaced since: whether it may go on is for the sink to say."""
+    main = sink.context
+    return main.main_generation is not None and main_by_uuid(main, beginning.branch_uuid) is not None

@@ -1,0 +1,204 @@
+"""Running jobs: each is settled, becomes a query, and is kept running until all are over.
+
+What is settled before a job's first batch is written to its checkpoint, and the options that say where its sources begin
+are part of the query at every start. So a kill at any moment, also in the first batch, is followed by the same batch.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anabranch.errors import InvalidInputError
+from anabranch.jobs.code import code_version
+from anabranch.jobs.frames import Reading, frames_of, is_batch, rows_of, start_query, write_batch
+from anabranch.jobs.job import Job
+from anabranch.jobs.load import travel
+from anabranch.jobs.plan import feeds, in_order
+from anabranch.jobs.prepare import Prepared, Run, prepare
+from anabranch.jobs.queries import RunningBatch, RunningQuery
+from anabranch.jobs.supervise import JobStatus, Policy, RunEvent, Running, Stop, Supervisor, Task
+from anabranch.jobs.trigger import AVAILABLE_NOW, ONCE, Trigger
+from anabranch.runtime import SYSTEM, Runtime
+
+if TYPE_CHECKING:
+    from anabranch.lake import Lake
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How long jobs run, and what happens when they fail."""
+
+    trigger: Trigger | None = None
+    """In place of those that are declared: `AVAILABLE_NOW` or `ONCE`; None for the declared ones."""
+    policy: Policy = field(default_factory=Policy)
+    patience_seconds: float = 60.0
+    """How long a clean end waits for batches that are under way."""
+
+
+def run_jobs(
+    jobs: Sequence[Job],
+    lake: Lake,
+    run: Run | None = None,
+    schedule: Schedule | None = None,
+    *,
+    stop: Stop | None = None,
+    on_status: Callable[[Sequence[JobStatus]], None] = lambda _: None,
+    on_event: Callable[[RunEvent], None] = lambda _: None,
+    runtime: Runtime = SYSTEM,
+) -> tuple[JobStatus, ...]:
+    """Run jobs to their end, or until they are asked to stop.
+
+    Jobs that feed each other start in that order; where those before end by themselves, once they have.
+
+    Args:
+        jobs: in the order of their declaration.
+        lake: their warehouse, with a session.
+        run: branch, tag and checkpoint.
+        schedule: how long, and how often again.
+        stop: asks for the end.
+        on_status: told of all jobs, now and then; from this thread.
+        on_event: told of starts and ends; from this thread.
+        runtime: clock, chance and waiting.
+
+    Returns:
+        How each job ended, in the order in which they were started.
+
+    Raises:
+        InvalidInputError: they cannot be run together, or not on a branch. A job's own failure is in its status.
+    """
+    run, schedule = run or Run(), schedule or Schedule()
+    ordered = in_order(jobs)
+    _check_together(ordered, run)
+    travel(ordered)
+    reading = Reading(lake, run.source_branches)
+    batches = {job.name for job in ordered if is_batch(job, reading)}
+    runner = _Runner(lake, run, schedule, runtime)
+    ending = batches if schedule.trigger is None else {job.name for job in ordered}
+    ending |= {job.name for job in ordered if job.trigger.ends}
+    feeding = feeds(ordered)
+    tasks = [
+        Task(
+            job.name,
+            job.sink if run.is_on_main else f"{job.sink}$branch_{run.branch}",
+            partial(runner.start, job, job.name in batches),
+            after=feeding[job.name] & ending,
+            restarts=job.name not in batches,
+        )
+        for job in ordered
+    ]
+    supervisor = Supervisor(
+        tasks, policy=schedule.policy, stop=stop, on_status=on_status, on_event=on_event, runtime=runtime
+    )
+    return supervisor.run()
+
+
+@contextmanager
+def stopping() -> Iterator[Stop]:
+    """A `Stop` that SIGINT and SIGTERM ask for; a second one asks for it at once. Of the main thread."""
+    stop = Stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = {
+        number: signal.signal(number, lambda *_: stop.ask()) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@dataclass(frozen=True)
+class _Runner:
+    """Starts jobs."""
+
+    lake: Lake
+    run: Run
+    schedule: Schedule
+    runtime: Runtime
+
+    def start(self, job: Job, batch: bool) -> Running:
+        """Settle a job and start it."""
+        code = code_version(Path(job.place.file))
+        prepared = prepare(job, self.lake, self.run, code, is_batch=batch)
+        reading = Reading(self.lake, self.run.source_branches, prepared.starts)
+        if batch:
+            return self._start_batch(prepared, reading)
+        rows = rows_of(job, frames_of(job, reading), self.lake)
+        if not rows.isStreaming:
+            raise InvalidInputError(
+                f"{job}: its rows are no stream, though one of its sources is",
+                hint="return a DataFrame that is made of the sources.",
+            )
+        query = start_query(prepared, rows, self.lake, self.schedule.trigger or job.trigger)
+        notices = (*prepared.notices, *_of_state(prepared, rows))
+        return RunningQuery(
+            query, notices, patience_seconds=self.schedule.patience_seconds, runtime=self.runtime
+        )
+
+    def _start_batch(self, prepared: Prepared, reading: Reading) -> Running:
+        job, spark = prepared.job, self.lake.spark
+        run, tag = self.runtime.ids.uuid(), f"job-{job.name}"
+
+        def work() -> None:
+            spark.addTag(tag)
+            with self.lake.job(job.name, code=prepared.code):
+                write_batch(prepared, rows_of(job, frames_of(job, reading), self.lake), self.lake)
+
+        return RunningBatch(run, work, partial(spark.interruptTag, tag), job.name)
+
+
+def _check_together(jobs: Sequence[Job], run: Run) -> None:
+    """Raise `InvalidInputError` for what only goes with a single job, or with jobs that do not feed each other."""
+    if run.checkpoint is not None and len(jobs) > 1:
+        raise InvalidInputError(
+            f"one checkpoint is named for {len(jobs)} jobs, and each has its own",
+            hint="leave --checkpoint out, or choose one job with --job.",
+        )
+    fed = {name: sources for name, sources in feeds(jobs).items() if sources}
+    if fed and not run.is_on_main and not run.source_branches:
+        name, sources = next(iter(fed.items()))
+        raise InvalidInputError(
+            f"job '{name}' reads what job '{min(sources)}' writes: on branch '{run.branch}' it would go on to read main",
+            hint="run one of them with --job; `cascade` corrects tables downstream when the first is done.",
+        )
+
+
+_KEEPING_STATE = ("Aggregate", "Deduplicate", "FlatMapGroupsWithState", "TransformWithState", "GlobalLimit")
+
+
+def _of_state(prepared: Prepared, rows: Any) -> list[str]:
+    """What to say of a job that begins in the middle of its sources and keeps state between batches."""
+    if not prepared.starts:
+        return []
+    plan = str(rows._jdf.queryExecution().analyzed().toString())  # noqa: SLF001 - nothing else tells
+    if not any(word in plan for word in _KEEPING_STATE):
+        return []
+    return [
+        "it keeps state between batches, which begins empty: what was open at the tag has only the rows after it"
+    ]
+
+
+def with_trigger(schedule: Schedule, *, available_now: bool, once: bool) -> Schedule:
+    """The schedule with the trigger that flags ask for. Raises `InvalidInputError` for both."""
+    if available_now and once:
+        raise InvalidInputError(
+            "take what is there in several batches, or in one", hint="give one of the two."
+        )
+    if not available_now and not once:
+        return schedule
+    return replace(schedule, trigger=AVAILABLE_NOW if available_now else ONCE)
+
+
+def failures(statuses: Sequence[JobStatus]) -> Mapping[str, JobStatus]:
+    """Those that did not end well, by the name of the job."""
+    bad = ("fenced", "failed", "skipped")
+    return {status.job: status for status in statuses if status.state in bad}

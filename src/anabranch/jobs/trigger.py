@@ -1,0 +1,62 @@
+"""When a streaming job begins its batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from anabranch.errors import OptionError
+from anabranch.options import parse_duration
+
+_AVAILABLE_NOW: Final = "available-now"
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """A trigger of Spark Structured Streaming."""
+
+    kind: Literal["continuous", "interval", "available-now", "once"]
+    """``continuous``: one batch right after the other; ``available-now``: what is there, then it ends; ``once``: that in a
+    single batch."""
+    millis: int | None = None
+    """Of an interval."""
+
+    @property
+    def ends(self) -> bool:
+        """Whether the job ends by itself."""
+        return self.kind in (_AVAILABLE_NOW, "once")
+
+    def __str__(self) -> str:
+        return f"every {self.millis} ms" if self.kind == "interval" else self.kind
+
+    def spark(self) -> dict[str, Any]:
+        """Arguments of ``DataStreamWriter.trigger``; empty for Spark's default."""
+        match self.kind:
+            case "interval":
+                return {"processingTime": f"{self.millis} milliseconds"}
+            case "available-now":
+                return {"availableNow": True}
+            case "once":
+                return {"once": True}
+            case _:
+                return {}
+
+
+AVAILABLE_NOW = Trigger(_AVAILABLE_NOW)
+ONCE = Trigger("once")
+
+
+def trigger_of(text: Any, where: str) -> Trigger:
+    """The trigger of a declaration. Raises `OptionError` naming `where`."""
+    if text is None:
+        return Trigger("continuous")
+    if isinstance(text, str):
+        if text.strip().lower() == _AVAILABLE_NOW:
+            return AVAILABLE_NOW
+        try:
+            return Trigger("interval", parse_duration(text))
+        except ValueError:
+            pass
+    raise OptionError(
+        f"{where}: its trigger is {text!r}", hint="write an interval such as '5 seconds', or 'available-now'."
+    )

@@ -1,0 +1,1 @@
+"""What is known of the snapshots of a table when they are gone."""

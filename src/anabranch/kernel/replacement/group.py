@@ -1,0 +1,306 @@
+"""Putting branches in the place of main in several tables at once: all of them, or none.
+
+Each table is replaced as `replace` does it for one, up to the pointer. That names the group and counts for nobody until
+the group is decided, by one put-if-absent in the warehouse: with it all pointers count, or none does.
+
+1. *Check*, *catch up* and *copy* for each table.
+2. *Announce* the group (``GROUP-<k>``), then *seal* each table, in an order that is the same for everybody.
+3. *Propose*: put ``MAIN-<g>`` of each table, naming the group.
+4. *Decide*, with one put-if-absent of ``GROUP-<k>.decided``.
+
+What stands in the way of one table stands in the way of all. Whoever waits at the seal of a table, when the time is up,
+decides for all tables of its group that their mains stay, by the same put; so a process that died holds up nobody. A
+pointer that was proposed and not made uses up its number. Running it again finishes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from anabranch.errors import (
+    AnabranchError,
+    CommitConflictError,
+    CommitOutcomeUnknownError,
+    InvalidInputError,
+    SealedBranchError,
+    StorageError,
+)
+from anabranch.kernel.commit.base import Conflict
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.replacement.catch_up import catch_up, covered, last_look
+from anabranch.kernel.replacement.check import check, refusal
+from anabranch.kernel.replacement.copy_history import CopiedPast, copy_past
+from anabranch.kernel.replacement.group_log import announce, keep_group_decision, put_decision
+from anabranch.kernel.replacement.group_result import GroupResult
+from anabranch.kernel.replacement.main import main_of
+from anabranch.kernel.replacement.pointer import put_pointer, put_seal
+from anabranch.kernel.replacement.release import take_back
+from anabranch.kernel.replacement.replace import planned
+from anabranch.kernel.replacement.result import ReplaceResult
+from anabranch.kernel.replacement.seal import decision, stay
+from anabranch.kernel.replacement.sealing import (
+    end_main,
+    in_group,
+    last_replacement,
+    new_seal,
+    next_number,
+    pointer_after,
+    seal_timeout,
+    write_hint,
+)
+from anabranch.kernel.replacement.wishes import Replacement, Replacing
+from anabranch.spec.group import GroupDecision, GroupIntent, GroupMember
+from anabranch.spec.main_pointer import BranchRef, MainPointer, Seal
+from anabranch.storage.protocol import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A table, and what is to take the place of its main."""
+
+    context: TableContext
+    wishes: Replacement
+
+
+def replace_group(members: Sequence[Member]) -> GroupResult:
+    """Put a branch in the place of main in each of several tables, in all of them at once.
+
+    Args:
+        members: the tables. How long to wait for them, by whom and why is what the first of them says.
+
+    Raises:
+        InvalidInputError: a table is there twice, or they are not all of one warehouse.
+        NotFoundError: there is no such branch, or it was dropped.
+        CommitConflictError: checks found something (``conflicts`` lists all of it, of all tables); all mains are as
+            they were.
+        CommitOutcomeUnknownError: the store did not say whether it was decided; running it again does.
+    """
+    groups = groups_of([member.context for member in members])
+    first = members[0]
+    until = first.context.runtime.clock.monotonic() + (first.wishes.wait_millis or 0) / 1000
+    at_most = 1
+    while True:
+        mains = [main_of(member.context) for member in members]
+        done = _made_before([*zip(mains, (m.wishes.branch for m in members), strict=True)])
+        if done is not None:
+            return done
+        replacing = _checked([Member(m, member.wishes) for m, member in zip(mains, members, strict=True)])
+        if first.wishes.wait_millis is not None:
+            for one in replacing:
+                catch_up(one, until, at_most=at_most)
+            at_most = 0
+        ready = []
+        for one in replacing:
+            copied = copy_past(one.main, one.target, one.fork)
+            covered(one, one.main.snapshots.head())  # so that little is left to be read once main is sealed
+            take_back(one.main, one.target.branch_uuid)
+            ready.append(Ready(one, copied))
+        made = decide_together(groups, ready)
+        if made is not None:
+            return made
+
+
+def planned_group(members: Sequence[Member]) -> GroupResult:
+    """What `replace_group` would do now; nothing is changed. Raises as it for what can be known before."""
+    groups_of([member.context for member in members])
+    mains = [main_of(member.context) for member in members]
+    done = _made_before([*zip(mains, (m.wishes.branch for m in members), strict=True)])
+    if done is not None:
+        return done
+    at = [Member(m, member.wishes) for m, member in zip(mains, members, strict=True)]
+    _checked(at)
+    tables = tuple((one.context.name, planned(one.context, one.wishes)) for one in at)
+    return GroupResult(None, tables, repeated=False, dry_run=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A table of a group, checked and prepared."""
+
+    replacing: Replacing
+    copied: CopiedPast | None = None
+    """What the target has of main's past; None if it needs nothing."""
+
+    @property
+    def main(self) -> TableContext:
+        return self.replacing.main
+
+
+def decide_together(
+    groups: Storage, members: Sequence[Ready], *, undoes: int | None = None
+) -> GroupResult | None:
+    """Seal all mains and put the decision; None if it was decided otherwise, so that one has to start over.
+
+    Args:
+        groups: where the warehouse keeps its groups.
+        members: the tables.
+        undoes: the group that is taken back.
+    """
+    # Two groups that meet in several tables seal them in the same order, so that one of them comes through.
+    ordered = sorted(members, key=lambda member: member.main.table_uuid)
+    attempt = _Attempt(groups, ordered, undoes)
+    try:
+        made = attempt.make()
+        if made is None:
+            attempt.give_up()
+            attempt.wait_for_others()
+            return None
+    except CommitOutcomeUnknownError:
+        raise
+    except SealedBranchError:  # our time was up, and somebody else replaced one of the mains
+        attempt.give_up()
+        return None
+    except AnabranchError:
+        attempt.give_up()  # nobody shall wait for what will not come
+        raise
+    pointers = {pointer_main.table_uuid: pointer for pointer_main, pointer in made}
+    tables = tuple(
+        (member.main.name, ReplaceResult.of(pointers[member.main.table_uuid], repeated=False))
+        for member in members
+    )
+    return GroupResult(attempt.number, tables, repeated=False, undoes=undoes)
+
+
+@dataclass
+class _Attempt:
+    """One way from the announcement of a group to its decision."""
+
+    groups: Storage
+    members: Sequence[Ready]
+    undoes: int | None
+    number: int = 0
+    token: str = ""
+    announced: list[Ready] = field(default_factory=list)
+    """Whose ``SEAL-<g>`` is there."""
+    occupied: Ready | None = None
+    """Where another replacement was under way."""
+
+    def make(self) -> list[tuple[TableContext, MainPointer]] | None:
+        timeout = max(seal_timeout(member.main) for member in self.members)
+        self._announce(timeout)
+        seals: list[Seal] = []
+        for member in self.members:
+            seals.append(new_seal(member.replacing, timeout))
+            if not put_seal(member.main, next_number(member.replacing), seals[-1]):
+                self.occupied = member
+                return None
+            self.announced.append(member)
+        last = [end_main(member.replacing) for member in self.members]
+        until = last_look(self.members[0].replacing, seals[0])
+        made = []
+        for member, seal, snapshot in zip(self.members, seals, last, strict=True):
+            pointer = pointer_after(member.replacing, snapshot, seal, member.copied, until)
+            if pointer is None:
+                return None
+            made.append((member.main, in_group(pointer, self.number, self.token)))
+        if not all(put_pointer(main, pointer) for main, pointer in made):
+            return None
+        decided = self._decision(made=True)
+        if not put_decision(self.groups, self.number, decided):
+            return None
+        for main, pointer in made:
+            finish(main, pointer, decided)
+        return made
+
+    def give_up(self) -> None:
+        """Decide that all mains stay, and let go of those that were announced."""
+        by = self.members[0].replacing.wishes.by
+        if self.number:
+            put_decision(self.groups, self.number, self._decision(made=False))
+        for member in self.announced:
+            stay(member.main, next_number(member.replacing), by)
+
+    def wait_for_others(self) -> None:
+        """Until the replacement that was in the way is decided."""
+        if self.occupied is not None:
+            decision(self.occupied.main, next_number(self.occupied.replacing))
+
+    def _announce(self, timeout: int) -> None:
+        first = self.members[0]
+        runtime, wishes = first.main.runtime, first.replacing.wishes
+        now = runtime.clock.now_millis()
+        self.token = runtime.ids.uuid()
+        members = tuple(
+            GroupMember(
+                member.main.name,
+                member.main.table_uuid,
+                BranchRef(member.replacing.target.branch, member.replacing.target.branch_uuid),
+                next_number(member.replacing),
+            )
+            for member in self.members
+        )
+        intent = GroupIntent(members, now + timeout, now, wishes.by, wishes.reason, self.undoes, self.token)
+        self.number = announce(self.groups, intent)
+
+    def _decision(self, *, made: bool) -> GroupDecision:
+        first = self.members[0]
+        runtime = first.main.runtime
+        return GroupDecision(
+            self.token, made, runtime.clock.now_millis(), first.replacing.wishes.by, runtime.ids.uuid()
+        )
+
+
+def finish(main: TableContext, pointer: MainPointer, decided: GroupDecision) -> None:
+    """What a table gets once its group is made: nobody depends on it, so what fails is left for `maintain`."""
+    with suppress(StorageError):
+        keep_group_decision(main, pointer.generation, decided)
+    write_hint(main, pointer)
+
+
+def groups_of(contexts: Sequence[TableContext]) -> Storage:
+    """Where the warehouse of these tables keeps its groups.
+
+    Raises `InvalidInputError`: they are not of one warehouse, one is there twice, or there is none.
+    """
+    uuids = [context.table_uuid for context in contexts]
+    if not uuids or len(set(uuids)) < len(uuids):
+        twice = next((c.name for c in contexts if uuids.count(c.table_uuid) > 1), None)
+        raise InvalidInputError(
+            "no table is named whose main is to be replaced"
+            if twice is None
+            else f"'{twice}' is named twice",
+            hint="name each table once, with the branch that is to be its main.",
+        )
+    groups = contexts[0].groups
+    if groups is None or any(c.groups is None or c.groups.url != groups.url for c in contexts):
+        raise InvalidInputError(
+            "the tables are not all of one warehouse, so there is no place for one decision about all of them",
+            hint="open them by their names in one warehouse.",
+        )
+    return groups
+
+
+def _made_before(targets: Sequence[tuple[TableContext, str]]) -> GroupResult | None:
+    """The group by which these branches are main already, if it has no other tables."""
+    made = [(main, last_replacement(main, branch)) for main, branch in targets]
+    found = [(main, pointer) for main, pointer in made if pointer is not None]
+    numbers = {pointer.group for _, pointer in found}
+    if len(found) < len(made) or len(numbers) != 1 or None in numbers:
+        return None
+    tables = tuple((main.name, ReplaceResult.of(pointer, repeated=True)) for main, pointer in found)
+    for main, pointer in found:
+        write_hint(main, pointer)
+    return GroupResult(numbers.pop(), tables, repeated=True)
+
+
+def _checked(members: Sequence[Member]) -> list[Replacing]:
+    """All of them, checked. Raises `CommitConflictError` with what stands against any of them."""
+    found: list[Replacing] = []
+    conflicts: list[Conflict] = []
+    for member in members:
+        try:
+            found.append(check(member.context, member.wishes))
+        except CommitConflictError as error:
+            conflicts += _of_table(member.context, error)
+    if conflicts:
+        raise refusal(conflicts)
+    return found
+
+
+def _of_table(context: TableContext, error: CommitConflictError) -> Iterator[Conflict]:
+    if not error.conflicts:
+        yield Conflict("NOT_PASSED", f"{context.name}: {error.message}", error.hint or "")
+    for conflict in error.conflicts:
+        yield Conflict(conflict.kind, f"{context.name}: {conflict.message}", conflict.hint)

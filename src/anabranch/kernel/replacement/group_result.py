@@ -1,0 +1,75 @@
+"""What became of a replacement of main in several tables at once, and what such there were."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from anabranch.kernel.replacement.group_log import find_decision, find_intent, group_numbers
+from anabranch.kernel.replacement.result import ReplaceResult
+from anabranch.storage.protocol import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class GroupResult:
+    """A replacement of main in several tables that was made."""
+
+    number: int | None
+    """Of the group, in its warehouse; None if it was only looked at what would be done."""
+    tables: tuple[tuple[str, ReplaceResult], ...]
+    """What was done in each table, in the order in which they were given."""
+    repeated: bool
+    """Whether it had been made before this call."""
+    dry_run: bool = False
+    undoes: int | None = None
+    """The group that it took back."""
+
+    def __str__(self) -> str:
+        names = ", ".join(name for name, _ in self.tables)
+        if self.dry_run:
+            done = f"would replace main of {names}, all of them at once"
+        else:
+            verb = "already replaced" if self.repeated else "replaced"
+            what = "" if self.undoes is None else f", which takes back group {self.undoes}"
+            done = f"group {self.number}: {verb} main of {names}, all of them at once{what}"
+        return "\n".join([done, *(f"  {name}: {result}" for name, result in self.tables)])
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInfo:
+    """A group as the warehouse's log has it."""
+
+    number: int
+    outcome: Literal["replaced", "stay", "undecided"]
+    """``stay``: none of the mains was replaced; ``undecided``: it is under way, or its process died just now."""
+    tables: tuple[tuple[str, str, int], ...]
+    """Name, branch that was to be main (``main`` for the table's own folder), number of the replacement in the table."""
+    made_millis: int
+    """When it was decided, or else announced; epoch milliseconds."""
+    made_by: str | None
+    reason: str | None
+    undoes: int | None
+
+
+def group_infos(groups: Storage) -> list[GroupInfo]:
+    """All groups of a warehouse, oldest first. Raises `CorruptTableError`."""
+    found = []
+    for number in group_numbers(groups):
+        intent, decided = find_intent(groups, number), find_decision(groups, number)
+        if intent is None:
+            continue
+        outcome: Literal["replaced", "stay", "undecided"] = "undecided"
+        if decided is not None:
+            outcome = "replaced" if decided.made else "stay"
+        found.append(
+            GroupInfo(
+                number,
+                outcome,
+                tuple((m.table, m.target.name or "main", m.generation) for m in intent.members),
+                intent.made_millis if decided is None else decided.made_millis,
+                intent.made_by,
+                intent.reason,
+                intent.undoes,
+            )
+        )
+    return found

@@ -1,0 +1,161 @@
+"""The moment in which main is replaced, for one table: the old main is ended, and the pointer made that says so.
+
+In between, nobody can commit to the old main, so all that is done here is short: what others may have put since main's
+past was copied, and the last look whether the branch may take its place. Whether the pointer then stands for itself or is
+one of a group is for the caller.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from anabranch.errors import StorageError
+from anabranch.kernel.branches.audit_log import check_audited
+from anabranch.kernel.branches.delete import is_being_deleted
+from anabranch.kernel.commit.base import Base, Change, Conflict
+from anabranch.kernel.commit.identity import CommitIdentity
+from anabranch.kernel.commit.transaction import CommitRequest, commit
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.properties import SEAL_PROPERTY, WRITER_PROPERTY
+from anabranch.kernel.replacement.catch_up import last_catch_up
+from anabranch.kernel.replacement.check import foreign, moved_from, refusal
+from anabranch.kernel.replacement.copy_history import CopiedPast, copy_refs, drop_stale
+from anabranch.kernel.replacement.pointer import find_pointer
+from anabranch.kernel.replacement.wishes import Replacing
+from anabranch.options import BRANCH_SEAL_TIMEOUT
+from anabranch.spec.main_pointer import HINT_FILE, BranchRef, MainPointer, Replaced, Seal
+from anabranch.spec.snapshot import CommitKind, Snapshot
+from anabranch.spec.snapshot_ref import SnapshotRef
+
+
+@dataclass(frozen=True)
+class PutSeal:
+    """End main with a snapshot that changes nothing."""
+
+    generation: int
+    expected: int | None
+    """Id of the snapshot that must be the last one."""
+
+    @property
+    def depends_on_base(self) -> bool:
+        return True
+
+    def on(self, base: Base) -> Change | Conflict:
+        conflict = moved_from(base.context, base.snapshot, self.expected)
+        return conflict or Change(CommitKind.COMPACT, [], {SEAL_PROPERTY: str(self.generation)})
+
+
+def next_number(replacing: Replacing) -> int:
+    """The number that the replacement will have in its table."""
+    assert replacing.main.main_generation is not None, "it was opened as main"
+    return replacing.main.main_generation + 1
+
+
+def seal_timeout(main: TableContext) -> int:
+    """How many milliseconds others wait at most for the decision."""
+    schema = main.schemas.latest()
+    return BRANCH_SEAL_TIMEOUT.of({} if schema is None else schema.options)
+
+
+def new_seal(replacing: Replacing, timeout: int) -> Seal:
+    """The announcement."""
+    main, target = replacing.main, replacing.target
+    return Seal(
+        BranchRef(target.branch, target.branch_uuid),
+        main.runtime.clock.now_millis() + timeout,
+        timeout,
+        replacing.wishes.by,
+        main.runtime.ids.uuid(),
+    )
+
+
+def end_main(replacing: Replacing) -> Snapshot:
+    """Put the seal after the last snapshot of main.
+
+    Raises `CommitConflictError`: that is not the one that was expected. `SealedBranchError`: another branch is main.
+    """
+    main, wishes = replacing.main, replacing.wishes
+    seal = PutSeal(next_number(replacing), wishes.expect_main)
+    last = commit(main, CommitRequest(seal, CommitIdentity.batch(main.runtime))).snapshot
+    assert last is not None, "it was put just now"
+    return last
+
+
+def pointer_after(
+    replacing: Replacing, last: Snapshot, seal: Seal, copied: CopiedPast | None, until: float | None = None
+) -> MainPointer | None:
+    """Do for the last time what others may have got in the way of; the pointer to put then, or None if it may not be.
+
+    Args:
+        replacing: what passed the check.
+        last: the snapshot that sealed main.
+        seal: what was announced.
+        copied: what the target has of main's past; None if it needs nothing.
+        until: how long to wait for the target to catch up, by the monotonic clock; None for a share of the seal's time.
+    """
+    main, target, wishes = replacing.main, replacing.target, replacing.wishes
+    if copied is not None:
+        drop_stale(target, copied.tags, copy_refs(main, target, replacing.fork, copied.tags))
+    found = last_catch_up(replacing, last, seal, until)
+    newest = target.snapshots.head()
+    is_behind = wishes.wait_millis is not None and found is not None and found.behind > 0
+    # Whoever deletes the target marks it first and then looks for our announcement, so one of us gives way.
+    if newest is None or is_being_deleted(target) or is_behind:
+        return None
+    if wishes.audit:
+        check_audited(target, newest, wishes.audit)
+    on_top = main.snapshots.find(last.id + 1)
+    if on_top is not None and WRITER_PROPERTY in on_top.properties:
+        return None  # one of ours waited long enough, and decided that main stays
+    if on_top is not None and not wishes.force:
+        raise refusal([foreign(main, [on_top])])
+    resume = newest if found is None else found.resume
+    return MainPointer(
+        next_number(replacing),
+        BranchRef(target.branch, target.branch_uuid),
+        Replaced(
+            old=BranchRef(main.branch, main.branch_uuid),
+            head=SnapshotRef(main.branch_uuid, last.id - 1, _stamp_before(main, last)),
+            fork=replacing.fork,
+            taken=SnapshotRef(target.branch_uuid, newest.id, newest.stamp),
+            resume=replacing.fork
+            if resume is None
+            else SnapshotRef(target.branch_uuid, resume.id, resume.stamp),
+            audit=wishes.audit if isinstance(wishes.audit, str) else None,
+            reason=wishes.reason,
+            undoes=replacing.undoes,
+        ),
+        main.runtime.clock.now_millis(),
+        wishes.by,
+        seal.token,
+    )
+
+
+def in_group(pointer: MainPointer, number: int, token: str) -> MainPointer:
+    """The same as one of a group: it counts if the group is made."""
+    return replace(pointer, group=number, token=token)
+
+
+def last_replacement(main: TableContext, branch: str) -> MainPointer | None:
+    """The replacement by which the branch is main, or None if it is not or was not put there by one."""
+    if main.branch != branch or main.main_generation is None:
+        return None
+    for generation in range(main.main_generation, 0, -1):
+        pointer = find_pointer(main, generation)
+        if pointer is not None and pointer.replaced is not None:
+            return pointer
+    return None
+
+
+def write_hint(main: TableContext, pointer: MainPointer) -> None:
+    """For people. A hint that cannot be written is no failure."""
+    name = pointer.main.name or "main"
+    try:
+        main.storage.put(main.layout.branches_file_path(HINT_FILE), name.encode(), durable=False)
+    except StorageError:
+        return
+
+
+def _stamp_before(main: TableContext, seal: Snapshot) -> str:
+    before = main.snapshots.find(seal.id - 1)
+    return "" if before is None else before.stamp

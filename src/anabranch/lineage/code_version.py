@@ -1,0 +1,71 @@
+"""The version of a job's code: the commit that a git work tree is at, read from its files.
+
+Git is never run, because this happens while a job works; a few small files are read once for each folder. What was
+changed since the commit does not show.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from functools import lru_cache
+from pathlib import Path
+
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_DEEPEST = 5
+"""How often a reference may lead to another one."""
+
+
+def code_version(file: str | None = None) -> str | None:
+    """The commit that the work tree of a file is at; None if the file is in none, or git keeps it in another way.
+
+    Args:
+        file: the job's code; the program that runs if None.
+    """
+    path = file or getattr(sys.modules.get("__main__"), "__file__", None)
+    if not path:
+        return None
+    try:
+        return _commit_of(Path(path).resolve().parent)
+    except (OSError, ValueError):
+        return None
+
+
+@lru_cache(maxsize=64)
+def _commit_of(folder: Path) -> str | None:
+    for parent in (folder, *folder.parents):
+        found = parent / ".git"
+        if found.is_dir():
+            return _head(found)
+        if found.is_file():  # of a further work tree, or a submodule
+            said = found.read_text().removeprefix("gitdir:").strip()
+            return _head((parent / said).resolve())
+    return None
+
+
+def _head(git: Path) -> str | None:
+    common = git / "commondir"
+    shared = (git / common.read_text().strip()).resolve() if common.is_file() else git
+    text = (git / "HEAD").read_text().strip()
+    for _ in range(_DEEPEST):
+        if not text.startswith("ref:"):
+            return text if _COMMIT.fullmatch(text) else None
+        name = text.removeprefix("ref:").strip()
+        text = _reference(git, name) or _reference(shared, name) or _packed(shared, name) or ""
+    return None
+
+
+def _reference(git: Path, name: str) -> str | None:
+    path = git / name
+    return path.read_text().strip() if path.is_file() else None
+
+
+def _packed(git: Path, name: str) -> str | None:
+    path = git / "packed-refs"
+    if not path.is_file():
+        return None
+    for line in path.read_text().splitlines():
+        commit, _, named = line.partition(" ")
+        if named == name:
+            return commit
+    return None

@@ -1,0 +1,158 @@
+"""Which columns a statement computes its columns from, as far as its text tells.
+
+The text is parsed by sqlglot, which is imported when it is first needed, and only to understand it: Spark's own parser
+decides what is done. A statement that sqlglot does not understand, or whose columns cannot be told, has no answer. That
+a column decides which rows there are (in WHERE, or in the condition of a join) is not said; only what values are of.
+
+This is recorded rather than derived when it is asked for, because afterwards nobody knows the statement, nor the columns
+that its tables had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from anabranch.lineage.model import ColumnOrigin
+
+_DIALECT: Final = "spark"
+_LONGEST: Final = 20_000
+"""Characters of a statement beyond which it is not looked at: it would take longer than it is worth."""
+_MOST: Final = 200
+"""Columns, and sources of one, that an entry names."""
+
+
+def column_origins(
+    text: str, sink: Sequence[str], tables: Mapping[str, Sequence[str]]
+) -> tuple[ColumnOrigin, ...]:
+    """Where each column of the rows comes from; () if that cannot be told.
+
+    Args:
+        text: a query, or a statement that writes the rows of one: INSERT, or CREATE or REPLACE TABLE AS.
+        sink: the columns of the table that is written.
+        tables: what is known of the tables that are read: the columns of ``db.t``, as it is called there.
+    """
+    if len(text) > _LONGEST or len(sink) > _MOST:
+        return ()
+    try:
+        from sqlglot.errors import SqlglotError
+    except ImportError:
+        return ()
+    try:
+        return _origins(text, sink, tables)
+    except (SqlglotError, ValueError, KeyError, RecursionError):
+        return ()
+
+
+def _origins(text: str, sink: Sequence[str], tables: Mapping[str, Sequence[str]]) -> tuple[ColumnOrigin, ...]:
+    from sqlglot import exp, parse_one
+    from sqlglot.lineage import to_node
+    from sqlglot.optimizer.qualify import qualify
+    from sqlglot.optimizer.scope import build_scope
+
+    query, by_position = _query(parse_one(text, dialect=_DIALECT), sink)
+    if query is None:
+        return ()
+    known = {title.lower(): title for title in tables}
+    for table in list(query.find_all(exp.Table)):
+        title = _title(table, known)
+        if title is not None:
+            _rename(table, title)
+    schema: dict[str, dict[str, dict[str, str]]] = {}
+    for title, columns in tables.items():
+        database, _, name = title.partition(".")
+        schema.setdefault(database.lower(), {})[name.lower()] = {c.lower(): "string" for c in columns}
+    qualified = qualify(query, schema=schema, dialect=_DIALECT, validate_qualify_columns=False)
+    selected = [select.alias_or_name for select in qualified.selects]
+    names = _names(selected, sink, by_position)
+    scope = build_scope(qualified)
+    if names is None or scope is None:
+        return ()
+    found = [
+        ColumnOrigin(name, _sources(to_node(place, scope, _DIALECT), known, tables))
+        for place, name in enumerate(names)
+        if name is not None
+    ]
+    return tuple(found)
+
+
+def _query(statement: Any, sink: Sequence[str]) -> tuple[Any, Sequence[str] | None]:
+    """The query whose rows are written, and the columns that its own go to in their order; None if they go by name."""
+    from sqlglot import exp
+
+    match statement:
+        case exp.Query():
+            return statement, None
+        case exp.Insert():
+            query = statement.expression
+            defined = statement.args.get("with_") or statement.args.get("with")
+            if not isinstance(query, exp.Query):
+                return None, None
+            if defined is not None and query.ctes == []:
+                query.set("with_" if "with_" in query.arg_types else "with", defined)
+            if statement.args.get("by_name"):
+                return query, None
+            target = statement.this
+            if isinstance(target, exp.Schema):
+                return query, [column.name for column in target.expressions]
+            given = {e.this.name.lower() for e in _partition(statement) if isinstance(e, exp.EQ)}
+            return query, [name for name in sink if name.lower() not in given]
+        case exp.Create() if isinstance(statement.expression, exp.Query):
+            return statement.expression, list(sink)
+    return None, None
+
+
+def _partition(statement: Any) -> Sequence[Any]:
+    found = statement.args.get("partition") or statement.this.args.get("partition")
+    return [] if found is None else found.expressions
+
+
+def _names(
+    selected: Sequence[str], sink: Sequence[str], by_position: Sequence[str] | None
+) -> list[str | None] | None:
+    """The column of the sink that each of the query goes to; None for all if they do not go together."""
+    own = {name.lower(): name for name in sink}
+    if by_position is not None:
+        if len(by_position) != len(selected):
+            return None
+        return [own.get(name.lower()) for name in by_position]
+    return None if "*" in selected else [own.get(name.lower()) for name in selected]
+
+
+def _title(table: Any, known: Mapping[str, str]) -> str | None:
+    """Which of the tables that were read is meant."""
+    name, database = table.name.lower(), table.db.lower()
+    if database:
+        return known.get(f"{database}.{name}")
+    found = [title for lower, title in known.items() if lower.partition(".")[2] == name]
+    return found[0] if len(found) == 1 else None
+
+
+def _rename(table: Any, title: str) -> None:
+    from sqlglot import exp
+
+    if not table.alias:
+        table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
+    database, _, name = title.partition(".")
+    table.set("this", exp.to_identifier(name.lower(), quoted=True))
+    table.set("db", exp.to_identifier(database.lower(), quoted=True))
+    table.set("catalog", None)
+
+
+def _sources(node: Any, known: Mapping[str, str], tables: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """The columns at the ends of what a column was computed from."""
+    from sqlglot import exp, parse_one
+
+    found: dict[str, None] = {}
+    for end in node.walk():
+        if end.downstream or not isinstance(end.expression, exp.Table):
+            continue
+        table = end.expression
+        column = parse_one(end.name, into=exp.Column, dialect=_DIALECT).name
+        title = known.get(f"{table.db}.{table.name}".lower())
+        if title is None:
+            found[".".join(part for part in (table.db, table.name, column) if part)] = None
+        else:
+            exact = next((c for c in tables[title] if c.lower() == column.lower()), column)
+            found[f"{title}.{exact}"] = None
+    return tuple(list(found)[:_MOST])

@@ -1,0 +1,258 @@
+"""What tables say of their commits: those that can still be read, and those that the archive of history has.
+
+A branch has the commits that were made on it. What it began with, and what it took over of the past of a former main,
+is the other branch's: an id up to the fork is looked for there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from anabranch.errors import CorruptTableError
+from anabranch.kernel.branches.branch_log import branch_names
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.history.archive import (
+    Following,
+    archived,
+    archived_branch,
+    facts_of,
+    is_own,
+    segment_names,
+)
+from anabranch.kernel.parallel import each
+from anabranch.kernel.properties import OVERWRITE_PROPERTY, PARENT_PROPERTY, REPLACE_PROPERTY
+from anabranch.kernel.provenance.past import rolled_back_to
+from anabranch.kernel.replacement.main import main_of
+from anabranch.kernel.replacement.pointer import replacements
+from anabranch.lineage.commit import Commit, CommitRef, Line
+from anabranch.lineage.model import LineageEntry, lineage_of
+from anabranch.spec.history_segment import BranchFacts, PastSnapshot, SegmentName
+from anabranch.spec.main_pointer import former_main_name
+from anabranch.spec.snapshot import CommitKind, Snapshot
+from anabranch.spec.snapshot_ref import SnapshotRef
+
+EMPTY: Final[Mapping[str, Line]] = MappingProxyType({})
+_AT_ONCE: Final = 256
+
+Forks = Mapping[str, CommitRef]
+"""By the identity of a branch the commit it began with, as its record says; not of those without a record."""
+
+
+class Newest(NamedTuple):
+    """The newest commit of a branch that is known."""
+
+    id: int
+    stamp: str
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A branch that a table has, or had."""
+
+    line: Line
+    context: TableContext | None
+    """None if it was deleted: then the archive has its commits."""
+    segment: SegmentName | None
+    """The newest of its segments in the archive."""
+
+
+def branches_of(context: TableContext, known: Mapping[str, Line] = EMPTY) -> tuple[list[Branch], Forks]:
+    """All branches that a table has and had, by identity, and how they began. Three listings and a read for each branch.
+
+    Args:
+        context: the table, on any branch.
+        known: lines that were found before, by identity: of those that are gone the archive is not asked again.
+
+    Raises `CorruptTableError`: who one of them is cannot be read.
+    """
+    main = main_of(context)
+    newest = {name.branch_uuid: name for name in sorted(segment_names(main), key=lambda name: name.last)}
+    # Folders come after the archive: what is deleted in between is still there, or has its segments among these.
+    here = [main.on_branch(None), *map(main.on_branch, branch_names(main))]
+    found = {fact.uuid: (fact, there) for fact, there in each(_facts, here) if fact is not None}
+    gone = [_gone(main, uuid, known.get(uuid)) for uuid in sorted(newest.keys() - found.keys())]
+    every: dict[str, tuple[_Facts, TableContext | None]] = {
+        **{fact.uuid: (fact, None) for fact in gone if fact is not None},
+        **found,
+    }
+    forks = {uuid: fact.fork for uuid, (fact, _) in every.items() if fact.fork is not None}
+    branches = [
+        Branch(_line(main, fact, forks, is_there=there is not None), there, newest.get(uuid))
+        for uuid, (fact, there) in sorted(every.items())
+    ]
+    return branches, forks
+
+
+def own(ref: CommitRef, forks: Forks) -> CommitRef:
+    """The commit that a branch has under an id, by the branch it was made on."""
+    while (fork := forks.get(ref.branch_uuid)) is not None and ref.snapshot <= fork.snapshot:
+        ref = CommitRef(fork.branch_uuid, ref.snapshot)
+    return ref
+
+
+def has_news(branch: Branch, newest: Newest | None) -> bool:
+    """Whether the branch has other commits than those up to the newest that is known; two reads where it has not."""
+    if branch.context is None:
+        last = branch.segment
+        if last is None or newest is None:
+            return last is not None
+        return newest.id != last.last or not newest.stamp.startswith(last.end)
+    snapshots = branch.context.snapshots
+    if newest is None:
+        head = snapshots.head()
+        return head is not None and is_own(branch.context, head.id)
+    found = snapshots.find(newest.id)
+    return found is None or found.stamp != newest.stamp or snapshots.find(newest.id + 1) is not None
+
+
+def commits_backwards(branch: Branch, forks: Forks, table: TableContext) -> Iterator[Commit]:
+    """The branch's own commits, newest first, from the store and then from the archive; each read when asked for.
+
+    Args:
+        branch: which.
+        forks: of all branches of the table.
+        table: the table, on any branch.
+
+    Raises `CorruptTableError`, `UnsupportedFeatureError`.
+    """
+    following: Following | None = None
+    if branch.context is not None:
+        head = branch.context.snapshots.head()
+        for snapshot in () if head is None else _live_backwards(branch.context, head):
+            following = Following.of(snapshot)
+            yield commit_of(PastSnapshot.of(snapshot), branch.line, forks)
+        if following is None and head is not None:  # what is archived of later ones was taken back
+            following = Following(head.id + 1, head.stamp)
+    for past in archived(table, branch.line.branch_uuid, following):
+        yield commit_of(past, branch.line, forks)
+
+
+def commit_of(snapshot: PastSnapshot, line: Line, forks: Forks) -> Commit:
+    """What a snapshot says of a commit of the branch it was made on."""
+    entry, unread = _entry(snapshot)
+    base, restores = _base(snapshot, line.branch_uuid)
+    return Commit(
+        line.table_uuid,
+        line.branch_uuid,
+        snapshot.id,
+        snapshot.stamp,
+        snapshot.commit_kind.value,
+        snapshot.time_millis,
+        snapshot.schema_id,
+        snapshot.delta_record_count or 0,
+        None if base is None else own(base, forks),
+        entry,
+        unread,
+        restores,
+    )
+
+
+def _base(snapshot: PastSnapshot, branch_uuid: str) -> tuple[CommitRef | None, bool]:
+    """What its content builds on, and whether it only brings that back."""
+    restored = rolled_back_to(snapshot) or _replaced_by(snapshot)
+    if restored is not None:
+        return (CommitRef(restored.branch_uuid, restored.id) if restored.id else None), True
+    if snapshot.id == 1 or _is_whole_overwrite(snapshot):
+        return None, False
+    return CommitRef(branch_uuid, snapshot.id - 1), False
+
+
+def _replaced_by(snapshot: PastSnapshot) -> SnapshotRef | None:
+    text = snapshot.properties.get(REPLACE_PROPERTY)
+    if text is None:
+        return None
+    try:
+        return SnapshotRef.from_dict(json.loads(text)["by"], where=f"snapshot {snapshot.id}")
+    except (ValueError, KeyError, TypeError, CorruptTableError):
+        return None
+
+
+def _is_whole_overwrite(snapshot: PastSnapshot) -> bool:
+    """Whether nothing of what was there before is left, as far as that can be told without reading manifests."""
+    if snapshot.commit_kind != CommitKind.OVERWRITE:
+        return False
+    if snapshot.total_record_count == 0:
+        return True
+    try:
+        said = json.loads(snapshot.properties.get(OVERWRITE_PROPERTY, "null"))
+    except ValueError:
+        return False
+    return bool(said == {"partition": {}})
+
+
+def _entry(snapshot: PastSnapshot) -> tuple[LineageEntry | None, str | None]:
+    try:
+        return lineage_of(snapshot.properties, where=f"snapshot {snapshot.id}"), None
+    except CorruptTableError as error:
+        return None, error.message
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """Who a branch is."""
+
+    uuid: str
+    name: str | None
+    fork: CommitRef | None
+
+    @classmethod
+    def of(cls, facts: BranchFacts) -> _Facts:
+        fork = None if facts.fork is None else CommitRef(facts.fork.branch_uuid, facts.fork.id)
+        return cls(facts.uuid, facts.name, fork)
+
+
+def _facts(context: TableContext) -> tuple[_Facts | None, TableContext]:
+    """None for what is left of a branch, or is not yet one."""
+    if context.branch is not None and context.fork is None and not context.schemas.ids():
+        return None, context
+    return _Facts.of(facts_of(context)), context
+
+
+def _gone(main: TableContext, uuid: str, known: Line | None) -> _Facts | None:
+    if known is not None:
+        return _Facts(uuid, known.branch, known.fork)
+    facts = archived_branch(main, uuid)
+    return None if facts is None else _Facts.of(facts)
+
+
+def _line(main: TableContext, facts: _Facts, forks: Forks, *, is_there: bool) -> Line:
+    fork = forks.get(facts.uuid)
+    is_main = is_there and facts.uuid == main.branch_uuid
+    is_named = facts.name is not None or is_main
+    return Line(
+        main.table_uuid,
+        facts.uuid,
+        main.name,
+        facts.name if is_named else _former_name(main),
+        None if fork is None else own(fork, forks),
+        is_main,
+    )
+
+
+def _former_name(main: TableContext) -> str | None:
+    """What the branch in the table's own folder is called now that it is main no more."""
+    for pointer in reversed(replacements(main)):
+        if pointer.replaced is not None and pointer.replaced.old.name is None:
+            return former_main_name(pointer.generation)
+    return None
+
+
+def _live_backwards(context: TableContext, head: Snapshot) -> Iterator[Snapshot]:
+    """The branch's own snapshots that are there, newest first, down to the first gap."""
+    lowest = 0 if context.fork is None else context.fork.snapshot.id
+    if head.id <= lowest:
+        return
+    yield head
+    parent, below, at_once = head.properties.get(PARENT_PROPERTY), head.id - 1, 4
+    while below > lowest:
+        for snapshot in each(context.snapshots.find, range(below, max(below - at_once, lowest), -1)):
+            # Right below history may lie what somebody left who came too late; see `SnapshotLog.backwards`.
+            if snapshot is None or parent not in (None, snapshot.stamp):
+                return
+            yield snapshot
+            parent, below = snapshot.properties.get(PARENT_PROPERTY), snapshot.id - 1
+        at_once = min(at_once * 2, _AT_ONCE)

@@ -1,0 +1,238 @@
+"""What a table contains at a commit, and what a read took in, as ranges of commits.
+
+Content is a chain: a commit's own rows, and what its base contains. Most commits build on the one before, so a chain is
+few ranges however long it is; it goes on elsewhere at a rollback, at the commit that a branch began with and where all
+content was replaced by a branch's, and ends at a whole overwrite.
+
+A read took in
+
+* ``state``: what the source contained at that moment;
+* ``changes``: what each commit of a range added, one after the other: also what was taken away again within the range,
+  and at a rollback the content that it brought back. What a stream passed over with ``scan.on-overwrite=skip`` is not
+  told from what it delivered;
+* ``full``: a state, and the changes after it;
+* ``merge``: what a branch contained and what main did not have of it. Rows that the branch had taken away are not in it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from anabranch.lineage.commit import CommitRef, Line
+from anabranch.lineage.ranges import Ids
+from anabranch.lineage.store import Break, CommitStore, Read
+
+
+class Segment(NamedTuple):
+    """Own commits of a branch, from the first to the last."""
+
+    branch: str
+    first: int
+    last: int
+
+
+Segments = tuple[Segment, ...]
+
+
+class Contents:
+    """The chains of all branches of a store. What it has looked up it keeps: make one for each question."""
+
+    def __init__(self, store: CommitStore) -> None:
+        self._store = store
+        self._histories: dict[str, _History] = {}
+        self._tails: dict[tuple[str, int], Segments] = {}
+        self._changes: dict[tuple[str, int, int], Segments] = {}
+
+    def own(self, ref: CommitRef) -> CommitRef:
+        """The commit that a branch has under an id, by the branch it was made on: up to its fork, another one."""
+        while (fork := self._history(ref.branch_uuid).fork) is not None and ref.snapshot <= fork.snapshot:
+            ref = CommitRef(fork.branch_uuid, ref.snapshot)
+        return ref
+
+    def history(self, branch: str, first: int, last: int) -> Segments:
+        """The commits that a branch has under a range of ids, newest first, whether it still contains them or not."""
+        found: list[Segment] = []
+        while True:
+            fork = self._history(branch).fork
+            lowest = 1 if fork is None else fork.snapshot + 1
+            if last >= lowest and last >= first:
+                found.append(Segment(branch, max(first, lowest), last))
+            if fork is None or first > fork.snapshot:
+                return tuple(found)
+            branch, last = fork.branch_uuid, min(last, fork.snapshot)
+
+    def content(self, ref: CommitRef) -> Segments:
+        """What the table contained at a commit, newest first; nothing at 0."""
+        own = self.own(ref)
+        if own.snapshot <= 0:
+            return ()
+        history = self._history(own.branch_uuid)
+        at = history.break_at(own.snapshot)
+        head = Segment(own.branch_uuid, history.begin_of(at), own.snapshot)
+        return (head, *self._tail(own.branch_uuid, at))
+
+    def taken(self, read: Read) -> Segments:
+        """The commits that a read took in."""
+        match read.kind:
+            case "state":
+                return self.content(CommitRef(read.source, read.through))
+            case "merge":
+                head, known = (CommitRef(read.source, read.through), CommitRef(read.source, read.after))
+                return without(self.content(head), self.content(known))
+            case "full":
+                state = self.content(CommitRef(read.source, read.whole))
+                return union((*state, *self._added(read.source, read.whole, read.through)))
+            case _:
+                return self._added(read.source, read.after, read.through)
+
+    def restores(self, branch: str) -> bool:
+        """Whether a commit of the branch brought back content of another one."""
+        return bool(self._history(branch).restores)
+
+    def reach(self, branch: str) -> frozenset[str]:
+        """The branches of which a read of this branch may take in commits."""
+        known, todo = set[str](), [branch]
+        while todo:
+            found = todo.pop()
+            if found in known:
+                continue
+            known.add(found)
+            history = self._history(found)
+            todo += [] if history.fork is None else [history.fork.branch_uuid]
+            todo += [base.branch_uuid for one in history.restores if (base := one.base) is not None]
+        return frozenset(known)
+
+    def images(self, branch: str, first: int, last: int) -> dict[str, Ids]:
+        """Where reads must reach to take in some of a branch's own commits: ids by the branch that is read.
+
+        These are the commits themselves; under the same ids what branched off after them has them too; and whatever
+        restored a content that they belong to brings them in again.
+        """
+        line = self._store.line(branch)
+        lines = [] if line is None else self._store.lines(line.table_uuid)
+        found: dict[str, Ids] = {}
+        self._have(lines, branch, first, last, found)
+        for other in lines:
+            for restored in self._history(other.branch_uuid).restores:
+                content = () if restored.base is None else self.content(restored.base)
+                if any(s.branch == branch and s.first <= last and s.last >= first for s in content):
+                    self._have(lines, other.branch_uuid, restored.snapshot, restored.snapshot, found)
+        return found
+
+    def _have(self, lines: Sequence[Line], branch: str, first: int, last: int, found: dict[str, Ids]) -> None:
+        """Note under which branches own commits of one are known by their ids."""
+        found.setdefault(branch, Ids()).add(first, last)
+        for line in lines:
+            if line.branch_uuid == branch:
+                continue
+            for segment in self.history(line.branch_uuid, first, last):
+                if segment.branch == branch:
+                    found.setdefault(line.branch_uuid, Ids()).add(segment.first, segment.last)
+
+    def _added(self, branch: str, after: int, through: int) -> Segments:
+        """What each commit of a range added."""
+        history = self._history(branch)
+        if after >= history.begin - 1 and not history.is_restored(after + 1, through):
+            return (Segment(branch, after + 1, through),) if through > after else ()
+        key = (branch, after, through)
+        known = self._changes.get(key)
+        if known is None:
+            pieces = self.history(branch, after + 1, through)
+            known = self._changes[key] = union((*pieces, *self._brought_back(pieces)))
+        return known
+
+    def _brought_back(self, pieces: Iterable[Segment]) -> Iterator[Segment]:
+        for piece in pieces:
+            for found in self._history(piece.branch).restores:
+                if piece.first <= found.snapshot <= piece.last and found.base is not None:
+                    before = self.content(CommitRef(piece.branch, found.snapshot - 1))
+                    yield from without(self.content(found.base), before)
+
+    def _tail(self, branch: str, at: int) -> Segments:
+        """What comes after the range that begins at a break."""
+        known = self._tails.get((branch, at))
+        if known is not None:
+            return known
+        found: list[Segment] = []
+        seen = {(branch, at)}
+        base = self._history(branch).base_of(at)
+        while base is not None and base.snapshot > 0:
+            own = self.own(base)
+            history = self._history(own.branch_uuid)
+            place = history.break_at(own.snapshot)
+            if own.snapshot <= 0 or (own.branch_uuid, place) in seen:
+                break
+            seen.add((own.branch_uuid, place))
+            found.append(Segment(own.branch_uuid, history.begin_of(place), own.snapshot))
+            base = history.base_of(place)
+        self._tails[branch, at] = tuple(found)
+        return tuple(found)
+
+    def _history(self, branch: str) -> _History:
+        known = self._histories.get(branch)
+        if known is None:
+            line = self._store.line(branch)
+            breaks = self._store.breaks(branch)
+            known = self._histories[branch] = _History(
+                None if line is None else line.fork,
+                breaks,
+                [one.snapshot for one in breaks],
+                [one for one in breaks if one.restores],
+            )
+        return known
+
+
+@dataclass(frozen=True, slots=True)
+class _History:
+    """Where the chain of a branch's own commits breaks."""
+
+    fork: CommitRef | None
+    breaks: Sequence[Break]
+    ids: Sequence[int]
+    restores: Sequence[Break]
+
+    @property
+    def begin(self) -> int:
+        """The id that the first of its own commits has."""
+        return 1 if self.fork is None else self.fork.snapshot + 1
+
+    def break_at(self, snapshot: int) -> int:
+        """Place of the last break at an id or before it; -1 if there is none."""
+        return bisect_right(self.ids, snapshot) - 1
+
+    def begin_of(self, at: int) -> int:
+        """The first commit of the range that a break begins."""
+        return self.begin if at < 0 else self.ids[at]
+
+    def base_of(self, at: int) -> CommitRef | None:
+        """What the range that a break begins builds on."""
+        return self.fork if at < 0 else self.breaks[at].base
+
+    def is_restored(self, first: int, last: int) -> bool:
+        """Whether a commit in the range brings back what is elsewhere."""
+        return bool(self.restores) and any(first <= one.snapshot <= last for one in self.restores)
+
+
+def union(segments: Iterable[Segment]) -> Segments:
+    """The same commits, each once."""
+    return tuple(Segment(branch, *found) for branch, ids in _by_branch(segments).items() for found in ids)
+
+
+def without(segments: Iterable[Segment], others: Iterable[Segment]) -> Segments:
+    """The commits that only the first are."""
+    taken = _by_branch(others)
+    return tuple(
+        Segment(branch, *found)
+        for branch, ids in _by_branch(segments).items()
+        for found in ids.without(taken.get(branch, Ids()))
+    )
+
+
+def _by_branch(segments: Iterable[Segment]) -> dict[str, Ids]:
+    found: dict[str, Ids] = {}
+    for segment in segments:
+        found.setdefault(segment.branch, Ids()).add(segment.first, segment.last)
+    return found

@@ -1,0 +1,46 @@
+"""Drawings of a `Trace`: for terminals, programs, Graphviz, Mermaid, and as an SVG that needs no program at all.
+
+    drawn(trace, "mermaid")
+
+All are pure functions of the value: the same trace gives the same text. Names may hold anything. Where a format has no
+way to show a character, as a line end inside of a name, it is written as an escape, and JSON has it as it is.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+
+from anabranch.errors import InvalidInputError
+from anabranch.lineage.trace import Trace
+
+FORMATS = ("tree", "json", "dot", "mermaid", "svg")
+"""Names of the formats."""
+
+
+def drawn(trace: Trace, format: str) -> str:
+    """A trace as text of that format, which ends with a line end. Raises `InvalidInputError` for a format unknown."""
+    match format:
+        case "tree":
+            from anabranch.lineage.drawing.tree import as_text
+
+            return as_text(trace)
+        case "json":
+            return json.dumps(trace.to_dict(), ensure_ascii=False, indent=2) + "\n"
+        case "dot":
+            from anabranch.lineage.drawing.dot import as_dot
+
+            return as_dot(trace)
+        case "mermaid":
+            from anabranch.lineage.drawing.mermaid import as_mermaid
+
+            return as_mermaid(trace)
+        case "svg":
+            from anabranch.lineage.drawing.svg import as_svg
+
+            return as_svg(trace)
+    near = difflib.get_close_matches(format, FORMATS, n=1)
+    raise InvalidInputError(
+        f"there is no drawing of format '{format}'",
+        hint=(f"did you mean '{near[0]}'? " if near else "") + f"There are: {', '.join(FORMATS)}.",
+    )

@@ -1,0 +1,173 @@
+"""Finding out what is new in the tables of a warehouse, and putting it into the index.
+
+First every table is looked at, without holding anybody up: a branch that is as the index has it costs two reads. Then
+each table with news is brought up to date in one transaction, in which it is looked at again; so two who do this at once
+do it one after the other, and the second finds nothing to do. Whoever is killed leaves the index as it was before the
+table, and the next one heals it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import sqlalchemy as sa
+
+from anabranch.catalog import FilesystemCatalog, Identifier
+from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError, UnsupportedFeatureError
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.parallel import each
+from anabranch.lineage.commit import Line
+from anabranch.lineage.commits import Newest, branches_of, commits_backwards, has_news
+from anabranch.lineage.index.database import Database
+from anabranch.lineage.index.store import line_of
+from anabranch.lineage.index.tables import FLOWS, GAPS, INPUT_KEYS, JOBS, LINES, OF_COMMITS, owner
+from anabranch.lineage.index.words import Words
+from anabranch.lineage.index.writer import Change, put_commits, put_line
+
+_UNREADABLE: Final = (CorruptTableError, UnsupportedFeatureError)
+
+
+@dataclass(frozen=True, slots=True)
+class CaughtUp:
+    """What was new to the index."""
+
+    commits: int = 0
+    """How many commits were put in."""
+    removed: int = 0
+    """How many were taken out, because history was rolled back for good."""
+    tables: tuple[str, ...] = ()
+    """Names of the tables with news."""
+    problems: tuple[str, ...] = ()
+    """Tables that could not be read, and why; what the index had of them stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the index has of one table."""
+
+    lines: Mapping[str, Line]
+    newest: Mapping[str, Newest]
+    """By the identity of the branch; not of those without commits."""
+
+
+_NOTHING: Final = _Known({}, {})
+
+
+def catch_up(database: Database, catalog: FilesystemCatalog) -> CaughtUp:
+    """Bring the index up to date with all tables of a warehouse. Raises `StorageError`, `DamagedIndexError`."""
+    warehouse = catalog.storage.url
+    names = [Identifier(name, table) for name in catalog.databases() for table in catalog.tables(name)]
+    opened = each(lambda name: _open(catalog, name), names)
+    problems = [found for found in opened if isinstance(found, str)]
+    tables = [found for found in opened if isinstance(found, TableContext)]
+    with database.reading() as connection:
+        known = _known(connection)
+    looked = each(lambda table: _look(table, known.get(table.table_uuid, _NOTHING)), tables)
+    problems += (found for found in looked if isinstance(found, str))
+    news = [table for table, found in zip(tables, looked, strict=True) if found is True]
+    added = removed = 0
+    changed = []
+    for table in news:
+        try:
+            with database.writing() as connection:
+                more, less = _update(connection, table, warehouse)
+        except NotFoundError:
+            continue  # it was dropped meanwhile
+        except _UNREADABLE as error:
+            problems.append(_problem(table.name, error))
+            continue
+        added, removed = added + more, removed + less
+        changed.append(table.name)
+    if not problems:
+        _mark_dropped(database, warehouse, {table.table_uuid for table in tables})
+    return CaughtUp(added, removed, tuple(changed), tuple(problems))
+
+
+def forget(database: Database, warehouse: str) -> None:
+    """Take out all that the index has of a warehouse."""
+    with database.writing() as connection:
+        mine = sa.select(LINES.c.branch).where(LINES.c.warehouse == warehouse)
+        for table in (*OF_COMMITS, GAPS, FLOWS, JOBS, INPUT_KEYS):
+            connection.execute(table.delete().where(owner(table).in_(mine)))
+        connection.execute(LINES.delete().where(LINES.c.warehouse == warehouse))
+
+
+def _open(catalog: FilesystemCatalog, name: Identifier) -> TableContext | str | None:
+    """None for a table that was dropped meanwhile; what is wrong with one that cannot be opened."""
+    try:
+        return catalog.open(name)
+    except NotFoundError:
+        return None
+    except _UNREADABLE as error:
+        return _problem(name.full_name, error)
+
+
+def _look(table: TableContext, known: _Known) -> bool | str:
+    """Whether there is anything that the index does not have, or what is wrong with the table."""
+    try:
+        branches, _ = branches_of(table, known.lines)
+        lines = {branch.line.branch_uuid: branch.line for branch in branches}
+        if any(known.lines.get(uuid) != line for uuid, line in lines.items()) or _left_without_trace(
+            known, lines
+        ):
+            return True
+        return any(has_news(branch, known.newest.get(branch.line.branch_uuid)) for branch in branches)
+    except NotFoundError:
+        return False  # it was dropped meanwhile
+    except _UNREADABLE as error:
+        return _problem(table.name, error)
+
+
+def _update(connection: sa.Connection, table: TableContext, warehouse: str) -> Change:
+    known = _known(connection, table.table_uuid).get(table.table_uuid, _NOTHING)
+    words = Words(connection)
+    branches, forks = branches_of(table, known.lines)
+    total = Change(0, 0)
+    gone = _left_without_trace(known, {branch.line.branch_uuid for branch in branches})
+    connection.execute(LINES.delete().where(LINES.c.branch_uuid.in_(gone)))
+    for branch in branches:
+        line = branch.line
+        newest = known.newest.get(line.branch_uuid)
+        put_line(connection, words, line, warehouse)
+        if has_news(branch, newest):
+            backwards = commits_backwards(branch, forks, table)
+            done = put_commits(connection, words, line, 0 if newest is None else newest.id, backwards)
+            total = Change(total.added + done.added, total.removed + done.removed)
+    return total
+
+
+def _left_without_trace(known: _Known, there: Collection[str]) -> list[str]:
+    """Branches that were deleted before anything was committed on them."""
+    return sorted(known.lines.keys() - set(there) - known.newest.keys())
+
+
+def _known(connection: sa.Connection, table_uuid: str | None = None) -> dict[str, _Known]:
+    """By the identity of the table."""
+    wanted = (
+        sa.select(LINES) if table_uuid is None else sa.select(LINES).where(LINES.c.table_uuid == table_uuid)
+    )
+    lines: dict[str, dict[str, Line]] = {}
+    newest: dict[str, dict[str, Newest]] = {}
+    for row in connection.execute(wanted):
+        lines.setdefault(row.table_uuid, {})[row.branch_uuid] = line_of(row)
+        if row.newest:
+            newest.setdefault(row.table_uuid, {})[row.branch_uuid] = Newest(row.newest, row.newest_stamp)
+    return {uuid: _Known(found, newest.get(uuid, {})) for uuid, found in lines.items()}
+
+
+def _mark_dropped(database: Database, warehouse: str, there: Collection[str]) -> None:
+    is_mine = sa.and_(LINES.c.warehouse == warehouse, LINES.c.is_dropped == sa.false())
+    with database.reading() as connection:
+        known = set(connection.scalars(sa.select(LINES.c.table_uuid).where(is_mine).distinct()))
+    gone = sorted(known - set(there))
+    if not gone:
+        return
+    with database.writing() as connection:
+        dropped = sa.update(LINES).where(is_mine, LINES.c.table_uuid.in_(gone))
+        connection.execute(dropped.values(is_dropped=True, is_main=False))
+
+
+def _problem(name: str, error: AnabranchError) -> str:
+    return f"{name}: {error.message}"

@@ -1,0 +1,54 @@
+"""Texts as numbers: identities, names of jobs and sources come in every row of the index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from anabranch.lineage.index.tables import WORDS
+
+_AT_ONCE: Final = 500
+
+
+class Words:
+    """The numbers of texts, as one transaction sees them."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+        self._known: dict[str, int] = {}
+
+    def __getitem__(self, text: str) -> int:
+        """The number of a text that has one: `learn` gives it one."""
+        return self._known[text]
+
+    def find(self, text: str) -> int | None:
+        """The number of a text, or None if the index does not know it."""
+        if text not in self._known:
+            self._look([text])
+        return self._known.get(text)
+
+    def learn(self, texts: Iterable[str]) -> None:
+        """Give texts numbers that have none yet."""
+        missing = sorted({text for text in texts if text not in self._known})
+        self._look(missing)
+        new = [{"text": text} for text in missing if text not in self._known]
+        if new:
+            insert_new(self._connection, WORDS, new)
+            self._look([row["text"] for row in new])
+
+    def _look(self, texts: Sequence[str]) -> None:
+        for start in range(0, len(texts), _AT_ONCE):
+            wanted = sa.select(WORDS.c.text, WORDS.c.id).where(
+                WORDS.c.text.in_(texts[start : start + _AT_ONCE])
+            )
+            self._known.update((text, number) for text, number in self._connection.execute(wanted))
+
+
+def insert_new(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert rows but for those whose key is there."""
+    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+    if rows:
+        connection.execute(insert(table).on_conflict_do_nothing(), list(rows))

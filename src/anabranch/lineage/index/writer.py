@@ -1,0 +1,142 @@
+"""Bringing what the index has of one branch up to date, inside a transaction that is somebody else's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, pairwise, takewhile
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+
+from anabranch.lineage.commit import Commit, Line
+from anabranch.lineage.index.rows import insert_commits
+from anabranch.lineage.index.summaries import summarise
+from anabranch.lineage.index.tables import COMMITS, GAPS, LINES, OF_COMMITS, owner
+from anabranch.lineage.index.words import Words
+
+_AT_ONCE: Final = 500
+
+
+class Change(NamedTuple):
+    """How many commits were put in, and taken out."""
+
+    added: int
+    removed: int
+
+
+def put_line(connection: sa.Connection, words: Words, line: Line, warehouse: str) -> None:
+    """Say who a branch is, as of now."""
+    words.learn([line.branch_uuid])
+    number = words[line.branch_uuid]
+    values: dict[str, Any] = {
+        "branch_uuid": line.branch_uuid,
+        "table_uuid": line.table_uuid,
+        "table_name": line.table,
+        "branch_name": line.branch,
+        "fork_branch": None if line.fork is None else line.fork.branch_uuid,
+        "fork_snapshot": None if line.fork is None else line.fork.snapshot,
+        "is_main": line.is_main,
+        "warehouse": warehouse,
+        "is_dropped": False,
+    }
+    known = connection.execute(sa.update(LINES).where(LINES.c.branch == number).values(values))
+    if not known.rowcount:
+        connection.execute(
+            LINES.insert().values(values | {"branch": number, "newest": 0, "newest_stamp": ""})
+        )
+
+
+def put_commits(
+    connection: sa.Connection, words: Words, line: Line, newest: int, backwards: Iterable[Commit]
+) -> Change:
+    """Make the commits of a branch what they are by now.
+
+    Args:
+        connection: in a transaction.
+        words: of the transaction.
+        line: the branch, which `put_line` has put.
+        newest: id of the newest commit that the index has of it; 0 without any.
+        backwards: its commits, newest first. It is read up to the first that the index has, and if there is none the
+            older ones in the index stay: another engine may have removed what lies between.
+    """
+    branch, commits = words[line.branch_uuid], iter(backwards)
+    head, kept, above = None, None, None
+    ids: list[int] = []
+    removed = 0
+    while kept is None and (chunk := list(islice(commits, _AT_ONCE))):
+        head = head or chunk[0]
+        new = list(_until_known(connection, branch, chunk, newest))
+        if new:
+            removed += _delete(connection, branch, new[-1].snapshot, above, newest)
+            insert_commits(connection, words, new)
+            above = new[-1].snapshot
+            ids += (commit.snapshot for commit in new)
+        if len(new) < len(chunk):
+            kept = chunk[len(new)].snapshot
+    if kept is None:
+        kept = 0 if above is None else _newest_before(connection, branch, above)
+    removed += _delete(connection, branch, kept + 1, above, newest)
+    _put_gaps(connection, branch, [*ids, kept or _begin(line)], kept)
+    summarise(connection, branch, None if removed else kept)
+    _put_newest(connection, branch, head)
+    return Change(len(ids), removed)
+
+
+def _until_known(
+    connection: sa.Connection, branch: int, chunk: Sequence[Commit], newest: int
+) -> Iterator[Commit]:
+    """The commits before the first that the index has."""
+    known: dict[int, str] = {}
+    if chunk[-1].snapshot <= newest:
+        wanted = sa.select(COMMITS.c.snapshot, COMMITS.c.stamp).where(
+            COMMITS.c.branch == branch,
+            COMMITS.c.snapshot.between(chunk[-1].snapshot, chunk[0].snapshot),
+        )
+        known = {row.snapshot: row.stamp for row in connection.execute(wanted)}
+    return takewhile(lambda commit: known.get(commit.snapshot) != commit.stamp, chunk)
+
+
+def _delete(connection: sa.Connection, branch: int, first: int, above: int | None, newest: int) -> int:
+    """Take out the commits from an id on, up to the one below `above`; how many there were."""
+    if first > newest:
+        return 0
+    counts = []
+    for table in OF_COMMITS:
+        below = sa.true() if above is None else table.c.snapshot < above
+        counts.append(
+            connection.execute(
+                table.delete().where(owner(table) == branch, table.c.snapshot >= first, below)
+            ).rowcount
+        )
+    return counts[OF_COMMITS.index(COMMITS)]
+
+
+def _newest_before(connection: sa.Connection, branch: int, snapshot: int) -> int:
+    wanted = sa.select(sa.func.max(COMMITS.c.snapshot)).where(
+        COMMITS.c.branch == branch, COMMITS.c.snapshot < snapshot
+    )
+    return connection.scalar(wanted) or 0
+
+
+def _begin(line: Line) -> int:
+    return 0 if line.fork is None else line.fork.snapshot
+
+
+def _put_gaps(connection: sa.Connection, branch: int, ids: Sequence[int], kept: int) -> None:
+    """Write down which ids are missing between these, which descend, and forget what was missing above the kept one."""
+    connection.execute(GAPS.delete().where(GAPS.c.branch == branch, GAPS.c.first > kept))
+    missing = [
+        {"branch": branch, "first": older + 1, "last": younger - 1}
+        for younger, older in pairwise(ids)
+        if younger > older + 1
+    ]
+    if missing:
+        connection.execute(GAPS.insert(), missing)
+
+
+def _put_newest(connection: sa.Connection, branch: int, head: Commit | None) -> None:
+    values = {
+        "newest": 0 if head is None else head.snapshot,
+        "newest_stamp": "" if head is None else head.stamp,
+    }
+    connection.execute(sa.update(LINES).where(LINES.c.branch == branch).values(values))

@@ -1,0 +1,87 @@
+"""Where the rows of a merge come from: the commits of the branch that it takes, and what they were made of.
+
+The entry names the range of the branch's commits, which is all that a question needs while the branch is known. It also
+holds what these have read, joined, so that `coverage`, `duplicates` and whoever reads main's snapshots alone know it when
+the branch is gone. It follows from the branch and the number of the merge, so a merge that is repeated after a failure
+says the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from anabranch.errors import CorruptTableError
+from anabranch.kernel.context import TableContext
+from anabranch.lineage.joining import joined
+from anabranch.lineage.model import LINEAGE_PROPERTY, Input, LineageEntry, TableInput, lineage_of
+from anabranch.lineage.recording import EMBEDDED
+from anabranch.spec.snapshot import CommitKind, Snapshot
+from anabranch.spec.snapshot_ref import SnapshotRef
+from anabranch.streaming.offsets import Position
+
+_NAMED_AT_MOST = 5
+
+
+def merged_origin(
+    branch: TableContext, taken: SnapshotRef, head: Snapshot, commits: Sequence[Snapshot], /
+) -> Mapping[str, str]:
+    """Properties of the snapshot that brings commits of a branch into main. See `kernel.provenance.origin`."""
+    return _properties(f"merge-branch {branch.branch}", branch, taken, head, commits)
+
+
+def replaced_origin(
+    branch: TableContext, taken: SnapshotRef, head: Snapshot, commits: Sequence[Snapshot], /
+) -> Mapping[str, str]:
+    """The same for the commit that makes main's rows those of the branch."""
+    return _properties(f"replace-main-branch {branch.branch}", branch, taken, head, commits)
+
+
+def _properties(
+    job: str, branch: TableContext, taken: SnapshotRef, head: Snapshot, commits: Sequence[Snapshot]
+) -> Mapping[str, str]:
+    inputs, problems = _of_commits(commits)
+    if len(commits) and commits[0].id > taken.id + 1:
+        problems.append(
+            f"snapshots {taken.id + 1} to {commits[0].id - 1} of '{branch.title}' had expired before they were merged"
+        )
+    title, table, uuid = branch.title, branch.table_uuid, branch.branch_uuid
+    own = TableInput(title, table, uuid, Position(taken.id, taken.stamp), Position(head.id, head.stamp))
+    entry = LineageEntry(job, None, None, EMBEDDED, inputs, tuple(problems), own)
+    return {LINEAGE_PROPERTY: entry.to_json()}
+
+
+def _of_commits(commits: Iterable[Snapshot]) -> tuple[tuple[Input, ...], list[str]]:
+    """What commits have read, and what they do not say."""
+    inputs: list[Input] = []
+    problems: dict[str, None] = {}
+    silent: list[int] = []
+    for commit in commits:
+        if commit.commit_kind in (CommitKind.COMPACT, CommitKind.ANALYZE):
+            continue
+        try:
+            entry = lineage_of(commit.properties, where=f"snapshot {commit.id}")
+        except CorruptTableError:
+            entry = None
+        if entry is None or entry.is_silent:
+            silent.append(commit.id)
+        else:
+            inputs.extend(entry.inputs)
+            problems |= dict.fromkeys(entry.problems)
+    if silent:
+        listed = ", ".join(map(str, silent[:_NAMED_AT_MOST]))
+        more = "" if len(silent) <= _NAMED_AT_MOST else f" and {len(silent) - _NAMED_AT_MOST} more"
+        problems[f"snapshots {listed}{more} of the branch do not say where their rows come from"] = None
+    return _newest_states(joined(inputs)), list(problems)
+
+
+def _newest_states(inputs: Iterable[Input]) -> tuple[Input, ...]:
+    """Of the states of a table that were read only the newest: how far it was read is what others want to know."""
+    found: dict[object, Input] = {}
+    for read in inputs:
+        if not isinstance(read, TableInput) or not read.is_state:
+            found[len(found), "other"] = read
+            continue
+        known = found.get(read.branch_uuid)
+        if not isinstance(known, TableInput) or known.through < read.through:
+            found[read.branch_uuid] = read
+    return tuple(found.values())

@@ -1,0 +1,320 @@
+"""An event of OpenLineage about commits, by the classes of the official client.
+
+A commit is a run that is complete: of the job it names, with the job's own run as the parent. Its id is derived from the commit
+alone, so an event that is sent again says nothing new. An event that sums up several commits is of the newest of them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import attr
+from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
+from openlineage.client.facet_v2 import (
+    DatasetFacet,
+    InputDatasetFacet,
+    JobFacet,
+    OutputDatasetFacet,
+    RunFacet,
+    column_lineage_dataset,
+    dataset_version_dataset,
+    extraction_error_run,
+    job_type_job,
+    lifecycle_state_change_dataset,
+    output_statistics_output_dataset,
+    parent_run,
+    processing_engine_run,
+    schema_dataset,
+    source_code_location_job,
+    storage_dataset,
+    symlinks_dataset,
+    tags_job,
+)
+
+from anabranch.lineage.commit import Commit
+from anabranch.lineage.joining import joined
+from anabranch.lineage.model import Input, LineageEntry, TableInput
+from anabranch.lineage.openlineage.facts import Facts, Written
+from anabranch.lineage.openlineage.naming import Name, Naming
+from anabranch.lineage.openlineage.windows import Told
+from anabranch.spec.types import Field
+from anabranch.version import __version__
+
+PRODUCER = f"urn:anabranch:openlineage:{__version__}"
+"""Who says it: a URI."""
+
+_RUNS = uuid.UUID("0b0f63b4-5c9d-5c0e-9d55-0f6f8c1f3a52")
+"""Namespace of the ids of runs."""
+_DEFINITIONS = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs"
+_GIT_COMMIT = 40
+"""Hexadecimal digits of one."""
+
+
+@attr.define
+class CommitsRunFacet(RunFacet):
+    """Ours, ``anabranch_commits``: which commits the event tells."""
+
+    commits: int
+    sinks: list[dict[str, object]]
+
+    @staticmethod
+    def _get_schema() -> str:
+        return f"{_DEFINITIONS}/RunFacet"
+
+
+@attr.define
+class RangesInputFacet(InputDatasetFacet):
+    """Ours, ``anabranch_ranges``: what went in, snapshots of a table or offsets of another source."""
+
+    ranges: list[dict[str, object]]
+    """Each with ``after`` (exclusive; the beginning if absent) and ``through`` (inclusive)."""
+
+    @staticmethod
+    def _get_schema() -> str:
+        return f"{_DEFINITIONS}/InputDatasetFacet"
+
+
+@dataclass(frozen=True)
+class Events:
+    """Makes events of one warehouse."""
+
+    naming: Naming
+    facts: Facts
+    job_namespace: str
+
+    def event(self, told: Told) -> RunEvent:
+        """The event about some commits of one job."""
+        last = told.last
+        entry = _entry(last)
+        return RunEvent(
+            eventType=RunState.COMPLETE,
+            eventTime=_time(max(commit.time_millis for commit in told.commits)),
+            producer=PRODUCER,
+            run=Run(runId=commit_run(last), facets=self._run_facets(told)),
+            job=Job(self.job_namespace, entry.job, facets=_job_facets(entry)),
+            inputs=self._inputs(told),
+            outputs=self._outputs(told),
+        )
+
+    # Facets
+
+    def _run_facets(self, told: Told) -> dict[str, RunFacet]:
+        entry = _entry(told.last)
+        sinks: list[dict[str, object]] = [
+            {
+                "table": self._title(branch),
+                "first": commits[0].snapshot,
+                "last": commits[-1].snapshot,
+                "commits": len(commits),
+            }
+            for branch, commits in _by_branch(told).items()
+        ]
+        facets: dict[str, RunFacet] = {
+            "anabranch_commits": CommitsRunFacet(len(told.commits), sinks, producer=PRODUCER)
+        }
+        parent = job_run(entry)
+        if parent is not None:
+            facets["parent"] = parent_run.ParentRunFacet(
+                parent_run.Run(parent), parent_run.Job(self.job_namespace, entry.job), producer=PRODUCER
+            )
+        if entry.engine.version is not None:
+            facets["processing_engine"] = processing_engine_run.ProcessingEngineRunFacet(
+                entry.engine.version, entry.engine.name, __version__, producer=PRODUCER
+            )
+        problems = [(commit, text) for commit in told.commits for text in _entry(commit).problems]
+        if problems:
+            facets["extractionError"] = extraction_error_run.ExtractionErrorRunFacet(
+                totalTasks=len(told.commits),
+                failedTasks=len({commit.ref for commit, _ in problems}),
+                errors=[
+                    extraction_error_run.Error(text, task=f"snapshot {commit.snapshot}")
+                    for commit, text in problems
+                ],
+                producer=PRODUCER,
+            )
+        return facets
+
+    def _inputs(self, told: Told) -> list[InputDataset]:
+        """Each dataset once, with all ranges of it; its version is the newest of them."""
+        ranges: dict[Name, list[dict[str, object]]] = defaultdict(list)
+        versions: dict[Name, DatasetFacet] = {}
+        for read in joined(read for commit in told.commits for read in inputs_of(_entry(commit))):
+            if isinstance(read, TableInput):
+                name = self.naming.of_table(read)
+                ranges[name].append({"after": 0 if read.is_state else read.after, "through": read.through})
+                versions[name] = _version(read.through, read.end.stamp)
+                continue
+            for name in self.naming.of_source(read, _entry(told.last).job):
+                ends = {"after": read.start, "through": read.end}
+                ranges[name].append({end: _of_topic(at, name.name) for end, at in ends.items()})
+        return [
+            InputDataset(
+                name.namespace,
+                name.name,
+                facets=_place_facets(name) | ({"version": versions[name]} if name in versions else {}),
+                inputFacets={"anabranch_ranges": RangesInputFacet(found, producer=PRODUCER)},
+            )
+            for name, found in ranges.items()
+        ]
+
+    def _outputs(self, told: Told) -> list[OutputDataset]:
+        return [self._output(commits) for commits in _by_branch(told).values()]
+
+    def _output(self, commits: Sequence[Commit]) -> OutputDataset:
+        last = commits[-1]
+        name = self.naming.of_branch(last.branch_uuid)
+        facets = _place_facets(name)
+        facets["version"] = _version(last.snapshot, last.stamp)
+        facets["storage"] = storage_dataset.StorageDatasetFacet("paimon", producer=PRODUCER)
+        columns = self.facts.columns(last)
+        if columns is not None:
+            facets["schema"] = _schema(columns)
+        lineage = self._column_lineage(_entry(last))
+        if lineage is not None:
+            facets["columnLineage"] = lineage
+        if any(commit.kind == "OVERWRITE" for commit in commits):
+            facets["lifecycleStateChange"] = lifecycle_state_change_dataset.LifecycleStateChangeDatasetFacet(
+                lifecycle_state_change_dataset.LifecycleStateChange.OVERWRITE, producer=PRODUCER
+            )
+        return OutputDataset(name.namespace, name.name, facets=facets, outputFacets=self._statistics(commits))
+
+    def _statistics(self, commits: Sequence[Commit]) -> dict[str, OutputDatasetFacet]:
+        total: Written | None = Written(0, 0, 0)
+        for commit in commits:
+            written = self.facts.written(commit)
+            total = None if total is None or written is None else total.plus(written)
+        if total is None:
+            return {}
+        facet = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
+            total.rows, total.bytes, total.files, producer=PRODUCER
+        )
+        return {"outputStatistics": facet}
+
+    def _column_lineage(self, entry: LineageEntry) -> DatasetFacet | None:
+        if not entry.columns:
+            return None
+        tables = {
+            read.name: self.naming.of_table(read) for read in entry.inputs if isinstance(read, TableInput)
+        }
+        fields = {}
+        for origin in entry.columns:
+            of_inputs = []
+            for source in origin.sources:
+                table, _, column = source.rpartition(".")
+                name = tables.get(table) or self.naming.of_title(table)
+                of_inputs.append(column_lineage_dataset.InputField(name.namespace, name.name, column))
+            fields[origin.column] = column_lineage_dataset.Fields(of_inputs)
+        return column_lineage_dataset.ColumnLineageDatasetFacet(fields, producer=PRODUCER)
+
+    def _title(self, branch_uuid: str) -> str:
+        line = self.naming.lines.get(branch_uuid)
+        return branch_uuid if line is None else line.title
+
+
+def commit_run(commit: Commit) -> str:
+    """Id of the run that a commit is: from the job's run, the batch and the commit's own identity, the same whenever asked."""
+    entry = _entry(commit)
+    known = (
+        entry.run,
+        entry.engine.query,
+        entry.engine.batch,
+        commit.branch_uuid,
+        commit.snapshot,
+        commit.stamp,
+    )
+    return str(uuid.uuid5(_RUNS, "/".join("" if part is None else str(part) for part in known)))
+
+
+def job_run(entry: LineageEntry) -> str | None:
+    """Id of the job's run that a commit belongs to, as a UUID; None if it is not known."""
+    if entry.run is None:
+        return None
+    try:
+        return str(uuid.UUID(entry.run))
+    except ValueError:
+        return str(uuid.uuid5(_RUNS, f"run/{entry.job}/{entry.run}"))
+
+
+def inputs_of(entry: LineageEntry) -> tuple[Input, ...]:
+    """What rows came from directly: for a merge the branch, whose own commits tell what they came from."""
+    return entry.inputs if entry.taken is None else (entry.taken,)
+
+
+def is_urgent(commit: Commit) -> bool:
+    """Whether the commit says of itself that something went wrong, which no throttle may hold back."""
+    return bool(_entry(commit).problems)
+
+
+def _entry(commit: Commit) -> LineageEntry:
+    assert commit.entry is not None, "only commits that say where they come from are told"
+    return commit.entry
+
+
+def _by_branch(told: Told) -> dict[str, list[Commit]]:
+    found: dict[str, list[Commit]] = {}
+    for commit in told.commits:
+        found.setdefault(commit.branch_uuid, []).append(commit)
+    return found
+
+
+def _job_facets(entry: LineageEntry) -> dict[str, JobFacet]:
+    is_stream = entry.engine.query is not None
+    facets: dict[str, JobFacet] = {
+        "jobType": job_type_job.JobTypeJobFacet(
+            processingType="STREAMING" if is_stream else "BATCH",
+            integration=entry.engine.name.upper() or "ANABRANCH",
+            jobType="MERGE" if entry.taken is not None else "JOB",
+            producer=PRODUCER,
+        )
+    }
+    code = entry.code
+    if code is not None:
+        facets["tags"] = tags_job.TagsJobFacet(
+            [tags_job.TagsJobFacetFields("code-version", code, "anabranch")], producer=PRODUCER
+        )
+        if len(code) == _GIT_COMMIT and not code.strip("0123456789abcdef"):
+            facets["sourceCodeLocation"] = source_code_location_job.SourceCodeLocationJobFacet(
+                "git", f"swh:1:rev:{code}", version=code, producer=PRODUCER
+            )
+    return facets
+
+
+def _place_facets(name: Name) -> dict[str, DatasetFacet]:
+    if name.alias is None:
+        return {}
+    alias = symlinks_dataset.Identifier(name.alias.namespace, name.alias.name, "TABLE")
+    return {"symlinks": symlinks_dataset.SymlinksDatasetFacet([alias], producer=PRODUCER)}
+
+
+def _version(snapshot: int, stamp: str | None) -> DatasetFacet:
+    """A number alone is used again after a rollback; with the stamp it is one version for ever."""
+    text = str(snapshot) if stamp is None else f"{snapshot}-{stamp}"
+    return dataset_version_dataset.DatasetVersionDatasetFacet(text, producer=PRODUCER)
+
+
+def _schema(columns: Sequence[Field]) -> DatasetFacet:
+    return schema_dataset.SchemaDatasetFacet(
+        [
+            schema_dataset.SchemaDatasetFacetFields(
+                column.name, str(column.type), description=column.description, ordinal_position=place
+            )
+            for place, column in enumerate(columns, 1)
+        ],
+        producer=PRODUCER,
+    )
+
+
+def _of_topic(end: object, topic: str) -> object:
+    return end.get(topic) if isinstance(end, Mapping) else end
+
+
+def _time(millis: int) -> str:
+    return (
+        dt.datetime.fromtimestamp(millis / 1000, dt.UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )

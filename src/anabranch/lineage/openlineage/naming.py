@@ -1,0 +1,98 @@
+"""What datasets are called in OpenLineage, so that what others say of them meets what we say.
+
+The conventions are OpenLineage's: a dataset is named by where it is (the namespace) and by its path there. A table in a warehouse
+is the folder it lies in, and what people call it is a symlink. A topic is in its cluster, files are in their store.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from anabranch.catalog.identifier import Identifier
+from anabranch.errors import InvalidNameError
+from anabranch.lineage.commit import Line
+from anabranch.lineage.model import SourceInput, TableInput
+from anabranch.lineage.store import names_of
+from anabranch.spec.layout import Layout
+
+UNKNOWN = "unknown"
+"""Namespace of sources of which nobody knows where they are."""
+
+_SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "wasb": "wasbs", "abfs": "abfss"}
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_SERVERS = re.compile(r"kafka://[^/\s]+", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A dataset."""
+
+    namespace: str
+    name: str
+    alias: Name | None = None
+    """What people call it."""
+
+
+@dataclass(frozen=True)
+class Naming:
+    """Names of one warehouse."""
+
+    warehouse: str
+    """Its URL."""
+    lines: Mapping[str, Line]
+    """Branches that are known, by identity."""
+
+    def of_branch(self, branch_uuid: str, otherwise: str = "") -> Name:
+        """A branch of a table; `otherwise` is its name if the branch itself is not known."""
+        line = self.lines.get(branch_uuid)
+        if line is None:
+            return self.of_title(otherwise)
+        folder = None if line.branch is None or line.is_main else line.branch
+        return self._located(line.table, folder, line.title)
+
+    def of_title(self, title: str) -> Name:
+        """A table by the name that people write, ``db.t`` or ``db.t$branch_fix``."""
+        try:
+            found = Identifier.parse(title)
+        except InvalidNameError:
+            return Name(UNKNOWN, title or UNKNOWN)
+        return self._located(found.full_name, found.branch, title)
+
+    def of_table(self, read: TableInput) -> Name:
+        """A table that was read."""
+        return self.of_branch(read.branch_uuid, read.name)
+
+    def of_source(self, read: SourceInput, job: str) -> tuple[Name, ...]:
+        """A source that is no table: one dataset for each topic, a folder, or what it is called."""
+        names = names_of(read, job)
+        if read.kind == "kafka":
+            servers = _SERVERS.search(f"{read.name} {read.source}")
+            return tuple(Name(servers[0].lower() if servers else "kafka", topic) for topic in names)
+        return tuple(of_location(name) if read.kind == "files" else Name(UNKNOWN, name) for name in names)
+
+    def _located(self, table: str, folder: str | None, title: str) -> Name:
+        inner = f"{Identifier.parse(table).path}/{Layout(folder).branch_root}".rstrip("/")
+        own = of_location(f"{self.warehouse.rstrip('/')}/{inner}")
+        at = of_location(self.warehouse)
+        if "://" in at.namespace:
+            warehouse = f"{at.namespace}/{at.name.strip('/')}".rstrip("/")
+        else:
+            warehouse = f"{at.namespace}:{at.name}"
+        return Name(own.namespace, own.name, Name(warehouse, title))
+
+
+def of_location(url: str) -> Name:
+    """Something that lies in a store, by its URL or path: ``s3://bucket/a/b`` is ``a/b`` in ``s3://bucket``."""
+    if not _URL.match(url):
+        return Name("file", url or "/")
+    parts = urlsplit(url)
+    scheme = _SCHEMES.get(parts.scheme, parts.scheme)
+    path = unquote(parts.path)
+    if scheme == "file":
+        return Name("file" if parts.netloc in ("", "localhost") else f"file://{parts.netloc}", path or "/")
+    if not parts.netloc:
+        return Name(scheme, path or "/")
+    return Name(f"{scheme}://{parts.netloc}", path.strip("/") or "/")

@@ -1,0 +1,131 @@
+"""Where events go, by the transports of the official client: a file, an event a line, or a server by HTTP.
+
+The transports are used without the client's `OpenLineageClient`: that one would add what it finds around this process, such as the
+git repository it runs in, to events of jobs that ran elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit, urlunsplit
+
+import requests
+from openlineage.client.event_v2 import RunEvent
+from openlineage.client.transport.file import FileConfig, FileTransport
+from openlineage.client.transport.http import ApiKeyTokenProvider, HttpConfig, HttpTransport
+
+from anabranch.errors import InvalidInputError
+
+API_KEY_VARIABLE = "OPENLINEAGE_API_KEY"
+"""Environment variable with the key of the server, as the official client calls it."""
+
+_REFUSALS = frozenset({400, 413, 422})
+"""Answers that concern this event; all others may change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """That an event did not arrive."""
+
+    why: str
+    is_final: bool
+    """Whether this very event is refused, so that sending it again would be in vain."""
+
+
+class Destination(Protocol):
+    """Where events go."""
+
+    def send(self, event: RunEvent) -> Failure | None:
+        """Hand over one event; None if it arrived."""
+        ...
+
+    def settle(self) -> None:
+        """Return when what was sent survives a crash of this machine."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections."""
+        ...
+
+
+class EventFile:
+    """A file to which events are appended, each a line of JSON."""
+
+    def __init__(self, path: str) -> None:
+        """Raises `InvalidInputError` if there is no such folder."""
+        self._path = Path(path).absolute()
+        if not self._path.parent.is_dir() or self._path.is_dir():
+            raise InvalidInputError(
+                f"events cannot be written to '{path}': {'it is a folder' if self._path.is_dir() else 'there is no such folder'}",
+                hint="name a file in a folder that exists, such as file:/var/log/lineage.jsonl.",
+            )
+        self._transport = FileTransport(FileConfig(str(self._path), append=True))
+
+    def send(self, event: RunEvent) -> Failure | None:
+        try:
+            self._transport.emit(event)
+        except RuntimeError as error:  # the client's word for every problem with the file
+            return Failure(str(error), is_final=False)
+        return None
+
+    def settle(self) -> None:
+        if self._path.exists():
+            with self._path.open("rb") as file:
+                os.fsync(file.fileno())
+
+    def close(self) -> None:
+        self._transport.close()
+
+
+class Server:
+    """A server that takes events by HTTP, such as Marquez."""
+
+    def __init__(self, url: str, *, api_key: str | None = None, timeout: float = 5.0) -> None:
+        """A path in the URL is the endpoint; without one it is OpenLineage's ``/api/v1/lineage``.
+
+        Raises `InvalidInputError` if the URL names no server.
+        """
+        parts = urlsplit(url)
+        if not parts.hostname:
+            raise InvalidInputError(f"'{url}' names no server", hint="write http://host:port.")
+        config: dict[str, Any] = {"endpoint": parts.path} if parts.path.strip("/") else {}
+        if api_key is not None:
+            config["auth"] = ApiKeyTokenProvider({"api_key": api_key})
+        # Waiting and trying again is the exporter's, which knows how long it may take.
+        root = urlunsplit((parts.scheme, parts.netloc, "", "", ""))
+        self._transport = HttpTransport(HttpConfig(root, timeout=timeout, retry={"total": 0}, **config))
+
+    def send(self, event: RunEvent) -> Failure | None:
+        try:
+            self._transport.emit(event)
+        except requests.HTTPError as error:
+            answer = error.response
+            assert answer is not None, "it came with an answer"
+            told = f"{answer.status_code} {answer.reason}".strip()
+            return Failure(f"the server answered {told}", answer.status_code in _REFUSALS)
+        except (requests.RequestException, OSError) as error:
+            return Failure(f"{type(error).__name__}: {error}", is_final=False)
+        return None
+
+    def settle(self) -> None:
+        """What the server has accepted is the server's."""
+
+    def close(self) -> None:
+        self._transport.close()
+
+
+def open_destination(target: str, environment: Mapping[str, str] = os.environ) -> Destination:
+    """``file:PATH``, ``http://...`` or ``https://...``. Raises `InvalidInputError`."""
+    scheme, colon, rest = target.partition(":")
+    if colon and scheme == "file" and rest:
+        return EventFile(rest.removeprefix("//"))
+    if scheme in ("http", "https"):
+        return Server(target, api_key=environment.get(API_KEY_VARIABLE))
+    raise InvalidInputError(
+        f"lineage cannot be exported to '{target}'",
+        hint="write file:PATH, or the address of a server such as http://127.0.0.1:5000.",
+    )

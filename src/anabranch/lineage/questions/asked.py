@@ -1,0 +1,118 @@
+"""What a question is about: commits of a branch, named by their ids or by a moment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.lineage.commit import CommitRef
+from anabranch.lineage.content import Contents, Segment, Segments
+from anabranch.lineage.store import CommitStore
+
+_RANGE = re.compile(r"(.*?)\.\.(.*)", re.DOTALL)
+_NUMBER = re.compile(r"(?:snapshot\.)?([0-9]{1,18})")
+
+Resolve = Callable[[str], CommitRef]
+"""Finds the commit that a name stands for: a tag, a savepoint, a snapshot. Raises `NotFoundError`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Commits that are asked about. A branch has, under the ids up to its fork, commits of the one that it left."""
+
+    branch: str
+    """Identity of the branch that was named."""
+    segments: Segments
+    text: str
+    """For people: ``db.orders, snapshots 5..9``."""
+
+
+def whole(store: CommitStore, branch: str) -> Asked:
+    """All commits that a branch has or ever had, whether they are still part of what it contains or not."""
+    last = max(store.newest(branch), _begun_with(store, branch))
+    return Asked(branch, Contents(store).history(branch, 1, last), _title(store, branch))
+
+
+def contained(store: CommitStore, moment: CommitRef, name: str) -> Asked:
+    """What a table contained at a moment."""
+    content = Contents(store).content(moment)
+    return Asked(moment.branch_uuid, content, f"{_title(store, moment.branch_uuid)} as of {name}")
+
+
+def commits(store: CommitStore, branch: str, text: str, resolve: Resolve | None = None) -> Asked:
+    """One commit, or those of a range of ids.
+
+    Args:
+        store: where commits are known.
+        branch: identity of the branch.
+        text: ``5``, ``5..9``, ``5..``, ``..9``, also with names in place of numbers: ``good..``. Both ends are included.
+        resolve: what names stand for; only numbers are understood if None.
+
+    Raises:
+        InvalidInputError: that is no range, or it ends before it begins.
+        NotFoundError: lineage knows no such commit.
+    """
+    found = Contents(store)
+    newest = max(store.newest(branch), _begun_with(store, branch))
+    match = _RANGE.fullmatch(text.strip())
+    if match is None:
+        one = found.own(_ref(text.strip(), branch, resolve))
+        if store.commit(one) is None:
+            raise NotFoundError(
+                f"lineage knows no snapshot {one.snapshot} of '{_title(store, branch)}': the newest is {newest}",
+                hint="`snapshots` lists those that are there; a range takes those that are known.",
+            )
+        return Asked(
+            branch, (Segment(one.branch_uuid, one.snapshot, one.snapshot),), _of(store, branch, text)
+        )
+    begin, end = match[1].strip(), match[2].strip()
+    if not begin and not end:
+        raise InvalidInputError(
+            f"'{text}' names no snapshots",
+            hint="write a snapshot such as 5 or a tag, or a range such as 5..9, 5.. or good..",
+        )
+    first = _on(found, branch, _ref(begin, branch, resolve), begin) if begin else 1
+    last = _on(found, branch, _ref(end, branch, resolve), end) if end else newest
+    if first > last:
+        raise InvalidInputError(
+            f"the range '{text}' of '{_title(store, branch)}' begins at snapshot {first} and ends at {last}",
+            hint=f"the newest snapshot is {newest}.",
+        )
+    return Asked(branch, found.history(branch, first, min(last, newest)), _of(store, branch, text))
+
+
+def _ref(text: str, branch: str, resolve: Resolve | None) -> CommitRef:
+    """The commit that a number or a name stands for."""
+    if resolve is not None:
+        return resolve(text)
+    number = _NUMBER.fullmatch(text)
+    if number is None:
+        raise InvalidInputError(f"'{text}' is no snapshot", hint="write its number, as in 5 or 5..9.")
+    return CommitRef(branch, int(number[1]))
+
+
+def _on(contents: Contents, branch: str, ref: CommitRef, text: str) -> int:
+    """The id of a commit in the history of a branch."""
+    if contents.own(CommitRef(branch, ref.snapshot)) != contents.own(ref):
+        raise InvalidInputError(
+            f"'{text}' is snapshot {ref.snapshot} of another branch: a range is of one branch",
+            hint="give the number of a snapshot.",
+        )
+    return ref.snapshot
+
+
+def _begun_with(store: CommitStore, branch: str) -> int:
+    line = store.line(branch)
+    return 0 if line is None or line.fork is None else line.fork.snapshot
+
+
+def _of(store: CommitStore, branch: str, text: str) -> str:
+    what = "snapshots" if ".." in text else "snapshot"
+    return f"{_title(store, branch)}, {what} {text}"
+
+
+def _title(store: CommitStore, branch: str) -> str:
+    line = store.line(branch)
+    return branch if line is None else line.title

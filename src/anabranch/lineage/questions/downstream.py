@@ -1,0 +1,128 @@
+"""Where rows went: the commits that took in what is asked about, those that took in these, and so on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anabranch.lineage.questions.asked import Asked
+from anabranch.lineage.questions.network import Network
+from anabranch.lineage.questions.walk import BEYOND, Walk, asked_for, check_depth
+from anabranch.lineage.ranges import Ids
+from anabranch.lineage.store import CommitStore, Read
+from anabranch.lineage.trace import Trace
+
+
+def downstream(
+    store: CommitStore, asked: Asked, *, depth: int | None = None, verb: str = "downstream"
+) -> Trace:
+    """All that was derived from commits, over any number of steps.
+
+    Args:
+        store: where commits are known.
+        asked: the commits.
+        depth: at most so many steps, 1 or more; all if None.
+        verb: what the answer calls the question.
+    """
+    check_depth(depth)
+    walk = _Downstream(store)
+    walk.begin(asked.segments)
+    begun = [branch for branch in walk.commits if walk.commits[branch]] or [asked.branch]
+    walk.commits.setdefault(asked.branch, Ids())
+    if depth is None:
+        walk.everything(begun)
+    else:
+        walk.steps(depth)
+    return walk.trace(f"{verb} of {asked.text}", begun, walk.doubts(asked))
+
+
+def impact(store: CommitStore, asked: Asked, *, depth: int | None = None) -> Trace:
+    """What bad commits have spoilt: exactly which snapshots of which tables, and by which jobs. See `downstream`."""
+    return downstream(store, asked, depth=depth, verb="impact")
+
+
+class _Downstream(Walk):
+    def everything(self, begun: list[str]) -> None:
+        """Go on until there is nothing more: branch by branch, each when all that flows into it is known."""
+        network = Network(self.store, self.contents)
+        for group in network.downstream(begun):
+            if network.has_cycle(group):
+                self._around(group)
+            else:
+                for read in self._readers(group[0], self.commits.get(group[0], Ids())):
+                    self._take(group[0], read)
+
+    def steps(self, depth: int) -> None:
+        """Go so many steps."""
+        newest = dict(self.commits)
+        for _ in range(depth):
+            found: dict[str, Ids] = {}
+            for branch, ids in newest.items():
+                for read in self._readers(branch, ids):
+                    if self._take(branch, read):
+                        found.setdefault(read.sink, Ids()).add(read.snapshot, read.snapshot)
+            newest = found
+
+    def _around(self, group: list[str]) -> None:
+        """Go through branches that flow into each other.
+
+        Who reads does so before it commits, so one pass in the order of the commits finds all; where clocks differ
+        it takes another one. It ends when one finds nothing new.
+        """
+        waiting = [
+            (branch, read)
+            for branch in group
+            for read in self._readers(branch, self._possible(group, branch))
+        ]
+        single = len(group) == 1
+        waiting.sort(key=lambda one: (0 if single else one[1].time_millis, one[1].snapshot))
+        found = True
+        while found:
+            found, left = False, []
+            for branch, read in waiting:
+                if self._has_taken(branch, read):
+                    found = self._take(branch, read) or found
+                else:
+                    left.append((branch, read))
+            waiting = left
+
+    def _possible(self, group: list[str], branch: str) -> Ids:
+        """The commits of a branch of a cycle that may turn out to be downstream."""
+        begun = self.commits.get(branch, Ids())
+        if len(group) > 1:
+            return Ids([(1, BEYOND)])
+        return Ids([(begun.hull[0], BEYOND)]) if begun else begun
+
+    def _readers(self, branch: str, ids: Ids) -> Iterator[Read]:
+        """The reads that took in any of some own commits of a branch, each once."""
+        reached: dict[str, Ids] = {}
+        for first, last in asked_for(ids):
+            for other, images in self.contents.images(branch, first, last).items():
+                reached.setdefault(other, Ids()).update(images)
+        for other, images in reached.items():
+            seen: set[Read] = set()
+            for first, last in asked_for(images):
+                for read in self.store.readers(other, first, last):
+                    if not self._meets(branch, ids, read):
+                        continue
+                    if len(images) > 1:
+                        if read in seen:
+                            continue
+                        seen.add(read)
+                    yield read
+
+    def _has_taken(self, branch: str, read: Read) -> bool:
+        return self._meets(branch, self.commits.get(branch), read)
+
+    def _meets(self, branch: str, ids: Ids | None, read: Read) -> bool:
+        if not ids:
+            return False
+        return any(s.branch == branch and ids.meets(s.first, s.last) for s in self.contents.taken(read))
+
+    def _take(self, branch: str, read: Read) -> bool:
+        """Note that a commit took in some of a branch; whether it was not known to be downstream."""
+        self.flow(branch, read)
+        known = self.commits.setdefault(read.sink, Ids())
+        if read.snapshot in known:
+            return False
+        known.add(read.snapshot, read.snapshot)
+        return True

@@ -1,0 +1,105 @@
+"""Orders of a directed graph: its components, and the order in which an answer lists it. Both end where it has cycles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from heapq import heappop, heappush
+from typing import TypeVar
+
+Node = TypeVar("Node", bound=Hashable)
+
+Edges = Mapping[Node, Collection[Node]]
+
+
+def components(roots: Iterable[Node], edges: Edges[Node]) -> list[list[Node]]:
+    """The nodes that can be reached, in groups of those that reach each other; a group comes before what it reaches."""
+    number: dict[Node, int] = {}
+    lowest: dict[Node, int] = {}
+    stack: list[Node] = []
+    is_open: set[Node] = set()
+    found: list[list[Node]] = []
+    for root in roots:
+        if root in number:
+            continue
+        number[root] = lowest[root] = len(number)
+        stack.append(root)
+        is_open.add(root)
+        path = [(root, iter(edges.get(root, ())))]
+        while path:
+            node, following = path[-1]
+            for other in following:
+                if other not in number:
+                    number[other] = lowest[other] = len(number)
+                    stack.append(other)
+                    is_open.add(other)
+                    path.append((other, iter(edges.get(other, ()))))
+                    break
+                if other in is_open:
+                    lowest[node] = min(lowest[node], number[other])
+            else:
+                path.pop()
+                if path:
+                    lowest[path[-1][0]] = min(lowest[path[-1][0]], lowest[node])
+                if lowest[node] == number[node]:
+                    at = stack.index(node)
+                    found.append(stack[at:])
+                    is_open -= set(stack[at:])
+                    del stack[at:]
+    return found[::-1]
+
+
+def without_ways_back(roots: Iterable[Node], edges: Edges[Node]) -> dict[Node, list[Node]]:
+    """The edges but those that lead back to a node on the way to where they begin, as a walk in depth meets them."""
+    kept: dict[Node, list[Node]] = {}
+    for root in roots:
+        if root in kept:
+            continue
+        on_way = {root}
+        kept[root] = []
+        path = [(root, iter(edges.get(root, ())))]
+        while path:
+            node, following = path[-1]
+            for other in following:
+                if other in on_way:
+                    continue
+                kept[node].append(other)
+                if other not in kept:
+                    kept[other] = []
+                    on_way.add(other)
+                    path.append((other, iter(edges.get(other, ()))))
+                    break
+            else:
+                path.pop()
+                on_way.discard(node)
+    return kept
+
+
+def topological(edges: Edges[Node], by: Callable[[Node], tuple[str, ...]]) -> list[Node]:
+    """All nodes of a graph without cycles, each after those that lead to it; ties by a key."""
+    missing = dict.fromkeys(edges, 0)
+    for following in edges.values():
+        for other in following:
+            missing[other] += 1
+    ready: list[tuple[tuple[str, ...], int, Node]] = []
+    for i, node in enumerate(edges):
+        if not missing[node]:
+            heappush(ready, (by(node), i, node))
+    found: list[Node] = []
+    while ready:
+        node = heappop(ready)[2]
+        found.append(node)
+        for i, other in enumerate(edges[node]):
+            missing[other] -= 1
+            if not missing[other]:
+                heappush(ready, (by(other), i, other))
+    return found
+
+
+def longest_ways(order: Iterable[Node], edges: Edges[Node]) -> dict[Node, int]:
+    """How many edges the longest way to each node has; `order` is topological."""
+    longest: dict[Node, int] = {}
+    for node in order:
+        longest.setdefault(node, 0)
+        for other in edges.get(node, ()):
+            longest[other] = max(longest.get(other, 0), longest[node] + 1)
+    return longest

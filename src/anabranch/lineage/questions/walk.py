@@ -1,0 +1,223 @@
+"""What the walks along lineage share: what they have found, and how an answer is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Literal, NamedTuple
+
+from anabranch.errors import InvalidInputError
+from anabranch.lazy import lazy
+from anabranch.lineage.content import Contents, Segments
+from anabranch.lineage.questions.asked import Asked
+from anabranch.lineage.questions.order import longest_ways, topological, without_ways_back
+from anabranch.lineage.ranges import Ids
+from anabranch.lineage.store import CommitStore, OtherRead, Read, source_id
+from anabranch.lineage.trace import Dataset, DatasetKind, Flow, Range, Trace
+
+BEYOND = 2**62
+"""An id that no snapshot has."""
+
+_NAMED_AT_MOST = 5
+_RANGES_AT_MOST = 16
+"""Of more ranges the store is asked for all that lies between the first and the last."""
+
+
+class FlowKey(NamedTuple):
+    """Between what a flow is, and by whom."""
+
+    source: str
+    sink: str
+    job: str
+    is_merge: bool
+
+
+class Walk:
+    """Commits and flows that a walk has come to."""
+
+    def __init__(self, store: CommitStore) -> None:
+        self.store = store
+        self.contents = Contents(store)
+        self.commits: dict[str, Ids] = {}
+        """Own commits by branch."""
+        self.others: dict[str, tuple[DatasetKind, str]] = {}
+        """Sources that are no tables: kind and name by identity."""
+        self._flows: dict[FlowKey, _Commits] = {}
+        self._silent: dict[str, Ids] = {}
+
+    def begin(self, segments: Segments) -> None:
+        """Begin with these commits, as far as they brought rows."""
+        for segment in segments:
+            self.commits.setdefault(segment.branch, Ids()).add(segment.first, segment.last)
+        for branch, ids in self.commits.items():
+            self.commits[branch] = ids.without(self.silent(branch))
+
+    def silent(self, branch: str) -> Ids:
+        """Ids of a branch under which no rows are known: commits that brought none, gaps, and what is still to come.
+
+        Of a table that was never seen nothing is known; then what is said of it stands as it is.
+        """
+        found = self._silent.get(branch)
+        if found is None:
+            found = Ids()
+            if self.store.line(branch) is not None:
+                newest = self.store.newest(branch)
+                ids = self.store.rowless(branch, 1, newest)
+                found = Ids([*((i, i) for i in ids), *self.store.gaps(branch), (newest + 1, BEYOND)])
+            self._silent[branch] = found
+        return found
+
+    def flow(self, source: str, read: Read) -> None:
+        """Note that a commit took something of a source."""
+        key = FlowKey(source, read.sink, read.job, read.kind == "merge")
+        flow = self._flows.get(key)
+        if flow is None:
+            flow = self._flows[key] = _Commits()
+        flow.add(read.snapshot, read.time_millis)
+
+    def other_flow(self, read: OtherRead) -> None:
+        """Note that a commit took something of a source that is no table."""
+        source = source_id(read.kind, read.name)
+        self.others[source] = (read.kind, read.name)
+        flow = self._flows.setdefault(FlowKey(source, read.sink, read.job, is_merge=False), _Commits())
+        flow.add(read.snapshot, read.time_millis)
+
+    def doubts(self, asked: Asked) -> Iterator[str]:
+        """What is not known of the commits that are asked about."""
+        if not any(self.commits.values()):
+            yield f"{asked.text}: nothing there brought rows of its own"
+        for segment in asked.segments:
+            for first, last in self.store.gaps(segment.branch):
+                gone = Ids([(max(first, segment.first), min(last, segment.last))])
+                if gone:
+                    yield f"{self.named(segment.branch, gone)} had expired before lineage saw them"
+
+    def named(self, branch: str, ids: Ids) -> str:
+        """Commits of a branch, for people."""
+        ranges = list(ids)
+        texts = [
+            str(first) if first == last else f"{first}..{last}" for first, last in ranges[:_NAMED_AT_MOST]
+        ]
+        more = f" and {len(ranges) - _NAMED_AT_MOST} more ranges" if len(ranges) > _NAMED_AT_MOST else ""
+        return f"{self.title(branch)}, snapshots {', '.join(texts)}{more}"
+
+    def title(self, branch: str) -> str:
+        """What a branch is called; if it was never seen, as those call it that have read it."""
+        line = self.store.line(branch)
+        return self._names.get(branch, branch) if line is None else line.title
+
+    def trace(
+        self, question: str, begun: Collection[str], problems: Iterable[str], *, against: bool = False
+    ) -> Trace:
+        """The answer.
+
+        Args:
+            question: what was asked.
+            begun: identities of the branches that the walk began with.
+            problems: where the answer may lack something.
+            against: whether the walk went from sinks to sources.
+        """
+        nodes = dict.fromkeys(branch for branch, ids in self.commits.items() if ids or branch in begun)
+        nodes |= dict.fromkeys(self.others)
+        flows = [
+            (key, flow) for key, flow in self._flows.items() if key.source in nodes and key.sink in nodes
+        ]
+        order, depth = arranged(
+            [(key.source, key.sink) for key, _ in flows],
+            sorted(begun, key=self._by),
+            nodes,
+            self._by,
+            against=against,
+        )
+        place = {node: i for i, node in enumerate(order)}
+        flows.sort(key=lambda one: (place[one[0].sink], place[one[0].source], one[0].job, one[0].is_merge))
+        return Trace(
+            question,
+            tuple(self._dataset(node, depth[node]) for node in order),
+            tuple(flow.named(key) for key, flow in flows),
+            tuple(problems),
+        )
+
+    def _dataset(self, node: str, depth: int) -> Dataset:
+        other = self.others.get(node)
+        if other is not None:
+            return Dataset(node, *other, depth=depth)
+        line = self.store.line(node)
+        ids = self.commits[node].joined_over(self.silent(node))
+        return Dataset(node, "table", self.title(node), None if line is None else line.table_uuid, ids, depth)
+
+    def _by(self, node: str) -> tuple[str, ...]:
+        other = self.others.get(node)
+        return (self.title(node) if other is None else other[1], node)
+
+    @lazy
+    def _names(self) -> dict[str, str]:
+        return {flow.source: flow.source_name for flow in self.store.flows()}
+
+
+class _Commits:
+    """Commits of a sink that took part in a flow, and when."""
+
+    __slots__ = ("first", "ids", "last")
+
+    def __init__(self) -> None:
+        self.ids = Ids()
+        self.first, self.last = BEYOND, 0
+
+    def add(self, snapshot: int, time_millis: int) -> None:
+        self.ids.add(snapshot, snapshot)
+        self.first = min(time_millis, self.first)
+        self.last = max(time_millis, self.last)
+
+    def named(self, key: FlowKey) -> Flow:
+        kind: Literal["job", "merge"] = "merge" if key.is_merge else "job"
+        return Flow(key.source, key.sink, key.job, kind, self.ids.count, self.first, self.last)
+
+
+def check_depth(depth: int | None) -> None:
+    """Raises `InvalidInputError` unless it is None, or 1 or more."""
+    if depth is not None and depth < 1:
+        raise InvalidInputError(
+            f"depth is {depth}: a question goes at least one step", hint="leave it out for all steps."
+        )
+
+
+def asked_for(ids: Ids) -> Iterator[Range]:
+    """Ranges to ask a store for: these, or all between the first and the last if there are many."""
+    if ids:
+        yield from ids if len(ids) <= _RANGES_AT_MOST else (ids.hull,)
+
+
+def arranged(
+    flows: Iterable[tuple[str, str]],
+    begun: Iterable[str],
+    nodes: Iterable[str],
+    by: Callable[[str], tuple[str, ...]],
+    *,
+    against: bool = False,
+) -> tuple[list[str], dict[str, int]]:
+    """Nodes in topological order of their flows, and how far each is from the beginning.
+
+    Args:
+        flows: source and sink.
+        begun: where the walk began, or nothing to begin with the nodes that take from no other.
+        nodes: all of them.
+        by: the key that decides ties.
+        against: whether distance is counted from sinks to sources.
+    """
+    edges: dict[str, set[str]] = {node: set() for node in sorted(nodes, key=by)}
+    for source, sink in flows:
+        if source != sink:
+            edges[sink if against else source].add(source if against else sink)
+    ordered = {node: sorted(found, key=by) for node, found in edges.items()}
+    sinks = {sink for found in edges.values() for sink in found}
+    roots = [*begun, *(node for node in ordered if node not in sinks), *ordered]
+    kept = without_ways_back(roots, ordered)
+    order = topological(kept, by)
+    depth = longest_ways(order, kept)
+    if not against:
+        return order, depth
+    reverse: dict[str, list[str]] = {node: [] for node in kept}
+    for node, found in kept.items():
+        for other in found:
+            reverse[other].append(node)
+    return topological(reverse, by), depth

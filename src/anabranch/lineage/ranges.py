@@ -1,0 +1,116 @@
+"""Sets of snapshot ids as ranges: few where history is contiguous, however long it is."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+
+from anabranch.lineage.trace import Range
+
+
+class Ids:
+    """Ascending ranges that do not touch, each with both its ends."""
+
+    __slots__ = ("_firsts", "_lasts")
+
+    def __init__(self, ranges: Iterable[Range] = ()) -> None:
+        """The union of ranges, in any order."""
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+        for first, last in sorted(ranges):
+            self.add(first, last)
+
+    @classmethod
+    def of(cls, ids: Iterable[int]) -> Ids:
+        """Single ids, in any order."""
+        return cls((number, number) for number in ids)
+
+    def __repr__(self) -> str:
+        return f"<Ids {', '.join(f'{a}..{b}' for a, b in self)}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ids) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __bool__(self) -> bool:
+        return bool(self._firsts)
+
+    def __iter__(self) -> Iterator[Range]:
+        return zip(self._firsts, self._lasts, strict=True)
+
+    def __len__(self) -> int:
+        """How many ranges there are."""
+        return len(self._firsts)
+
+    def __contains__(self, number: int) -> bool:
+        return self.meets(number, number)
+
+    @property
+    def count(self) -> int:
+        """How many ids there are."""
+        return sum(self._lasts) - sum(self._firsts) + len(self._firsts)
+
+    @property
+    def hull(self) -> Range:
+        """From the smallest to the largest id; there must be one."""
+        return self._firsts[0], self._lasts[-1]
+
+    def meets(self, first: int, last: int) -> bool:
+        """Whether any id of a range is in it."""
+        at = bisect_right(self._firsts, last) - 1
+        return at >= 0 and first <= last and self._lasts[at] >= first
+
+    def add(self, first: int, last: int) -> None:
+        """Take in a range; an empty one, which ends before it begins, is none."""
+        if first > last:
+            return
+        firsts, lasts = self._firsts, self._lasts
+        if not firsts or first > lasts[-1] + 1:  # the usual case: ids are found as they ascend
+            firsts.append(first)
+            lasts.append(last)
+            return
+        start = bisect_left(lasts, first - 1)
+        end = bisect_right(firsts, last + 1)
+        if start < end:
+            first, last = min(first, firsts[start]), max(last, lasts[end - 1])
+        firsts[start:end] = [first]
+        lasts[start:end] = [last]
+
+    def update(self, other: Iterable[Range]) -> None:
+        """Take in ranges."""
+        for first, last in other:
+            self.add(first, last)
+
+    def within(self, first: int, last: int) -> Iterator[Range]:
+        """What lies in a range."""
+        at = bisect_left(self._lasts, first)
+        while at < len(self._firsts) and self._firsts[at] <= last:
+            yield max(first, self._firsts[at]), min(last, self._lasts[at])
+            at += 1
+
+    def without(self, other: Ids) -> Ids:
+        """What is in this one only."""
+        left = Ids()
+        for first, last in self:
+            at = first
+            for begin, end in other.within(first, last):
+                left.add(at, begin - 1)
+                at = end + 1
+            left.add(at, last)
+        return left
+
+    def covers(self, first: int, last: int) -> bool:
+        """Whether all ids of a range are in it; an empty range is covered."""
+        at = bisect_right(self._firsts, first) - 1
+        return first > last or (at >= 0 and self._lasts[at] >= last)
+
+    def joined_over(self, gaps: Ids) -> tuple[Range, ...]:
+        """The ranges, joined where nothing lies between two of them but ids of `gaps`."""
+        joined: list[Range] = []
+        for first, last in self:
+            if joined and gaps.covers(joined[-1][1] + 1, first - 1):
+                joined[-1] = (joined[-1][0], last)
+            else:
+                joined.append((first, last))
+        return tuple(joined)

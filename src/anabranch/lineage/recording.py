@@ -1,0 +1,284 @@
+"""Jobs of this process: what they read is remembered, and said in every commit that they make.
+
+``with lake.job("clean-orders"):`` begins a run. Inside of it every read of a table registers what it is pinned to, and
+every commit of rows carries an entry with all of it:
+
+* The state of a table that was read (`Table.scan`) and a range of changes (`Table.changes`) are inputs of every commit
+  from then on until the run ends, because its rows may come from any of them.
+* A step of `Table.tail` is an input until it was worked through (the next one was asked for) and a commit to the same
+  branch has said so. So a loop over a tail records as a stream does: of each commit, what is new in it.
+
+A run belongs to the thread, or the task of asyncio, that began it; other threads take part with `JobRun.joined`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import Any, Final
+
+from anabranch.errors import AnabranchError, InvalidInputError, InvalidNameError
+from anabranch.kernel.context import TableContext
+from anabranch.lineage.joining import Inputs, joined
+from anabranch.lineage.model import Engine, Input, LineageEntry, SourceInput, TableInput
+from anabranch.runtime import SYSTEM, Runtime
+from anabranch.spec.snapshot import Snapshot
+from anabranch.streaming.offsets import BEGINNING, Position
+from anabranch.version import __version__
+
+_LOG = logging.getLogger(__name__)
+
+EMBEDDED = Engine("anabranch", __version__)
+"""What computes the rows of a job that hands them over in this process."""
+
+_MOST_INPUTS: Final = 500
+"""An entry is part of the snapshot, which everybody reads: no more inputs than this are named."""
+
+_CURRENT: Final[ContextVar[JobRun | None]] = ContextVar("anabranch job", default=None)
+
+_OPEN: Final[dict[str, JobRun]] = {}
+"""The runs of this process, by their ids."""
+
+Mark = Callable[["JobRun"], AbstractContextManager[None]]
+
+
+@dataclass(eq=False)
+class JobRun:
+    """One run of a job, and what it has read so far. Get one from `Lake.job`."""
+
+    name: str
+    run: str
+    """Id of this run."""
+    code: str | None = None
+    """Version of the job's code."""
+    mark: Mark | None = field(default=None, repr=False)
+    """Makes it known to others, besides this process, that a thread works for the run."""
+    _reads: Inputs = field(default_factory=Inputs, repr=False)
+    _steps: list[Step] = field(default_factory=list, repr=False)
+    _problems: dict[str, None] = field(default_factory=dict, repr=False)
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """All that was read so far."""
+        with self._lock:
+            return joined([*self._reads.all(), *(step.read for step in self._steps)])
+
+    def read_from(self, source: str, *, kind: str = "unknown", start: Any = None, end: Any = None) -> None:
+        """Say that rows come from something that is no table here, such as a service or a file.
+
+        Args:
+            source: what it is called.
+            kind: ``files``, ``kafka`` or ``unknown``.
+            start: from where it was read, exclusive, as JSON values; None for the beginning, or if that has no meaning.
+            end: up to where it was read, inclusive.
+
+        Raises `InvalidInputError` for another kind.
+        """
+        if kind not in ("files", "kafka", "unknown"):
+            raise InvalidInputError(
+                f"a source of the kind '{kind}' was named, known are 'files', 'kafka' and 'unknown'",
+                hint="tables need not be named: what is read of them is registered by itself.",
+            )
+        self.register(SourceInput(kind, source, start, end))
+
+    @contextmanager
+    def joined(self) -> Iterator[JobRun]:
+        """Let this thread take part in the run, which another one began. Raises `InvalidInputError` inside another job."""
+        with _running(self):
+            yield self
+
+    def register(self, *reads: Input) -> None:
+        """Take reads into every entry from now on."""
+        with self._lock:
+            for read in reads:
+                self._reads.add(read)
+
+    def deliver(self, read: Input) -> Step:
+        """Take a step of a stream into the entries until it is worked through."""
+        step = Step(read)
+        with self._lock:
+            self._steps.append(step)
+        return step
+
+    def problem(self, text: str) -> None:
+        """Say in every entry from now on what could not be found out; the log says it once."""
+        with self._lock:
+            is_new = text not in self._problems
+            self._problems[text] = None
+        if is_new:
+            _LOG.warning("lineage of job '%s' is incomplete: %s", self.name, text)
+
+    def entry(self, sink: str) -> LineageEntry:
+        """Where the rows of a commit that is made now to the branch of that identity come from."""
+        inputs, problems = self.inputs_for(sink), tuple(self._problems)
+        left_out = len(inputs) - _MOST_INPUTS
+        if left_out > 0:
+            inputs = inputs[left_out:]
+            problems += (f"{left_out} more inputs, which were read before those that are named",)
+        return LineageEntry(self.name, self.run, self.code, EMBEDDED, inputs, problems)
+
+    def inputs_for(self, sink: str) -> tuple[Input, ...]:
+        """What may have gone into rows that are committed to that branch now."""
+        with self._lock:
+            return joined([*self._reads.all(), *(step.read for step in self._steps if step.concerns(sink))])
+
+    def committed(self, sink: str) -> None:
+        """A commit to that branch has said what was delivered so far."""
+        with self._lock:
+            for step in self._steps:
+                step.told = step.told | {sink}
+            self._steps = _fewer(self._steps)
+
+
+@dataclass(eq=False)
+class Step:
+    """A part of a stream that was handed out."""
+
+    read: Input
+    is_done: bool = False
+    """Whether it was worked through: the next one was asked for."""
+    told: frozenset[str] = frozenset()
+    """The branches whose commits have named it."""
+
+    def concerns(self, sink: str) -> bool:
+        """Whether rows of it may go into a commit to that branch that is made now."""
+        return not (self.is_done and sink in self.told)
+
+
+def _fewer(steps: Sequence[Step]) -> list[Step]:
+    """Steps that are equal in all but what was read as one, so that a long run does not remember each of them."""
+    fewer: list[Step] = []
+    for step in steps:
+        last = fewer[-1] if fewer else None
+        if last is not None and last.is_done and step.is_done and last.told == step.told:
+            both = joined([last.read, step.read])
+            if len(both) == 1:
+                fewer[-1] = replace(last, read=both[0])
+                continue
+        fewer.append(step)
+    return fewer
+
+
+@contextmanager
+def running(
+    name: str, *, code: str | None = None, runtime: Runtime = SYSTEM, mark: Mark | None = None
+) -> Iterator[JobRun]:
+    """A run of a job, from here to the end of the block. See `anabranch.Lake.job`."""
+    check_job_name(name)
+    run = JobRun(name, runtime.ids.uuid(), code, mark)
+    _OPEN[run.run] = run
+    try:
+        with _running(run):
+            yield run
+    finally:
+        del _OPEN[run.run]
+
+
+def current() -> JobRun | None:
+    """The run that this thread or task takes part in."""
+    return _CURRENT.get()
+
+
+def open_run(run: str) -> JobRun | None:
+    """The run of that id, if this process has begun it and not ended it; whatever thread that was."""
+    return _OPEN.get(run)
+
+
+def check_job_name(name: str) -> None:
+    """Raises `InvalidNameError` for a name that nobody could tell from others."""
+    if not name.strip() or name != name.strip() or not name.isprintable():
+        raise InvalidNameError(
+            f"{name!r} is no name of a job: it is empty, or has space around it or characters that cannot be seen",
+            hint="choose a name that stays, such as 'clean-orders'.",
+        )
+
+
+@contextmanager
+def _running(run: JobRun) -> Iterator[None]:
+    outer = _CURRENT.get()
+    if outer is not None:
+        raise InvalidInputError(
+            f"job '{run.name}' was begun inside of job '{outer.name}', and a commit has one producer",
+            hint="end the block of the one before the other begins, or run them in threads of their own.",
+        )
+    token = _CURRENT.set(run)
+    try:
+        with nullcontext() if run.mark is None else run.mark(run):
+            yield
+    finally:
+        _CURRENT.reset(token)
+
+
+# What reads register
+
+
+def state_read(context: TableContext, snapshot: Snapshot | None) -> TableInput:
+    """All rows of a table as they were at a snapshot; None for a table that was never written."""
+    if snapshot is None:
+        return TableInput(context.title, context.table_uuid, context.branch_uuid, BEGINNING, BEGINNING)
+    end = Position(snapshot.id, snapshot.stamp, full=True)
+    return TableInput(context.title, context.table_uuid, context.branch_uuid, BEGINNING, end)
+
+
+def note_state(context: TableContext, snapshot: Snapshot | None) -> None:
+    """Register that a table is read as it was at a snapshot, if a job does it."""
+    run = _CURRENT.get()
+    if run is not None:
+        _noted(run, lambda: run.register(state_read(context, snapshot)), context)
+
+
+def note_changes(context: TableContext, start: Position, end: Position) -> None:
+    """Register that what was added to a branch between two positions is read, if a job does it."""
+    run = _CURRENT.get()
+    if run is not None:
+        _noted(run, lambda: run.register(range_read(context, start, end)), context)
+
+
+def note_step(context: TableContext, start: Position, end: Position) -> Callable[[], None]:
+    """Register that a step of a stream is handed out, if a job takes it; what is returned says that it is done with."""
+    run = _CURRENT.get()
+    if run is None:
+        return _nothing
+    steps: list[Step] = []
+    _noted(run, lambda: steps.append(run.deliver(range_read(context, start, end))), context)
+
+    def done() -> None:
+        for step in steps:
+            step.is_done = True
+
+    return done
+
+
+def _nothing() -> None:
+    """Nobody remembers the step."""
+
+
+def range_read(context: TableContext, start: Position, end: Position) -> TableInput:
+    """What was added to a branch between two positions."""
+    return TableInput(
+        context.title,
+        context.table_uuid,
+        context.branch_uuid,
+        _stamped(context, start),
+        _stamped(context, end),
+    )
+
+
+def _stamped(context: TableContext, position: Position) -> Position:
+    """The position with its stamp, if the snapshot is still there: an id alone is used again after a rollback."""
+    if position.stamp is not None or position.snapshot == 0:
+        return position
+    found = context.snapshots.find(position.snapshot)
+    return position if found is None else replace(position, stamp=found.stamp)
+
+
+def _noted(run: JobRun, register: Callable[[], None], context: TableContext) -> None:
+    try:
+        register()
+    except AnabranchError as error:  # lineage must not stop who reads
+        run.problem(f"what was read of '{context.title}': {error}")

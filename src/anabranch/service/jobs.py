@@ -1,0 +1,124 @@
+"""Job files, run by a Spark that is started for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from anabranch.errors import UnsupportedFeatureError
+from anabranch.jobs.job import Job
+from anabranch.jobs.load import load_all
+from anabranch.jobs.plan import chosen, feeds, in_order
+from anabranch.jobs.prepare import Run
+from anabranch.jobs.run import Schedule, run_jobs, stopping, with_trigger
+from anabranch.jobs.supervise import JobStatus, Policy, RunEvent
+from anabranch.lake import connect
+from anabranch.service.local_spark import local_spark
+
+if TYPE_CHECKING:
+    from anabranch.jobs.supervise import Stop
+
+__all__ = [
+    "JobStatus",
+    "Planned",
+    "Policy",
+    "Run",
+    "Schedule",
+    "Spark",
+    "declared",
+    "planned",
+    "run",
+    "with_trigger",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Spark:
+    """The Spark that jobs are run by."""
+
+    master: str | None = None
+    """Where it runs; what it is configured to if None, and else this machine."""
+    conf: Mapping[str, str] = field(default_factory=dict)
+    loud: bool = False
+    """Whether what it says itself goes to standard error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A job in the order in which it starts."""
+
+    job: str
+    sink: str
+    sources: tuple[str, ...]
+    after: tuple[str, ...]
+    """Jobs that feed it."""
+    trigger: str
+    place: str
+
+
+def declared(files: Sequence[str], names: Sequence[str]) -> list[Job]:
+    """The jobs of some files; those of these names, or all. Raises what `anabranch.jobs.load.load` raises."""
+    jobs = {job.place: job for file in load_all(files) for job in file.jobs}
+    return chosen(list(jobs.values()), names)
+
+
+def planned(jobs: Sequence[Job]) -> list[Planned]:
+    """The jobs in the order in which they start. Raises `InvalidInputError` if they feed each other in a circle."""
+    feeding = feeds(jobs)
+    return [
+        Planned(
+            job.name,
+            job.sink,
+            tuple(f"{name}: {source}" for name, source in job.sources.items()),
+            tuple(sorted(feeding[job.name])),
+            str(job.trigger),
+            str(job.place),
+        )
+        for job in in_order(jobs)
+    ]
+
+
+def run(
+    warehouse: str,
+    jobs: Sequence[Job],
+    how: Run,
+    schedule: Schedule,
+    spark: Spark,
+    *,
+    on_status: Callable[[Sequence[JobStatus]], None],
+    on_stop: Callable[[Stop], None] = lambda _: None,
+    on_event: Callable[[RunEvent], None] = lambda _: None,
+) -> tuple[JobStatus, ...]:
+    """Run jobs until all are over, or SIGINT or SIGTERM asks for the end; how each ended.
+
+    Args:
+        warehouse: path or URL.
+        jobs: the jobs.
+        how: branch, tag and checkpoint.
+        schedule: how long, and how often again.
+        spark: what runs them.
+        on_status: told of all jobs, now and then.
+        on_stop: told once how the end can be asked for.
+        on_event: told of starts and ends.
+
+    Raises:
+        UnsupportedFeatureError: PySpark is not installed.
+        InvalidInputError: the jobs cannot be run together, or not on a branch.
+    """
+    try:
+        import pyspark  # noqa: F401 - asked for before anything is begun
+    except ImportError as error:
+        raise UnsupportedFeatureError(
+            "jobs need Spark, which is not installed",
+            feature="spark",
+            hint="pip install 'anabranch[spark]', and Java 17 or newer.",
+        ) from error
+    name = f"anabranch run {' '.join(job.name for job in jobs)}"
+    with stopping() as stop:
+        on_stop(stop)
+        with local_spark(
+            warehouse, name, master=spark.master, conf=spark.conf, quiet=not spark.loud
+        ) as session:
+            lake = connect(warehouse, spark=session)
+            return run_jobs(jobs, lake, how, schedule, stop=stop, on_status=on_status, on_event=on_event)

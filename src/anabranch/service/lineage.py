@@ -1,0 +1,359 @@
+"""Lineage, as the command line asks for it and hands it on."""
+
+from __future__ import annotations
+
+import hashlib
+import json as jsons
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anabranch.catalog import FilesystemCatalog
+from anabranch.errors import InvalidInputError, OptionError, UnsupportedFeatureError
+from anabranch.lineage.drawing import FORMATS, drawn
+from anabranch.lineage.model import TableInput
+from anabranch.lineage.store import CommitStore, kind_of, names_of
+from anabranch.lineage.trace import Job, Positions, Producer, Trace
+from anabranch.maintenance.cutoff import cutoff_of
+from anabranch.options import parse_duration
+from anabranch.runtime import SYSTEM, Runtime
+from anabranch.service.refs import open_branch
+from anabranch.service.tables import open_lake
+from anabranch.storage.open import open_storage
+from anabranch.table import Table
+
+if TYPE_CHECKING:
+    from anabranch.lineage.openlineage.cursor import Cursor
+    from anabranch.lineage.openlineage.export import Exported
+
+__all__ = ["Drawing", "Job", "Positions", "Producer", "Rebuilt", "Trace"]
+
+_ASKED = re.compile(r"([^@]*(?:\$branch_main@\d+)?)(?:@(.+))?", re.DOTALL)
+"""A table, with a former main such as ``db.t$branch_main@1`` among its branches, and what of it."""
+_ENDINGS = {
+    ".json": "json",
+    ".dot": "dot",
+    ".gv": "dot",
+    ".mmd": "mermaid",
+    ".mermaid": "mermaid",
+    ".svg": "svg",
+    ".txt": "tree",
+}
+_BEGINNING = "beginning"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a question is about."""
+
+    table: str
+    snapshots: str | None
+    """One, a range, or a name such as a tag; None for the table as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A trace as it is to be shown."""
+
+    text: str = ""
+    shown: Any = None
+    """A tree of rich for people; None if the text is for programs or in a file."""
+    file: str | None = None
+
+    @property
+    def is_for_people(self) -> bool:
+        return self.shown is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What the index of lineage has."""
+
+    commits: int
+    tables: int
+    problems: tuple[str, ...]
+
+
+def asked(table: str, snapshots: str | None = None) -> Asked:
+    """``db.orders@5..9`` as table and snapshots. Raises `InvalidInputError`."""
+    found = _ASKED.fullmatch(table)
+    if found is None or not found[1]:
+        raise InvalidInputError(
+            f"'{table}' names no snapshots of a table", hint="write db.orders@57 or db.orders@5..9."
+        )
+    if found[2] is not None and snapshots is not None:
+        raise InvalidInputError(
+            f"snapshots are named twice: '{found[2]}' and '{snapshots}'", hint="leave out one of them."
+        )
+    return Asked(found[1], found[2] or snapshots)
+
+
+def upstream(warehouse: str, about: Asked, *, depth: int | None) -> Trace:
+    """As `TableLineage.upstream`."""
+    return _table(warehouse, about).lineage.upstream(about.snapshots, depth=depth)
+
+
+def downstream(warehouse: str, about: Asked, *, depth: int | None) -> Trace:
+    """As `TableLineage.downstream`."""
+    return _table(warehouse, about).lineage.downstream(about.snapshots, depth=depth)
+
+
+def impact(warehouse: str, about: Asked, *, depth: int | None) -> Trace:
+    """As `TableLineage.impact`. Raises `InvalidInputError` if no snapshots are named."""
+    if about.snapshots is None:
+        raise InvalidInputError(
+            "which snapshots are bad was not said",
+            hint=f"write {about.table}@57 or {about.table}@5..9; `lineage down` shows what was made of the whole table.",
+        )
+    return _table(warehouse, about).lineage.impact(about.snapshots, depth=depth)
+
+
+def positions(warehouse: str, about: Asked) -> tuple[Positions, ...]:
+    """As `TableLineage.positions`."""
+    return _table(warehouse, about).lineage.positions(about.snapshots)
+
+
+def producer(warehouse: str, about: Asked) -> Producer:
+    """As `TableLineage.producer`."""
+    return _table(warehouse, about).lineage.producer(about.snapshots)
+
+
+def topology(warehouse: str) -> Trace:
+    """All tables and jobs."""
+    return open_lake(warehouse).lineage.topology()
+
+
+def jobs(warehouse: str) -> tuple[Job, ...]:
+    """All jobs, by name."""
+    return open_lake(warehouse).lineage.jobs()
+
+
+def rebuild(warehouse: str) -> Rebuilt:
+    """Make the index anew."""
+    done = open_lake(warehouse).lineage.rebuild()
+    return Rebuilt(done.commits, len(done.tables), done.problems)
+
+
+# Drawings
+
+
+def drawing(trace: Trace, *, format: str | None, output: str | None, json: bool) -> Drawing:
+    """A trace as it is to be shown; written to the file `output` if there is one.
+
+    Raises `InvalidInputError`: the format is none, cannot be told from the name of the file, or the file cannot be written.
+    """
+    if json and format not in (None, "json"):
+        raise InvalidInputError(
+            f"--json and --format {format} exclude each other", hint="leave out one of them."
+        )
+    chosen = "json" if json else format or ("tree" if output is None else _format_of(output))
+    if output is not None:
+        try:
+            Path(output).write_text(drawn(trace, chosen), encoding="utf-8")
+        except OSError as error:
+            raise InvalidInputError(f"'{output}' cannot be written: {error.strerror}") from error
+        return Drawing(file=output)
+    if chosen == "tree":
+        from anabranch.lineage.drawing.tree import as_tree
+
+        return Drawing(shown=as_tree(trace))
+    if json:
+        return Drawing(jsons.dumps(trace.to_dict(), ensure_ascii=False) + "\n")
+    return Drawing(drawn(trace, chosen))
+
+
+def _format_of(file: str) -> str:
+    found = _ENDINGS.get(Path(file).suffix.lower())
+    if found is None:
+        raise InvalidInputError(
+            f"the name '{file}' does not say in which format to draw",
+            hint=f"add --format, with one of {', '.join(FORMATS)}; or end it in {', '.join(_ENDINGS)}.",
+        )
+    return found
+
+
+def input_rows(found: Producer) -> list[tuple[Any, ...]]:
+    """What a commit read, for people: kind, name, after, through."""
+    entry, rows = found.entry, list[tuple[Any, ...]]()
+    if entry is None:
+        return rows
+    for read in entry.inputs if entry.taken is None else (entry.taken,):
+        if isinstance(read, TableInput):
+            rows.append(("table", read.name, "" if read.is_state else read.after, read.through))
+        else:
+            ends = (
+                jsons.dumps(end, ensure_ascii=False) if end is not None else ""
+                for end in (read.start, read.end)
+            )
+            rows.append((kind_of(read), ", ".join(names_of(read, entry.job)), *ends))
+    return rows
+
+
+def position_rows(at: Positions) -> list[tuple[str, str, str]]:
+    """How far a job had read each source, for people: kind, name, position."""
+    rows: list[tuple[str, str, str]] = []
+    for source in at.sources:
+        place = source.position
+        if source.kind == "table" and isinstance(place, dict) and "snapshot" in place:
+            files = place.get("files")
+            part = "" if files is None else f", {files} of its files"
+            text = f"snapshot {place['snapshot']}{part}"
+        else:
+            text = jsons.dumps(place, ensure_ascii=False)
+        rows.append((source.kind, source.name, text))
+    return rows
+
+
+# What can be relied on, and what comes next
+
+
+def after_impact(about: Asked, trace: Trace) -> tuple[str, list[str]]:
+    """What an answer about bad snapshots guarantees, and the commands that begin their correction."""
+    own = next((found for found in trace.datasets if found.depth == 0 and found.snapshots), None)
+    others = [name for name in trace.tables if own is None or name != own.name]
+    reached = f"{len(others)} {'table' if len(others) == 1 else 'tables'}" if others else "nothing else"
+    sure = (
+        "These commits took in rows of the snapshots asked about, by what they recorded themselves; no others did."
+        if not trace.problems
+        else "These commits took in rows of the snapshots asked about; where it says so above, there may be more."
+    )
+    commands = [f"anabranch create-savepoint {about.table}"]
+    before = own.snapshots[0][0] - 1 if own is not None else 0
+    if before > 0:
+        commands.append(f"anabranch create-branch {about.table} --name fix --tag before --snapshot {before}")
+    return f"{reached} reached. {sure}", commands
+
+
+def after_positions(about: Asked, found: tuple[Positions, ...]) -> tuple[str, list[str]]:
+    """What positions guarantee, and how a job starts from them."""
+    if not found:
+        return "No commit of this table says what it read: there is no position to go on from.", []
+    at = about.snapshots or "TAG"
+    is_tag = not at.isdecimal() and "." not in at
+    sure = (
+        "All rows up to these positions are in the table at that moment, and none after them: a job that starts there "
+        "leaves none out and repeats none."
+    )
+    return (
+        sure,
+        [f"anabranch run JOB.py --branch BRANCH --from-tag {at if is_tag else 'TAG'}"],
+    )
+
+
+def after_producer(found: Producer) -> tuple[str, list[str]]:
+    """What the answer rests on, and what to ask next."""
+    at = f"{found.table}@{found.snapshot}"
+    if found.entry is None:
+        return "The commit does not say who made it; other engines, and writes outside of a job, do not.", []
+    return "This is what the commit itself recorded.", [
+        f"anabranch lineage {verb} {at}" for verb in ("up", "impact")
+    ]
+
+
+# Export
+
+
+def export(
+    warehouse: str,
+    to: str,
+    *,
+    since: str | None = None,
+    follow: bool = False,
+    throttle: str | None = None,
+    namespace: str = "anabranch",
+    cursor: str | None = None,
+    report: Callable[[str], None] = lambda _: None,
+    runtime: Runtime = SYSTEM,
+) -> Exported:
+    """Send all commits as events of OpenLineage. An interruption by the keyboard ends it in good order.
+
+    Args:
+        warehouse: whose.
+        to: ``file:PATH`` or the URL of a server.
+        since: a time, an age, or ``beginning``: sends again; None to go on.
+        follow: do not stop.
+        throttle: as a duration: at most one event a job in so long.
+        namespace: of the jobs.
+        cursor: a file that keeps how far it came; None for one in the warehouse.
+        report: is told of what goes wrong meanwhile.
+        runtime: where time comes from.
+
+    Raises:
+        UnsupportedFeatureError: OpenLineage's client is not installed.
+        InvalidInputError, OptionError: an argument is not understood.
+    """
+    try:
+        from anabranch.lineage.openlineage.export import Exporter, ExportOptions
+        from anabranch.lineage.openlineage.transport import open_destination
+    except ImportError as error:
+        raise UnsupportedFeatureError(
+            f"the export of lineage needs OpenLineage's client, and it is not installed: {error}",
+            feature="openlineage",
+            hint="pip install 'anabranch[openlineage]'.",
+        ) from error
+    options = ExportOptions(
+        job_namespace=namespace,
+        throttle_millis=0 if throttle is None else _duration(throttle),
+        since_millis=None if since is None else _since(since, runtime),
+        follow=follow,
+    )
+    catalog = FilesystemCatalog(open_storage(warehouse), runtime=runtime)
+    exporter = Exporter(
+        catalog,
+        _stores(warehouse, report),
+        open_destination(to),
+        _cursor(catalog, to, cursor),
+        options,
+        runtime,
+        report,
+    )
+    try:
+        return exporter.run()
+    except KeyboardInterrupt:
+        return exporter.done
+
+
+def _cursor(catalog: FilesystemCatalog, to: str, file: str | None) -> Cursor:
+    from anabranch.lineage.openlineage.cursor import load_cursor
+
+    if file is not None:
+        path = Path(file).absolute()
+        return load_cursor(open_storage(str(path.parent)), path.name)
+    digest = hashlib.sha256(to.encode()).hexdigest()[:16]
+    return load_cursor(catalog.storage, f"lineage/export-{digest}.json")
+
+
+def _since(text: str, runtime: Runtime) -> int:
+    return 0 if text == _BEGINNING else cutoff_of(text, runtime.clock.now_millis())
+
+
+def _duration(text: str) -> int:
+    try:
+        return parse_duration(text)
+    except ValueError:
+        raise OptionError(f"'{text}' is no duration", hint="write one such as '10 s' or '5 min'.") from None
+
+
+def _stores(
+    warehouse: str, report: Callable[[str], None]
+) -> Callable[[], AbstractContextManager[CommitStore]]:
+    """Opens the store of all commits of a warehouse, caught up. What it cannot read is reported once."""
+    lineage = open_lake(warehouse).lineage
+    reported = set[str]()
+
+    @contextmanager
+    def opened() -> Iterator[CommitStore]:
+        with lineage.reading() as known:
+            for problem in [found for found in known.problems if found not in reported]:
+                reported.add(problem)
+                report(f"could not be read: {problem}")
+            yield known.store
+
+    return opened
+
+
+def _table(warehouse: str, about: Asked) -> Table:
+    return open_branch(warehouse, about.table, None)

@@ -1,0 +1,163 @@
+"""Where the rows of a batch of Spark come from: the job, and the sources that the plan of its frame names.
+
+The job is the one of `Lake.job`, where one is running; else what the option ``anabranch.job`` of the write says, or the
+setting of that name of the session; else it is called as the application. Nothing here raises: what cannot be found out
+is a problem that the entry tells of, and the log once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyspark
+
+from anabranch.errors import AnabranchError
+from anabranch.lineage.code_version import code_version
+from anabranch.lineage.joining import joined
+from anabranch.lineage.model import LINEAGE_PROPERTY, ColumnOrigin, Engine, Input, LineageEntry
+from anabranch.lineage.recording import JobRun
+from anabranch.lineage.spark_offsets import inputs_between
+from anabranch.options import CODE_VERSION, JOB
+from anabranch.spark import connect_lineage
+from anabranch.spark.checkpoint import Checkpoint
+from anabranch.spark.engine import context_of
+from anabranch.spark.native import plans
+from anabranch.spark.native.proxy import Jvm
+from anabranch.spark.options import CHECKPOINT
+from anabranch.spark.plan_inputs import Found, found_in
+from anabranch.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_LOG = logging.getLogger(__name__)
+_TOLD: set[tuple[str, str]] = set()
+"""Of jobs and problems, what the log has said already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """Who writes, as far as the session says it."""
+
+    job: str
+    run: str | None
+    code: str | None
+    engine: Engine
+
+
+class FrameOrigin:
+    """Where the rows of a frame come from: to be made before they are written, and asked afterwards."""
+
+    def __init__(self, frame: DataFrame, table: Table, run: JobRun | None) -> None:
+        """Looks at the sources if Spark will not say afterwards what it read.
+
+        Args:
+            frame: as it was handed over.
+            table: where to.
+            run: the job that is running, if one is.
+        """
+        self._frame = frame
+        self._table = table
+        self._run = run
+        self._plan: Any = None
+        self._before = Found()
+        if context_of(frame.sparkSession) is None:
+            try:
+                self._plan = connect_lineage.plan_of(frame)
+                self._before = connect_lineage.sources_of(frame, self._plan)
+            except Exception as error:  # whatever Spark is made of: lineage must not stop a commit
+                _LOG.debug("the plan cannot be read: %s", error)
+
+    def properties(self, written: DataFrame) -> Mapping[str, str]:
+        """Properties for the commit, once `written` was carried out, which wrote the rows."""
+        spark, table, run = self._frame.sparkSession, self._table, self._run
+        try:
+            if context_of(spark) is not None:
+                found = found_in(Jvm(spark), lambda: plans.executed_leaves(written))
+                return _said(spark, table, run, found, plans.statement_text(self._frame))
+            plan = self._plan or connect_lineage.plan_of(self._frame)
+            found = connect_lineage.settled(self._before, connect_lineage.sources_of(self._frame, plan))
+            return _said(spark, table, run, found, connect_lineage.statement_of(plan))
+        except Exception as error:  # as above
+            return _hardly(table, run, error)
+
+
+def command_origin(jvm: Jvm, table: Table, run: JobRun | None) -> Mapping[str, str]:
+    """The same for the command that this thread of Spark is planning."""
+    try:
+        found = found_in(jvm, lambda: plans.command_leaves(jvm))
+        return _said(jvm.spark, table, run, found, plans.command_text(jvm))
+    except Exception as error:  # as above
+        return _hardly(table, run, error)
+
+
+def producer(spark: SparkSession, options: Mapping[str, str], run: JobRun | None) -> Producer:
+    """Who writes with these options."""
+    application = spark.conf.get("spark.app.id", None)
+    engine = Engine("spark", pyspark.__version__, application)
+    if run is not None:
+        return Producer(run.name, run.run, CODE_VERSION.of(options) or run.code, engine)
+    name = JOB.of(options) or spark.conf.get(JOB.key, None)
+    code = CODE_VERSION.of(options) or spark.conf.get(CODE_VERSION.key, None) or code_version()
+    return Producer(str(name or spark.conf.get("spark.app.name", "spark")), application, code, engine)
+
+
+def _said(
+    spark: SparkSession, table: Table, run: JobRun | None, found: Found, text: str | None
+) -> Mapping[str, str]:
+    by = producer(spark, table.options, run)
+    inputs, problems = [*found.inputs], [*found.problems]
+    if found.has_rows_of_rdd:
+        batch = plans.Batch.current(spark)
+        if batch is not None:
+            by = replace(by, run=batch.run, engine=replace(by.engine, query=batch.query, batch=batch.batch))
+            inputs += _of_batch(batch, problems)
+        elif run is None:
+            problems.append(
+                "some rows are of an RDD or of a checkpoint, and Spark does not say what went into it"
+            )
+    if run is not None and (found.has_rows_of_program or found.has_rows_of_rdd):
+        inputs += run.inputs_for(table.branch_uuid)
+    columns = () if text is None else _columns(text, table, inputs)
+    return _properties(by, inputs, problems, columns)
+
+
+def _of_batch(batch: plans.Batch, problems: list[str]) -> Sequence[Input]:
+    """What a batch of a stream read, by the checkpoint of its query."""
+    try:
+        checkpoint = Checkpoint.of({CHECKPOINT: batch.checkpoint})
+        before = checkpoint.batch_offsets(batch.batch - 1) if batch.batch else None
+        return inputs_between(before, checkpoint.batch_offsets(batch.batch))
+    except Exception as error:  # as above
+        problems.append(f"what batch {batch.batch} of the stream read: {_first_line(error)}")
+        return ()
+
+
+def _columns(text: str, table: Table, inputs: Sequence[Input]) -> tuple[ColumnOrigin, ...]:
+    return ()
+
+
+def _properties(
+    by: Producer, inputs: Sequence[Input], problems: Sequence[str], columns: tuple[ColumnOrigin, ...] = ()
+) -> Mapping[str, str]:
+    for problem in problems:
+        if (by.job, problem) not in _TOLD:
+            _TOLD.add((by.job, problem))
+            _LOG.warning("lineage of job '%s' is incomplete: %s", by.job, problem)
+    entry = LineageEntry(by.job, by.run, by.code, by.engine, joined(inputs), tuple(problems), columns=columns)
+    return {LINEAGE_PROPERTY: entry.to_json()}
+
+
+def _hardly(table: Table, run: JobRun | None, error: Exception) -> Mapping[str, str]:
+    """What can be said where nothing could be found out."""
+    job = JOB.of(table.options) or "spark" if run is None else run.name
+    by = Producer(job, None if run is None else run.run, None, Engine("spark", pyspark.__version__))
+    return _properties(by, (), [f"what the rows were computed from: {_first_line(error)}"])
+
+
+def _first_line(error: Exception) -> str:
+    message = error.message if isinstance(error, AnabranchError) else str(error)
+    return (message or type(error).__name__).partition("\n")[0]

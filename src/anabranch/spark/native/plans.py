@@ -1,0 +1,154 @@
+"""What Spark's plans say of the sources that they read: internals of Spark, each with a test.
+
+A plan that was carried out names the very snapshots it read, also where Spark looked for newer ones than the frame was
+made with, or took cached rows. Where something is not as expected, the source counts as not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark import cloudpickle
+
+from anabranch.spark.engine import context_of
+from anabranch.spark.native.proxy import Jvm
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PROXY = "$Proxy"
+"""In the names of classes that stand for objects of Python."""
+
+_QUERY_ID = "sql.streaming.queryId"
+_BATCH_ID = "streaming.sql.batchId"
+_RUN_ID = "spark.jobGroup.id"
+_EXECUTION_ID = "spark.sql.execution.id"
+
+
+def executed_leaves(frame: DataFrame) -> list[Any]:
+    """What the plan of a frame reads, after it was carried out, with its subqueries."""
+    return list(_leaves(frame._jdf.queryExecution().optimizedPlan()))  # noqa: SLF001 - the way into the JVM
+
+
+def command_leaves(jvm: Jvm) -> list[Any] | None:
+    """The same of the command that this thread is carrying out; None if it is not known.
+
+    Its plan is not optimised yet.
+    """
+    number = jvm.spark.sparkContext.getLocalProperty(_EXECUTION_ID)
+    if number is None:
+        return None
+    running = jvm.of("org.apache.spark.sql.execution.SQLExecution").getQueryExecution(int(number))
+    return None if running is None else list(_leaves(running.analyzed()))
+
+
+def command_text(jvm: Jvm) -> str | None:
+    """The statement that this thread is carrying out, if it was given as one."""
+    number = jvm.spark.sparkContext.getLocalProperty(_EXECUTION_ID)
+    if number is None:
+        return None
+    running = jvm.of("org.apache.spark.sql.execution.SQLExecution").getQueryExecution(int(number))
+    return None if running is None else _text(running.logical())
+
+
+def statement_text(frame: DataFrame) -> str | None:
+    """The statement in SQL that a frame was made by, if it was."""
+    return _text(frame._jdf.queryExecution().logical())  # noqa: SLF001
+
+
+def class_name(item: Any) -> str:
+    """Name of the class, without its package."""
+    return str(item.getClass().getName()).rpartition(".")[2]
+
+
+def options_of(leaf: Any) -> dict[str, str]:
+    """The options of a read, of a relation of a table."""
+    return {str(key): str(value) for key, value in leaf.options().items()}
+
+
+def root_paths(jvm: Jvm, location: Any) -> list[str]:
+    """The paths that a ``FileIndex`` was made with."""
+    paths = jvm.of("scala.jdk.javaapi.CollectionConverters").asJava(location.rootPaths())
+    return [str(path.toString()) for path in paths]
+
+
+def python_source(table: Any) -> Any:
+    """The object of a data source in Python that Spark asked for the columns of a table, with what it remembered then."""
+    source = _field(_field(table, "ds"), "dataSourceInPython")
+    return cloudpickle.loads(bytes(source.dataSource()))
+
+
+def python_source_name(table: Any) -> str:
+    """The name under which it is registered."""
+    return str(_field(table, "shortName"))
+
+
+class Batch:
+    """The micro-batch that a thread works on, as in ``foreachBatch``."""
+
+    def __init__(self, spark: SparkSession, query: str, batch: int, run: str) -> None:
+        self.query = query
+        self.batch = batch
+        self.run = run
+        self._spark = spark
+
+    @classmethod
+    def current(cls, spark: SparkSession) -> Batch | None:
+        """That of this thread; None if it works on none."""
+        context = context_of(spark)
+        if context is None:
+            return None
+        query, batch, run = (context.getLocalProperty(key) for key in (_QUERY_ID, _BATCH_ID, _RUN_ID))
+        return cls(spark, query, int(batch), run) if query and batch and run else None
+
+    @property
+    def checkpoint(self) -> str:
+        """Where the query's checkpoint is."""
+        return str(self._execution.resolvedCheckpointRoot())
+
+    @property
+    def name(self) -> str | None:
+        """Name of the query, if it was given one."""
+        name = self._execution.name()
+        return None if name is None else str(name)
+
+    @property
+    def _execution(self) -> Any:
+        jvm = Jvm(self._spark)
+        running = jvm.session.sharedState().activeStreamingQueries()
+        return running.get(jvm.of("java.util.UUID").fromString(self.run))
+
+
+def _leaves(plan: Any) -> Iterator[Any]:
+    yield from _own_leaves(plan)
+    inner = plan.subqueriesAll()
+    for i in range(inner.length()):
+        yield from _own_leaves(inner.apply(i))
+
+
+def _own_leaves(plan: Any) -> Iterator[Any]:
+    found = plan.collectLeaves()
+    for i in range(found.length()):
+        leaf = found.apply(i)
+        match class_name(leaf):
+            case "InMemoryRelation":
+                yield from _leaves(leaf.cacheBuilder().cachedPlan())
+            case "InMemoryTableScanExec":
+                yield from _leaves(leaf.relation().cacheBuilder().cachedPlan())
+            case "AdaptiveSparkPlanExec":
+                yield from _leaves(leaf.initialPlan())
+            case _:
+                yield leaf
+
+
+def _text(plan: Any) -> str | None:
+    text = plan.origin().sqlText()
+    return str(text.get()) if text.isDefined() else None
+
+
+def _field(item: Any, name: str) -> Any:
+    """A field that has no method."""
+    field = item.getClass().getDeclaredField(name)
+    field.setAccessible(True)
+    return field.get(item)

@@ -1,0 +1,185 @@
+"""The sources that a frame was computed from, as inputs of a commit."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import pickle
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from py4j.protocol import Py4JError
+
+from anabranch.errors import AnabranchError
+from anabranch.lineage.joining import joined
+from anabranch.lineage.model import Input, SourceInput
+from anabranch.lineage.recording import state_read
+from anabranch.scan import Scan
+from anabranch.spark.native import plans
+from anabranch.spark.native.proxy import Jvm
+from anabranch.spark.options import spelled
+from anabranch.spark.tables import view_of
+from anabranch.system_tables import lake_table_of
+
+if TYPE_CHECKING:
+    from anabranch.spark.catalog.tables import LakeTable
+
+_LOG = logging.getLogger(__name__)
+_LONGEST = 200
+"""Characters of the description of a source."""
+_FILE_TABLES = ("ParquetTable", "OrcTable", "JsonTable", "CSVTable", "TextTable", "AvroTable")
+
+TABLES: WeakValueDictionary[tuple[str, str | None], LakeTable] = WeakValueDictionary()
+"""Tables that were handed to Spark, by what they say of themselves and by their snapshot."""
+FILES: WeakValueDictionary[str, Any] = WeakValueDictionary()
+"""Indexes of files that were handed to Spark, by the path that stands for the snapshot. They have a `scan`."""
+
+
+@dataclass
+class Found:
+    """What is known of the sources of a frame."""
+
+    inputs: list[Input] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    has_rows_of_program: bool = False
+    """Whether some rows were handed over by the program."""
+    has_rows_of_rdd: bool = False
+    """Whether some come from an RDD, of which Spark does not say how it was made; a batch of a stream is one."""
+
+
+def found_in(jvm: Jvm, leaves: Callable[[], list[Any] | None]) -> Found:
+    """The sources that `leaves` names. Never raises: what is not understood is a problem."""
+    found = Found()
+    try:
+        nodes = leaves()
+    except (Py4JError, AnabranchError) as error:
+        nodes = None
+        _LOG.debug("the plan cannot be read: %s", error)
+    if nodes is None:
+        found.problems.append("Spark's plan cannot be read, which tells what the rows were computed from")
+    for node in nodes or ():
+        try:
+            _look(jvm, node, found)
+        except Exception as error:  # an unpickled source may raise anything
+            _LOG.debug("a source cannot be read", exc_info=True)
+            found.problems.append(
+                f"a source of the rows is not known: {str(error).partition(chr(10))[0][:_LONGEST]}"
+            )
+    found.inputs = list(joined(found.inputs))
+    found.problems = list(dict.fromkeys(found.problems))
+    return found
+
+
+def _look(jvm: Jvm, node: Any, found: Found) -> None:
+    kind = plans.class_name(node)
+    match kind:
+        case "DataSourceV2Relation":
+            found.inputs.append(_of_table(jvm, node.table(), plans.options_of(node)))
+        case "DataSourceV2ScanRelation":
+            found.inputs.append(_of_table(jvm, node.relation().table(), plans.options_of(node.relation())))
+        case "BatchScanExec":
+            found.inputs.append(_of_table(jvm, node.table(), {}))
+        case "LogicalRelation" | "FileSourceScanExec" | "RowDataSourceScanExec":
+            found.inputs += _of_relation(jvm, node.relation())
+        case "HiveTableRelation" | "HiveTableScanExec":
+            found.inputs.append(_unknown(node.simpleString(25)))
+        case "LogicalRDD" | "RDDScanExec" | "ExternalRDD" | "ExternalRDDScanExec":
+            found.has_rows_of_rdd = True
+        case "LocalRelation" | "LocalTableScanExec":
+            found.has_rows_of_program = True
+        case (
+            "OneRowRelation"
+            | "OneRowRelationExec"
+            | "Range"
+            | "RangeExec"
+            | "EmptyRelation"
+            | "EmptyRelationExec"
+        ):
+            pass  # no rows of anybody
+        case "CTERelationRef" | "CommandResult" | "CommandResultExec" | "ReusedExchangeExec":
+            pass  # what it stands for is there as well, or it was an answer of Spark's
+        case _:
+            found.problems.append(f"a source of the rows is not known: Spark calls it {kind}")
+
+
+def _of_table(jvm: Jvm, table: Any, options: Mapping[str, str]) -> Input:
+    """What a table of DataSource V2 stands for."""
+    name = plans.class_name(table)
+    if plans.PROXY in name:
+        ours = TABLES.get((str(table.toString()), table.version()))
+        return _unknown(table.name()) if ours is None else state_read(*ours.state(options))
+    if name == "PythonTable":
+        return _of_python(table, options)
+    if name.endswith("KafkaTable"):
+        return kafka_input(options)
+    if name in _FILE_TABLES and "path" in options:
+        return SourceInput("files", options["path"], None, None)
+    return _unknown(table.name())
+
+
+def _of_python(table: Any, options: Mapping[str, str]) -> Input:
+    match plans.python_source_name(table).lower():
+        case "anabranch":
+            source = plans.python_source(table)
+            asked = {**source.defaults, **spelled(source.options)}
+            return of_options(asked, source.newest)
+        case "anabranch-scan":
+            scan: Scan = pickle.loads(base64.b64decode(options["scan"]))  # noqa: S301 - our own word
+            return state_read(scan.context, scan.snapshot)
+        case "anabranch-kafka":
+            return kafka_input(options)
+        case name:
+            return _unknown(f"{name} {options['path']}" if "path" in options else name)
+
+
+def of_options(asked: Mapping[str, str], newest: Any = None) -> Input:
+    """What a batch read by these options sees. Raises as `anabranch.spark.tables.view_of`."""
+    path = asked.get("path", "")
+    if "/" not in path and (lake_table_of(path) is not None or _names_system_table(path)):
+        return _unknown(path)
+    view = view_of(asked, newest)
+    return state_read(view.table.context, view.snapshot)
+
+
+def _names_system_table(path: str) -> bool:
+    from anabranch.catalog import Identifier
+
+    return Identifier.parse(path).system is not None
+
+
+def _of_relation(jvm: Jvm, relation: Any) -> list[Input]:
+    """What a relation of DataSource V1 stands for."""
+    if plans.class_name(relation) != "HadoopFsRelation":
+        return [_unknown(relation.toString())]
+    location = relation.location()
+    paths = plans.root_paths(jvm, location)
+    if plans.PROXY in plans.class_name(location):
+        ours = FILES.get(paths[-1])
+        if ours is not None:
+            return [state_read(ours.scan.context, ours.scan.snapshot)]
+    return [SourceInput("files", path, None, None) for path in paths]
+
+
+def kafka_input(options: Mapping[str, str]) -> SourceInput:
+    """A batch read of topics, with the offsets where the options give them."""
+    asked = {key.lower(): value for key, value in options.items()}
+    topics = asked.get("subscribe") or asked.get("assign") or asked.get("subscribepattern") or "topics"
+    return SourceInput(
+        "kafka", topics, _offsets(asked.get("startingoffsets")), _offsets(asked.get("endingoffsets"))
+    )
+
+
+def _offsets(text: str | None) -> Any:
+    """Offsets by topic and partition; None for words such as ``latest``, of which only the read knew what they meant."""
+    try:
+        value = json.loads(text or "")
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _unknown(description: Any) -> SourceInput:
+    return SourceInput("unknown", str(description)[:_LONGEST], None, None)

@@ -1,0 +1,122 @@
+"""System tables of a whole warehouse about lineage: ``sys.jobs``, ``sys.table_lineage``, ``sys.snapshot_lineage``.
+
+They are made of all commits that lineage knows, those that have expired and those of branches that are gone included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from anabranch.lineage.commit import Commit, CommitRef
+from anabranch.lineage.model import Input, TableInput
+from anabranch.lineage.questions.topology import jobs
+from anabranch.lineage.store import CommitStore, kind_of, names_of
+from anabranch.spec.ddl import parse_columns
+from anabranch.spec.types import Field
+from anabranch.system_tables.definition import as_json
+
+_TIME = "TIMESTAMP(3) WITH LOCAL TIME ZONE NOT NULL"
+
+
+@dataclass(frozen=True)
+class LineageTable:
+    """A system table whose rows are made of commits."""
+
+    fields: tuple[Field, ...]
+    rows: Callable[[CommitStore], Iterator[tuple[Any, ...]]]
+
+
+def _jobs(store: CommitStore) -> Iterator[tuple[Any, ...]]:
+    for job in jobs(store):
+        yield (
+            *(job.name, job.engine, job.run, job.code, list(job.sources), list(job.sinks)),
+            *(job.commits, job.first_millis, job.last_millis),
+        )
+
+
+class _Seen(NamedTuple):
+    """That a job was seen with a dataset."""
+
+    job: str
+    role: str
+    kind: str
+    dataset: str
+    name: str
+
+
+def _table_lineage(store: CommitStore) -> Iterator[tuple[Any, ...]]:
+    """A row for each job and dataset that it reads or writes."""
+    found: dict[_Seen, tuple[int, int, int]] = {}
+    for flow in store.flows():
+        seen = _Seen(flow.job, "source", flow.source_kind, flow.source, flow.source_name)
+        commits, first, last = found.get(seen, (0, flow.first_millis, flow.last_millis))  # for other sinks
+        found[seen] = commits + flow.commits, min(first, flow.first_millis), max(last, flow.last_millis)
+    for made in store.jobs():
+        seen = _Seen(made.job, "sink", "table", made.sink, made.sink)
+        found[seen] = made.commits, made.first_millis, made.last_millis
+    for seen in sorted(found, key=lambda seen: (seen.job, seen.role == "sink", seen.name, seen.dataset)):
+        line = store.line(seen.dataset) if seen.kind == "table" else None
+        named = (seen.name, None, None) if line is None else (line.title, line.table_uuid, line.branch_uuid)
+        yield (seen.job, seen.role, seen.kind, *named, *found[seen])
+
+
+def _snapshot_lineage(store: CommitStore) -> Iterator[tuple[Any, ...]]:
+    """A row for each input of each commit, or one without if it had none."""
+    for line in store.lines():
+        sink = (line.table, line.branch, line.branch_uuid)
+        begin = 0 if line.fork is None else line.fork.snapshot
+        for snapshot in range(begin + 1, store.newest(line.branch_uuid) + 1):
+            commit = store.commit(CommitRef(line.branch_uuid, snapshot))
+            if commit is None or commit.entry is None or not commit.may_bring_rows:
+                continue
+            entry = commit.entry
+            inputs = entry.inputs if entry.taken is None else (entry.taken,)
+            for row in _of_inputs(store, commit, inputs):
+                yield (*sink, snapshot, commit.time_millis, entry.job, entry.run, entry.engine.batch, *row)
+
+
+def _of_inputs(store: CommitStore, commit: Commit, inputs: tuple[Input, ...]) -> Iterator[tuple[Any, ...]]:
+    assert commit.entry is not None, "the caller has looked"
+    if not inputs:
+        yield (None,) * 8
+    for read in inputs:
+        stored = read.to_dict()
+        positions = (as_json(stored["from"]), as_json(stored["to"]))
+        if isinstance(read, TableInput):
+            line = store.line(read.branch_uuid)
+            table, branch = (read.name, None) if line is None else (line.table, line.branch)
+            after = 0 if read.is_state else read.after
+            yield ("table", table, branch, read.branch_uuid, after, read.through, *positions)
+        else:
+            name = ", ".join(names_of(read, commit.entry.job))
+            yield (kind_of(read), name, None, None, None, None, *positions)
+
+
+LINEAGE_TABLES: dict[str, LineageTable] = {
+    "jobs": LineageTable(
+        parse_columns(
+            "job STRING NOT NULL, engine STRING, run STRING, code STRING, sources ARRAY<STRING>, "
+            f"sinks ARRAY<STRING>, commits BIGINT NOT NULL, first_seen {_TIME}, last_seen {_TIME}"
+        ),
+        _jobs,
+    ),
+    "table_lineage": LineageTable(
+        parse_columns(
+            "job STRING NOT NULL, role STRING NOT NULL, kind STRING NOT NULL, table_name STRING NOT NULL, "
+            f"table_uuid STRING, branch_uuid STRING, commits BIGINT NOT NULL, first_seen {_TIME}, last_seen {_TIME}"
+        ),
+        _table_lineage,
+    ),
+    "snapshot_lineage": LineageTable(
+        parse_columns(
+            "sink_table STRING NOT NULL, sink_branch STRING, sink_branch_uuid STRING NOT NULL, "
+            f"snapshot_id BIGINT NOT NULL, commit_time {_TIME}, job STRING NOT NULL, run STRING, batch BIGINT, "
+            "source_kind STRING, source_table STRING, source_branch STRING, source_branch_uuid STRING, "
+            "source_after BIGINT, source_through BIGINT, source_from STRING, source_to STRING"
+        ),
+        _snapshot_lineage,
+    ),
+}
+"""Their columns and rows, by name."""

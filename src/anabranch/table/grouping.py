@@ -1,0 +1,92 @@
+"""Several tables of one warehouse at once: replacing their mains together, taking that back, and seeing them together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from anabranch.errors import InvalidInputError
+from anabranch.kernel.refs.moment import newest
+from anabranch.kernel.replacement.group import Member, planned_group, replace_group
+from anabranch.kernel.replacement.group_result import GroupInfo, GroupResult, group_infos
+from anabranch.kernel.replacement.main import main_of
+from anabranch.kernel.replacement.release import release_due
+from anabranch.kernel.replacement.undo_group import group_to_undo, members_of, undo_group
+from anabranch.kernel.replacement.wishes import Replacement
+from anabranch.lineage.coverage import coverage
+from anabranch.options import REPLACED_MAIN_TIME_RETAINED
+from anabranch.table.replacing import wait_millis
+from anabranch.table.table import Table
+
+__all__ = [
+    "GroupInfo",
+    "GroupResult",
+    "group_infos",
+    "group_to_undo",
+    "members_of",
+    "pinned_together",
+    "replace_together",
+    "undo_together",
+]
+
+
+def replace_together(
+    tables: Sequence[tuple[Table, str]],
+    *,
+    expect_main: Mapping[str, int] | None = None,
+    wait: str | bool | None = None,
+    force: bool = False,
+    require_audit: str | bool | None = None,
+    by: str | None = None,
+    reason: str | None = None,
+    dry_run: bool = False,
+) -> GroupResult:
+    """Put a branch in the place of main in each of these tables, in all of them at once; see `Lake.replace_group`."""
+    expected = dict(expect_main or {})
+    unknown = expected.keys() - {table.context.name for table, _ in tables}
+    if unknown:
+        raise InvalidInputError(
+            f"a snapshot is expected of {sorted(unknown)}, whose main is not to be replaced"
+        )
+    members = [
+        Member(
+            table.context,
+            Replacement(
+                branch,
+                expected.get(table.context.name),
+                wait_millis(wait),
+                force,
+                require_audit or False,
+                by=by,
+                reason=reason,
+                coverage=coverage,
+            ),
+        )
+        for table, branch in tables
+    ]
+    if dry_run:
+        return planned_group(members)
+    made = replace_group(members)
+    for table, _ in tables:
+        if REPLACED_MAIN_TIME_RETAINED.of(table.options) == 0:
+            release_due(table.context, 0)
+    return made
+
+
+def undo_together(
+    tables: Sequence[Table], number: int, *, by: str | None = None, reason: str | None = None
+) -> GroupResult:
+    """Take a group back; `tables` are all of its tables. See `Lake.undo_group`."""
+    return undo_group([table.context for table in tables], number, by=by, reason=reason)
+
+
+def pinned_together(tables: Sequence[Table]) -> tuple[Table, ...]:
+    """The tables, each pinned to its newest snapshot, such that there was a moment at which all their mains were these.
+
+    Raises `NotFoundError`: one of them was never written.
+    """
+    while True:
+        mains = [main_of(table.context) for table in tables]
+        found = [newest(main) for main in mains]
+        # What was main before and is main after was main in between, in all tables at the same time.
+        if all(main_of(main) is main for main in mains):
+            return tuple(Table(main, pinned=moment) for main, moment in zip(mains, found, strict=True))

@@ -1,0 +1,69 @@
+"""Lineage of a warehouse: its jobs and tables, and the index that answers questions about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from anabranch.catalog import FilesystemCatalog
+from anabranch.lineage.questions.topology import jobs, topology
+from anabranch.lineage.store import Known
+from anabranch.lineage.trace import Job, Trace
+
+if TYPE_CHECKING:
+    from anabranch.lineage.index import CaughtUp, LineageIndex
+
+
+class LakeLineage:
+    """Who reads and writes what in a warehouse. Get it from `anabranch.Lake.lineage`.
+
+    Every answer is about all commits that there are when it is asked for: the index takes in what is new first. Questions
+    about one table are asked of it: ``lake.table("db.t").lineage``.
+    """
+
+    def __init__(self, catalog: FilesystemCatalog, options: Mapping[str, str] | None = None) -> None:
+        """The lineage of a warehouse; `options` are those it was opened with. Nothing is read or made before it is asked."""
+        self._catalog = catalog
+        self._options = dict(options or {})
+        self._index: LineageIndex | None = None
+
+    def __repr__(self) -> str:
+        return f"<lineage of {self._catalog.storage.url}>"
+
+    @property
+    def index(self) -> LineageIndex:
+        """Where what commits say is kept to be found fast. Raises `OptionError`: the place that was named is none."""
+        if self._index is None:
+            from anabranch.lineage.index import LineageIndex
+
+            self._index = LineageIndex.of(self._catalog, self._options)
+        return self._index
+
+    def topology(self) -> Trace:
+        """All tables and jobs: which job ever took rows from where to where."""
+        with self.reading() as known:
+            return topology(known.store, known.problems)
+
+    def jobs(self) -> tuple[Job, ...]:
+        """All jobs that ever wrote to a table, by name."""
+        with self.reading() as known:
+            return jobs(known.store)
+
+    def catch_up(self) -> CaughtUp:
+        """Take into the index what was committed since. Questions do so by themselves. Raises `StorageError`."""
+        return self.index.catch_up()
+
+    def rebuild(self) -> CaughtUp:
+        """Make the index anew from what the tables say, commits that have expired included. Raises `StorageError`."""
+        return self.index.rebuild()
+
+    @contextmanager
+    def reading(self) -> Iterator[Known]:
+        """All commits that there are by now, at one moment; see `anabranch.lineage.store.LineageSource`."""
+        problems = self.catch_up().problems
+        with self.index.reading() as store:
+            yield Known(store, problems)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_catalog": self._catalog, "_options": self._options, "_index": None}

@@ -1,0 +1,157 @@
+"""Where the rows of a table come from, and where they went: `Table.lineage`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final, Protocol
+
+from anabranch.errors import NotFoundError
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.refs.moment import Moment
+from anabranch.kernel.refs.moments import resolve
+from anabranch.kernel.refs.tag_log import find_tag
+from anabranch.kernel.replacement.versions import check_unambiguous, located
+from anabranch.lineage.commit import CommitRef
+from anabranch.lineage.memory import MemoryStore
+from anabranch.lineage.questions.asked import Asked, commits, contained, whole
+from anabranch.lineage.questions.downstream import downstream, impact
+from anabranch.lineage.questions.positions import positions
+from anabranch.lineage.questions.producer import producer
+from anabranch.lineage.questions.upstream import upstream
+from anabranch.lineage.store import CommitStore, Known, LineageSource
+from anabranch.lineage.trace import Positions, Producer, Trace
+from anabranch.table.view import TableView
+
+_NUMBER: Final = re.compile(r"(?:snapshot\.)?([0-9]{1,18})")
+
+
+class _Question(Protocol):
+    def __call__(self, store: CommitStore, asked: Asked, /, *, depth: int | None) -> Trace: ...
+
+
+class Tracing(TableView):
+    """Lineage."""
+
+    @property
+    def lineage(self) -> TableLineage:
+        """Where the rows of this branch come from, and where they went.
+
+        A table that was opened from a lake is asked about among all tables of the warehouse; one that was opened by its
+        path knows only itself: nothing is found downstream of it, and of its sources only what it says itself.
+        """
+        context = self._follow()
+        return TableLineage(context, self._pinned, self._lineage_source or _OnlyTable(context))
+
+
+class TableLineage:
+    """Questions about the commits of one branch, or of a moment of it.
+
+    Commits are named by a snapshot's id, by ``snapshot.5``, ``savepoint.2`` or a tag, which stand for that one commit; or by
+    a range such as ``5..9``, ``5..``, ``..9`` or ``good..``, both ends included. Asked about nothing in particular, a table
+    stands for all commits it ever had, and a view of a moment, such as ``t.at("good")``, for what it contains. Commits that
+    have expired are known as well.
+    """
+
+    def __init__(self, context: TableContext, moment: Moment | None, source: LineageSource) -> None:
+        self._context = context
+        self._moment = moment
+        self._source = source
+
+    def __repr__(self) -> str:
+        return f"<lineage of {self._context.title}>"
+
+    def upstream(self, snapshot: str | int | None = None, *, depth: int | None = None) -> Trace:
+        """What rows were derived from, over any number of jobs.
+
+        Args:
+            snapshot: the commits whose rows are meant.
+            depth: at most so many steps; all if None.
+
+        Raises:
+            InvalidInputError: `snapshot` is no range, or `depth` is below 1.
+            NotFoundError: there is no such snapshot or tag, nor was there.
+        """
+        return self._trace(upstream, snapshot, depth)
+
+    def downstream(self, snapshot: str | int | None = None, *, depth: int | None = None) -> Trace:
+        """What was derived from rows, over any number of jobs. Arguments and errors as `upstream`."""
+        return self._trace(downstream, snapshot, depth)
+
+    def impact(self, snapshots: str | int, *, depth: int | None = None) -> Trace:
+        """What bad snapshots have spoilt: exactly which snapshots of which tables, in the order in which to correct them.
+
+        The same as `downstream`. Arguments and errors as `upstream`.
+        """
+        return self._trace(impact, snapshots, depth)
+
+    def positions(self, at: str | int | None = None) -> tuple[Positions, ...]:
+        """How far the jobs that wrote the table had read their sources at a moment, by job.
+
+        It is from there that a job goes on exactly after that moment: with nothing twice, and nothing left out.
+
+        Args:
+            at: a snapshot, savepoint or tag; the newest snapshot, or the moment of this view, if None.
+
+        Raises `NotFoundError`: there is no such moment.
+        """
+        ref = self._ref(at)
+        if ref is None:
+            return ()
+        with self._source.reading() as known:
+            return positions(known.store, ref)
+
+    def producer(self, snapshot: str | int | None = None) -> Producer:
+        """What made a snapshot: the job, its run and code, and what it read.
+
+        Args:
+            snapshot: as in `positions`.
+
+        Raises `NotFoundError`: there is no such snapshot, nor was there.
+        """
+        ref = self._ref(snapshot)
+        if ref is None:
+            raise NotFoundError(f"'{self._context.title}' has no snapshots: nothing has made one")
+        with self._source.reading() as known:
+            return producer(known.store, ref)
+
+    def _trace(self, question: _Question, snapshot: str | int | None, depth: int | None) -> Trace:
+        with self._source.reading() as known:
+            trace = question(known.store, self._asked(known.store, snapshot), depth=depth)
+        return replace(trace, problems=(*trace.problems, *known.problems))
+
+    def _asked(self, store: CommitStore, snapshot: str | int | None) -> Asked:
+        if snapshot is not None:
+            return commits(store, self._context.branch_uuid, str(snapshot), self._resolve)
+        if self._moment is not None:
+            ref = CommitRef(self._context.branch_uuid, self._moment.snapshot.id)
+            return contained(store, ref, self._moment.name)
+        return whole(store, self._context.branch_uuid)
+
+    def _ref(self, version: str | int | None) -> CommitRef | None:
+        if version is not None:
+            return self._resolve(str(version))
+        found = self._context.snapshots.head() if self._moment is None else self._moment.snapshot
+        return None if found is None else CommitRef(self._context.branch_uuid, found.id)
+
+    def _resolve(self, version: str) -> CommitRef:
+        """The commit that a version of the table stands for. A number stands for itself, also when it has expired."""
+        context, name = located(self._context, version)
+        number = _NUMBER.fullmatch(name)
+        if number is None or find_tag(context, name) is not None:
+            return CommitRef(context.branch_uuid, resolve(context, name).snapshot.id)
+        check_unambiguous(context, int(number[1]))
+        return CommitRef(context.branch_uuid, int(number[1]))
+
+
+class _OnlyTable:
+    """What a table knows of itself."""
+
+    def __init__(self, context: TableContext) -> None:
+        self._context = context
+
+    @contextmanager
+    def reading(self) -> Iterator[Known]:
+        yield Known(MemoryStore.of_tables([self._context]))

@@ -1,0 +1,78 @@
+"""Job files: what they declare, what they import, and what is wrong with them."""
+
+import sys
+
+import pytest
+
+from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.jobs.load import JobFileError, load, load_all
+from tests.jobs.files import CLEAN, write
+
+
+@pytest.fixture(autouse=True)
+def imports():
+    path, modules = list(sys.path), set(sys.modules)
+    yield
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        del sys.modules[name]
+
+
+def names(path):
+    return [job.name for job in load(path).jobs]
+
+
+def test_the_jobs_of_a_file_come_in_their_order(tmp_path):
+    path = write(
+        tmp_path,
+        CLEAN + 'anabranch.sql_job("b", "SELECT 1 FROM raw", sources={"raw": "db.r"}, sink="db.b")\n',
+    )
+    assert names(path) == ["clean", "b"]
+    assert [job.place.line for job in load(path).jobs] == [5, 8]
+
+
+def test_jobs_that_are_imported_by_name_are_jobs_of_the_file(tmp_path):
+    write(tmp_path, CLEAN, "first_jobs.py")
+    more = 'anabranch.sql_job("hidden", "SELECT 1 FROM raw", sources={"raw": "db.r"}, sink="db.b")\n'
+    write(tmp_path, more, "other_jobs.py")
+    path = write(tmp_path, "import anabranch, other_jobs\nfrom first_jobs import clean\n")
+    assert names(path) == ["clean"]
+    files = load_all([path, tmp_path / "first_jobs.py"])
+    assert [job.name for file in files for job in file.jobs] == ["clean", "clean"]  # one place, so one job
+
+
+def test_a_file_without_jobs_is_refused(tmp_path):
+    with pytest.raises(InvalidInputError, match="declares no jobs"):
+        load(write(tmp_path, "x = 1\n"))
+    with pytest.raises(NotFoundError, match="no job file"):
+        load(tmp_path / "gone.py")
+
+
+def test_two_jobs_of_one_name_are_refused_with_both_places(tmp_path):
+    with pytest.raises(
+        InvalidInputError, match=r"two jobs are called 'clean': .*test\.py:5 and .*test\.py:12"
+    ):
+        load(write(tmp_path, CLEAN + CLEAN.replace("import anabranch", "")))
+    one, other = write(tmp_path, CLEAN, "one.py"), write(tmp_path, CLEAN, "other.py")
+    with pytest.raises(InvalidInputError, match=r"one\.py:5 and .*other\.py:5"):
+        load_all([one, other])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1\ny = x / 0\n", "line 3: ZeroDivisionError: division by zero"),
+        ("def f(:\n", "line 2: SyntaxError"),
+        ("import no_such_module\n", "line 2: ModuleNotFoundError"),
+        ("raise SystemExit(3)\n", "line 2: SystemExit: 3"),
+    ],
+)
+def test_a_file_that_fails_says_in_which_line(tmp_path, text, said):
+    with pytest.raises(JobFileError, match=r"jobs_of_test\.py cannot be run") as caught:
+        load(write(tmp_path, f"import anabranch\n{text}"))
+    assert said in str(caught.value)
+
+
+def test_a_wrong_declaration_is_told_as_it_is(tmp_path):
+    with pytest.raises(InvalidInputError, match=r"jobs_of_test\.py:\d+\): it has 2 sinks"):
+        load(write(tmp_path, CLEAN.replace('"db.orders"', '["db.a", "db.b"]')))

@@ -1,0 +1,207 @@
+"""What is settled before a job starts: its branch, its checkpoint, and where its sources begin; and only once."""
+
+import json
+
+import pytest
+
+import anabranch
+from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError
+from anabranch.jobs.prepare import Run, prepare
+from anabranch.streaming.sink_identity import SinkIdentity, SinkRecord
+from tests.jobs.world import World
+from tests.support.tables import make_table, rows
+
+CLEAN = anabranch.job("clean", sources={"raw": "db.raw"}, sink="db.orders")(lambda raw: raw)
+BATCH = anabranch.job("batch", sources={"raw": anabranch.static("db.raw")}, sink="db.orders")(lambda raw: raw)
+
+
+@pytest.fixture
+def world(tmp_path):
+    world = World(tmp_path / "wh")
+    world.arrive(9)
+    world.commit(world.read(0, 3))
+    world.orders.create_tag("good")
+    world.commit(world.read(3, 6))
+    return world
+
+
+@pytest.fixture
+def settle(world):
+    def settle(job=CLEAN, *, is_batch=False, **how):
+        return prepare(job, world.lake, Run(**how), "v1", is_batch=is_batch)
+
+    return settle
+
+
+def start_of(prepared):
+    return json.loads(prepared.starts["raw"]["scan.start-offset"])["snapshot"]
+
+
+def begin(prepared):
+    """As the sink does when its query starts: it fixes who it is."""
+    record = SinkRecord(prepared.checkpoint.storage, prepared.table.branch_uuid)
+    record.identity(
+        lambda: SinkIdentity.of_job(prepared.job.name, record.branch_uuid, prepared.table.snapshot)
+    )
+
+
+def test_on_main_a_job_begins_as_it_is_declared(settle, world):
+    prepared = settle()
+    assert (prepared.sink, prepared.starts, prepared.code) == ("db.orders", {}, "v1")
+    assert prepared.checkpoint.location.endswith("/wh/_checkpoints/clean")
+    known = json.loads(prepared.checkpoint.storage.get("anabranch/job.json"))
+    assert (known["job"], known["branch"], known["tag"]) == ("clean", world.orders.branch_uuid, None)
+
+
+def test_from_a_tag_it_begins_at_its_positions_on_a_branch(settle, world):
+    prepared = settle(branch="fix", from_tag="good", create_branch=True)
+    assert prepared.sink == "db.orders$branch_fix"
+    assert prepared.checkpoint.location.endswith("/_checkpoints/clean@fix")
+    assert start_of(prepared) == 3
+    assert world.orders.branches() == ["fix"]
+
+
+def test_what_was_settled_stays_whatever_becomes_of_the_tag(settle, world):
+    first = settle(branch="fix", from_tag="good", create_branch=True)
+    world.commit(world.read(3, 9), branch="fix")  # as its first batch
+    assert settle(branch="fix", from_tag="good").starts == first.starts
+    assert settle(branch="fix").starts == first.starts
+    world.orders.replace_tag("good", snapshot=2)
+    with pytest.raises(
+        InvalidInputError, match=r"was begun from tag 'good' \(snapshot 1\); that tag names snapshot 2 now"
+    ):
+        settle(branch="fix", from_tag="good")
+    world.orders.delete_tag("good")
+    assert settle(branch="fix", from_tag="good").starts == first.starts
+
+
+def test_another_tag_on_restart_is_refused(settle, world):
+    world.orders.create_tag("other")
+    settle(branch="fix", from_tag="good", create_branch=True)
+    with pytest.raises(
+        InvalidInputError, match=r"to begin from tag 'other', but .* was begun from tag 'good'"
+    ):
+        settle(branch="fix", from_tag="other")
+    settle()
+    with pytest.raises(
+        InvalidInputError, match=r"to begin from tag 'good', but .* was begun as it is declared"
+    ):
+        settle(from_tag="good")
+
+
+def test_the_branch_must_begin_with_the_tag(settle, world):
+    world.orders.create_branch("late", snapshot=2)
+    with pytest.raises(
+        InvalidInputError, match=r"begins with tag 'late' \(snapshot 2\), not with tag 'good'"
+    ):
+        settle(branch="late", from_tag="good")
+    world.orders.create_tag("same", snapshot=1)
+    world.orders.create_branch("fix", tag="same")
+    assert start_of(settle(branch="fix", from_tag="good")) == 3
+
+
+def test_the_branch_must_be_there(settle):
+    with pytest.raises(
+        NotFoundError, match=r"branch 'fix' of 'db.orders', which does not exist\n.*--create-branch"
+    ):
+        settle(branch="fix", from_tag="good")
+    with pytest.raises(NotFoundError, match="tag 'no' does not exist"):
+        settle(from_tag="no")
+    with pytest.raises(InvalidInputError, match="not said which, or from which tag"):
+        settle(branch="fix", create_branch=True)
+
+
+def test_a_branch_that_has_the_jobs_rows_is_not_written_again(settle, world):
+    first = settle(branch="fix", from_tag="good", create_branch=True)
+    world.commit(world.read(3, 9), branch="fix")
+    with pytest.raises(InvalidInputError, match="has 1 commits of job 'clean' already"):
+        settle(branch="fix", from_tag="good", checkpoint=first.checkpoint.location + "-2")
+
+
+def test_on_main_nothing_may_have_been_committed_since_the_tag(settle, world, tmp_path):
+    with pytest.raises(InvalidInputError, match=r"'db.orders' has gone on since tag 'good' \(snapshot 1\)"):
+        settle(from_tag="good")
+    world.orders.rollback("good")
+    assert start_of(settle(from_tag="good")) == 3
+
+
+def test_compactions_since_the_tag_do_not_matter(settle, world):
+    world.orders.create_tag("now")
+    world.orders.compact(full=True)
+    assert world.orders.snapshot.commit_kind == "COMPACT"
+    assert start_of(settle(from_tag="now")) == 6
+
+
+def test_a_branch_of_that_name_that_was_made_anew_needs_a_new_checkpoint(settle, world):
+    settle(branch="fix", from_tag="good", create_branch=True)
+    world.orders.delete_branch("fix")
+    world.orders.create_branch("fix", tag="good")
+    with pytest.raises(
+        InvalidInputError, match=r"was begun for another branch; 'db.orders\$branch_fix' was created since"
+    ):
+        settle(branch="fix")
+
+
+def test_a_table_that_was_made_anew_needs_a_new_checkpoint(settle, world):
+    settle()
+    world.lake.drop_table("db.orders")
+    make_table(world.folder, "db.orders")
+    with pytest.raises(InvalidInputError, match="was begun for another table"):
+        settle()
+
+
+def test_a_checkpoint_belongs_to_one_job(settle, world, tmp_path):
+    place = str(tmp_path / "mine")
+    settle(checkpoint=place)
+    other = anabranch.job("other", sources={"raw": "db.raw"}, sink="db.orders")(lambda raw: raw)
+    with pytest.raises(InvalidInputError, match="was begun by job 'clean', and this is 'other'"):
+        settle(other, checkpoint=place)
+    (tmp_path / "mine" / "anabranch" / "job.json").write_text("{")
+    with pytest.raises(CorruptTableError, match=r"job\.json"):
+        settle(checkpoint=place)
+
+
+def test_a_query_that_another_program_began_goes_on(settle, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "metadata").write_text('{"id": "q"}')
+    with pytest.raises(InvalidInputError, match="is in use: it goes on where it stands"):
+        settle(checkpoint=str(tmp_path / "mine"), from_tag="good")
+    assert settle(checkpoint=str(tmp_path / "mine")).starts == {}
+
+
+def test_after_a_replacement_the_corrected_job_is_the_one_of_main(settle, world):
+    begin(settle())
+    begin(settle(branch="fix", from_tag="good", create_branch=True))
+    world.commit(world.read(3, 9), branch="fix")
+    world.orders.replace_main_branch("fix", force=True)
+    on_main = settle()
+    assert (on_main.sink, on_main.checkpoint.location.rpartition("/")[2]) == ("db.orders", "clean@fix")
+    assert on_main.table.branch_uuid == settle(branch="fix").table.branch_uuid
+    # A job that did not correct it keeps its own checkpoint, whose sink says that it is fenced.
+    other = anabranch.job("other", sources={"raw": "db.raw"}, sink="db.orders")(lambda raw: raw)
+    assert settle(other).checkpoint.location.endswith("/_checkpoints/other")
+    world.orders.undo_replace()
+    assert settle().checkpoint.location.endswith("/_checkpoints/clean")
+
+
+def test_a_job_of_a_former_main_is_left_to_its_sink(settle, world):
+    settle()
+    world.orders.create_branch("fix", tag="good")
+    world.orders.branch("fix").append(rows(900, 1))
+    world.orders.replace_main_branch("fix", force=True)
+    assert settle().checkpoint.location.endswith("/_checkpoints/clean")
+
+
+def test_batch_jobs_have_no_checkpoint_and_no_positions(settle, world):
+    world.orders.create_branch("fix", tag="good")
+    prepared = settle(BATCH, is_batch=True, branch="fix")
+    assert (prepared.sink, prepared.checkpoint) == ("db.orders$branch_fix", None)
+    with pytest.raises(InvalidInputError, match="anabranch.static"):
+        settle(BATCH, is_batch=True, from_tag="good")
+
+
+def test_starts_that_are_given_take_the_place_of_those_of_the_tag(settle, world):
+    given = {"raw": {"scan.mode": "latest"}}
+    prepared = settle(branch="fix", from_tag="good", create_branch=True, starts=given)
+    assert prepared.starts == given
+    assert settle(branch="fix").starts == given

@@ -1,0 +1,259 @@
+"""Jobs are kept running, started again with pauses, and ended cleanly: with fakes in the place of Spark."""
+
+import pytest
+
+from anabranch.errors import (
+    CommitConflictError,
+    NotFoundError,
+    OptionError,
+    SealedBranchError,
+    StorageError,
+)
+from anabranch.jobs.supervise import Policy, Progress, State, Stop, Supervisor, Task
+from anabranch.runtime import Runtime
+from tests.support.chance import Chance
+
+
+class Time(Chance):
+    """Sleeping lets time pass, and things happen at moments of it."""
+
+    def __init__(self):
+        super().__init__(seed=7)
+        self.now, self.planned, self.slept = 0.0, [], []
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.slept.append(seconds)
+        self.now += seconds
+        assert self.now < 10_000, "it goes on for ever"
+        for moment, happens in list(self.planned):
+            if moment <= self.now:
+                self.planned.remove((moment, happens))
+                happens()
+
+
+class Fake:
+    """A started job, told what becomes of it."""
+
+    notices = ()
+
+    def __init__(self, story):
+        self.run, self.active, self.error, self.batch, self.stops = "run", True, None, None, []
+        story.started.append(self)
+
+    def is_active(self):
+        return self.active
+
+    def failure(self):
+        return self.error
+
+    def progress(self):
+        return None if self.batch is None else Progress(self.batch, 10)
+
+    def stop(self, *, finish):
+        self.stops.append(finish)
+        self.active = False
+
+    def fail(self, error):
+        self.active, self.error = False, error
+
+    def end(self):
+        self.active = False
+
+
+class Story:
+    """Jobs whose starts go as they are told."""
+
+    def __init__(self, **policy):
+        self.time, self.stop, self.started = Time(), Stop(), []
+        self.statuses, self.events, self.tasks = [], [], []
+        self.policy = Policy(**policy)
+
+    def job(self, name, *outcomes, **how):
+        """The n-th start has the n-th outcome: a function of the fake, an error to raise, or it just runs."""
+        left = list(outcomes)
+
+        def start():
+            outcome = left.pop(0) if left else None
+            if isinstance(outcome, BaseException):
+                raise outcome
+            fake = Fake(self)
+            if outcome is not None:
+                outcome(fake)
+            return fake
+
+        self.tasks.append(Task(name, f"db.{name}", start, **how))
+        return self
+
+    def at(self, moment, happens):
+        self.time.planned.append((moment, happens))
+        return self
+
+    def run(self):
+        supervisor = Supervisor(
+            self.tasks,
+            policy=self.policy,
+            stop=self.stop,
+            on_status=lambda found: self.statuses.append({s.job: s.state.value for s in found}),
+            on_event=lambda event: self.events.append((event.job, event.kind)),
+            runtime=Runtime(clock=self.time, ids=self.time, sleeper=self.time),
+        )
+        self.ended = {status.job: status for status in supervisor.run()}
+        return {job: status.state for job, status in self.ended.items()}
+
+    def states(self, job):
+        """What the job was, one after the other."""
+        found = [statuses[job] for statuses in self.statuses]
+        return [state for i, state in enumerate(found) if i == 0 or found[i - 1] != state]
+
+
+def failing(error):
+    return lambda fake: fake.fail(error)
+
+
+def ending(fake):
+    fake.end()
+
+
+AWAY = StorageError("the brokers do not answer", retryable=True)
+
+
+def test_what_ends_by_itself_has_ended():
+    story = Story().job("a", ending).job("b", ending)
+    assert story.run() == {"a": State.ENDED, "b": State.ENDED}
+    assert story.events == [("a", "start"), ("b", "start"), ("a", "complete"), ("b", "complete")]
+
+
+def test_a_failure_is_followed_by_a_start_after_a_pause():
+    story = Story(first_pause=4.0).job("a", failing(AWAY), ending)
+    assert story.run() == {"a": State.ENDED}
+    assert story.states("a") == ["running", "pausing", "running", "ended"]
+    assert story.ended["a"].restarts == 1
+    assert 3.0 <= story.time.now <= 4.5  # 4 s, made shorter by chance to 3 s
+    assert story.events == [("a", "start"), ("a", "fail"), ("a", "start"), ("a", "complete")]
+
+
+def test_pauses_grow_to_a_limit_and_differ_by_chance():
+    policy = Policy(first_pause=1.0, longest_pause=30.0)
+    assert [policy.pause(n, 1.0) for n in range(1, 8)] == [1, 2, 4, 8, 16, 30, 30]
+    assert [policy.pause(n, 0.0) for n in (1, 7, 2000)] == [0.5, 15, 15]
+
+
+def test_a_job_is_given_up_after_so_many_failures_in_a_row():
+    story = Story(most=3).job("a", *[failing(AWAY)] * 9).job("b")
+    story.at(100, story.stop.ask)
+    assert story.run() == {"a": State.FAILED, "b": State.STOPPED}
+    assert story.ended["a"].message == "the brokers do not answer"
+    assert story.events.count(("a", "start")) == 4
+    assert story.started[1].stops == [True]  # that is b, which nobody else's failures concern
+
+
+def test_a_batch_in_between_begins_the_count_anew():
+    def batch_then_fail(number):
+        def happens(fake):
+            fake.batch = number
+            fake.fail(AWAY)
+
+        return happens
+
+    story = Story(most=2).job("a", *[batch_then_fail(n) for n in range(8)], ending)
+    assert story.run() == {"a": State.ENDED}
+    same = Story(most=2).job("a", *[batch_then_fail(0) for n in range(8)], ending)
+    assert same.run() == {"a": State.FAILED}
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        (SealedBranchError("main was replaced", hint="end this query"), State.FENCED),
+        (OptionError("no such option"), State.FAILED),
+        (CommitConflictError("another query"), State.FAILED),
+    ],
+)
+def test_what_the_next_start_would_meet_as_well_is_not_tried_again(error, state):
+    for outcome in (failing(error), error):
+        story = Story().job("a", outcome, ending)
+        assert story.run() == {"a": state}
+        assert story.ended["a"].message == error.message
+
+
+def test_what_is_not_there_is_a_mistake_at_the_first_start_only():
+    gone = NotFoundError("there is no table")
+    assert Story().job("a", gone, ending).run() == {"a": State.FAILED}
+    assert Story().job("a", failing(gone), gone, ending).run() == {"a": State.ENDED}
+    assert Story().job("a", AWAY, ending).run() == {"a": State.ENDED}
+
+
+def test_a_batch_job_is_not_done_twice():
+    assert Story().job("a", failing(AWAY), ending, restarts=False).run() == {"a": State.FAILED}
+
+
+def test_jobs_wait_for_the_end_of_those_that_feed_them():
+    story = Story().job("a").job("b", ending, after=frozenset({"a"}))
+    story.at(5, lambda: ending(story.started[0]))
+    assert story.run() == {"a": State.ENDED, "b": State.ENDED}
+    assert story.states("b")[0] == "waiting"
+    assert story.events.index(("b", "start")) > story.events.index(("a", "complete"))
+
+
+def test_what_is_not_fed_to_the_end_is_skipped():
+    story = (
+        Story()
+        .job("a", failing(OptionError("no")))
+        .job("b", after=frozenset({"a"}))
+        .job("c", after=frozenset({"b"}))
+    )
+    assert story.run() == {"a": State.FAILED, "b": State.SKIPPED, "c": State.SKIPPED}
+    assert story.ended["b"].message == "a, which feeds it, did not get to its end"
+
+
+def test_a_stop_lets_batches_finish_and_ends_those_that_are_fed_first():
+    story = Story().job("a").job("b").job("c", failing(AWAY)).job("d", after=frozenset({"a"}))
+    story.at(0.25, story.stop.ask)
+    ends = []
+    for name, fake in (("a", 0), ("b", 1)):
+        story.at(0.2, lambda name=name, fake=fake: _note_stop(story.started[fake], name, ends))
+    assert story.run() == dict.fromkeys("abcd", State.STOPPED)
+    assert ends == ["b", "a"]
+    assert [fake.stops for fake in story.started[:2]] == [[True], [True]]
+    assert ("a", "abort") in story.events
+
+
+def _note_stop(fake, name, ends):
+    stop = fake.stop
+    fake.stop = lambda *, finish: (ends.append(name), stop(finish=finish))
+
+
+def test_asked_twice_nobody_waits():
+    story = Story().job("a")
+    story.at(0.25, lambda: (story.stop.ask(), story.stop.ask()))
+    assert story.run() == {"a": State.STOPPED}
+    assert story.started[0].stops == [False]
+
+
+def test_an_end_that_fails_does_not_keep_the_others_from_theirs():
+    story = Story().job("a").job("b")
+
+    def break_b():
+        def stop(*, finish):
+            raise OSError("the JVM is gone")
+
+        story.started[1].stop = stop
+        story.stop.ask()
+
+    story.at(0.25, break_b)
+    assert story.run() == {"a": State.STOPPED, "b": State.STOPPED}
+    assert "the JVM is gone" in story.ended["b"].message
+
+
+def test_fail_fast_stops_the_others():
+    story = Story(fail_fast=True).job("a").job("b", failing(OptionError("no")))
+    assert story.run() == {"a": State.STOPPED, "b": State.FAILED}
+
+
+def test_a_job_that_ended_as_the_stop_came_has_ended():
+    story = Story().job("a")
+    story.at(0.25, lambda: (story.started[0].end(), story.stop.ask()))
+    assert story.run() == {"a": State.ENDED}
