@@ -30,6 +30,7 @@ TOPICS = (
     "sorting",
     "expiry",
     "branches",
+    "lineage",
     "spark_read",
     "tpcds",
 )

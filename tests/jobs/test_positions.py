@@ -6,7 +6,7 @@ import pytest
 
 import anabranch
 from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError
-from anabranch.jobs.positions import recorded_positions, starts_at
+from anabranch.jobs.positions import Known, indexed_positions, recorded_positions, starts_at
 from anabranch.kernel.replacement.main import main_of
 from tests.jobs.world import World, kafka, offset
 from tests.support.tables import make_table
@@ -21,12 +21,17 @@ def world(tmp_path):
 
 def recorded(world, at, job="clean"):
     main = main_of(world.orders.context)
-    return recorded_positions(main, main.snapshots.get(at), job)
+    return recorded_positions(main, main.snapshots.get(at), job).positions
 
 
-def starts(found, **sources):
-    made = anabranch.job("clean", sources=sources, sink="db.orders")(lambda **frames: None)
-    return found, made.sources
+def declared(sources):
+    return anabranch.job("clean", sources=sources, sink="db.orders")(lambda **frames: None).sources
+
+
+def matched(world, found, tables=None, *, is_complete=True, **sources):
+    made = declared(sources)
+    known = {name: world.raw.table_uuid for name, source in made.items() if source.kind == "table"}
+    return starts_at(Known(tuple(found), is_complete), made, {**known, **(tables or {})})
 
 
 def test_the_end_of_the_newest_batch_is_where_it_goes_on(world):
@@ -35,7 +40,7 @@ def test_the_end_of_the_newest_batch_is_where_it_goes_on(world):
     world.commit(world.read(5, 9))
     (position,) = recorded(world, 2)
     assert (position.kind, position.name, offset(position)) == ("table", "db.raw", 5)
-    begun = starts_at([position], starts(None, raw="db.raw")[1], {"raw": world.raw.table_uuid})
+    begun = matched(world, [position], raw="db.raw")
     option = json.loads(begun.options["raw"]["scan.start-offset"])
     assert (option["table"], option["snapshot"], option["files"]) == (world.raw.table_uuid, 5, None)
     assert option["stamp"] == {s.id: s.stamp for s in world.raw.snapshots()}[5]
@@ -109,12 +114,6 @@ def test_a_commit_that_does_not_know_them_is_an_error(world):
         recorded(world, 1)
 
 
-def matched(world, found, tables=None, **sources):
-    made = anabranch.job("clean", sources=sources, sink="db.orders")(lambda **frames: None)
-    known = {name: world.raw.table_uuid for name, source in made.sources.items() if source.kind == "table"}
-    return starts_at(found, made.sources, {**known, **(tables or {})})
-
-
 def test_topics_are_told_apart_by_their_names(world):
     world.commit(kafka(None, [1, 2], topic="a"), kafka(None, [3], topic="b", source="source 1"))
     found = recorded(world, 1)
@@ -173,3 +172,25 @@ def test_files_cannot_begin_in_the_middle(world):
     world.commit(SourceInput("files", "source 0", None, {"logOffset": 3}))
     with pytest.raises(InvalidInputError, match=r"source 'late' .* cannot begin at a recorded position"):
         matched(world, recorded(world, 1), late=anabranch.files("/landing"))
+
+
+def test_what_has_expired_is_not_taken_for_new(world):
+    more = make_table(world.folder, "db.more")
+    more.append([{"id": 1, "v": "x"}])
+    world.commit(world.read(0, 1, more), world.read(0, 1))
+    for start in range(1, 5):
+        world.commit(world.read(start, start + 1))
+    main = main_of(world.orders.context)
+    moment = main.snapshots.get(4)
+    assert recorded_positions(main, moment, "clean").is_complete
+    world.orders.create_tag("good", 4)
+    world.orders.expire_snapshots(retain_max=2, retain_min=1, older_than="0 ms")
+    known = recorded_positions(main, moment, "clean")
+    assert ([one.name for one in known.positions], known.is_complete) == (["db.raw"], False)
+    sources = {"raw": "db.raw", "more": "db.more"}
+    tables = {"raw": world.raw.table_uuid, "more": more.table_uuid}
+    with pytest.raises(InvalidInputError, match=r"not known how far source 'more' .* have expired"):
+        starts_at(known, declared(sources), tables)
+    told = indexed_positions(world.orders.lineage.positions("good"), "clean")
+    begun = starts_at(known.with_more(told), declared(sources), tables)
+    assert [json.loads(o["scan.start-offset"])["snapshot"] for o in begun.options.values()] == [4, 1]

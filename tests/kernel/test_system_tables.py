@@ -97,7 +97,7 @@ def test_the_page_names_every_column():
     page = (Path(__file__).parents[2] / "docs" / "system-tables.md").read_text()
     for name, columns in [
         *((n, t.fields) for n, t in SYSTEM_TABLES.items()),
-        ("sys.tables", LAKE_TABLES["tables"]),
+        *((f"sys.{name}", fields) for name, fields in LAKE_TABLES.items()),
     ]:
         row = next(line for line in page.splitlines() if line.startswith(f"| `{name}` |"))
         assert [f"`{f.name}`" for f in columns] == row.split("|")[2].replace(";", "").replace(",", "").split()
@@ -108,12 +108,10 @@ def test_unknown_names(table, url):
         table.system("fles")
     assert "did you mean 'files'?" in caught.value.hint
     lake = anabranch.connect(url)
-    with pytest.raises(UnsupportedFeatureError, match=r"'sys\.table_lineage' is not kept") as refused:
-        lake.system("table_lineage")
-    assert "'lineage' of a table" in refused.value.hint
     with pytest.raises(NotFoundError) as caught:
         lake.system("table")
-    assert "sys.tables" in caught.value.hint
+    assert "did you mean 'sys.tables'" in caught.value.hint
+    assert "sys.snapshot_lineage" in caught.value.hint
     with pytest.raises(InvalidInputError) as named:
         lake.table("db.t$files")
     assert "the system table 'files' of 'db.t'" in named.value.message

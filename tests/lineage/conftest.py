@@ -6,12 +6,12 @@ from tests.support import postgres
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory):
+def postgres_server():
     """A PostgreSQL server that runs until the last test is done."""
     missing = postgres.why_not()
     if missing is not None:
         pytest.skip(missing)
-    with postgres.server(tmp_path_factory.mktemp("postgres")) as running:
+    with postgres.server() as running:
         yield running
 
 

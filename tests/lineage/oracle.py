@@ -45,7 +45,10 @@ class Branch:
     known: int
     """Id of its newest snapshot that was looked at."""
     is_overwritten: bool = False
-    """Whether it lost all that it began with."""
+    """Whether it took away rows that main has: merging that is an overwrite of what main has of them, and of others."""
+    is_merged: bool = False
+    is_sealed: bool = False
+    """Whether it was main."""
 
 
 @dataclass
@@ -82,6 +85,8 @@ class Graph:
         self.lake = Lake(open_storage(self.url), runtime=Chance(self.seed, (0, 1, 1, 5)).runtime)
         self._next_row = self._next_name = 0
         self._overwritten: dict[str, set[int]] = {}
+        self._restored: set[Mark] = set()
+        self._compacted: set[str] = set()
         self.partitioned = {f"db.t{i}": self.rng.random() < 0.4 for i in range(self.size)}
         for name, is_partitioned in self.partitioned.items():
             table = self.lake.create_table(
@@ -100,13 +105,13 @@ class Graph:
             (self.rewrite, 2),
             (self.partial, 2),
             (self.rollback, 2),
-            (self.fork, 3),
-            (self.merge, 3),
-            (self.replace, 2),
-            (self.replace_content, 1),
-            (self.undo, 1),
-            (self.compact, 3),
-            (self.expire, 2),
+            (self.fork, 4),
+            (self.merge, 5),
+            (self.replace, 3),
+            (self.replace_content, 2),
+            (self.undo, 2),
+            (self.compact, 4),
+            (self.expire, 4),
             (self.delete, 1),
         ]
         steps_to_choose, weights = zip(*weighted, strict=True)
@@ -115,6 +120,9 @@ class Graph:
             try:
                 did = step()
             except (NotFoundError, CommitConflictError):  # expired, or in conflict: then it does not happen
+                did = False
+            except InvalidInputError as error:
+                assert "AMBIGUOUS_SNAPSHOT" in error.message, error  # main was replaced: neither does it
                 did = False
             self._look_everywhere()
             if did is not False:
@@ -129,7 +137,9 @@ class Graph:
             self._write(branch, self._open(branch).append, set(), None)
             return None
         with self.lake.job("ingest") as job:
-            job.read_from("orders", kind="kafka", start={"orders": {"0": 0}}, end={"orders": {"0": self._next_row}})
+            job.read_from(
+                "orders", kind="kafka", start={"orders": {"0": 0}}, end={"orders": {"0": self._next_row}}
+            )
             self._write(branch, self._open(branch).append, set(), "ingest")
         return None
 
@@ -184,7 +194,9 @@ class Graph:
         first = self.rng.choice(ids)
         last = self.rng.choice([number for number in ids if number >= first])
         table = self._open(source)
-        read = self._instances(source, first, table.at(_version(table, first)).scan(columns=["id"]).to_arrow())
+        read = self._instances(
+            source, first, table.at(_version(table, first)).scan(columns=["id"]).to_arrow()
+        )
         read |= self._added(source, first, last)
         if not read:
             return False
@@ -221,12 +233,13 @@ class Graph:
             return False
         target = self.rng.choice(ids[:-1])
         before = self._at(branch, target)
-        table = self._open(branch)
-        table.rollback(_version(table, target))
-        self._look(branch, lambda row, number: before[row])
+        self._open(branch).rollback(f"snapshot.{target}")
+        fork = self.forks.get(branch.uuid, ("", 0))[1]
+        branch.is_overwritten |= branch.is_merged or target < fork
+        self._look(branch, lambda row, number: before[row], restores=True)
         return None
 
-    def fork(self) -> bool | None:
+    def fork(self) -> bool:
         table = self.rng.choice(list(self.main))
         main = self.branches[self.main[table]]
         ids = self._ids(main)
@@ -235,17 +248,18 @@ class Graph:
         at = self.rng.choice(ids[-3:])
         name = f"b{self._next_name}"
         self._next_name += 1
-        table_of_main = self._open(main)
-        table_of_main.create_branch(name, f"g-{name}", snapshot=_version(table_of_main, at))
+        self._open(main).create_branch(name, f"g-{name}", snapshot=f"snapshot.{at}")
         made = self.lake.table(f"{table}$branch_{name}")
         self.forks[made.branch_uuid] = self._own(main.uuid, at)
         self.branches[made.branch_uuid] = Branch(table, made.branch_uuid, made.name, at)
-        return None
+        return True
 
     def merge(self) -> bool | None:
         branch = self._side()
         if branch is None or branch.is_overwritten:
             return False
+        if branch.known == self.forks[branch.uuid][1]:
+            self._derive(branch)
         main = self.branches[self.main[branch.table]]
         self._open(main).merge_branch(branch.name.partition("$branch_")[2], allow_source_overlap=True)
         self._look_everywhere(but=main)
@@ -259,6 +273,7 @@ class Graph:
             self.jobs[mark] = f"merge-branch {branch.name.partition('$branch_')[2]}"
             return mark
 
+        branch.is_merged = True
         return self._look(main, bring) > 0
 
     def replace(self) -> bool | None:
@@ -272,21 +287,21 @@ class Graph:
 
     def replace_content(self) -> bool | None:
         branch = self._side()
-        if branch is None:
+        if branch is None or branch.is_merged:
             return False
+        if branch.known == self.forks[branch.uuid][1]:
+            self._derive(branch)
         main = self.branches[self.main[branch.table]]
         theirs = self._at(branch, branch.known)
-        self._open(main).replace_main_branch(
-            branch.name.partition("$branch_")[2], mode="commit", force=True
-        )
-        return self._look(main, lambda row, number: theirs[row]) > 0
+        self._open(main).replace_main_branch(branch.name.partition("$branch_")[2], mode="commit", force=True)
+        return self._look(main, lambda row, number: theirs[row], restores=True) > 0
 
     def undo(self) -> bool | None:
-        table = self.rng.choice(list(self.main))
-        try:
-            self.lake.table(table).undo_replace()
-        except InvalidInputError:  # nothing was replaced
+        replaced = sorted({branch.table for branch in self.branches.values() if branch.is_sealed})
+        if not replaced:
             return False
+        table = self.rng.choice(replaced)
+        self.lake.table(table).undo_replace()
         self._main_is_now(table)
         return None
 
@@ -294,16 +309,19 @@ class Graph:
         branch = self._sink()
         before = branch.known
         self._open(branch).compact(full=True)
+        self._compacted.add(branch.table)
         self._look(branch, None)
         return branch.known > before
 
     def expire(self) -> bool:
         branch = self._any()
-        return bool(self._open(branch).expire_snapshots(retain_max=2, retain_min=1, older_than=2**53).snapshots)
+        return bool(
+            self._open(branch).expire_snapshots(retain_max=2, retain_min=1, older_than=2**53).snapshots
+        )
 
     def delete(self) -> bool | None:
         branch = self._side()
-        if branch is None or branch.name.endswith("main"):
+        if branch is None or branch.known == self.forks[branch.uuid][1]:
             return False
         self.lake.table(branch.table).delete_branch(branch.name.partition("$branch_")[2])
         del self.branches[branch.uuid]
@@ -374,6 +392,11 @@ class Graph:
 
         assert self._look(branch, carry) == len(ids), "what was written is there"
 
+    def _derive(self, branch: Branch) -> None:
+        """A job that appends to a branch what it makes of another one."""
+        with self.lake.job("derive"):
+            self._write(branch, self._open(branch).append, self._read_state(self._any()), "derive")
+
     def _read_state(self, branch: Branch) -> set[Instance]:
         ids = self._ids(branch)
         if not ids:
@@ -406,6 +429,8 @@ class Graph:
         """What snapshots added, one by one, as a stream delivers it that takes what overwrites add."""
         table, read = self._open(source), set()
         for number in range(after + 1, through + 1):
+            if self._own(source.uuid, number) in self._restored and source.table in self._compacted:
+                raise NotFoundError("rows may come again only because files were rewritten")
             rows = table.changes(number - 1, number, on_overwrite="added", columns=["id"]).to_arrow()
             read |= self._instances(source, number, rows)
         return read
@@ -420,7 +445,9 @@ class Graph:
             if branch is not but:
                 self._look(branch, None)
 
-    def _look(self, branch: Branch, carry: Callable[[int, int], Mark] | None) -> int:
+    def _look(
+        self, branch: Branch, carry: Callable[[int, int], Mark] | None, *, restores: bool = False
+    ) -> int:
         """See what the newest snapshots of a branch contain; how many rows came to it."""
         table, came = self._open(branch), 0
         head = table.context.snapshots.head()
@@ -429,8 +456,12 @@ class Graph:
             there = Context().run(ids_of, table.at(_version(table, number)))  # no job reads here
             new = [row for row in there if row not in before]
             assert not new or carry is not None, f"rows {new} came to {branch.name} unseen"
-            now = {row: before[row] for row in there if row in before}
-            for row in new:
+            # What is brought back is as it was, also where it was there all along.
+            if restores:
+                self._restored.add((branch.uuid, number))
+            stays = [] if restores else [row for row in there if row in before]
+            now = {row: before[row] for row in stays}
+            for row in there if restores else new:
                 now[row] = carry(row, number)
                 if now[row] == (branch.uuid, number):
                     self.rows.setdefault((branch.uuid, number), set()).add(row)
@@ -454,7 +485,8 @@ class Graph:
             ),
             old.name,
         )
-        self.branches[now].name = table
+        self.branches[now].name, self.branches[now].is_sealed = table, False
+        old.is_sealed = True
 
     def _uuid_of(self, name: str) -> str | None:
         try:
@@ -470,15 +502,15 @@ class Graph:
 
     def _sink(self) -> Branch:
         """A branch that can be written."""
-        return self.rng.choice([one for one in self.branches.values() if "main@" not in one.name])
+        return self.rng.choice([one for one in self.branches.values() if not one.is_sealed])
 
     def _side(self) -> Branch | None:
         """A branch that is not main, and never was."""
         others = [
-            one
-            for one in self.branches.values()
-            if one.uuid != self.main[one.table] and one.uuid in self.forks and "main@" not in one.name
+            one for one in self.branches.values() if one.uuid != self.main[one.table] and not one.is_sealed
         ]
+        if not others and self.fork():
+            others = [list(self.branches.values())[-1]]
         return self.rng.choice(others) if others else None
 
     def _ids(self, branch: Branch) -> list[int]:

@@ -248,10 +248,11 @@ def statements():
     sa.event.remove(sa.Engine, "commit", found.check)
 
 
-def test_wherever_catching_up_dies_in_the_database_the_next_one_heals(tmp_path, statements):
+@pytest.mark.parametrize("step", [17, pytest.param(1, marks=pytest.mark.long)])
+def test_wherever_catching_up_dies_in_the_database_the_next_one_heals(tmp_path, statements, step):
     lake = lake_of_two()
     wanted = truth(lake)
-    for at in range(0, 1000, 3):
+    for at in range(0, 1000, step):
         place = str(tmp_path / f"{at}.db")
         statements.left = at
         try:
@@ -264,7 +265,8 @@ def test_wherever_catching_up_dies_in_the_database_the_next_one_heals(tmp_path, 
             return
 
 
-def test_wherever_catching_up_dies_in_the_store_the_next_one_heals(tmp_path):
+@pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.long)])
+def test_wherever_catching_up_dies_in_the_store_the_next_one_heals(tmp_path, step):
     lake = lake_of_two()
     wanted = truth(lake)
     watched = FaultyStorage(lake._catalog.storage)
@@ -273,7 +275,7 @@ def test_wherever_catching_up_dies_in_the_store_the_next_one_heals(tmp_path):
     def die(path):
         raise Died
 
-    for at in range(1, len(watched.calls) + 1, 4):
+    for at in range(1, len(watched.calls) + 1, step):
         place = {"lineage.index": str(tmp_path / f"{at}.db")}
         calls = [call.name for call in watched.calls[:at]]
         storage = FaultyStorage(
@@ -317,7 +319,7 @@ def catch_up_often(url, place, times):
 def test_processes_and_threads_catch_up_at_once(place, tmp_path):
     url = str(tmp_path / "lake")
     lake = lake_of_two(url)
-    processes = [forking(__name__).Process(target=catch_up_often, args=(url, place, 5)) for _ in range(2)]
+    processes = [forking(__name__).Process(target=catch_up_often, args=(url, place, 3)) for _ in range(2)]
     for process in processes:
         process.start()
     index = index_of(lake, place)
@@ -345,15 +347,16 @@ def test_what_is_read_is_of_one_moment(place, tmp_path):
     assert said(index) == truth(lake)
 
 
-def test_an_expiry_and_a_deletion_during_catching_up_lose_nothing(tmp_path):
-    lake = lake_with("memory://between", *NAMES[:1], commits=9)
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.long)])
+def test_an_expiry_and_a_deletion_during_catching_up_lose_nothing(tmp_path, step):
+    lake = lake_with(f"memory://between-{next(_names)}", *NAMES[:1], commits=9)
     table = lake.table("db.a")
     table.create_tag("good", 2)
     table.create_branch("fix", "good")
     table.branch("fix").append(rows(1, 1))
     wanted = truth(lake)
-    for nth in range(1, 40):
-        url = f"memory://between-{nth}"
+    for nth in range(1, 60, step):
+        url = f"memory://between-{next(_names)}"
         here, there = lake._catalog.storage, open_storage(url)
         there.put_many({info.path: here.get(info.path) for info in here.list(recursive=True)})
         other = anabranch.connect(url).table("db.a")

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from anabranch.errors import CorruptTableError
 from anabranch.lineage.model import (
     LINEAGE_PROPERTY,
+    ColumnOrigin,
     Engine,
     LineageEntry,
     SourceInput,
@@ -23,8 +24,14 @@ json_values = st.recursive(
     st.none() | st.integers() | text, lambda inner: st.dictionaries(text, inner, max_size=3), max_leaves=6
 )
 inputs = st.builds(TableInput, text, text, text, positions, positions) | st.builds(
-    SourceInput, st.sampled_from(["kafka", "files", "unknown"]), text, json_values, json_values
+    SourceInput,
+    st.sampled_from(["kafka", "files", "unknown"]),
+    text,
+    json_values,
+    json_values,
+    st.none() | text,
 )
+columns = st.builds(ColumnOrigin, text, st.lists(text, max_size=2).map(tuple))
 maybe = st.none() | text
 entries = st.builds(
     LineageEntry,
@@ -34,6 +41,8 @@ entries = st.builds(
     st.builds(Engine, text, maybe, maybe, maybe, st.none() | st.integers(0, 10**9)),
     st.lists(inputs, max_size=3).map(tuple),
     st.lists(text, max_size=2).map(tuple),
+    st.none() | st.builds(TableInput, text, text, text, positions, positions),
+    st.lists(columns, max_size=2, unique_by=lambda one: one.column).map(tuple),
 )
 
 

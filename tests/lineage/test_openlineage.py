@@ -152,7 +152,8 @@ def test_an_event_is_valid_and_says_what_the_commit_says(tmp_path):
         problems=("the third source has no name",),
     )
     box = Box()
-    exporter(tmp_path, [commit(3, 1_700_000_000_123, said=said)], box).run()
+    kafka_at = "kafka://broker:9092"
+    exporter(tmp_path, [commit(3, 1_700_000_000_123, said=said)], box, kafka_namespace=kafka_at).run()
     (event,) = box.events
     validator()(event)
     for broken in ({**event, "eventTime": "today"}, {**event, "job": {"name": "clean"}}):

@@ -2,12 +2,12 @@
 
 import random
 
-from anabranch.lineage.commit import CommitRef
 from anabranch.errors import AnabranchError
 from anabranch.kernel.branches.branch_log import branch_names
 from anabranch.kernel.history.archive import is_own
 from anabranch.kernel.replacement.release import release_due
 from anabranch.lake import Lake
+from anabranch.lineage.commit import CommitRef
 from anabranch.storage.open import open_storage
 from tests.support.chance import Chance
 from tests.support.tables import SCHEMA, rows

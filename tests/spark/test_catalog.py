@@ -181,6 +181,7 @@ def test_procedures(session, lake):
         ("CALL water.sys.maintain('db.p', true)", None),
         ("CALL water.sys.health('db.p')", None),
         ("CALL water.sys.reset_consumer('db.p', 'me')", "consumer 'me' does not exist"),
+        ("CALL water.sys.lineage_impact('db.p', '2')", [(0, "table", "db.p", 2, 2, None)]),
         ("CALL water.sys.compactt('db.p')", "did you mean 'compact'?"),
         ("CALL water.db.compact('db.p')", "procedures are in water.sys"),
         ("CALL water.sys.compact('db.nope')", "table 'db.nope' does not exist in catalog 'water'"),

@@ -110,7 +110,7 @@ def test_files_are_inputs_too(spark, tables, stream, tmp_path):
     stream.run(spark.readStream.schema("id long, v string").json(str(tmp_path / "in")))
     assert ids_of(dst) == [1]
     (given,) = lineage_of(dst.snapshot.properties, where="1").inputs
-    assert given == SourceInput("files", "source 0", None, {"logOffset": 0})
+    assert given == SourceInput("files", "source 0", None, {"logOffset": 0}, f"file:{tmp_path}/in")
 
 
 def test_event_time_watermarks_reach_the_snapshots(spark, lake, stream):

@@ -20,11 +20,13 @@ def why_not():
 
 
 @contextmanager
-def server(folder):
-    """A running server with its data in a new folder below `folder`; gone afterwards."""
-    data = Path(tempfile.mkdtemp(dir=folder, prefix="pg"))
-    with _package().get_server(data, cleanup_mode="delete") as running:
-        yield running
+def server():
+    """A running server with a folder of its own; gone afterwards."""
+    # Not in a folder of pytest: it may run as another user, who cannot look into those.
+    with tempfile.TemporaryDirectory(prefix="anabranch-pg-", ignore_cleanup_errors=True) as folder:
+        with _package().get_server(Path(folder) / "data", cleanup_mode="delete") as running:
+            running.psql("ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf()")  # nobody needs it afterwards
+            yield running
 
 
 def database(running):

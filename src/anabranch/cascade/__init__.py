@@ -2,15 +2,18 @@
 
 from anabranch.cascade.plan import CascadePlan, CascadeStep, JobPart, SourcePart, plan_cascade
 from anabranch.cascade.result import CascadeResult
-from anabranch.cascade.run import run_cascade
+from anabranch.cascade.run import CascadeOptions, Runner, on_spark, run_cascade
 from anabranch.cascade.undo import undo_cascade
 
 __all__ = [
+    "CascadeOptions",
     "CascadePlan",
     "CascadeResult",
     "CascadeStep",
     "JobPart",
+    "Runner",
     "SourcePart",
+    "on_spark",
     "plan_cascade",
     "run_cascade",
     "undo_cascade",

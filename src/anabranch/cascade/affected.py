@@ -8,9 +8,10 @@ this until nothing new is found: forks only move back, and tables are only added
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from anabranch.errors import NotFoundError
+from anabranch.cascade.silent import silent_readers
+from anabranch.errors import InvalidInputError, NotFoundError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs.tag_log import find_tags, is_internal, tag_names
 from anabranch.lineage.commit import CommitRef
@@ -38,7 +39,7 @@ class Affected:
 
     main: TableContext
     bad: tuple[Range, ...]
-    """Snapshots of main that took in something of what was taken out upstream, by the ids main has them under."""
+    """Snapshots of main that are spoilt, by the ids main has them under; not those that are only made again with them."""
     fork: Fork | None
     """None if no snapshot is left that could be begun with."""
     missing: int
@@ -75,24 +76,55 @@ def affected(
     """
     contents = Contents(store)
     own = _table_of(store, root.branch)
-    segments, found = root.segments, dict[str, Affected]()
+    segments, found, bad = root.segments, dict[str, Affected](), dict[str, tuple[Range, ...]]()
     while True:
         trace = downstream(store, Asked(root.branch, segments, root.text), verb="impact")
         spoilt = {d.id: Ids(d.snapshots) for d in trace.datasets if d.kind == "table"}
-        found = {}
+        for branch, ids in silent_readers(store, contents, segments, mains.values()).items():
+            spoilt.setdefault(branch, Ids()).update(ids)
+        before, found = found, {}
         for table, main in mains.items():
             if table == own:
                 continue
+            if table in before and before[table].fork is None:
+                found[table] = before[table]  # it does not become better by what is taken out besides
+                continue
             one = _of_table(store, contents, main, spoilt, begun.get(table))
             if one is not None:
-                found[table] = one
+                # From the next round on, all that is made again counts as taken out.
+                found[table] = replace(one, bad=bad.setdefault(table, one.bad))
         following = union((*segments, *(s for one in found.values() for s in one.made_anew)))
         if _covers(segments, following):
             break
         segments = following
-    order = list(dict.fromkeys(_table_of(store, d.id) for d in trace.datasets))
-    tables = tuple(found[table] for table in order if table in found)
-    return Affects(tables, trace, tuple(_beside(store, contents, trace, mains, root)))
+    beside = tuple(_beside(store, contents, trace, mains, root))
+    return Affects(_in_order(store, found), trace, beside)
+
+
+def _in_order(store: CommitStore, found: Mapping[str, Affected]) -> tuple[Affected, ...]:
+    """The tables so that each comes after those that feed it, otherwise by name.
+
+    Raises `InvalidInputError` if they feed each other in a circle.
+    """
+    left = sorted(found, key=lambda table: found[table].main.name)
+    feeding: dict[str, set[str]] = {table: set() for table in left}
+    for flow in store.flows():
+        if flow.source_kind == "table":
+            source, sink = _table_of(store, flow.source), _table_of(store, flow.sink)
+            if source in feeding and sink in feeding and source != sink:
+                feeding[sink].add(source)
+    ordered: list[str] = []
+    while left:
+        free = next((table for table in left if not feeding[table] - {*ordered}), None)
+        if free is None:
+            names = ", ".join(found[table].main.name for table in left)
+            raise InvalidInputError(
+                f"these tables feed each other in a circle, so there is no order to correct them in: {names}",
+                hint="correct them by hand, each on a branch, and publish them with `Lake.replace_group`.",
+            )
+        left.remove(free)
+        ordered.append(free)
+    return tuple(found[table] for table in ordered)
 
 
 def _of_table(

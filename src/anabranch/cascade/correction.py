@@ -17,17 +17,21 @@ class Correction:
     """A table whose main was replaced."""
 
     table: str
-    table_uuid: str
+    main: TableContext
+    """As it is now."""
     number: int
     """Of its last replacement."""
-    branch_uuid: str
-    """Identity of the branch that is main now."""
     fork: int
     """The newest snapshot that the old main and the new one both have."""
     last: int
     """The last snapshot of the old main."""
     taken_out: Segments
     """All commits that were in a main of the table and are in none any more."""
+
+    @property
+    def branch_uuid(self) -> str:
+        """Identity of the branch that is main now."""
+        return self.main.branch_uuid
 
     @property
     def name(self) -> str:
@@ -60,9 +64,8 @@ def correction_of(context: TableContext, store: CommitStore) -> Correction:
     assert last is not None, "it is a replacement"
     return Correction(
         main.name,
-        main.table_uuid,
+        main,
         known[-1].generation,
-        main.branch_uuid,
         last.fork.id,
         last.head.id,
         without(union(left), here),

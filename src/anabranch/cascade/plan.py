@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from anabranch.cascade.affected import Affected, Affects, affected
@@ -16,7 +16,6 @@ from anabranch.kernel.branches.branch_log import open_branch
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs.moment import Moment, of_snapshot, of_tag
 from anabranch.kernel.refs.tag_log import find_tags, is_internal, tag_names
-from anabranch.lineage.memory import MemoryStore
 from anabranch.lineage.questions.asked import Asked
 from anabranch.lineage.store import CommitStore
 from anabranch.lineage.trace import Range
@@ -65,7 +64,7 @@ class CascadeStep:
     is_empty: bool
     """Whether the branch is emptied first, because the table contained something of it from the beginning."""
     bad: tuple[Range, ...]
-    """Snapshots of main that took in what was taken out upstream."""
+    """Snapshots of main that took in what was taken out; those after the fork that did not are only made again."""
     anew: int
     """How many commits come after the fork, all of which are made again."""
     jobs: tuple[JobPart, ...]
@@ -107,8 +106,6 @@ class CascadePlan:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        from dataclasses import asdict
-
         return {**asdict(self), "done": self.is_done}
 
 
@@ -132,13 +129,13 @@ class Work:
             made: whether their branches must be there. Raises `NotFoundError` if one is not.
         """
         own = self.correction
-        root = Corrected(own.table, own.table_uuid, None, own.fork, own.branch_uuid)
+        root = Corrected(own.table, own.main, None, own.fork, own.branch_uuid)
         found = {own.table: root}
         for one in self.tables:
             fork = 0 if one.fork is None or one.fork.is_empty else one.fork.snapshot
             branch = _branch(one.main, self.plan.name, must=made)
             uuid = None if branch is None else branch.branch_uuid
-            found[one.main.name] = Corrected(one.main.name, one.main.table_uuid, self.plan.name, fork, uuid)
+            found[one.main.name] = Corrected(one.main.name, one.main, self.plan.name, fork, uuid)
         return found
 
     def start(self, job: Job, one: Affected, corrected: Mapping[str, Corrected]) -> JobStart:
@@ -171,35 +168,33 @@ def work_of(lake: Lake, table: str, jobs: Sequence[Job]) -> Work:
     """The plan, with all that is needed to carry it out. Raises as `plan_cascade`."""
     root = lake.table(table).context
     mains, warnings = _mains(lake)
-    store = _store(mains)
-    correction = correction_of(root, store)
-    asked = Asked(
-        correction.taken_out[0].branch if correction.taken_out else root.branch_uuid,
-        correction.taken_out,
-        f"what was taken out of {correction.table}",
-    )
-    name = correction.name
-    begun = {uuid: fork for uuid, main in mains.items() if (fork := _begun(main, name)) is not None}
-    affects = affected(store, asked, mains, begun) if correction.taken_out else None
-    tables = () if affects is None else affects.tables
-    writers = {one.main.name: writers_of(store, one.made_anew) for one in tables}
-    work = Work(
-        CascadePlan(correction.table, correction.number, (), ()),
-        correction,
-        tables,
-        {job.name: job for job in jobs},
-        writers,
-        {main.name: uuid for uuid, main in mains.items()},
-    )
+    with lake.lineage.reading() as known:
+        correction = correction_of(root, known.store)
+        affects = _affects(known.store, correction, mains) if correction.taken_out else None
+        tables = () if affects is None else affects.tables
+        writers = {one.main.name: writers_of(known.store, one.made_anew) for one in tables}
+    problems = () if affects is None else affects.trace.problems
+    names = {main.name: uuid for uuid, main in mains.items()}
     plan = CascadePlan(
         correction.table,
         correction.number,
         tuple((s.first, s.last) for s in correction.taken_out),
-        tuple(_steps(work)),
+        (),
         () if affects is None else affects.beside,
-        (*warnings, *_doubts(affects)),
+        (*warnings, *known.problems, *problems),
     )
-    return Work(plan, correction, tables, work.jobs, writers, work.identities)
+    work = Work(plan, correction, tables, {job.name: job for job in jobs}, writers, names)
+    return replace(work, plan=replace(plan, steps=tuple(_steps(work))))
+
+
+def _affects(store: CommitStore, correction: Correction, mains: Mapping[str, TableContext]) -> Affects:
+    begun = {
+        uuid: fork for uuid, main in mains.items() if (fork := _begun(main, correction.name)) is not None
+    }
+    asked = Asked(
+        correction.taken_out[0].branch, correction.taken_out, f"what was taken out of {correction.table}"
+    )
+    return affected(store, asked, mains, begun)
 
 
 def moment_at(main: TableContext, snapshot_id: int) -> Moment:
@@ -274,14 +269,6 @@ def _mains(lake: Lake) -> tuple[dict[str, TableContext], list[str]]:
             else:
                 found[context.table_uuid] = context
     return found, warnings
-
-
-def _store(mains: Mapping[str, TableContext]) -> CommitStore:
-    return MemoryStore.of_tables(mains.values())
-
-
-def _doubts(affects: Affects | None) -> tuple[str, ...]:
-    return () if affects is None else affects.trace.problems
 
 
 def _begun(main: TableContext, name: str) -> int | None:

@@ -31,11 +31,16 @@ from anabranch.kernel.branches.create import create_branch
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.replacement.copy_history import copy_past
 from anabranch.kernel.replacement.main import main_of
+from anabranch.kernel.replacement.seal import is_replaced_by
 from anabranch.lineage.model import lineage_of
 
 if TYPE_CHECKING:
     from anabranch.lake import Lake
     from anabranch.table import Table
+
+
+Runner = Callable[["Job", "Lake", Run], Sequence[JobStatus]]
+"""Runs a job as it is told to, until it has taken all there is, and says how it ended. Repeated, it goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +53,6 @@ class CascadeOptions:
     """Tables of which somebody says that what no job makes again has been done on their branches by hand."""
     audits: Mapping[str, str | os.PathLike[str]] = field(default_factory=dict)
     """Files of checks that the branches must pass, by table."""
-    policy: Policy = field(default_factory=Policy)
-    """When jobs that fail are started again."""
     by: str | None = None
     reason: str | None = None
 
@@ -60,10 +63,9 @@ def run_cascade(
     jobs: Sequence[Job],
     options: CascadeOptions | None = None,
     *,
+    runner: Runner | None = None,
     stop: Stop | None = None,
     tell: Callable[[str], None] = lambda _: None,
-    on_status: Callable[[Sequence[JobStatus]], None] = lambda _: None,
-    on_event: Callable[[RunEvent], None] = lambda _: None,
 ) -> CascadeResult:
     """Correct the tables that were made from what was taken out of a table, and publish them together.
 
@@ -72,10 +74,9 @@ def run_cascade(
         table: the table whose main was replaced.
         jobs: those that write the tables, with the names that they have in lineage.
         options: how.
-        stop: asks for the end, which comes when the job that is at work has done its batch.
+        runner: runs a job; `on_spark` if None.
+        stop: asks for the end, which comes when the job that is at work has ended.
         tell: told what is being done, in lines for people.
-        on_status: told of the job that is at work, now and then.
-        on_event: told of starts and ends of jobs.
 
     Raises:
         NotFoundError: there is no such table, or its main was never replaced.
@@ -86,8 +87,23 @@ def run_cascade(
     options, stop = options or CascadeOptions(), stop or Stop()
     work = work_of(lake, table, jobs)
     _check_named(work.plan, options)
-    made = _Cascade(lake, work, options, stop, tell, on_status, on_event)
-    return made.run(jobs)
+    return _Cascade(lake, work, options, runner or on_spark(stop), stop, tell).run(jobs)
+
+
+def on_spark(
+    stop: Stop | None = None,
+    *,
+    policy: Policy | None = None,
+    on_status: Callable[[Sequence[JobStatus]], None] = lambda _: None,
+    on_event: Callable[[RunEvent], None] = lambda _: None,
+) -> Runner:
+    """Runs jobs by the session of the lake, until they have taken all there is. Arguments as of `run_jobs`."""
+
+    def run(job: Job, lake: Lake, how: Run) -> Sequence[JobStatus]:
+        schedule = Schedule(AVAILABLE_NOW, policy or Policy())
+        return run_jobs([job], lake, how, schedule, stop=stop, on_status=on_status, on_event=on_event)
+
+    return run
 
 
 @dataclass
@@ -95,10 +111,9 @@ class _Cascade:
     lake: Lake
     work: Work
     options: CascadeOptions
+    runner: Runner
     stop: Stop
     tell: Callable[[str], None]
-    on_status: Callable[[Sequence[JobStatus]], None]
-    on_event: Callable[[RunEvent], None]
     statuses: list[JobStatus] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
 
@@ -156,6 +171,9 @@ class _Cascade:
 
     def _make(self, step: CascadeStep, one: Affected) -> bool:
         """Run the jobs of a table on its branch; whether all of them came to their end."""
+        if self._was_main(step):
+            self.tell(f"{step.table}: {step.branch} was main before; its jobs go on when it is main again")
+            return True
         corrected = self.work.corrected(made=True)
         branches = {
             c.table: c.branch for c in corrected.values() if c.branch is not None and c.table != step.table
@@ -170,19 +188,18 @@ class _Cascade:
             if start.problem is not None:
                 raise InvalidInputError(f"job '{part.job}' cannot go on: {start.problem}")
             self.tell(f"{step.table}: running {part.job} on {step.branch}")
-            ended = run_jobs(
-                [job],
-                self.lake,
-                Run(branch=step.branch, source_branches=branches, starts=start.options),
-                Schedule(AVAILABLE_NOW, self.options.policy),
-                stop=self.stop,
-                on_status=self.on_status,
-                on_event=self.on_event,
-            )
+            how = Run(branch=step.branch, source_branches=branches, starts=start.options)
+            ended = self.runner(job, self.lake, how)
             self.statuses += ended
             if any(status.state.value != "ended" for status in ended):
                 return False
         return True
+
+    def _was_main(self, step: CascadeStep) -> bool:
+        """Whether the branch was published and taken back: then nothing is written to it until it is main again."""
+        context = self._table(step).context
+        head = context.snapshots.head()
+        return head is not None and is_replaced_by(context, head) is not None
 
     def _has_run(self, step: CascadeStep, part: JobPart) -> bool:
         """Whether a batch job has made its commit on the branch already."""

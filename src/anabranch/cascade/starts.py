@@ -15,10 +15,11 @@ from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.jobs.job import Job
 from anabranch.jobs.positions import recorded_positions, starts_at
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.replacement.main import main_by_uuid
 from anabranch.lineage.model import lineage_of
 from anabranch.options import SCAN_START_OFFSET
-from anabranch.spec.snapshot import Snapshot
-from anabranch.streaming.offsets import Offset, Position
+from anabranch.spec.snapshot import CommitKind, Snapshot
+from anabranch.streaming.offsets import BEGINNING, Offset, Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,8 @@ class Corrected:
     """A table that is read as it is corrected."""
 
     table: str
-    table_uuid: str
+    main: TableContext
+    """Its main, as it is now."""
     branch: str | None
     """The branch to read, by its name; None for main."""
     fork: int
@@ -44,7 +46,7 @@ class SourceStart:
     name: str
     """The table, with its branch; the topics, or what else it is."""
     begins: str
-    """For people: ``after snapshot 5``, ``as declared``."""
+    """For people: ``after snapshot 5``, ``with all rows of snapshot 5``, ``as declared``, ``as it is``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +120,38 @@ def _on_corrected(
     if one is None or text is None:
         return options
     offset = Offset.from_dict(json.loads(text))
-    position = offset.position
-    if position.snapshot > one.fork and position != Position(one.fork, position.stamp):
-        raise NotFoundError(
-            f"it had read '{table}' up to snapshot {position.snapshot}, which was taken out: what is kept ends at "
-            f"{one.fork}"
-        )
+    position = _kept(one, offset)
     moved = Offset(offset.table_uuid, one.branch_uuid or offset.branch_uuid, offset.name, position)
     return {**options, SCAN_START_OFFSET.key: json.dumps(moved.to_dict(), separators=(",", ":"))}
+
+
+def _kept(one: Corrected, offset: Offset) -> Position:
+    """The same position in what is kept. Raises `NotFoundError`: something beyond that had been read.
+
+    Commits without rows do not count: who has read these has read nothing.
+    """
+    position = offset.position
+    if position.snapshot <= one.fork:
+        return position
+    last = position.snapshot if position.files is None else position.snapshot - 1
+    old = main_by_uuid(one.main, offset.branch_uuid)
+    if old is not None and not position.files and not position.full:
+        beyond = [old.snapshots.find(number) for number in range(one.fork + 1, last + 1)]
+        fork = old.snapshots.find(one.fork) if one.fork else None
+        if all(snapshot is not None and _brings_nothing(snapshot) for snapshot in beyond):
+            if one.fork == 0:
+                return BEGINNING
+            if fork is not None:
+                return Position.after(fork)
+    raise NotFoundError(
+        f"it had read '{one.table}' up to snapshot {position.snapshot}, which was taken out: what is kept ends at {one.fork}"
+    )
+
+
+def _brings_nothing(snapshot: Snapshot) -> bool:
+    if snapshot.commit_kind is CommitKind.APPEND:
+        return snapshot.delta_record_count == 0
+    return snapshot.commit_kind is not CommitKind.OVERWRITE
 
 
 def _title(name: str, job: Job, corrected: Mapping[str, Corrected]) -> str:
@@ -148,4 +174,9 @@ def _begun(
     value: Any = json.loads(text)
     files = value.get("files")
     part = "" if files is None else f", {files} files into it"
+    if value["snapshot"] == 0:
+        return SourceStart(name, _title(name, job, corrected), "from the beginning")
+    if value.get("full"):
+        part = f" of snapshot {value['snapshot']}{part if files else ''}"
+        return SourceStart(name, _title(name, job, corrected), f"with all rows{part}")
     return SourceStart(name, _title(name, job, corrected), f"after snapshot {value['snapshot']}{part}")

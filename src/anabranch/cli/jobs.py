@@ -52,9 +52,7 @@ def run(
     fail_fast: Annotated[
         bool, typer.Option("--fail-fast", help="Stop the other jobs when one is given up.")
     ] = False,
-    master: Annotated[
-        str | None, typer.Option(help="Spark master; as Spark is configured if absent.")
-    ] = None,
+    master: Annotated[str | None, typer.Option(help="Spark master; this machine if absent.")] = None,
     conf: Annotated[
         list[str] | None, typer.Option(help="Setting of Spark, key=value; may be repeated.")
     ] = None,
@@ -76,7 +74,7 @@ def run(
     schedule = service.Schedule(policy=service.Policy(most=max_restarts, fail_fast=fail_fast))
     schedule = service.with_trigger(schedule, available_now=available_now, once=once)
     spark = service.Spark(master, settings(conf), loud=state.debug)
-    with _Shown(json=json) as shown:
+    with ShownStatuses(json=json) as shown:
         statuses = service.run(
             state.warehouse, jobs, how, schedule, spark, on_status=shown.update, on_event=shown.trace
         )
@@ -89,7 +87,7 @@ def run(
         raise typer.Exit(_CONFLICT)
 
 
-class _Shown:
+class ShownStatuses:
     """Statuses as they change: a table on a terminal, elsewhere a line for each change."""
 
     def __init__(self, *, json: bool) -> None:
@@ -97,7 +95,7 @@ class _Shown:
         self._known: dict[str, JobStatus] = {}
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal and not json else None
 
-    def __enter__(self) -> _Shown:
+    def __enter__(self) -> ShownStatuses:
         if self._live is not None:
             self._live.start()
         return self

@@ -189,6 +189,12 @@ def export(
         typer.Option(help="At most one event a job in so long, such as '10 s', which sums up its commits."),
     ] = None,
     namespace: Annotated[str, typer.Option(help="Namespace of the jobs.")] = "anabranch",
+    kafka: Annotated[
+        str | None,
+        typer.Option(
+            help="Broker, HOST:PORT, that names the cluster of topics: what was read of them does not say it."
+        ),
+    ] = None,
     cursor: Annotated[
         str | None,
         typer.Option(help="File that says how far it came; if absent one in the warehouse, for each --to."),
@@ -205,6 +211,7 @@ def export(
         follow=follow,
         throttle=throttle,
         namespace=namespace,
+        kafka=kafka,
         cursor=cursor,
         report=lambda text: typer.echo(text, err=True),
     )

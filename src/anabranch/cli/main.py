@@ -11,6 +11,7 @@ import typer
 from anabranch.cli import (
     alter,
     branches,
+    cascade,
     comparing,
     data,
     jobs,
@@ -50,6 +51,7 @@ for group in (
     system_tables,
     sql,
     jobs,
+    cascade,
     system,
 ):
     group.register(app)

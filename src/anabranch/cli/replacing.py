@@ -73,6 +73,10 @@ def undo_replace(
         int | None,
         typer.Option(help="Number of the replacement, to go back further than the last one."),
     ] = None,
+    alone: Annotated[
+        bool,
+        typer.Option("--alone", help="Also if it was made together with those of other tables, which stay."),
+    ] = False,
     reason: Reason = None,
     yes: Yes = False,
     json: AsJson = False,
@@ -81,7 +85,7 @@ def undo_replace(
     from anabranch.service import replacing as service
 
     confirm(f"take back the last replacement of main of {table}?", yes=yes or json)
-    result = service.undo_replace(state.warehouse, table, number=number, reason=reason)
+    result = service.undo_replace(state.warehouse, table, number=number, alone=alone, reason=reason)
     if json:
         show_json(result)
     else:

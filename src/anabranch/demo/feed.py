@@ -13,7 +13,7 @@ from anabranch.errors import AnabranchError
 from anabranch.runtime import SYSTEM
 
 _FAST_SECONDS = 0.03
-_SLOW_SECONDS = 0.4
+_SLOW_SECONDS = 1.0
 
 
 class Feed:
@@ -49,7 +49,7 @@ class Feed:
 
     def hurry_to(self, share: float) -> int:
         """Let this part of all days arrive quickly; how many flights these are."""
-        self._limit = max(2, round(share * len(self._days)))
+        self._limit = min(len(self._days), max(2, round(share * len(self._days))))
         return sum(rows.num_rows for _, rows in self._days[: self._limit])
 
     def close(self) -> None:

@@ -144,10 +144,11 @@ class _Story:
         self.terminal.say(
             "\n[red]kill -9[/red] the pipeline, and start release 2 of jobs.py; streams go on where they were"
         )
+        before = self._rows("demo.delays")
         self._release(WRONG)
         self.pipeline = self._run("pipeline.log")
-        there = self.feed.hurry_to(_NOTICED)
-        self._wait(lambda: self._rows("demo.delays") >= there)
+        there = self.feed.hurry_to(max(_NOTICED, self.feed.arrived / len(self.days) + 0.1))
+        self._wait(lambda: self._rows("demo.delays") >= max(there, before + 1))
 
     def notice(self) -> None:
         """Something is wrong: what, since when, by whom, and what came of it."""

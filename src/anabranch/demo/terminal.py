@@ -67,7 +67,7 @@ class Terminal:
 
     def say(self, text: str) -> None:
         """A line of the story, with rich's marks."""
-        self.console.print(text, highlight=False)
+        self.console.print(text, highlight=False, soft_wrap=True)
 
     def run(self, *arguments: str, expected: Sequence[int] = (0,), shown: int | None = None) -> str:
         """Carry out a command and show what it prints, at most `shown` lines of it; the output.

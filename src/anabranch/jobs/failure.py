@@ -31,7 +31,7 @@ _OURS = re.compile(
 _PYTHON = re.compile(
     r"^(?P<reason>(?:[\w.]+\.)?\w*(?:Error|Exception|Exit|Interrupt)(?:: [^\n]+)?)$", re.MULTILINE
 )
-_CONDITION = re.compile(r"^\[(?P<condition>[A-Z_.0-9]+)\] (?P<text>.*?)(?: SQLSTATE: \w+)?$", re.DOTALL)
+_CONDITION = re.compile(r"^\[(?P<condition>[A-Z_.0-9]+)\] (?P<text>.*?)(?: SQLSTATE: \w+;?)?$", re.DOTALL)
 _TRACE = re.compile(r"\n\s*(?:'?[A-Z]\w+(?: |\[)|JVM stacktrace|\+- |\tat |=== )")
 
 

@@ -70,7 +70,7 @@ def rows_of(job: Job, frames: Mapping[str, DataFrame], lake: Lake) -> DataFrame:
         selected: DataFrame = _selected(job.transform, frames, lake)
         return selected
     rows: Any = job.transform(**frames)
-    if not hasattr(rows, "writeStream"):
+    if not hasattr(rows, "isStreaming"):
         raise InvalidInputError(
             f"{job}: its function returned {type(rows).__name__}",
             hint="return a DataFrame of the rows for the sink.",
@@ -107,10 +107,10 @@ def write_batch(prepared: Prepared, rows: DataFrame, lake: Lake) -> None:
 def _of_write(prepared: Prepared, lake: Lake) -> dict[str, str]:
     return {
         **lake.storage_options,
+        **prepared.job.options,
         "warehouse": lake.url,
         JOB.key: prepared.job.name,
-        CODE_VERSION.key: prepared.code,
-        **prepared.job.options,
+        **({} if prepared.code is None else {CODE_VERSION.key: prepared.code}),
     }
 
 

@@ -18,6 +18,7 @@ from anabranch.jobs.source import Source
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.provenance.past import rolled_back_to
 from anabranch.lineage.model import Input, LineageEntry, TableInput, lineage_of
+from anabranch.lineage.trace import Positions, SourcePosition
 from anabranch.spec.snapshot import Snapshot
 from anabranch.streaming.offsets import Offset
 
@@ -40,6 +41,21 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True)
+class Known:
+    """How far a job had read its sources, as far as that is known."""
+
+    positions: tuple[Recorded, ...]
+    is_complete: bool
+    """Whether there is no other source: the commits that would tell have not expired."""
+
+    def with_more(self, others: Iterable[Recorded]) -> Known:
+        """With positions of sources that are not among these, from who knows all of them."""
+        known = {(one.kind, one.identity) for one in self.positions}
+        more = [one for one in others if (one.kind, one.identity) not in known]
+        return Known((*self.positions, *more), True)
+
+
+@dataclass(frozen=True, slots=True)
 class Starts:
     """Where the sources of a job begin."""
 
@@ -49,7 +65,7 @@ class Starts:
     """What a person should know."""
 
 
-def recorded_positions(main: TableContext, moment: Snapshot, job: str) -> list[Recorded]:
+def recorded_positions(main: TableContext, moment: Snapshot, job: str) -> Known:
     """How far a job had read its sources when it had made what a snapshot of a table holds.
 
     Args:
@@ -64,8 +80,10 @@ def recorded_positions(main: TableContext, moment: Snapshot, job: str) -> list[R
     query: str | None = None
     found: dict[Hashable, Input] = {}
     newest: Snapshot | None = None
+    is_complete = False
     others: dict[str, None] = {}
     for snapshot in _content(main, moment):
+        is_complete = is_complete or snapshot.id == 1
         entry = _entry(snapshot)
         if entry is None:
             continue
@@ -75,7 +93,9 @@ def recorded_positions(main: TableContext, moment: Snapshot, job: str) -> list[R
         if newest is None:
             newest, query = snapshot, entry.engine.query
         elif entry.engine.query != query:
+            is_complete = True
             break
+        is_complete = is_complete or entry.engine.batch == 0
         _check_complete(entry, snapshot, main)
         for read in _streams(entry):
             found.setdefault(_slot(read), read)
@@ -89,16 +109,30 @@ def recorded_positions(main: TableContext, moment: Snapshot, job: str) -> list[R
     ends = {slot: _recorded(read, read.end) for slot, read in found.items()}
     for slot, recorded in _begun_later(main, moment, job, query):
         ends.setdefault(slot, recorded)
-    return list(dict.fromkeys(ends.values()))
+    return Known(tuple(dict.fromkeys(ends.values())), is_complete)
 
 
-def starts_at(
-    recorded: Sequence[Recorded], sources: Mapping[str, Source], tables: Mapping[str, str]
-) -> Starts:
+def indexed_positions(positions: Iterable[Positions], job: str) -> list[Recorded]:
+    """The positions of a job among those that the index of lineage knows."""
+    return [
+        Recorded(one.kind, one.name, _identity(one), _json(one.position))
+        for found in positions
+        if found.job == job
+        for one in found.sources
+    ]
+
+
+def _identity(one: SourcePosition) -> Hashable:
+    if one.kind == "table":
+        return Offset.from_dict(one.position).table_uuid
+    return frozenset(one.position) if one.kind == "kafka" else one.source
+
+
+def starts_at(known: Known, sources: Mapping[str, Source], tables: Mapping[str, str]) -> Starts:
     """Options with which the sources of a job begin at recorded positions.
 
     Args:
-        recorded: the positions.
+        known: the positions.
         sources: those of the job, by name.
         tables: identity of the table of each source that is one, by the name of the source.
 
@@ -110,7 +144,7 @@ def starts_at(
     for name, source in sources.items():
         if source.kind == "static":
             continue
-        matching = [one for one in recorded if _is_of(one, source, tables.get(name))]
+        matching = [one for one in known.positions if _is_of(one, source, tables.get(name))]
         if len(matching) > 1:
             raise InvalidInputError(
                 f"source '{name}' ({source}) was read twice, up to different positions: {_listed(matching)}",
@@ -122,9 +156,15 @@ def starts_at(
             continue
         taken.add(matching[0])
         options[name] = _options(matching[0])
-    left = [one for one in recorded if one not in taken]
+    left = [one for one in known.positions if one not in taken]
     for name in missing:
         _check_is_new(name, sources[name], left)
+        if not known.is_complete:
+            raise InvalidInputError(
+                f"it is not known how far source '{name}' ({sources[name]}) was read: the commits that would tell have "
+                "expired",
+                hint="choose a later tag, or begin without --from-tag, with positions in the options of the sources.",
+            )
     notices = [f"source '{name}' was not read by then: it begins as it is declared" for name in missing]
     notices += [f"what was read of {one} is not a source of the job any more" for one in left]
     return Starts(options, tuple(notices))

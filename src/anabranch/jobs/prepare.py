@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from anabranch.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from anabranch.jobs.checkpoint import Beginning, JobCheckpoint, default_location, opened
 from anabranch.jobs.job import Job
-from anabranch.jobs.positions import Starts, recorded_positions, starts_at
+from anabranch.jobs.positions import Starts, indexed_positions, recorded_positions, starts_at
 from anabranch.kernel.actions.rollback import difference_to
 from anabranch.kernel.commit.base import Base
 from anabranch.kernel.refs.tag_log import get_tag
@@ -60,12 +60,12 @@ class Prepared:
     """None for a batch job."""
     starts: Mapping[str, Mapping[str, str]]
     """By source: options in place of those that say where it begins."""
-    code: str
-    """Version of its code."""
+    code: str | None
+    """Version of its code, if that is known."""
     notices: tuple[str, ...] = ()
 
 
-def prepare(job: Job, lake: Lake, run: Run, code: str, *, is_batch: bool) -> Prepared:
+def prepare(job: Job, lake: Lake, run: Run, code: str | None, *, is_batch: bool) -> Prepared:
     """Settle how a job is to run. To repeat it gives the same.
 
     Args:
@@ -151,13 +151,15 @@ def _checkpoint(job: Job, lake: Lake, run: Run, sink: Table) -> JobCheckpoint:
 
 
 def _starts(job: Job, lake: Lake, main: Table, tag: Tag) -> Starts:
-    recorded = recorded_positions(main_of(main.context), tag.snapshot, job.name)
+    known = recorded_positions(main_of(main.context), tag.snapshot, job.name)
+    if not known.is_complete:
+        known = known.with_more(indexed_positions(main.lineage.positions(tag.snapshot.id), job.name))
     tables = {
         name: lake.table(source.name).table_uuid
         for name, source in job.sources.items()
         if source.kind == "table"
     }
-    return starts_at(recorded, job.sources, tables)
+    return starts_at(known, job.sources, tables)
 
 
 def _check_unused(checkpoint: JobCheckpoint, job: Job, tag: Tag) -> None:

@@ -149,6 +149,9 @@ class _Runner:
         run, tag = self.runtime.ids.uuid(), f"job-{job.name}"
 
         def work() -> None:
+            spark.createDataFrame(
+                [], "a INT"
+            )  # Spark looks for data sources in the session that is active in the thread
             spark.addTag(tag)
             with self.lake.job(job.name, code=prepared.code):
                 write_batch(prepared, rows_of(job, frames_of(job, reading), self.lake), self.lake)
@@ -179,8 +182,10 @@ def _of_state(prepared: Prepared, rows: Any) -> list[str]:
     """What to say of a job that begins in the middle of its sources and keeps state between batches."""
     if not prepared.starts:
         return []
-    plan = str(rows._jdf.queryExecution().analyzed().toString())  # noqa: SLF001 - nothing else tells
-    if not any(word in plan for word in _KEEPING_STATE):
+    frame = getattr(rows, "_jdf", None)  # which sessions of Spark Connect have not
+    plan = "" if frame is None else str(frame.queryExecution().analyzed().toString())
+    joins = "Join " in plan and sum(bool(s.is_stream) for s in prepared.job.sources.values()) > 1
+    if not joins and not any(word in plan for word in _KEEPING_STATE):
         return []
     return [
         "it keeps state between batches, which begins empty: what was open at the tag has only the rows after it"

@@ -46,7 +46,7 @@ def column_origins(
 
 def _origins(text: str, sink: Sequence[str], tables: Mapping[str, Sequence[str]]) -> tuple[ColumnOrigin, ...]:
     from sqlglot import exp, parse_one
-    from sqlglot.lineage import to_node
+    from sqlglot.lineage import lineage
     from sqlglot.optimizer.qualify import qualify
     from sqlglot.optimizer.scope import build_scope
 
@@ -58,22 +58,24 @@ def _origins(text: str, sink: Sequence[str], tables: Mapping[str, Sequence[str]]
         title = _title(table, known)
         if title is not None:
             _rename(table, title)
-    schema: dict[str, dict[str, dict[str, str]]] = {}
+    schema: dict[str, Any] = {}
     for title, columns in tables.items():
         database, _, name = title.partition(".")
         schema.setdefault(database.lower(), {})[name.lower()] = {c.lower(): "string" for c in columns}
     qualified = qualify(query, schema=schema, dialect=_DIALECT, validate_qualify_columns=False)
     selected = [select.alias_or_name for select in qualified.selects]
     names = _names(selected, sink, by_position)
+    for place, select in enumerate(qualified.selects):
+        select.replace(exp.alias_(select.unalias().copy(), f"_{place}"))
     scope = build_scope(qualified)
     if names is None or scope is None:
         return ()
-    found = [
-        ColumnOrigin(name, _sources(to_node(place, scope, _DIALECT), known, tables))
+    how: dict[str, Any] = {"scope": scope, "dialect": _DIALECT, "copy": False}
+    return tuple(
+        ColumnOrigin(name, _sources(lineage(f"_{place}", qualified, schema, **how), known, tables))
         for place, name in enumerate(names)
         if name is not None
-    ]
-    return tuple(found)
+    )
 
 
 def _query(statement: Any, sink: Sequence[str]) -> tuple[Any, Sequence[str] | None]:
@@ -155,4 +157,4 @@ def _sources(node: Any, known: Mapping[str, str], tables: Mapping[str, Sequence[
         else:
             exact = next((c for c in tables[title] if c.lower() == column.lower()), column)
             found[f"{title}.{exact}"] = None
-    return tuple(list(found)[:_MOST])
+    return tuple(sorted(found)[:_MOST])

@@ -8,7 +8,7 @@ A read took in
 
 * ``state``: what the source contained at that moment;
 * ``changes``: what each commit of a range added, one after the other: also what was taken away again within the range,
-  and at a rollback the content that it brought back. What a stream passed over with ``scan.on-overwrite=skip`` is not
+  and at a rollback the content that it brought back, all of it if files were rewritten in between. What a stream passed over with ``scan.on-overwrite=skip`` is not
   told from what it delivered;
 * ``full``: a state, and the changes after it;
 * ``merge``: what a branch contained and what main did not have of it. Rows that the branch had taken away are not in it.
@@ -42,9 +42,17 @@ class Contents:
 
     def __init__(self, store: CommitStore) -> None:
         self._store = store
+        self._lines: dict[str, Line | None] = {}
+        self._tables: dict[str, Sequence[Line]] = {}
         self._histories: dict[str, _History] = {}
         self._tails: dict[tuple[str, int], Segments] = {}
         self._changes: dict[tuple[str, int, int], Segments] = {}
+
+    def line(self, branch: str) -> Line | None:
+        """A branch; see `CommitStore.line`."""
+        if branch not in self._lines:
+            self._lines[branch] = self._store.line(branch)
+        return self._lines[branch]
 
     def own(self, ref: CommitRef) -> CommitRef:
         """The commit that a branch has under an id, by the branch it was made on: up to its fork, another one."""
@@ -76,17 +84,15 @@ class Contents:
 
     def taken(self, read: Read) -> Segments:
         """The commits that a read took in."""
-        match read.kind:
-            case "state":
-                return self.content(CommitRef(read.source, read.through))
-            case "merge":
-                head, known = (CommitRef(read.source, read.through), CommitRef(read.source, read.after))
-                return without(self.content(head), self.content(known))
-            case "full":
-                state = self.content(CommitRef(read.source, read.whole))
-                return union((*state, *self._added(read.source, read.whole, read.through)))
-            case _:
-                return self._added(read.source, read.after, read.through)
+        if read.kind == "changes":
+            return self._added(read.source, read.after, read.through)
+        until = CommitRef(read.source, read.through)
+        if read.kind == "state":
+            return self.content(until)
+        if read.kind == "merge":
+            return without(self.content(until), self.content(CommitRef(read.source, read.after)))
+        state = self.content(CommitRef(read.source, read.whole))
+        return union((*state, *self._added(read.source, read.whole, read.through)))
 
     def restores(self, branch: str) -> bool:
         """Whether a commit of the branch brought back content of another one."""
@@ -111,8 +117,8 @@ class Contents:
         These are the commits themselves; under the same ids what branched off after them has them too; and whatever
         restored a content that they belong to brings them in again.
         """
-        line = self._store.line(branch)
-        lines = [] if line is None else self._store.lines(line.table_uuid)
+        line = self.line(branch)
+        lines = [] if line is None else self._of_table(line.table_uuid)
         found: dict[str, Ids] = {}
         self._have(lines, branch, first, last, found)
         for other in lines:
@@ -121,6 +127,11 @@ class Contents:
                 if any(s.branch == branch and s.first <= last and s.last >= first for s in content):
                     self._have(lines, other.branch_uuid, restored.snapshot, restored.snapshot, found)
         return found
+
+    def _of_table(self, table_uuid: str) -> Sequence[Line]:
+        if table_uuid not in self._tables:
+            self._tables[table_uuid] = self._store.lines(table_uuid)
+        return self._tables[table_uuid]
 
     def _have(self, lines: Sequence[Line], branch: str, first: int, last: int, found: dict[str, Ids]) -> None:
         """Note under which branches own commits of one are known by their ids."""
@@ -135,7 +146,7 @@ class Contents:
     def _added(self, branch: str, after: int, through: int) -> Segments:
         """What each commit of a range added."""
         history = self._history(branch)
-        if after >= history.begin - 1 and not history.is_restored(after + 1, through):
+        if after >= history.begin - 1 and not (history.restores and history.is_restored(after + 1, through)):
             return (Segment(branch, after + 1, through),) if through > after else ()
         key = (branch, after, through)
         known = self._changes.get(key)
@@ -148,8 +159,21 @@ class Contents:
         for piece in pieces:
             for found in self._history(piece.branch).restores:
                 if piece.first <= found.snapshot <= piece.last and found.base is not None:
-                    before = self.content(CommitRef(piece.branch, found.snapshot - 1))
-                    yield from without(self.content(found.base), before)
+                    yield from self._restored(found.base, CommitRef(piece.branch, found.snapshot - 1))
+
+    def _restored(self, base: CommitRef, before: CommitRef) -> Segments:
+        """What a commit added that brought back a content in place of another one.
+
+        It is said in files: where some were rewritten in between, rows may have come again that had been there all along.
+        """
+        back, had = self.content(base), self.content(before)
+        missing = without(back, had)
+        is_rewritten = any(map(self._has_rewritten, (*missing, *without(had, back))))
+        return back if is_rewritten else missing
+
+    def _has_rewritten(self, segment: Segment) -> bool:
+        restores = {one.snapshot for one in self._history(segment.branch).restores}
+        return any(number not in restores for number in self._store.rowless(*segment))
 
     def _tail(self, branch: str, at: int) -> Segments:
         """What comes after the range that begins at a break."""
@@ -174,7 +198,7 @@ class Contents:
     def _history(self, branch: str) -> _History:
         known = self._histories.get(branch)
         if known is None:
-            line = self._store.line(branch)
+            line = self.line(branch)
             breaks = self._store.breaks(branch)
             known = self._histories[branch] = _History(
                 None if line is None else line.fork,
@@ -213,7 +237,7 @@ class _History:
 
     def is_restored(self, first: int, last: int) -> bool:
         """Whether a commit in the range brings back what is elsewhere."""
-        return bool(self.restores) and any(first <= one.snapshot <= last for one in self.restores)
+        return any(first <= one.snapshot <= last for one in self.restores)
 
 
 def union(segments: Iterable[Segment]) -> Segments:

@@ -9,12 +9,16 @@ says the same.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
+from typing import NamedTuple
 
-from anabranch.errors import CorruptTableError
+from anabranch.errors import AnabranchError, CorruptTableError
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.history.archive import Following, archived
 from anabranch.lineage.joining import joined
 from anabranch.lineage.model import LINEAGE_PROPERTY, Input, LineageEntry, TableInput, lineage_of
 from anabranch.lineage.recording import EMBEDDED
+from anabranch.spec.history_segment import PastSnapshot
 from anabranch.spec.snapshot import CommitKind, Snapshot
 from anabranch.spec.snapshot_ref import SnapshotRef
 from anabranch.streaming.offsets import Position
@@ -39,18 +43,40 @@ def replaced_origin(
 def _properties(
     job: str, branch: TableContext, taken: SnapshotRef, head: Snapshot, commits: Sequence[Snapshot]
 ) -> Mapping[str, str]:
-    inputs, problems = _of_commits(commits)
-    if len(commits) and commits[0].id > taken.id + 1:
-        problems.append(
-            f"snapshots {taken.id + 1} to {commits[0].id - 1} of '{branch.title}' had expired before they were merged"
-        )
+    try:
+        expired = _expired(branch, taken.id, head.id)
+    except AnabranchError as error:
+        expired = _Expired((), f"what expired of '{branch.title}' cannot be read: {error.message}")
+    inputs, problems = _of_commits([*expired.commits, *commits])
+    if expired.problem is not None:
+        problems.append(expired.problem)
     title, table, uuid = branch.title, branch.table_uuid, branch.branch_uuid
     own = TableInput(title, table, uuid, Position(taken.id, taken.stamp), Position(head.id, head.stamp))
     entry = LineageEntry(job, None, None, EMBEDDED, inputs, tuple(problems), own)
     return {LINEAGE_PROPERTY: entry.to_json()}
 
 
-def _of_commits(commits: Iterable[Snapshot]) -> tuple[tuple[Input, ...], list[str]]:
+class _Expired(NamedTuple):
+    """Commits that are taken although their snapshots are gone."""
+
+    commits: Sequence[PastSnapshot]
+    """Those that the archive of the table has, oldest first."""
+    problem: str | None
+
+
+def _expired(branch: TableContext, taken: int, head: int) -> _Expired:
+    """What the archive has of the commits after `taken` that expired before they were merged."""
+    left = next((s for i in range(taken + 1, head + 1) if (s := branch.snapshots.find(i)) is not None), None)
+    if left is None or left.id == taken + 1:
+        return _Expired((), None)
+    older = archived(branch, branch.branch_uuid, Following.of(left))
+    found = [*takewhile(lambda s: s.id > taken, older)][::-1]
+    missing = left.id - taken - 1 - len(found)
+    said = f"{missing} snapshots of '{branch.title}' had expired before they were merged, and are not in its archive"
+    return _Expired(found, said if missing > 0 else None)
+
+
+def _of_commits(commits: Iterable[Snapshot | PastSnapshot]) -> tuple[tuple[Input, ...], list[str]]:
     """What commits have read, and what they do not say."""
     inputs: list[Input] = []
     problems: dict[str, None] = {}

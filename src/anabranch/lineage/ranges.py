@@ -66,9 +66,13 @@ class Ids:
         if first > last:
             return
         firsts, lasts = self._firsts, self._lasts
-        if not firsts or first > lasts[-1] + 1:  # the usual case: ids are found as they ascend
+        # The usual cases: ids are found as they ascend.
+        if not firsts or first > lasts[-1] + 1:
             firsts.append(first)
             lasts.append(last)
+            return
+        if first == lasts[-1] + 1:
+            lasts[-1] = last
             return
         start = bisect_left(lasts, first - 1)
         end = bisect_right(firsts, last + 1)

@@ -8,12 +8,14 @@ offset as JSON, or ``-``. Version 1 lists the sources by position, version 2 wri
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from anabranch.errors import InvalidInputError
 from anabranch.lineage.model import Input, SourceInput, TableInput
-from anabranch.streaming.offsets import Offset, is_offset
+from anabranch.streaming.course import is_difference
+from anabranch.streaming.offsets import BEGINNING, Offset, is_offset
 
 _NO_OFFSET = "-"
 
@@ -65,27 +67,46 @@ def topic_partitions(offsets: BatchOffsets) -> frozenset[str]:
     )
 
 
-def inputs_between(previous: BatchOffsets | None, batch: BatchOffsets) -> tuple[Input, ...]:
-    """What the batch read; `previous` is the batch before, None for the first one of the query."""
+def inputs_between(
+    previous: BatchOffsets | None, batch: BatchOffsets, names: Mapping[str, str] | None = None
+) -> tuple[Input, ...]:
+    """What the batch read.
+
+    Args:
+        previous: the offsets of the batch before; None for the first one of the query.
+        batch: those of the batch.
+        names: what sources are called that are neither tables nor topics, where that is known.
+    """
     before = {} if previous is None else previous.ends
     inputs = [
-        _input(source, before.get(source), end)
+        _input(source, before.get(source), end, (names or {}).get(source))
         for source, end in batch.ends.items()
         if end is not None and end != before.get(source)
     ]
     return tuple(inputs)
 
 
-def _input(source: str, start: Any, end: Any) -> Input:
+def sources_of_kind(kind: str, offsets: BatchOffsets) -> list[str]:
+    """The sources of a kind: ``files``, ``kafka`` or ``unknown``."""
+    return [
+        source
+        for source, end in offsets.ends.items()
+        if end is not None and not is_offset(end) and _kind(end) == kind
+    ]
+
+
+def _input(source: str, start: Any, end: Any, name: str | None) -> Input:
     if is_offset(end):
         return _table_input(Offset.from_dict(end), None if start is None else Offset.from_dict(start))
-    return SourceInput(_kind(end), f"source {source}", start, end)
+    kind = _kind(end)
+    return SourceInput(kind, f"source {source}", start, end, None if kind == "kafka" else name)
 
 
 def _table_input(end: Offset, start: Offset | None) -> TableInput:
     begin = start.position if start is not None else (end.origin or end.position)
     if start is not None and start.branch_uuid != end.branch_uuid:
-        begin = end.position  # main was replaced: positions on two branches have nothing between them
+        # Main was replaced. Positions on two branches have nothing between them, but for what differs.
+        begin = BEGINNING if is_difference(end.position) else end.position
     return TableInput(end.name, end.table_uuid, end.branch_uuid, begin, end.position)
 
 

@@ -38,7 +38,7 @@ class Spark:
     """The Spark that jobs are run by."""
 
     master: str | None = None
-    """Where it runs; what it is configured to if None, and else this machine."""
+    """Where it runs; this machine if neither this nor ``spark.master`` among the settings says."""
     conf: Mapping[str, str] = field(default_factory=dict)
     loud: bool = False
     """Whether what it says itself goes to standard error."""
@@ -106,19 +106,23 @@ def run(
         UnsupportedFeatureError: PySpark is not installed.
         InvalidInputError: the jobs cannot be run together, or not on a branch.
     """
+    check_spark()
+    master = spark.master or (None if "spark.master" in spark.conf else "local[*]")
+    name = f"anabranch run {' '.join(job.name for job in jobs)}"
+    with stopping() as stop:
+        on_stop(stop)
+        with local_spark(warehouse, name, master=master, conf=spark.conf, quiet=not spark.loud) as session:
+            lake = connect(warehouse, spark=session)
+            return run_jobs(jobs, lake, how, schedule, stop=stop, on_status=on_status, on_event=on_event)
+
+
+def check_spark() -> None:
+    """Raise `UnsupportedFeatureError` if PySpark is not installed: asked for before anything is begun."""
     try:
-        import pyspark  # noqa: F401 - asked for before anything is begun
+        import pyspark  # noqa: F401 - only whether it is there
     except ImportError as error:
         raise UnsupportedFeatureError(
             "jobs need Spark, which is not installed",
             feature="spark",
             hint="pip install 'anabranch[spark]', and Java 17 or newer.",
         ) from error
-    name = f"anabranch run {' '.join(job.name for job in jobs)}"
-    with stopping() as stop:
-        on_stop(stop)
-        with local_spark(
-            warehouse, name, master=spark.master, conf=spark.conf, quiet=not spark.loud
-        ) as session:
-            lake = connect(warehouse, spark=session)
-            return run_jobs(jobs, lake, how, schedule, stop=stop, on_status=on_status, on_event=on_event)

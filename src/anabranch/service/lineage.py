@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Drawing", "Job", "Positions", "Producer", "Rebuilt", "Trace"]
 
-_ASKED = re.compile(r"([^@]*(?:\$branch_main@\d+)?)(?:@(.+))?", re.DOTALL)
+_ASKED = re.compile(r"([^@]+\$branch_main@\d+|[^@]+)(?:@(.+))?", re.DOTALL)
 """A table, with a former main such as ``db.t$branch_main@1`` among its branches, and what of it."""
 _ENDINGS = {
     ".json": "json",
@@ -80,7 +80,7 @@ class Rebuilt:
 def asked(table: str, snapshots: str | None = None) -> Asked:
     """``db.orders@5..9`` as table and snapshots. Raises `InvalidInputError`."""
     found = _ASKED.fullmatch(table)
-    if found is None or not found[1]:
+    if found is None:
         raise InvalidInputError(
             f"'{table}' names no snapshots of a table", hint="write db.orders@57 or db.orders@5..9."
         )
@@ -214,17 +214,16 @@ def after_impact(about: Asked, trace: Trace) -> tuple[str, list[str]]:
     """What an answer about bad snapshots guarantees, and the commands that begin their correction."""
     own = next((found for found in trace.datasets if found.depth == 0 and found.snapshots), None)
     others = [name for name in trace.tables if own is None or name != own.name]
-    reached = f"{len(others)} {'table' if len(others) == 1 else 'tables'}" if others else "nothing else"
+    reached = f"{len(others)} {'table' if len(others) == 1 else 'tables'}" if others else "No other table"
     sure = (
-        "These commits took in rows of the snapshots asked about, by what they recorded themselves; no others did."
-        if not trace.problems
-        else "These commits took in rows of the snapshots asked about; where it says so above, there may be more."
+        f"{reached} reached. Exactly these commits recorded that they took in rows of the snapshots asked about, "
+        "themselves or by way of others; what says nothing of its origin cannot be found."
     )
     commands = [f"anabranch create-savepoint {about.table}"]
     before = own.snapshots[0][0] - 1 if own is not None else 0
     if before > 0:
         commands.append(f"anabranch create-branch {about.table} --name fix --tag before --snapshot {before}")
-    return f"{reached} reached. {sure}", commands
+    return sure, commands
 
 
 def after_positions(about: Asked, found: tuple[Positions, ...]) -> tuple[str, list[str]]:
@@ -264,6 +263,7 @@ def export(
     follow: bool = False,
     throttle: str | None = None,
     namespace: str = "anabranch",
+    kafka: str | None = None,
     cursor: str | None = None,
     report: Callable[[str], None] = lambda _: None,
     runtime: Runtime = SYSTEM,
@@ -277,6 +277,7 @@ def export(
         follow: do not stop.
         throttle: as a duration: at most one event a job in so long.
         namespace: of the jobs.
+        kafka: a broker, ``host:port``, whose cluster has the topics; None if that is not known.
         cursor: a file that keeps how far it came; None for one in the warehouse.
         report: is told of what goes wrong meanwhile.
         runtime: where time comes from.
@@ -296,6 +297,7 @@ def export(
         ) from error
     options = ExportOptions(
         job_namespace=namespace,
+        kafka_namespace="kafka" if kafka is None else f"kafka://{kafka.removeprefix('kafka://')}",
         throttle_millis=0 if throttle is None else _duration(throttle),
         since_millis=None if since is None else _since(since, runtime),
         follow=follow,

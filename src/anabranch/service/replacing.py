@@ -36,6 +36,8 @@ def replace_main_branch(
     )
 
 
-def undo_replace(warehouse: str, table: str, *, number: int | None, reason: str | None) -> ReplaceResult:
+def undo_replace(
+    warehouse: str, table: str, *, number: int | None, alone: bool, reason: str | None
+) -> ReplaceResult:
     """Take a replacement of main back, in the name of who is logged in; as `Table.undo_replace` takes it."""
-    return open_branch(warehouse, table, None).undo_replace(number, by=user(), reason=reason)
+    return open_branch(warehouse, table, None).undo_replace(number, alone=alone, by=user(), reason=reason)

@@ -16,10 +16,10 @@ import pyspark
 
 from anabranch.errors import AnabranchError
 from anabranch.lineage.code_version import code_version
+from anabranch.lineage.columns import column_origins
 from anabranch.lineage.joining import joined
 from anabranch.lineage.model import LINEAGE_PROPERTY, ColumnOrigin, Engine, Input, LineageEntry
 from anabranch.lineage.recording import JobRun
-from anabranch.lineage.spark_offsets import inputs_between
 from anabranch.options import CODE_VERSION, JOB
 from anabranch.spark import connect_lineage
 from anabranch.spark.checkpoint import Checkpoint
@@ -28,6 +28,7 @@ from anabranch.spark.native import plans
 from anabranch.spark.native.proxy import Jvm
 from anabranch.spark.options import CHECKPOINT
 from anabranch.spark.plan_inputs import Found, found_in
+from anabranch.spark.stream_lineage import named_inputs
 from anabranch.table import Table
 
 if TYPE_CHECKING:
@@ -121,7 +122,9 @@ def _said(
             )
     if run is not None and (found.has_rows_of_program or found.has_rows_of_rdd):
         inputs += run.inputs_for(table.branch_uuid)
-    columns = () if text is None else _columns(text, table, inputs)
+    columns: tuple[ColumnOrigin, ...] = ()
+    if text is not None:
+        columns = column_origins(text, [column.name for column in table.schema.fields], found.columns)
     return _properties(by, inputs, problems, columns)
 
 
@@ -130,14 +133,10 @@ def _of_batch(batch: plans.Batch, problems: list[str]) -> Sequence[Input]:
     try:
         checkpoint = Checkpoint.of({CHECKPOINT: batch.checkpoint})
         before = checkpoint.batch_offsets(batch.batch - 1) if batch.batch else None
-        return inputs_between(before, checkpoint.batch_offsets(batch.batch))
+        return named_inputs(checkpoint, before, checkpoint.batch_offsets(batch.batch))
     except Exception as error:  # as above
         problems.append(f"what batch {batch.batch} of the stream read: {_first_line(error)}")
         return ()
-
-
-def _columns(text: str, table: Table, inputs: Sequence[Input]) -> tuple[ColumnOrigin, ...]:
-    return ()
 
 
 def _properties(

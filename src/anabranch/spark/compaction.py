@@ -28,6 +28,7 @@ from anabranch.spark.bounded import Ends
 from anabranch.spark.compactor import Compactor
 from anabranch.spark.engine import is_running
 from anabranch.spark.notices import BoundReached, Notice, make_folder, take
+from anabranch.spark.stream_sources import describe, described
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,6 +82,8 @@ class Watcher(threading.Thread):
         self._compactors: dict[tuple[str, str, str | None], Compactor] = {}
         self._ending: list[Compactor] = []
         self._ends = Ends()
+        self._described: set[str] = set()
+        """Queries whose sources are named in their checkpoints."""
         self._closed = threading.Event()
         atexit.register(self.close)
 
@@ -125,6 +128,7 @@ class Watcher(threading.Thread):
                 self._ends.expect()
             else:
                 self._wake(notice, runs)
+                self._describe(notice, runs)
         self._ends.look({run: query for run, (_, query) in runs.items()})
 
     def _notices(self) -> list[Notice | BoundReached]:
@@ -154,6 +158,19 @@ class Watcher(threading.Thread):
             compactor = self._compactors[notice.key] = Compactor(runs[run][0], notice, run[1])
             compactor.start()
         self._compactors[notice.key].wake()
+
+    def _describe(
+        self, notice: Notice, runs: Mapping[tuple[str, str], tuple[SparkSession, StreamingQuery]]
+    ) -> None:
+        """Tell the checkpoint what the sources of the query are called, once they are known."""
+        if notice.checkpoint is None or notice.query in self._described:
+            return
+        query = next((query for (known, _), (_, query) in runs.items() if known == notice.query), None)
+        with suppress(Exception):  # of a query that has just ended, or of the store: the next batch tells again
+            names = described(query.lastProgress) if query is not None else []
+            if names:
+                describe(notice.checkpoint, names)
+                self._described.add(notice.query)
 
     def _end(self, keys: Iterable[tuple[str, str, str | None]], *, hurry: bool = False) -> None:
         self._ending += [self._compactors.pop(key) for key in keys]

@@ -6,14 +6,15 @@ was committed meanwhile, that is what was read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from anabranch.lineage.joining import joined
-from anabranch.lineage.model import Input, SourceInput, TableInput
+from anabranch.lineage.model import SourceInput, TableInput
 from anabranch.spark.attached import options_of
 from anabranch.spark.options import spelled
-from anabranch.spark.plan_inputs import Found, kafka_input, of_options
+from anabranch.spark.plan_inputs import Found, kafka_input, look_up
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -56,27 +57,22 @@ def settled(before: Found, after: Found) -> Found:
         f"{read.through}"
         for read in moved
     ]
-    return Found(after.inputs, [*after.problems, *problems], after.has_rows_of_program, after.has_rows_of_rdd)
+    return replace(after, problems=[*after.problems, *problems])
 
 
 def _source(frame: DataFrame, message: Any, found: Found) -> None:
     given = {str(key): str(value) for key, value in message.options.items()}
     kind, paths = str(message.format).lower(), [str(path) for path in message.paths]
-    found.inputs += _inputs(frame, kind, given, paths)
-
-
-def _inputs(frame: DataFrame, kind: str, given: Mapping[str, str], paths: list[str]) -> list[Input]:
     places = paths or [given[key] for key in ("path",) if key in given]
     if kind == "anabranch":
-        return [
-            of_options({**options_of(frame.sparkSession, path), **spelled({**given, "path": path})})
-            for path in places
-        ]
-    if kind in ("kafka", "anabranch-kafka"):
-        return [kafka_input(given)]
-    if kind in _FILES:
-        return [SourceInput("files", path, None, None) for path in places]
-    return [SourceInput("unknown", f"{kind} {' '.join(places)}".strip(), None, None)]
+        for path in places:
+            look_up({**options_of(frame.sparkSession, path), **spelled({**given, "path": path})}, found)
+    elif kind in ("kafka", "anabranch-kafka"):
+        found.inputs.append(kafka_input(given))
+    elif kind in _FILES:
+        found.inputs += [SourceInput("files", path, None, None) for path in places]
+    else:
+        found.inputs.append(SourceInput("unknown", f"{kind} {' '.join(places)}".strip(), None, None))
 
 
 def _messages(message: Any) -> Iterator[tuple[str, Any]]:

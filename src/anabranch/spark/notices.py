@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anabranch.kernel.context import TableContext
+from anabranch.storage.protocol import Storage
 
 _LOG = logging.getLogger(__name__)
 _PREFIX = "anabranch-session-"
@@ -35,6 +36,8 @@ class Notice:
     context: TableContext
     options: Mapping[str, str]
     """Options of the write, which lie over the table's."""
+    checkpoint: Storage | None = None
+    """The folder of the query's checkpoint, to be told what its sources are called; None if there is nothing to tell."""
 
     @property
     def key(self) -> tuple[str, str, str | None]:

@@ -13,7 +13,9 @@ from weakref import WeakValueDictionary
 
 from py4j.protocol import Py4JError
 
+from anabranch.catalog import Identifier
 from anabranch.errors import AnabranchError
+from anabranch.kernel.context import TableContext
 from anabranch.lineage.joining import joined
 from anabranch.lineage.model import Input, SourceInput
 from anabranch.lineage.recording import state_read
@@ -21,21 +23,23 @@ from anabranch.scan import Scan
 from anabranch.spark.native import plans
 from anabranch.spark.native.proxy import Jvm
 from anabranch.spark.options import spelled
-from anabranch.spark.tables import view_of
+from anabranch.spark.tables import Newest, view_of
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.snapshot import Snapshot
 from anabranch.system_tables import lake_table_of
 
 if TYPE_CHECKING:
-    from anabranch.spark.catalog.tables import LakeTable
+    from anabranch.spark.catalog.tables import Seen
 
 _LOG = logging.getLogger(__name__)
 _LONGEST = 200
 """Characters of the description of a source."""
 _FILE_TABLES = ("ParquetTable", "OrcTable", "JsonTable", "CSVTable", "TextTable", "AvroTable")
 
-TABLES: WeakValueDictionary[tuple[str, str | None], LakeTable] = WeakValueDictionary()
-"""Tables that were handed to Spark, by what they say of themselves and by their snapshot."""
-FILES: WeakValueDictionary[str, Any] = WeakValueDictionary()
-"""Indexes of files that were handed to Spark, by the path that stands for the snapshot. They have a `scan`."""
+TABLES: WeakValueDictionary[tuple[str, str | None], Seen] = WeakValueDictionary()
+"""Tables that Spark has, by what they say of themselves and by their snapshot."""
+FILES: WeakValueDictionary[str, Scan] = WeakValueDictionary()
+"""Scans whose files Spark has, by the path that stands for their snapshot."""
 
 
 @dataclass
@@ -48,6 +52,13 @@ class Found:
     """Whether some rows were handed over by the program."""
     has_rows_of_rdd: bool = False
     """Whether some come from an RDD, of which Spark does not say how it was made; a batch of a stream is one."""
+    columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The columns of the tables, by their names."""
+
+    def saw(self, context: TableContext, snapshot: Snapshot | None, schema: TableSchema) -> None:
+        """The rows of a snapshot were read, in the columns of a schema."""
+        self.inputs.append(state_read(context, snapshot))
+        self.columns[context.title] = tuple(column.name for column in schema.fields)
 
 
 def found_in(jvm: Jvm, leaves: Callable[[], list[Any] | None]) -> Found:
@@ -77,13 +88,13 @@ def _look(jvm: Jvm, node: Any, found: Found) -> None:
     kind = plans.class_name(node)
     match kind:
         case "DataSourceV2Relation":
-            found.inputs.append(_of_table(jvm, node.table(), plans.options_of(node)))
+            _of_table(node.table(), plans.options_of(node), found)
         case "DataSourceV2ScanRelation":
-            found.inputs.append(_of_table(jvm, node.relation().table(), plans.options_of(node.relation())))
+            _of_table(node.relation().table(), plans.options_of(node.relation()), found)
         case "BatchScanExec":
-            found.inputs.append(_of_table(jvm, node.table(), {}))
+            _of_table(node.table(), {}, found)
         case "LogicalRelation" | "FileSourceScanExec" | "RowDataSourceScanExec":
-            found.inputs += _of_relation(jvm, node.relation())
+            _of_relation(jvm, node.relation(), found)
         case "HiveTableRelation" | "HiveTableScanExec":
             found.inputs.append(_unknown(node.simpleString(25)))
         case "LogicalRDD" | "RDDScanExec" | "ExternalRDD" | "ExternalRDDScanExec":
@@ -105,71 +116,70 @@ def _look(jvm: Jvm, node: Any, found: Found) -> None:
             found.problems.append(f"a source of the rows is not known: Spark calls it {kind}")
 
 
-def _of_table(jvm: Jvm, table: Any, options: Mapping[str, str]) -> Input:
+def _of_table(table: Any, options: Mapping[str, str], found: Found) -> None:
     """What a table of DataSource V2 stands for."""
     name = plans.class_name(table)
     if plans.PROXY in name:
         ours = TABLES.get((str(table.toString()), table.version()))
-        return _unknown(table.name()) if ours is None else state_read(*ours.state(options))
-    if name == "PythonTable":
-        return _of_python(table, options)
-    if name.endswith("KafkaTable"):
-        return kafka_input(options)
-    if name in _FILE_TABLES and "path" in options:
-        return SourceInput("files", options["path"], None, None)
-    return _unknown(table.name())
+        if ours is None:
+            found.inputs.append(_unknown(table.name()))
+        else:
+            seen = ours.by(options)
+            found.saw(seen.table.context, seen.snapshot, seen.schema)
+    elif name == "PythonTable":
+        _of_python(table, options, found)
+    elif name.endswith("KafkaTable"):
+        found.inputs.append(kafka_input(options))
+    elif name in _FILE_TABLES and "path" in options:
+        found.inputs.append(SourceInput("files", options["path"], None, None))
+    else:
+        found.inputs.append(_unknown(table.name()))
 
 
-def _of_python(table: Any, options: Mapping[str, str]) -> Input:
+def _of_python(table: Any, options: Mapping[str, str], found: Found) -> None:
     match plans.python_source_name(table).lower():
         case "anabranch":
             source = plans.python_source(table)
-            asked = {**source.defaults, **spelled(source.options)}
-            return of_options(asked, source.newest)
+            look_up({**source.defaults, **spelled(source.options)}, found, source.newest)
         case "anabranch-scan":
             scan: Scan = pickle.loads(base64.b64decode(options["scan"]))  # noqa: S301 - our own word
-            return state_read(scan.context, scan.snapshot)
+            found.saw(scan.context, scan.snapshot, scan.schema)
         case "anabranch-kafka":
-            return kafka_input(options)
+            found.inputs.append(kafka_input(options))
         case name:
-            return _unknown(f"{name} {options['path']}" if "path" in options else name)
+            found.inputs.append(_unknown(f"{name} {options['path']}" if "path" in options else name))
 
 
-def of_options(asked: Mapping[str, str], newest: Any = None) -> Input:
-    """What a batch read by these options sees. Raises as `anabranch.spark.tables.view_of`."""
+def look_up(asked: Mapping[str, str], found: Found, newest: Newest | None = None) -> None:
+    """What a batch read of our data source sees. Raises as `anabranch.spark.tables.view_of`."""
     path = asked.get("path", "")
-    if "/" not in path and (lake_table_of(path) is not None or _names_system_table(path)):
-        return _unknown(path)
-    view = view_of(asked, newest)
-    return state_read(view.table.context, view.snapshot)
+    if "/" not in path and (lake_table_of(path) is not None or Identifier.parse(path).system is not None):
+        found.inputs.append(_unknown(path))
+    else:
+        view = view_of(asked, newest)
+        found.saw(view.table.context, view.snapshot, view.schema)
 
 
-def _names_system_table(path: str) -> bool:
-    from anabranch.catalog import Identifier
-
-    return Identifier.parse(path).system is not None
-
-
-def _of_relation(jvm: Jvm, relation: Any) -> list[Input]:
+def _of_relation(jvm: Jvm, relation: Any, found: Found) -> None:
     """What a relation of DataSource V1 stands for."""
     if plans.class_name(relation) != "HadoopFsRelation":
-        return [_unknown(relation.toString())]
+        found.inputs.append(_unknown(relation.toString()))
+        return
     location = relation.location()
     paths = plans.root_paths(jvm, location)
-    if plans.PROXY in plans.class_name(location):
-        ours = FILES.get(paths[-1])
-        if ours is not None:
-            return [state_read(ours.scan.context, ours.scan.snapshot)]
-    return [SourceInput("files", path, None, None) for path in paths]
+    ours = FILES.get(paths[-1]) if plans.PROXY in plans.class_name(location) else None
+    if ours is None:
+        found.inputs += [SourceInput("files", path, None, None) for path in paths]
+    else:
+        found.saw(ours.context, ours.snapshot, ours.schema)
 
 
 def kafka_input(options: Mapping[str, str]) -> SourceInput:
     """A batch read of topics, with the offsets where the options give them."""
     asked = {key.lower(): value for key, value in options.items()}
     topics = asked.get("subscribe") or asked.get("assign") or asked.get("subscribepattern") or "topics"
-    return SourceInput(
-        "kafka", topics, _offsets(asked.get("startingoffsets")), _offsets(asked.get("endingoffsets"))
-    )
+    start, end = _offsets(asked.get("startingoffsets")), _offsets(asked.get("endingoffsets"))
+    return SourceInput("kafka", topics, start, end)
 
 
 def _offsets(text: str | None) -> Any:

@@ -10,9 +10,10 @@ import pyspark
 
 from anabranch.errors import AnabranchError
 from anabranch.lineage.model import Engine, Input, LineageEntry
-from anabranch.lineage.spark_offsets import BatchOffsets, inputs_between
+from anabranch.lineage.spark_offsets import BatchOffsets, inputs_between, sources_of_kind
 from anabranch.options import CODE_VERSION
 from anabranch.spark.checkpoint import Checkpoint
+from anabranch.spark.stream_sources import source_names
 
 _LOG = logging.getLogger(__name__)
 
@@ -41,6 +42,15 @@ def batch_origin(
     return entry, offsets
 
 
+def named_inputs(
+    checkpoint: Checkpoint, previous: BatchOffsets | None, offsets: BatchOffsets
+) -> tuple[Input, ...]:
+    """What a batch read, with the names of its sources. Raises `InvalidInputError`."""
+    folders, others = sources_of_kind("files", offsets), sources_of_kind("unknown", offsets)
+    names = source_names(checkpoint.storage, folders, others) if folders or others else {}
+    return inputs_between(previous, offsets, names)
+
+
 def _inputs(
     checkpoint: Checkpoint, batch: int, problems: list[str]
 ) -> tuple[BatchOffsets | None, tuple[Input, ...]]:
@@ -57,7 +67,7 @@ def _inputs(
             problems.append(f"offsets of batch {batch - 1}, where this one begins: {error}")
             return offsets, ()
     try:
-        return offsets, inputs_between(previous, offsets)
+        return offsets, named_inputs(checkpoint, previous, offsets)
     except AnabranchError as error:
         problems.append(f"offsets of batches {batch - 1} and {batch}: {error}")
         return offsets, ()

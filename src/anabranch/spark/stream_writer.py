@@ -31,7 +31,7 @@ from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.transaction import Committed
 from anabranch.kernel.replacement.follow import carried_over
 from anabranch.kernel.watermark import Claim
-from anabranch.lineage.model import LINEAGE_PROPERTY, LineageEntry, lineage_of
+from anabranch.lineage.model import LINEAGE_PROPERTY, LineageEntry, SourceInput, lineage_of
 from anabranch.lineage.overlap import first_overlap
 from anabranch.lineage.spark_offsets import BatchOffsets
 from anabranch.options import JOB, SINK_ON_REPLACE, WRITE_ONLY
@@ -136,7 +136,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
             warn_of_load(load_of(messages), self._table)
         if self._notices is not None and not WRITE_ONLY.of(self._rows.context.all_options):
             options = table_options(self._options)
-            leave(Notice(self._checkpoint.query_id, self._table.context, options), self._notices)
+            checkpoint = self._checkpoint.storage if _has_unnamed(entry) else None
+            leave(Notice(self._checkpoint.query_id, self._table.context, options, checkpoint), self._notices)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         if may_remove(messages):
@@ -264,6 +265,11 @@ def _job(options: Mapping[str, str], checkpoint: Checkpoint) -> str:
         "neither job nor query has a name: it is called '%s'; set '%s' to choose one", derived, JOB.key
     )
     return derived
+
+
+def _has_unnamed(entry: LineageEntry) -> bool:
+    """Whether the batch has read a source of which nobody has said what it is."""
+    return any(isinstance(i, SourceInput) and i.kind == "unknown" and i.name is None for i in entry.inputs)
 
 
 def _this_run() -> BatchRun:

@@ -114,7 +114,7 @@ class Course:
         """The position on the branch of `end` after which the rows between the two places were committed there."""
         if start.feed.context.branch_uuid == end.feed.context.branch_uuid:
             return start.position
-        if end.position.listing != _DIFFERENCE:
+        if not is_difference(end.position):
             return end.position
         fork = end.feed.context.fork
         return BEGINNING if fork is None else _after(fork.snapshot)
@@ -148,6 +148,11 @@ class Course:
                 newest = replace(newest, id=_NO_FILES_SCHEMA, fields=begun.fields)
             known = self._feeds[context.branch_uuid] = replace(self._opened, context=context, schema=newest)
         return known
+
+
+def is_difference(position: Position) -> bool:
+    """Whether a stream came to a new main by what differs from the old one."""
+    return position.listing == _DIFFERENCE
 
 
 def _after(reference: SnapshotRef) -> Position:

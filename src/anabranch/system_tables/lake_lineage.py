@@ -56,10 +56,12 @@ def _table_lineage(store: CommitStore) -> Iterator[tuple[Any, ...]]:
     for made in store.jobs():
         seen = _Seen(made.job, "sink", "table", made.sink, made.sink)
         found[seen] = made.commits, made.first_millis, made.last_millis
-    for seen in sorted(found, key=lambda seen: (seen.job, seen.role == "sink", seen.name, seen.dataset)):
+    rows = []
+    for seen, times in found.items():
         line = store.line(seen.dataset) if seen.kind == "table" else None
         named = (seen.name, None, None) if line is None else (line.title, line.table_uuid, line.branch_uuid)
-        yield (seen.job, seen.role, seen.kind, *named, *found[seen])
+        rows.append((seen.job, seen.role, seen.kind, *named, *times))
+    yield from sorted(rows, key=lambda row: (row[0], row[1] == "sink", row[3], row[5] or ""))
 
 
 def _snapshot_lineage(store: CommitStore) -> Iterator[tuple[Any, ...]]:

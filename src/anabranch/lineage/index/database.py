@@ -63,6 +63,7 @@ class Database:
                     f"the folder of the index, {self.file.parent}, cannot be made: {error}"
                 ) from error
         self._engine = _sqlite(self._url, durable=durable) if self._is_file else _server(self._url)
+        weakref.finalize(self, self._engine.dispose)
         with self._translated():
             with self._engine.connect() as connection:
                 version = _version(connection)

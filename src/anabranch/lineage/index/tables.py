@@ -89,17 +89,21 @@ COMMITS: Final = _table(
     Column("is_unsaid", Boolean, nullable=False),
 )
 """`job` and `engine` of the entry, if commits of this kind bring rows."""
-for _name, _column in (
-    ("breaks", COMMITS.c.is_break == true()),
-    ("rowless", COMMITS.c.has_rows == false()),
-    ("unsaid", COMMITS.c.is_unsaid == true()),
+_OF_BREAKS: Final = (COMMITS.c.base_branch, COMMITS.c.base_snapshot, COMMITS.c.restores)
+for _name, _flag, _value, _more in (
+    ("breaks", COMMITS.c.is_break, true(), _OF_BREAKS),
+    ("rowless", COMMITS.c.has_rows, false(), ()),
+    ("unsaid", COMMITS.c.is_unsaid, true(), ()),
 ):
+    # SQLite prefers it to the key because the flag is among its columns, and so is all that is asked for.
     Index(
         f"{PREFIX}{_name}",
         COMMITS.c.branch,
+        _flag,
         COMMITS.c.snapshot,
-        sqlite_where=_column,
-        postgresql_where=_column,
+        *_more,
+        sqlite_where=_flag == _value,
+        postgresql_where=_flag == _value,
     )
 
 ENTRIES: Final = _table("entries", _key("branch"), _key("snapshot"), Column("entry", Text, nullable=False))

@@ -38,6 +38,7 @@ class ExportOptions:
     """What is exported, and how."""
 
     job_namespace: str = "anabranch"
+    kafka_namespace: str = "kafka"
     throttle_millis: int = 0
     """At most one event a job in so long; 0 for one each commit."""
     since_millis: int | None = None
@@ -135,7 +136,7 @@ class Exporter:
         lines = {line.branch_uuid: line for line in store.lines()}
         if self._events is not None and self._events.naming.lines == lines:
             return self._events
-        naming = Naming(self.catalog.storage.url, lines)
+        naming = Naming(self.catalog.storage.url, lines, self.options.kafka_namespace)
         return Events(naming, Facts(self.catalog, lines), self.options.job_namespace)
 
     def _new_branches(self, store: CommitStore) -> Iterator[Iterator[Commit]]:

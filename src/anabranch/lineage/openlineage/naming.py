@@ -23,7 +23,6 @@ UNKNOWN = "unknown"
 
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "wasb": "wasbs", "abfs": "abfss"}
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_SERVERS = re.compile(r"kafka://[^/\s]+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +43,8 @@ class Naming:
     """Its URL."""
     lines: Mapping[str, Line]
     """Branches that are known, by identity."""
+    kafka: str = "kafka"
+    """Namespace of topics: ``kafka://host:port``. Positions in topics do not tell whose topics they are."""
 
     def of_branch(self, branch_uuid: str, otherwise: str = "") -> Name:
         """A branch of a table; `otherwise` is its name if the branch itself is not known."""
@@ -69,8 +70,7 @@ class Naming:
         """A source that is no table: one dataset for each topic, a folder, or what it is called."""
         names = names_of(read, job)
         if read.kind == "kafka":
-            servers = _SERVERS.search(f"{read.name} {read.source}")
-            return tuple(Name(servers[0].lower() if servers else "kafka", topic) for topic in names)
+            return tuple(Name(self.kafka, topic) for topic in names)
         return tuple(of_location(name) if read.kind == "files" else Name(UNKNOWN, name) for name in names)
 
     def _located(self, table: str, folder: str | None, title: str) -> Name:

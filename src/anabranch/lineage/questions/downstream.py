@@ -43,17 +43,25 @@ def impact(store: CommitStore, asked: Asked, *, depth: int | None = None) -> Tra
 class _Downstream(Walk):
     def everything(self, begun: list[str]) -> None:
         """Go on until there is nothing more: branch by branch, each when all that flows into it is known."""
-        network = Network(self.store, self.contents)
+        network = Network(self.all_flows, self.contents)
         for group in network.downstream(begun):
             if network.has_cycle(group):
                 self._around(group)
             else:
-                for read in self._readers(group[0], self.commits.get(group[0], Ids())):
-                    self._take(group[0], read)
+                self._through(group[0], self.commits.get(group[0], Ids()))
+
+    def _through(self, branch: str, ids: Ids) -> None:
+        """From own commits of a branch, which is on no cycle, to those that took them in."""
+        found: dict[str, list[int]] = {}
+        for read in self._readers(branch, ids):
+            self.flow(branch, read)
+            found.setdefault(read.sink, []).append(read.snapshot)
+        for sink, snapshots in found.items():
+            self.commits[sink] = Ids([*self.commits.get(sink, ()), *((i, i) for i in snapshots)])
 
     def steps(self, depth: int) -> None:
         """Go so many steps."""
-        newest = dict(self.commits)
+        newest = {branch: Ids(ids) for branch, ids in self.commits.items()}
         for _ in range(depth):
             found: dict[str, Ids] = {}
             for branch, ids in newest.items():
@@ -116,7 +124,10 @@ class _Downstream(Walk):
     def _meets(self, branch: str, ids: Ids | None, read: Read) -> bool:
         if not ids:
             return False
-        return any(s.branch == branch and ids.meets(s.first, s.last) for s in self.contents.taken(read))
+        for segment in self.contents.taken(read):
+            if segment.branch == branch and ids.meets(segment.first, segment.last):
+                return True
+        return False
 
     def _take(self, branch: str, read: Read) -> bool:
         """Note that a commit took in some of a branch; whether it was not known to be downstream."""

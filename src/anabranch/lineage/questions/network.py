@@ -6,16 +6,16 @@ from collections.abc import Iterable
 
 from anabranch.lineage.content import Contents
 from anabranch.lineage.questions.order import components
-from anabranch.lineage.store import CommitStore
+from anabranch.lineage.store import FlowSummary
 
 
 class Network:
     """The branches of a store, and between which of them rows may have flowed."""
 
-    def __init__(self, store: CommitStore, contents: Contents) -> None:
+    def __init__(self, flows: Iterable[FlowSummary], contents: Contents) -> None:
         self._sinks: dict[str, set[str]] = {}
         self._sources: dict[str, set[str]] = {}
-        for flow in store.flows():
+        for flow in flows:
             if flow.source_kind != "table":
                 continue
             # Reading a branch is reading those that it left, and merging it only itself.

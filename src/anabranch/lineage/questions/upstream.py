@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+from anabranch.lineage.content import Segment
 from anabranch.lineage.questions.asked import Asked
 from anabranch.lineage.questions.network import Network
 from anabranch.lineage.questions.walk import BEYOND, Walk, asked_for, check_depth
 from anabranch.lineage.ranges import Ids
 from anabranch.lineage.store import CommitStore, Read
-from anabranch.lineage.trace import Trace
+from anabranch.lineage.trace import Range, Trace
 
 
 def upstream(store: CommitStore, asked: Asked, *, depth: int | None = None) -> Trace:
@@ -36,7 +37,7 @@ def upstream(store: CommitStore, asked: Asked, *, depth: int | None = None) -> T
 class _Upstream(Walk):
     def everything(self, begun: list[str]) -> None:
         """Go on until there is nothing more: branch by branch, each when all that it flowed into is known."""
-        network = Network(self.store, self.contents)
+        network = Network(self.all_flows, self.contents)
         for group in network.upstream(begun):
             if network.has_cycle(group):
                 self._around(group)
@@ -47,7 +48,7 @@ class _Upstream(Walk):
 
     def steps(self, depth: int) -> None:
         """Go so many steps."""
-        newest = dict(self.commits)
+        newest = {branch: Ids(ids) for branch, ids in self.commits.items()}
         for _ in range(depth):
             before = {branch: Ids(ids) for branch, ids in self.commits.items()}
             for branch, ids in newest.items():
@@ -76,10 +77,14 @@ class _Upstream(Walk):
 
     def _through(self, branch: str, ids: Ids) -> None:
         """From own commits of a branch to what they took in."""
+        found: dict[str, list[Range]] = {}
         for first, last in asked_for(ids):
             for read in self.store.reads(branch, first, last):
                 if read.snapshot in ids:
-                    self._take(read)
+                    for segment in self._taken(read):
+                        found.setdefault(segment.branch, []).append((segment.first, segment.last))
+        for source, ranges in found.items():
+            self.commits[source] = Ids([*self.commits.get(source, ()), *ranges])
         self._others(branch, ids)
 
     def _around(self, group: list[str]) -> None:
@@ -96,7 +101,8 @@ class _Upstream(Walk):
             found, left = False, []
             for read in waiting:
                 if read.snapshot in self.commits.get(read.sink, _NONE):
-                    self._take(read)
+                    for segment in self._taken(read):
+                        self.commits.setdefault(segment.branch, Ids()).add(segment.first, segment.last)
                     found = True
                 else:
                     left.append(read)
@@ -110,13 +116,12 @@ class _Upstream(Walk):
                 if read.snapshot in ids:
                     self.other_flow(read)
 
-    def _take(self, read: Read) -> None:
-        """Note what a commit took in; what brought no rows is left out when the walk comes to it."""
+    def _taken(self, read: Read) -> Iterator[Segment]:
+        """What a commit took in, noting the flow; of it, what brought no rows is left out when the walk comes to it."""
         for segment in self.contents.taken(read):
-            if self.silent(segment.branch).covers(segment.first, segment.last):
-                continue
-            self.flow(segment.branch, read)
-            self.commits.setdefault(segment.branch, Ids()).add(segment.first, segment.last)
+            if not self.silent(segment.branch).covers(segment.first, segment.last):
+                self.flow(segment.branch, read)
+                yield segment
 
     def _known(self, branch: str) -> Ids:
         """The commits of a branch that were found so far and brought rows."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from anabranch.errors import InvalidInputError
 from anabranch.lazy import lazy
@@ -22,26 +22,19 @@ _RANGES_AT_MOST = 16
 """Of more ranges the store is asked for all that lies between the first and the last."""
 
 
-class FlowKey(NamedTuple):
-    """Between what a flow is, and by whom."""
-
-    source: str
-    sink: str
-    job: str
-    is_merge: bool
-
-
 class Walk:
     """Commits and flows that a walk has come to."""
 
     def __init__(self, store: CommitStore) -> None:
         self.store = store
         self.contents = Contents(store)
+        self.all_flows = store.flows()
         self.commits: dict[str, Ids] = {}
         """Own commits by branch."""
         self.others: dict[str, tuple[DatasetKind, str]] = {}
         """Sources that are no tables: kind and name by identity."""
-        self._flows: dict[FlowKey, _Commits] = {}
+        self._flows: dict[tuple[str, str, str, bool], _Commits] = {}
+        """By source, sink, job, and whether it is a merge."""
         self._silent: dict[str, Ids] = {}
 
     def begin(self, segments: Segments) -> None:
@@ -59,7 +52,7 @@ class Walk:
         found = self._silent.get(branch)
         if found is None:
             found = Ids()
-            if self.store.line(branch) is not None:
+            if self.contents.line(branch) is not None:
                 newest = self.store.newest(branch)
                 ids = self.store.rowless(branch, 1, newest)
                 found = Ids([*((i, i) for i in ids), *self.store.gaps(branch), (newest + 1, BEYOND)])
@@ -68,7 +61,7 @@ class Walk:
 
     def flow(self, source: str, read: Read) -> None:
         """Note that a commit took something of a source."""
-        key = FlowKey(source, read.sink, read.job, read.kind == "merge")
+        key = (source, read.sink, read.job, read.kind == "merge")
         flow = self._flows.get(key)
         if flow is None:
             flow = self._flows[key] = _Commits()
@@ -78,7 +71,7 @@ class Walk:
         """Note that a commit took something of a source that is no table."""
         source = source_id(read.kind, read.name)
         self.others[source] = (read.kind, read.name)
-        flow = self._flows.setdefault(FlowKey(source, read.sink, read.job, is_merge=False), _Commits())
+        flow = self._flows.setdefault((source, read.sink, read.job, False), _Commits())
         flow.add(read.snapshot, read.time_millis)
 
     def doubts(self, asked: Asked) -> Iterator[str]:
@@ -102,7 +95,7 @@ class Walk:
 
     def title(self, branch: str) -> str:
         """What a branch is called; if it was never seen, as those call it that have read it."""
-        line = self.store.line(branch)
+        line = self.contents.line(branch)
         return self._names.get(branch, branch) if line is None else line.title
 
     def trace(
@@ -118,22 +111,20 @@ class Walk:
         """
         nodes = dict.fromkeys(branch for branch, ids in self.commits.items() if ids or branch in begun)
         nodes |= dict.fromkeys(self.others)
-        flows = [
-            (key, flow) for key, flow in self._flows.items() if key.source in nodes and key.sink in nodes
-        ]
+        flows = [flow.of(*key) for key, flow in self._flows.items() if key[0] in nodes and key[1] in nodes]
         order, depth = arranged(
-            [(key.source, key.sink) for key, _ in flows],
+            [(flow.source, flow.sink) for flow in flows],
             sorted(begun, key=self._by),
             nodes,
             self._by,
             against=against,
         )
         place = {node: i for i, node in enumerate(order)}
-        flows.sort(key=lambda one: (place[one[0].sink], place[one[0].source], one[0].job, one[0].is_merge))
+        flows.sort(key=lambda flow: (place[flow.sink], place[flow.source], flow.job, flow.kind))
         return Trace(
             question,
             tuple(self._dataset(node, depth[node]) for node in order),
-            tuple(flow.named(key) for key, flow in flows),
+            tuple(flows),
             tuple(problems),
         )
 
@@ -141,7 +132,7 @@ class Walk:
         other = self.others.get(node)
         if other is not None:
             return Dataset(node, *other, depth=depth)
-        line = self.store.line(node)
+        line = self.contents.line(node)
         ids = self.commits[node].joined_over(self.silent(node))
         return Dataset(node, "table", self.title(node), None if line is None else line.table_uuid, ids, depth)
 
@@ -151,26 +142,26 @@ class Walk:
 
     @lazy
     def _names(self) -> dict[str, str]:
-        return {flow.source: flow.source_name for flow in self.store.flows()}
+        return {flow.source: flow.source_name for flow in self.all_flows}
 
 
 class _Commits:
     """Commits of a sink that took part in a flow, and when."""
 
-    __slots__ = ("first", "ids", "last")
+    __slots__ = ("first", "last", "snapshots")
 
     def __init__(self) -> None:
-        self.ids = Ids()
+        self.snapshots: list[int] = []
         self.first, self.last = BEYOND, 0
 
     def add(self, snapshot: int, time_millis: int) -> None:
-        self.ids.add(snapshot, snapshot)
-        self.first = min(time_millis, self.first)
-        self.last = max(time_millis, self.last)
+        self.snapshots.append(snapshot)
+        self.first = min(self.first, time_millis)
+        self.last = max(self.last, time_millis)
 
-    def named(self, key: FlowKey) -> Flow:
-        kind: Literal["job", "merge"] = "merge" if key.is_merge else "job"
-        return Flow(key.source, key.sink, key.job, kind, self.ids.count, self.first, self.last)
+    def of(self, source: str, sink: str, job: str, is_merge: bool) -> Flow:
+        kind: Literal["job", "merge"] = "merge" if is_merge else "job"
+        return Flow(source, sink, job, kind, len(set(self.snapshots)), self.first, self.last)
 
 
 def check_depth(depth: int | None) -> None:

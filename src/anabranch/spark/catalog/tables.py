@@ -9,7 +9,6 @@ from typing import Any
 from anabranch.errors import OptionError, UnsupportedFeatureError
 from anabranch.expr.bind import bind
 from anabranch.expr.parse import parse
-from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS
 from anabranch.lineage.recording import note_state
 from anabranch.options import BRANCH, SCAN_COLUMNS, SCAN_FILTER, SCAN_MODE
@@ -101,6 +100,13 @@ class Seen:
         snapshot = table.snapshot  # before the schema: no file of it is of a later one
         return cls(table, snapshot, table.schema, past)
 
+    def by(self, options: Mapping[str, str]) -> Seen:
+        """What a read with these options sees, in the columns that Spark knows already."""
+        if not any(key in options for key in STATE_OPTIONS):
+            return self
+        view = self.table.with_options(table_options(options))
+        return Seen(view, view.snapshot, self.schema)
+
 
 class LakeTable(Relation):
     """One branch of a table, at its newest state or at a moment."""
@@ -119,7 +125,8 @@ class LakeTable(Relation):
         self._snapshot = seen.snapshot
         self._schema = seen.schema
         self._past = seen.past
-        TABLES[self.toString(), self.version()] = self
+        # Spark asks for a table often; all that are the same share what they saw.
+        self._seen = TABLES.setdefault((self.toString(), self.version()), seen)
 
     def toString(self) -> str:  # noqa: N802 - Java's name
         """Equal for views that Spark may take for one another: of what it keeps of a table it asks by this."""
@@ -179,19 +186,9 @@ class LakeTable(Relation):
     def _abilities(self) -> tuple[str, ...]:
         return _BATCH_READ if self._past else _READ_AND_WRITE
 
-    def state(self, options: Mapping[str, str]) -> tuple[TableContext, Snapshot | None]:
-        """The branch and the snapshot that a read with these options sees."""
-        view, snapshot = self._state(options)
-        return view.context, snapshot
-
-    def _state(self, options: Mapping[str, str]) -> tuple[Table, Snapshot | None]:
-        if not any(key in options for key in STATE_OPTIONS):
-            return self.table, self._snapshot
-        view = self.table.with_options(table_options(options))
-        return view, view.snapshot
-
     def _scan(self, options: Mapping[str, str]) -> Scan:
-        view, snapshot = self._state(options)
+        seen = self._seen.by(options)
+        view, snapshot = seen.table, seen.snapshot
         with taking_part(self.jvm.spark):
             note_state(view.context, snapshot)
         condition = SCAN_FILTER.of(options)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from anabranch.expr.bound import conjunction
-from anabranch.scan import Scan
 from anabranch.spark.native.expressions import predicate_of
 from anabranch.spark.native.internals import hadoop_path, text_array
 from anabranch.spark.native.planned_files import PlannedFiles, directories, hadoop_root, spark_index
@@ -26,12 +25,7 @@ class PlannedFileIndex(JavaProxy):
         self.jvm = jvm
         self._files = files
         self._fields = tuple(fields)
-        FILES[self._paths[-1]] = self
-
-    @property
-    def scan(self) -> Scan:
-        """What the files are of."""
-        return self._files.scan
+        self._scan = FILES.setdefault(self._paths[-1], files.scan)
 
     def listFiles(self, partition_filters: Any, data_filters: Any) -> Any:  # noqa: N802
         """The files that filters on partition columns and on others leave over.
@@ -59,7 +53,7 @@ class PlannedFileIndex(JavaProxy):
 
     @property
     def _paths(self) -> list[str]:
-        scan = self.scan
+        scan = self._files.scan
         root = hadoop_root(scan.context.storage.url)
         layout = scan.context.layout
         seen = (

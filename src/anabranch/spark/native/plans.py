@@ -108,16 +108,10 @@ class Batch:
         return str(self._execution.resolvedCheckpointRoot())
 
     @property
-    def name(self) -> str | None:
-        """Name of the query, if it was given one."""
-        name = self._execution.name()
-        return None if name is None else str(name)
-
-    @property
     def _execution(self) -> Any:
         jvm = Jvm(self._spark)
         running = jvm.session.sharedState().activeStreamingQueries()
-        return running.get(jvm.of("java.util.UUID").fromString(self.run))
+        return running.get(jvm.of("java.util.UUID").fromString(self.query))
 
 
 def _leaves(plan: Any) -> Iterator[Any]:

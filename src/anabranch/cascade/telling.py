@@ -1,0 +1,118 @@
+"""A cascade in words: what it would do or did, what that guarantees, and the next command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from anabranch.cascade.plan import CascadePlan, CascadeStep
+from anabranch.cascade.result import CascadeResult
+from anabranch.kernel.replacement.group_result import GroupInfo, GroupResult
+from anabranch.lineage.trace import Range
+
+
+def told_plan(plan: CascadePlan, files: Iterable[str] = ()) -> Iterator[str]:
+    """A plan, in lines; `files` are the job files that were given."""
+    yield from _beside(plan)
+    if plan.is_done:
+        yield f"nothing to do: no table contains anything of what was taken out of {plan.table}"
+        return
+    yield (
+        f"replacement {plan.number} of main of {plan.table} took out snapshots {_ranges(plan.taken_out)}; "
+        f"{_count(len(plan.steps), 'table')} to correct, in this order:"
+    )
+    for place, step in enumerate(plan.steps, 1):
+        yield from _told_step(place, step)
+    yield "Nothing is changed by this plan. `--run` changes no main before all of them, at once."
+    given = list(files)
+    if any(step.problems for step in plan.steps) and not given:
+        yield "Name the files that declare the jobs: --jobs FILE."
+        given = ["FILE"]
+    yield f"next: anabranch cascade {plan.table} --run{''.join(f' --jobs {file}' for file in given)}"
+
+
+def told_result(result: CascadeResult, files: Iterable[str] = ()) -> Iterator[str]:
+    """What became of a run, in lines."""
+    plan = result.plan
+    again = f"anabranch cascade {plan.table} --run{''.join(f' --jobs {file}' for file in files)}"
+    yield from _beside(plan)
+    if plan.is_done:
+        yield f"nothing to do: no table contains anything of what was taken out of {plan.table}"
+    elif result.group is not None:
+        yield from told_group(result.group)
+        yield (
+            "All readers see the corrected tables from one moment on. Jobs that wrote to the old mains are stopped; those that "
+            "ran on the branches go on where they are:"
+        )
+        jobs = dict.fromkeys(part.job for step in plan.steps for part in step.jobs)
+        named = "".join(f" --job {job}" for job in jobs)
+        if named:
+            yield f"next: anabranch run {' '.join(files) or 'FILE'}{named}"
+        yield f"to take all of it back: anabranch cascade --undo {result.group.number}"
+    elif result.waiting is not None:
+        step = result.waiting
+        yield f"{step.table} waits for somebody: {'; '.join(step.problems)}"
+        yield (
+            f"Nothing is published. Write these rows to {step.table}$branch_{step.branch}, made from the branches of the same "
+            "name of what it is made from."
+        )
+        yield f"next: {again} --by-hand {step.table}"
+    elif result.failed:
+        for status in result.failed:
+            yield f"{status.job}: {status.state.value}{'' if status.message is None else f': {status.message}'}"
+            if status.hint:
+                yield f"  hint: {status.hint}"
+        yield "Nothing is published: all mains are as they were. What is done stays, and is gone on with."
+        yield f"next: {again}"
+    else:
+        done = ", ".join(result.done) or "nothing"
+        yield f"made again on branch {plan.name}: {done}. Nothing is published: all mains are as they were."
+        for table in result.done:
+            yield f"look at it: anabranch diff {table} main..{plan.name}"
+        yield f"next: {again}"
+
+
+def told_group(group: GroupResult) -> Iterator[str]:
+    """What was published or taken back, in lines."""
+    yield from str(group).splitlines()
+
+
+def told_groups(groups: Iterable[GroupInfo]) -> Iterator[str]:
+    """The log of groups, in lines."""
+    for group in groups:
+        tables = ", ".join(f"{table} ({branch})" for table, branch, _ in group.tables)
+        undoes = "" if group.undoes is None else f", takes back group {group.undoes}"
+        reason = "" if group.reason is None else f": {group.reason}"
+        yield f"group {group.number}, {group.outcome}{undoes}: {tables}{reason}"
+
+
+def _told_step(place: int, step: CascadeStep) -> Iterator[str]:
+    if step.fork is None:
+        begins = "it cannot begin again"
+    elif step.is_empty:
+        begins = "its branch begins empty, because it was spoilt from the beginning"
+    else:
+        begins = f"its branch begins with snapshot {step.fork}"
+    there = ", and is there already" if step.is_there else ""
+    yield (
+        f"{place}. {step.table}: snapshots {_ranges(step.bad)} are spoilt; {begins}{there}; "
+        f"{_count(step.anew, 'commit')} made again on branch {step.branch}"
+    )
+    for part in step.jobs:
+        sources = ", ".join(f"{source.name} {source.begins}" for source in part.sources)
+        yield f"   job {part.job} from {sources}"
+        yield from (f"     note: {notice}" for notice in part.notices)
+    yield from (f"   by hand: {problem}" for problem in step.problems)
+
+
+def _beside(plan: CascadePlan) -> Iterator[str]:
+    yield from (f"note: {warning}" for warning in plan.warnings)
+    if plan.beside:
+        yield f"note: branches that are spoilt too, and stay as they are: {', '.join(plan.beside)}"
+
+
+def _ranges(ranges: Iterable[Range]) -> str:
+    return ", ".join(str(first) if first == last else f"{first}..{last}" for first, last in ranges) or "none"
+
+
+def _count(number: int, what: str) -> str:
+    return f"1 {what}" if number == 1 else f"{number} {what}s"

@@ -1,0 +1,117 @@
+"""Cascades, as the command line does them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from anabranch.cascade import (
+    CascadeOptions,
+    CascadePlan,
+    CascadeResult,
+    on_spark,
+    plan_cascade,
+    run_cascade,
+    undo_cascade,
+)
+from anabranch.cascade.telling import told_group, told_groups, told_plan, told_result
+from anabranch.errors import InvalidInputError
+from anabranch.jobs.job import Job
+from anabranch.jobs.run import stopping
+from anabranch.jobs.supervise import Policy
+from anabranch.kernel.replacement.group_result import GroupInfo, GroupResult
+from anabranch.lake import connect
+from anabranch.service.branches import user
+from anabranch.service.jobs import JobStatus, Spark, check_spark, declared
+from anabranch.service.local_spark import local_spark
+
+if TYPE_CHECKING:
+    from anabranch.jobs.supervise import RunEvent
+
+__all__ = [
+    "CascadePlan",
+    "CascadeResult",
+    "GroupInfo",
+    "GroupResult",
+    "How",
+    "Spark",
+    "groups",
+    "plan",
+    "run",
+    "told_group",
+    "told_groups",
+    "told_plan",
+    "told_result",
+    "undo",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How to carry a cascade out."""
+
+    files: Sequence[str] = ()
+    """That declare the jobs."""
+    publish: bool = True
+    by_hand: Sequence[str] = ()
+    audits: Mapping[str, str] = field(default_factory=dict)
+    """Files of checks, by table."""
+    max_restarts: int = 10
+    reason: str | None = None
+
+
+def plan(warehouse: str, table: str, files: Sequence[str]) -> CascadePlan:
+    """What has to be done after main of a table was replaced. Raises what `plan_cascade` and `load` raise."""
+    return plan_cascade(connect(warehouse), table, _jobs(files))
+
+
+def run(
+    warehouse: str,
+    table: str,
+    how: How,
+    spark: Spark,
+    *,
+    tell: Callable[[str], None],
+    on_status: Callable[[Sequence[JobStatus]], None],
+    on_event: Callable[[RunEvent], None] = lambda _: None,
+) -> CascadeResult:
+    """Carry it out, in the name of who is logged in; Spark is started only if a job is to run. Raises as `run_cascade`."""
+    jobs = _jobs(how.files)
+    options = CascadeOptions(how.publish, tuple(how.by_hand), how.audits, user(), how.reason)
+    if plan_cascade(connect(warehouse), table, jobs).is_done:
+        return run_cascade(connect(warehouse), table, jobs, options)
+    check_spark()
+    with (
+        stopping() as stop,
+        local_spark(
+            warehouse,
+            f"anabranch cascade {table}",
+            master=spark.master,
+            conf=spark.conf,
+            quiet=not spark.loud,
+        ) as session,
+    ):
+        runner = on_spark(stop, policy=Policy(most=how.max_restarts), on_status=on_status, on_event=on_event)
+        lake = connect(warehouse, spark=session)
+        return run_cascade(lake, table, jobs, options, runner=runner, stop=stop, tell=tell)
+
+
+def undo(warehouse: str, table: str | None, number: str, *, reason: str | None) -> GroupResult:
+    """Take a cascade back: by the number of its group, or the ``last`` one, of a table if one is named."""
+    if number != "last" and not number.isdigit():
+        raise InvalidInputError(
+            f"'{number}' is no number of a group",
+            hint="`anabranch cascade --groups` lists them; or write 'last'.",
+        )
+    group = None if number == "last" else int(number)
+    return undo_cascade(connect(warehouse), group, table=table, by=user(), reason=reason)
+
+
+def groups(warehouse: str) -> list[GroupInfo]:
+    """What was replaced in several tables at once, oldest first."""
+    return connect(warehouse).groups()
+
+
+def _jobs(files: Sequence[str]) -> list[Job]:
+    return declared(files, ()) if files else []

@@ -1,0 +1,110 @@
+"""What the sources of a streaming query are called. Its offset log does not name them: it numbers them.
+
+Kept in the query's checkpoint, in ``anabranch/``, so that a source is called the same in all its batches:
+
+* ``source-folders.json``: folders of files, from Spark's own log of the files that a batch has read,
+  ``sources/<source>/<batch>``. It is there before the first batch is committed.
+* ``source-descriptions.json``: what Spark calls the other sources, put there by the process that started the query
+  when the first batch is done; until then, and where that process is elsewhere, they are only numbered.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from anabranch.errors import AnabranchError, NotFoundError
+from anabranch.storage.protocol import Storage
+
+_LOG = logging.getLogger(__name__)
+_FOLDERS: Final = "anabranch/source-folders.json"
+_DESCRIPTIONS: Final = "anabranch/source-descriptions.json"
+_LONGEST: Final = 200
+
+
+def source_names(checkpoint: Storage, folders: Iterable[str], others: Iterable[str]) -> dict[str, str]:
+    """What sources are called, as far as it is known. Never raises.
+
+    Args:
+        checkpoint: rooted at the checkpoint's folder.
+        folders: numbers of the sources that read files.
+        others: numbers of those of which nothing is known.
+    """
+    found: dict[str, str] = {}
+    try:
+        wanted = list(folders)
+        if wanted:
+            found |= _folders(checkpoint, wanted)
+        if any(True for _ in others):
+            found |= {k: v for k, v in _kept(checkpoint, _DESCRIPTIONS).items() if k not in found}
+    except (AnabranchError, ValueError) as error:
+        _LOG.debug("the names of the sources cannot be found: %s", error)
+    return found
+
+
+def describe(checkpoint: Storage, descriptions: Sequence[str]) -> None:
+    """Keep what Spark calls the sources of a query, in their order. Raises `StorageError`."""
+    names = {str(number): text[:_LONGEST] for number, text in enumerate(descriptions)}
+    checkpoint.put_if_absent(_DESCRIPTIONS, json.dumps(names).encode())
+
+
+def _folders(checkpoint: Storage, sources: Sequence[str]) -> dict[str, str]:
+    known = _kept(checkpoint, _FOLDERS)
+    new = {
+        source: folder
+        for source in sources
+        if source not in known and (folder := _folder(checkpoint, source)) is not None
+    }
+    if new:
+        known |= new
+        checkpoint.put(_FOLDERS, json.dumps(known).encode(), durable=False)
+    return {source: known[source] for source in sources if source in known}
+
+
+def _kept(checkpoint: Storage, path: str) -> dict[str, str]:
+    try:
+        value: Any = json.loads(checkpoint.get(path))
+    except NotFoundError:
+        return {}
+    return {str(k): str(v) for k, v in value.items()} if isinstance(value, dict) else {}
+
+
+def _folder(checkpoint: Storage, source: str) -> str | None:
+    """The folder in which the files lie that a source read first."""
+    logs = [info.path for info in checkpoint.list(f"sources/{source}")]
+    numbered = [(int(name.removesuffix(".compact")), path) for path in logs
+                if (name := path.rpartition("/")[2]).removesuffix(".compact").isdigit()]  # fmt: skip
+    if not numbered:
+        return None
+    lines = checkpoint.get(min(numbered)[1]).decode().split("\n")[1:]
+    return common_folder([json.loads(line)["path"] for line in lines if line.strip()])
+
+
+def common_folder(paths: Sequence[str]) -> str | None:
+    """The folder below which files lie, without folders of partitions: ``file:/data/in``; None if there is none.
+
+    Args:
+        paths: URLs of the files.
+    """
+    parts = [urlsplit(path) for path in paths]
+    if not parts or len({(part.scheme, part.netloc) for part in parts}) > 1:
+        return None
+    folders = [[*takewhile(_is_no_partition, unquote(part.path).split("/")[:-1])] for part in parts]
+    shared = [
+        level[0] for level in takewhile(lambda level: len(set(level)) == 1, zip(*folders, strict=False))
+    ]
+    place = f"//{parts[0].netloc}" if parts[0].netloc else ""
+    return f"{parts[0].scheme}:{place}{'/'.join(shared)}" if len(shared) > 1 else None
+
+
+def _is_no_partition(folder: str) -> bool:
+    return "=" not in folder
+
+
+def described(progress: Any) -> list[str]:
+    """What a query's progress, which may be None, calls its sources, in their order."""
+    return [] if progress is None else [str(source.description) for source in progress.sources]

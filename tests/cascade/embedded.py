@@ -1,0 +1,98 @@
+"""Streaming jobs without Spark: each batch takes what was added to its sources, and says so in its commit as Spark's do.
+
+A job's function takes the new rows of each source as a list of dicts, and returns those for the sink. What it had read is
+known from its own commits, so it goes on where it was, whoever runs it.
+"""
+
+import json
+from dataclasses import replace
+
+import pyarrow as pa
+
+from anabranch.jobs.job import job as declare
+from anabranch.jobs.prepare import Run
+from anabranch.jobs.supervise import JobStatus, State
+from anabranch.kernel.actions.append import Append
+from anabranch.kernel.commit.identity import CommitIdentity
+from anabranch.lineage.model import LINEAGE_PROPERTY, Engine, LineageEntry, TableInput, lineage_of
+from anabranch.options import SCAN_START_OFFSET
+from anabranch.streaming.offsets import BEGINNING, Offset, Position
+
+SCHEMA = "id BIGINT NOT NULL, v BIGINT"
+
+
+def streaming(name, sources, sink, function):
+    """A job that reads these tables, and whose function takes lists of rows."""
+    names = {f"s{number}": table for number, table in enumerate(sources)}
+
+    def transform(**frames):
+        return function(*(frames[key] for key in names))
+
+    return declare(name, sources=names, sink=sink)(transform)
+
+
+def run(job, lake, how=None):
+    """One batch of all there is; the runner of a cascade."""
+    how = how or Run()
+    sink = lake.table(job.sink if how.branch is None else f"{job.sink}$branch_{how.branch}")
+    user = f"{job.name}@{sink.branch_uuid}"
+    before, number = _known(sink, job, user)
+    reads, frames = [], {}
+    for key, source in job.sources.items():
+        branch = how.source_branches.get(source.table)
+        table = lake.table(source.table if branch is None else f"{source.table}$branch_{branch}")
+        start = before.get(table.table_uuid) or _start(how.starts.get(key), table)
+        head = table.snapshot
+        if head is None:
+            frames[key] = []
+            continue
+        end = Position.after(head)
+        if start is None:  # the rows there are, and later what is added
+            frames[key] = table.scan().to_arrow().to_pylist()
+            start = replace(end, files=0, full=True)
+        elif start.full:
+            frames[key] = [
+                *table.at(f"snapshot.{start.snapshot}").scan().to_arrow().to_pylist(),
+                *table.changes(start.snapshot, head.id, on_overwrite="added").to_arrow().to_pylist(),
+            ]
+        else:
+            frames[key] = table.changes(start.snapshot, head.id, on_overwrite="added").to_arrow().to_pylist()
+        if end != start:
+            name = table.context.name
+            reads.append(TableInput(name, table.table_uuid, table.branch_uuid, start, end))
+    if reads:
+        rows = job(**frames)
+        entry = LineageEntry(job.name, "run", None, Engine("test", query=user, batch=number), tuple(reads))
+        written = sink.writer()
+        batches = pa.Table.from_pylist(rows, schema=written.schema).to_batches() if rows else []
+        sink.commit(
+            Append(written.write(batches)),
+            identity=CommitIdentity(user, number),
+            properties={LINEAGE_PROPERTY: entry.to_json()},
+        )
+    return [JobStatus(job.name, sink.name, State.ENDED)]
+
+
+def _known(sink, job, user):
+    """By table how far the job has read it, as its commits on the branch say, and the number of its next batch."""
+    found, number = {}, 0
+    for snapshot in sink.snapshots():
+        if snapshot.commit_user != user:
+            continue
+        number = max(number, snapshot.commit_identifier + 1)
+        for read in lineage_of(snapshot.properties, where="").inputs:
+            found.setdefault(read.table_uuid, read.end)
+    return found, number
+
+
+def _start(options, table):
+    if options is None:
+        return None
+    offset = Offset.from_dict(json.loads(options[SCAN_START_OFFSET.key]))
+    assert offset.branch_uuid == table.branch_uuid, "it begins on another branch than it reads"
+    if offset.position == BEGINNING:
+        return BEGINNING
+    snapshot = table.context.snapshots.find(offset.position.snapshot)
+    assert snapshot is not None, "where it begins is not there"
+    assert snapshot.stamp == offset.position.stamp
+    return replace(offset.position, watermark=None)

@@ -1,0 +1,98 @@
+"""`anabranch cascade`, as its users type it."""
+
+import json
+
+import pytest
+
+import anabranch
+from anabranch.cascade import run_cascade
+from anabranch.cli.main import run
+from tests.cascade.embedded import SCHEMA
+from tests.cascade.embedded import run as run_embedded
+from tests.cascade.story import CHAIN, correct, rows
+
+JOBS = """
+import anabranch
+
+@anabranch.job("clean", sources={"orders": "db.orders"}, sink="db.clean")
+def clean(orders):
+    return orders
+
+anabranch.sql_job("big", "SELECT * FROM clean", sources={"clean": "db.clean"}, sink="db.big")
+"""
+
+
+@pytest.fixture
+def lake(tmp_path):
+    lake = anabranch.connect(str(tmp_path / "warehouse"))
+    for table in ("db.orders", "db.clean", "db.big"):
+        lake.create_table(table, SCHEMA)
+    for number, factor in enumerate((1, 100)):
+        lake.table("db.orders").append(rows(number, 1, factor))
+        if not number:
+            lake.table("db.orders").create_tag("good")
+        for job in CHAIN:
+            run_embedded(job, lake)
+    correct(lake, 1, 1)
+    return lake
+
+
+@pytest.fixture
+def cli(lake, capsys):
+    def call(*words, code=0, verb="cascade"):
+        assert run(["-w", lake.url, verb, *words]) == code
+        said = capsys.readouterr()
+        return said.out + said.err
+
+    return call
+
+
+def test_a_plan_is_told_with_what_comes_next(cli, tmp_path):
+    told = cli("db.orders")
+    assert "replacement 1 of main of db.orders took out snapshots 2; 2 tables to correct" in told
+    assert (
+        "1. db.clean: snapshots 2 are spoilt; its branch begins with snapshot 1; 1 commit made again" in told
+    )
+    assert "by hand: job 'clean' made 1 commit" in told
+    assert "next: anabranch cascade db.orders --run --jobs FILE" in told
+
+    file = tmp_path / "jobs.py"
+    file.write_text(JOBS)
+    told = cli("db.orders", "--plan", "--jobs", str(file))
+    assert "job clean from db.orders after snapshot 1" in told
+    assert "job big from db.clean$branch_cascade-db.orders-1 after snapshot 1" in told
+    assert "by hand" not in told
+    assert f"next: anabranch cascade db.orders --run --jobs {file}" in told
+    found = json.loads(cli("db.orders", "--jobs", str(file), "--json"))
+    assert [step["table"] for step in found["steps"]] == ["db.clean", "db.big"]
+
+
+def test_what_was_published_is_listed_and_taken_back(cli, lake):
+    run_cascade(lake, "db.orders", CHAIN, runner=run_embedded)
+    assert "nothing to do: no table contains anything" in cli("db.orders")
+    assert "nothing to do" in cli("db.orders", "--run")
+    assert json.loads(cli("db.orders", "--run", "--json"))["published"] is True
+    listed = cli("--groups")
+    assert "group 1, replaced: " in listed
+    assert "db.big (cascade-db.orders-1)" in listed
+    assert json.loads(cli("--groups", "--json"))[0]["outcome"] == "replaced"
+    told = cli("db.clean", code=2, verb="undo-replace")
+    assert "together with that of db.big, as group 1" in told
+    assert "anabranch cascade --undo 1" in told
+    assert "which takes back group 1" in cli("--undo", "1", "--yes")
+    assert "already replaced" in cli("db.orders", "--undo", "last")
+    assert "is now main" in cli("db.orders", "--yes", verb="undo-replace", code=0)
+
+
+def test_one_table_alone_is_taken_back_where_that_is_said(cli, lake):
+    run_cascade(lake, "db.orders", CHAIN, runner=run_embedded)
+    assert "is now main" in cli("db.clean", "--alone", "--yes", verb="undo-replace")
+
+
+def test_what_is_wrongly_typed(cli):
+    assert "not said which table" in cli(code=2)
+    assert "give one of them" in cli("db.orders", "--plan", "--run", code=2)
+    assert "no number of a group" in cli("--undo", "first", code=2)
+    assert "there is no group 9" in cli("--undo", "9", code=1)
+    assert "was not replaced" in cli("db.clean", code=1)
+    assert "there is no job file" in cli("db.orders", "--jobs", "missing.py", code=1)

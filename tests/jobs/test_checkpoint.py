@@ -1,0 +1,61 @@
+"""What a job began with is written once; and which code it is."""
+
+import subprocess
+
+import pytest
+
+from anabranch.errors import CorruptTableError
+from anabranch.jobs.checkpoint import Beginning, JobCheckpoint, default_location, opened
+from anabranch.jobs.code import code_version
+from anabranch.storage.open import open_storage
+
+FIRST = Beginning("clean", "t", "b", "good", 3, "s", {"raw": {"scan.start-offset": "{}"}})
+
+
+def test_whoever_comes_second_begins_as_the_first():
+    checkpoint = JobCheckpoint("memory://x", open_storage("memory://checkpoint-of-jobs"))
+    assert checkpoint.known() is None
+    assert checkpoint.beginning(lambda: FIRST) == FIRST
+
+    def second():
+        raise AssertionError("nobody asks again")
+
+    assert checkpoint.beginning(second) == checkpoint.known() == FIRST
+
+
+def test_of_two_that_write_at_once_one_wins():
+    checkpoint = JobCheckpoint("memory://x", open_storage("memory://checkpoint-of-two-jobs"))
+    other = Beginning("clean", "t", "b")
+    assert checkpoint.beginning(lambda: checkpoint.beginning(lambda: FIRST) and other) == FIRST
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b'{"version": 2}', FIRST.to_json()[:-20]])
+def test_what_cannot_be_read_is_an_error_that_names_the_file(text):
+    with pytest.raises(CorruptTableError, match=r"here/anabranch/job\.json"):
+        Beginning.from_json(text, path="here/anabranch/job.json")
+
+
+def test_local_places_are_paths_whatever_they_are_called(tmp_path):
+    url = open_storage(str(tmp_path / "a b@c")).url
+    location = default_location(url, "clean", "fix")
+    assert location == f"{tmp_path}/a b@c/_checkpoints/clean@fix"
+    assert opened(location, {}).location == location
+    assert default_location("s3://bucket/wh/", "clean", None) == "s3://bucket/wh/_checkpoints/clean"
+
+
+def test_the_code_is_the_commit_and_what_the_file_holds(tmp_path):
+    file = tmp_path / "jobs.py"
+    assert code_version(file) is None
+    file.write_text("x = 1\n")
+    alone = code_version(file)
+    assert alone.startswith("sha256:")
+    file.write_text("x = 2\n")
+    assert code_version(file) != alone
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    for words in ("init -q", "-c user.name=n -c user.email=e@x commit -q --allow-empty -m first"):
+        subprocess.run(["git", "-C", str(repository), *words.split()], check=True)
+    inside = repository / "jobs.py"
+    inside.write_text("x = 2\n")
+    commit, _, digest = code_version(inside).partition("+")
+    assert (len(commit), digest) == (40, code_version(file))

@@ -1,0 +1,68 @@
+"""What a failure of a job means, from what Spark says."""
+
+import pytest
+
+from anabranch.errors import CommitOutcomeUnknownError, InvalidInputError, SealedBranchError, StorageError
+from anabranch.jobs.failure import JobFailedError, as_ours, verdict
+
+FENCED = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] \
+Failed when Python streaming data source perform commit: Traceback (most recent call last):
+  File "/x/stream_writer.py", line 3, in commit
+    raise fenced(context)
+anabranch.errors.SealedBranchError: the streaming query 'clean' wrote to the main of 'db.t' that was replaced
+  hint: end this query. Or restart it.
+ SQLSTATE: 38000 SQLSTATE: XXKST
+=== Streaming Query ===
+Identifier: clean [id = 1, runId = 2]"""
+UDF = """[STREAM_FAILED] Query terminated with exception: Job aborted due to stage failure: Task 0 in stage 1.0 failed
+Traceback (most recent call last):
+  File "/jobs.py", line 3, in half
+    return 1 / 0
+ZeroDivisionError: division by zero
+
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:1)"""
+ANALYSIS = """[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `price` cannot be resolved. \
+Did you mean one of the following? [`id`, `v`]. SQLSTATE: 42703;
+'Filter ('price > 0)
++- StreamingRelationV2 anabranch"""
+
+
+def test_ours_are_found_in_what_spark_says():
+    error = as_ours(Exception(FENCED))
+    assert isinstance(error, SealedBranchError)
+    assert error.message == "the streaming query 'clean' wrote to the main of 'db.t' that was replaced"
+    assert error.hint == "end this query. Or restart it."
+    assert verdict(Exception(FENCED), has_run=True) == "fenced"
+
+
+def test_the_reason_of_others_is_one_line():
+    assert as_ours(Exception(UDF)).message == "ZeroDivisionError: division by zero"
+    found = as_ours(Exception(ANALYSIS))
+    assert isinstance(found, JobFailedError)
+    assert found.message.startswith("A column with name `price` cannot be resolved.")
+    assert found.message.endswith("[`id`, `v`].")
+
+
+def test_errors_of_ours_stay_what_they_are():
+    error = StorageError("away")
+    assert as_ours(error) is error
+
+
+class AnalysisException(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("error", "has_run", "expected"),
+    [
+        (InvalidInputError("no"), True, "final"),
+        (AnalysisException("no"), True, "final"),
+        (Exception(UDF), True, "again"),
+        (Exception(UDF), False, "final"),
+        (StorageError("away", retryable=True), False, "again"),
+        (StorageError("denied"), False, "final"),
+        (CommitOutcomeUnknownError("who knows"), False, "again"),
+    ],
+)
+def test_what_may_help(error, has_run, expected):
+    assert verdict(error, has_run=has_run) == expected
