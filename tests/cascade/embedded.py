@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from anabranch.jobs.job import job as declare
 from anabranch.jobs.prepare import Run
+from anabranch.jobs.source import static
 from anabranch.jobs.supervise import JobStatus, State
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.commit.identity import CommitIdentity
@@ -31,17 +32,29 @@ def streaming(name, sources, sink, function):
     return declare(name, sources=names, sink=sink)(transform)
 
 
+def batch(name, source, sink, function, mode="append"):
+    """A job that reads a table as it is, each time it is run."""
+
+    def transform(rows):
+        return function(rows)
+
+    return declare(name, sources={"rows": static(source)}, sink=sink, mode=mode)(transform)
+
+
 def run(job, lake, how=None):
     """One batch of all there is; the runner of a cascade."""
     how = how or Run()
     sink = lake.table(job.sink if how.branch is None else f"{job.sink}$branch_{how.branch}")
+    if not any(source.is_stream for source in job.sources.values()):
+        return _run_batch(job, lake, how, sink)
     user = f"{job.name}@{sink.branch_uuid}"
     before, number = _known(sink, job, user)
+    starts = _begun(lake, user, how)
     reads, frames = [], {}
     for key, source in job.sources.items():
         branch = how.source_branches.get(source.table)
         table = lake.table(source.table if branch is None else f"{source.table}$branch_{branch}")
-        start = before.get(table.table_uuid) or _start(how.starts.get(key), table)
+        start = before.get(table.table_uuid) or _start(starts.get(key), table)
         head = table.snapshot
         if head is None:
             frames[key] = []
@@ -71,6 +84,24 @@ def run(job, lake, how=None):
             properties={LINEAGE_PROPERTY: entry.to_json()},
         )
     return [JobStatus(job.name, sink.name, State.ENDED)]
+
+
+def _run_batch(job, lake, how, sink):
+    (source,) = job.sources.values()
+    branch = how.source_branches.get(source.table)
+    with lake.job(job.name):
+        table = lake.table(source.table if branch is None else f"{source.table}$branch_{branch}")
+        made = job(table.scan().to_arrow().to_pylist())
+        (sink.append if job.mode == "append" else sink.replace)(made)
+    return [JobStatus(job.name, sink.name, State.ENDED)]
+
+
+def _begun(lake, user, how):
+    """Where the job began on this branch, as it was told when it was run there for the first time."""
+    checkpoints = lake._catalog.storage.scoped("_checkpoints")
+    told = {name: dict(options) for name, options in how.starts.items()}
+    checkpoints.put_if_absent(user, json.dumps(told).encode())
+    return json.loads(checkpoints.get(user))
 
 
 def _known(sink, job, user):

@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.cascade import plan_cascade, undo_cascade
 from anabranch.errors import CommitConflictError, InvalidInputError, NotFoundError
-from tests.cascade.embedded import run, streaming
+from tests.cascade.embedded import batch, run, streaming
 from tests.cascade.story import (
     BIG,
     CHAIN,
@@ -342,3 +342,60 @@ def test_a_batch_that_made_nothing_of_bad_rows_is_made_again_too():
     assert values(lake, "db.low") == expected(ALL)
     assert values(lake, "db.after") == expected(ALL, doubled)
     assert plan(lake, (low, after)).is_done
+
+
+def test_who_read_a_batch_that_came_to_nothing_is_made_again_from_before_it():
+    """The reader had taken it in together with good rows, so its commit has rows, none of them wrong."""
+    low = streaming("low", ["db.orders"], "db.low", lambda found: [row for row in found if row["v"] < 50])
+    after = streaming("after", ["db.low"], "db.after", doubled)
+    lake = new_lake("db.orders", "db.low", "db.after")
+    for number, factor in enumerate((1, 1, 100)):
+        lake.table("db.orders").append(rows(2 * number, 2, factor))
+        if number == 1:
+            lake.table("db.orders").create_tag("good")
+        run(low, lake)
+        if number != 1:
+            run(after, lake)
+    correct(lake, 2, 1)
+    assert [(s.table, s.bad, s.fork) for s in plan(lake, (low, after)).steps] == [
+        ("db.low", ((3, 3),), 2),
+        ("db.after", ((2, 2),), 1),
+    ]
+    cascade(lake, (low, after))
+    assert values(lake, "db.after") == expected(range(6), doubled)
+
+
+@pytest.mark.parametrize(("mode", "times"), [("append", 1), ("overwrite", 3)])
+def test_a_batch_job_is_run_once(mode, times):
+    daily = batch("daily", "db.orders", "db.daily", doubled, mode)
+    lake = new_lake("db.orders", "db.daily")
+    orders = lake.table("db.orders")
+    orders.append(rows(0, 2))
+    orders.create_tag("good")
+    if mode == "overwrite":
+        run(daily, lake)
+    orders.append(rows(2, 2, factor=100))
+    for _ in range(times):
+        run(daily, lake)
+    correct(lake, 1, 1)
+    (part,) = plan(lake, (daily,)).steps[0].jobs
+    assert part.is_batch
+    assert [(s.name, s.begins) for s in part.sources] == [("db.orders", "as it is")]
+    cascade(lake, (daily,), publish=False)
+    cascade(lake, (daily,))
+    assert values(lake, "db.daily") == expected(range(4), doubled)
+
+
+def test_a_batch_job_that_appended_more_than_once_is_no_job_to_run_again():
+    daily = batch("daily", "db.orders", "db.daily", doubled)
+    lake = new_lake("db.orders", "db.daily")
+    orders = lake.table("db.orders")
+    orders.append(rows(0, 2))
+    orders.create_tag("good")
+    run(daily, lake)
+    for number in range(2):
+        orders.append(rows(2 + number, 1, factor=100))
+        run(daily, lake)
+    correct(lake, 1, 1)
+    (problem,) = plan(lake, (daily,)).steps[0].problems
+    assert "job 'daily' made 2 commits of what is taken out as a batch job that appends" in problem

@@ -98,8 +98,12 @@ def test_from_where_to_go_on(cli):
     assert (at["job"], at["commit"], at["sources"][0]["position"]["snapshot"]) == ("clean", 2, 2)
     out = cli("lineage", "positions", "db.clean@good")
     assert "table   db.orders  snapshot 2" in out
-    assert out.splitlines()[-1] == "next: anabranch run JOB.py --branch BRANCH --from-tag good"
-    assert '{"logOffset": 3}' in cli("lineage", "positions", "db.orders")
+    run_it = "next: anabranch run JOB.py --branch fix --from-tag good --create-branch"
+    assert out.splitlines()[-1] == run_it
+    assert "next: anabranch create-tag" not in out
+    out = cli("lineage", "positions", "db.orders@2")
+    assert '{"logOffset": 2}' in out
+    assert out.splitlines()[-2:] == ["next: anabranch create-tag db.orders --name good --snapshot 2", run_it]
 
 
 def test_what_made_a_snapshot(cli):
@@ -222,6 +226,11 @@ def test_what_an_export_does_not_understand(cli):
     )
 
 
+def test_an_export_without_the_client_says_what_to_install(cli, monkeypatch):
+    monkeypatch.setitem(sys.modules, "anabranch.lineage.openlineage.transport", None)
+    assert "pip install 'anabranch[openlineage]'" in cli("lineage", "export", "--to", "file:x", code=1)
+
+
 # System tables
 
 
@@ -265,6 +274,41 @@ def test_the_system_tables_about_lineage(cli, warehouse):
         "read", "sys.snapshot_lineage", "--filter", "job = 'daily'", "--columns", "snapshot_id", "--json"
     )
     assert json.loads(read) == {"snapshot_id": 1}
+
+
+def test_what_has_expired_or_was_merged_is_told_as_well(tmp_path, capsys):
+    lake = anabranch.connect(str(tmp_path / "lake"))
+    orders, clean = (lake.create_table(f"db.{name}", "id BIGINT") for name in ("orders", "clean"))
+    for number in range(4):
+        with lake.job("ingest"):
+            orders.append([{"id": number}])
+    clean.append([{"id": -1}])
+    clean.create_tag("good", 1)
+    clean.create_branch("fix", "good")
+    with lake.job("clean"):
+        clean.branch("fix").append(orders.changes(0, 4).to_arrow())
+    clean.merge_branch("fix")
+    clean.delete_branch("fix")
+    orders.expire_snapshots(retain_max=2, retain_min=2)
+    assert len(list(orders.snapshots())) == 2
+    call = ["-w", str(tmp_path / "lake"), "lineage"]
+    assert run([*call, "rebuild"]) == run([*call, "export", "--to", f"file:{tmp_path}/events.jsonl"]) == 0
+    rows = lake.system("snapshot_lineage").to_pylist()
+    assert sorted((r["job"], r["sink_table"], r["source_table"], r["source_branch"]) for r in rows) == [
+        ("clean", "db.clean", "db.orders", None),
+        *[("ingest", "db.orders", None, None)] * 4,
+        ("merge-branch fix", "db.clean", "db.clean", "fix"),
+    ]
+    events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert [event["outputs"][0]["outputFacets"]["outputStatistics"]["rowCount"] for event in events] == [
+        *[1] * 4,
+        *[4] * 2,
+    ]
+    merge = events[-1]
+    assert merge["inputs"][0]["name"] == events[-2]["outputs"][0]["name"]
+    assert merge["inputs"][0]["name"].endswith("/lake/db.db/clean/branch/branch-fix")
+    assert "schema" in events[0]["outputs"][0]["facets"]
+    capsys.readouterr()
 
 
 def test_the_example_of_the_page_runs(tmp_path, monkeypatch, capsys):

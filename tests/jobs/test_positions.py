@@ -73,8 +73,9 @@ def test_a_source_that_was_read_later_begins_where_its_first_batch_did(world):
     more = make_table(world.folder, "db.more")
     more.append([{"id": 1, "v": "x"}])
     world.commit(world.read(0, 1, more), kafka(None, [5]))
-    found = {one.name: one for one in recorded(world, 1)}
-    assert {name: offset(one) for name, one in found.items()} == {"db.raw": 3, "db.more": 0}
+    found = {one.name: json.loads(one.position) for one in recorded(world, 1)}
+    assert (found["db.raw"]["snapshot"], found["db.more"]["snapshot"]) == (3, 0)
+    assert found["clicks"] == {"clicks": {"0": 5}}
 
 
 def test_what_a_rollback_took_away_does_not_count(world):
@@ -194,3 +195,15 @@ def test_what_has_expired_is_not_taken_for_new(world):
     told = indexed_positions(world.orders.lineage.positions("good"), "clean")
     begun = starts_at(known.with_more(told), declared(sources), tables)
     assert [json.loads(o["scan.start-offset"])["snapshot"] for o in begun.options.values()] == [4, 1]
+
+
+def test_partitions_that_a_topic_got_since_begin_where_the_query_entered_them(world):
+    world.commit(kafka(None, [5, 6]))
+    world.commit(kafka([5, 6], [9, 9]))
+    world.commit(kafka([9, 9], [9, 9, 30]))
+    world.commit(kafka([9, 9, 30], [12, 9, 40, 2]))
+    (position,) = recorded(world, 2)
+    assert json.loads(position.position) == {"clicks": {"0": 9, "1": 9, "2": 30, "3": 2}}
+    more = kafka(None, [1], topic="more", source="source 1")
+    world.commit(more, kafka([12, 9, 40, 2], [13, 9, 40, 2]))
+    assert json.loads(recorded(world, 2)[1].position) == {"more": {"0": 1}}

@@ -112,7 +112,7 @@ class Graph:
             (self.undo, 2),
             (self.compact, 4),
             (self.expire, 4),
-            (self.delete, 1),
+            (self.delete, 2),
         ]
         steps_to_choose, weights = zip(*weighted, strict=True)
         for _ in range(steps):
@@ -309,7 +309,6 @@ class Graph:
         branch = self._sink()
         before = branch.known
         self._open(branch).compact(full=True)
-        self._compacted.add(branch.table)
         self._look(branch, None)
         return branch.known > before
 
@@ -321,7 +320,7 @@ class Graph:
 
     def delete(self) -> bool | None:
         branch = self._side()
-        if branch is None or branch.known == self.forks[branch.uuid][1]:
+        if branch is None:
             return False
         self.lake.table(branch.table).delete_branch(branch.name.partition("$branch_")[2])
         del self.branches[branch.uuid]
@@ -459,6 +458,8 @@ class Graph:
             # What is brought back is as it was, also where it was there all along.
             if restores:
                 self._restored.add((branch.uuid, number))
+            elif not new:  # or sealed, or fenced, which looks like it
+                self._compacted.add(branch.table)
             stays = [] if restores else [row for row in there if row in before]
             now = {row: before[row] for row in stays}
             for row in there if restores else new:

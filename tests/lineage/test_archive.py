@@ -296,6 +296,23 @@ def test_forgetting_cuts_the_segment_in_which_the_target_is():
     assert [(name.first, name.last) for name in segment_names(table.context)] == [(1, 7)]
 
 
+def test_a_damaged_segment_is_passed_over_and_left_where_it_is(caplog):
+    table = many_segments(18)
+    context = table.context
+    harmed = segment_names(context)[4]
+    path = context.layout.history_path(str(harmed))
+    context.storage.put(path, b"harmed")
+    others = {1, 2, 3, 4, *range(6, 19)}
+    assert {found.id for found in archived(context, table.table_uuid)} == others
+    assert f"what snapshots {harmed.first} to {harmed.last} of 'db.t' said is lost" in caplog.text
+    tidy(context)
+    assert {found.id for found in archived(context, table.table_uuid)} == others
+    forget_after(context, 5)
+    assert {found.id for found in archived(context, table.table_uuid)} == {1, 2, 3, 4}
+    assert context.storage.get(path) == b"harmed"
+    assert archived_branch(context, table.table_uuid) == BranchFacts(table.table_uuid, None, None)
+
+
 # The file
 
 

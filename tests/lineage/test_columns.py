@@ -15,8 +15,8 @@ TABLES = {
 SINK = ["id", "total"]
 
 
-def columns(text, sink=SINK, tables=TABLES):
-    return {origin.column: origin.sources for origin in column_origins(text, sink, tables)}
+def columns(text, sink=SINK, tables=TABLES, written=None):
+    return {origin.column: origin.sources for origin in column_origins(text, sink, tables, written)}
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,20 @@ def test_columns_of_several_tables():
     }
 
 
+def test_a_query_tells_of_its_own_columns_only():
+    text = "SELECT price AS id, id AS total FROM db.orders"
+    assert columns(text, written=["ID", "total"]) == {
+        "id": ("db.orders.price",),
+        "total": ("db.orders.id",),
+    }
+    assert columns(text, written=["total", "id"]) == {}
+
+
+def test_columns_of_tables_that_are_not_known_are_left_out():
+    text = "SELECT o.id, v.total FROM db.orders o JOIN somewhere v ON o.id = v.id"
+    assert columns(text) == {"id": ("db.orders.id",)}
+
+
 def test_names_are_as_the_table_has_them():
     assert columns("SELECT upper(REGION) AS total FROM db.orders") == {"total": ("db.orders.Region",)}
 
@@ -63,6 +77,7 @@ def test_names_are_as_the_table_has_them():
         "DELETE FROM db.out",
         "INSERT INTO db.out VALUES (1, 2)",
         "INSERT INTO db.out SELECT * FROM elsewhere",
+        "INSERT INTO db.out SELECT a, b FROM elsewhere",
         "INSERT INTO db.out SELECT id FROM db.orders",
         "INSERT INTO db.out SELECT id, price FROM db.orders -- " + "x" * 20_000,
     ],

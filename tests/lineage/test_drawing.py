@@ -335,4 +335,8 @@ def test_widths_are_those_of_terminals():
 
 def test_a_dataset_without_snapshots_is_a_whole_table():
     trace = replace(ORDERS, datasets=tuple(replace(d, snapshots=()) for d in ORDERS.datasets))
-    assert "snapshot" not in drawn(replace(trace, question="all", problems=()), "tree")
+    whole = replace(trace, question="all", problems=())
+    assert "snapshot" not in drawn(whole, "tree")
+    assert "asked" not in {box["class"] for box in parts(drawn(whole, "svg"))[1]}
+    assert "penwidth" not in drawn(whole, "dot")
+    assert "stroke-width" not in drawn(whole, "mermaid")

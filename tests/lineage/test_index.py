@@ -1,13 +1,8 @@
 """The index: the same however it came about, whatever dies or comes in between, on SQLite and on PostgreSQL."""
 
-import itertools
-import logging
 import os
-import pickle
+import shutil
 import signal
-import sqlite3
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -15,12 +10,10 @@ import sqlalchemy as sa
 
 import anabranch
 from anabranch.catalog import FilesystemCatalog
-from anabranch.errors import OptionError, StorageError, UnsupportedFeatureError
 from anabranch.kernel.replacement.release import release_due
 from anabranch.lineage.index import LineageIndex
-from anabranch.lineage.index.tables import LINES, META
-from anabranch.lineage.memory import MemoryStore
 from anabranch.storage.open import open_storage
+from tests.lineage.indexing import ALL, copied, index_of, lake_of_two, lake_with, names, now, said, truth
 from tests.lineage.world import NAMES, World, told
 from tests.support import postgres
 from tests.support.faults import FaultyStorage, run
@@ -28,49 +21,9 @@ from tests.support.foreign_expiry import expire_as_others
 from tests.support.processes import forking
 from tests.support.tables import SCHEMA, rows
 
-ALL = 10**15
-"""A moment after everything, in epoch milliseconds."""
-_names = itertools.count()
-
 
 class Died(BaseException):
     """The process is dead."""
-
-
-def index_of(lake, place):
-    return LineageIndex.of(lake._catalog, {"lineage.index": place}, {})
-
-
-def now(index):
-    """What the index says, brought up to date."""
-    caught = index.catch_up()
-    assert caught.problems == ()
-    return said(index)
-
-
-def said(index):
-    with index.reading() as store:
-        return told(store)
-
-
-def truth(lake):
-    """The same from the tables themselves."""
-    names = [f"{database}.{table}" for database in lake.databases() for table in lake.tables(database)]
-    return told(MemoryStore.of_tables([lake.table(name).context for name in names]))
-
-
-def lake_with(url, *names, commits=3):
-    lake = anabranch.connect(str(url))
-    for name in names:
-        table = lake.create_table(name, SCHEMA)
-        for number in range(commits):
-            table.append(rows(number, 1))
-    return lake
-
-
-def copied(lake, source, sink):
-    with lake.job("copy"):
-        lake.table(sink).append(lake.table(source).scan().to_arrow())
 
 
 # However it came about
@@ -180,6 +133,20 @@ def test_what_another_engine_removed_stays_known_but_is_a_gap_when_it_is_built_a
     assert said(index)[uuid]["gaps"] == [(1, 6)]
 
 
+def test_a_gap_goes_with_the_history_it_was_in(tmp_path):
+    lake = lake_with(tmp_path, "db.a", commits=4)
+    index, table = lake.lineage.index, lake.table("db.a")
+    table.create_tag("old", 3)
+    index.catch_up()
+    for number in range(4):
+        table.append(rows(number, 1))
+    expire_as_others(table, 2)
+    assert now(index)[table.table_uuid]["gaps"] == [(5, 6)]
+    table.rollback("old", destructive=True)
+    found = now(index)[table.table_uuid]
+    assert (found["newest"], found["gaps"]) == (3, [])
+
+
 def test_a_dropped_table_stays_known(place, tmp_path):
     lake = lake_with(tmp_path / "lake", *NAMES[:2])
     copied(lake, "db.a", "db.b")
@@ -217,14 +184,17 @@ def test_one_table_that_cannot_be_read_does_not_hide_the_others(tmp_path):
     assert said(index)[context.branch_uuid]["commits"] == before[context.branch_uuid]["commits"]
 
 
+def test_a_copy_of_a_table_is_told_from_it(tmp_path):
+    lake = lake_with(tmp_path, "db.a")
+    index = lake.lineage.index
+    before = now(index)
+    shutil.copytree(tmp_path / "db.db" / "a", tmp_path / "db.db" / "b")
+    lake.table("db.b").append(rows(5, 1))
+    assert index.catch_up().problems == ("db.b: has the identity of db.a, of which it is a copy",)
+    assert said(index) == before
+
+
 # What comes in between
-
-
-def lake_of_two(url=None):
-    lake = lake_with(url or f"memory://index-{next(_names)}", *NAMES[:2])
-    for _ in range(2):
-        copied(lake, "db.a", "db.b")
-    return lake
 
 
 @pytest.fixture
@@ -349,14 +319,14 @@ def test_what_is_read_is_of_one_moment(place, tmp_path):
 
 @pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.long)])
 def test_an_expiry_and_a_deletion_during_catching_up_lose_nothing(tmp_path, step):
-    lake = lake_with(f"memory://between-{next(_names)}", *NAMES[:1], commits=9)
+    lake = lake_with(f"memory://between-{next(names)}", *NAMES[:1], commits=9)
     table = lake.table("db.a")
     table.create_tag("good", 2)
     table.create_branch("fix", "good")
     table.branch("fix").append(rows(1, 1))
     wanted = truth(lake)
     for nth in range(1, 60, step):
-        url = f"memory://between-{next(_names)}"
+        url = f"memory://between-{next(names)}"
         here, there = lake._catalog.storage, open_storage(url)
         there.put_many({info.path: here.get(info.path) for info in here.list(recursive=True)})
         other = anabranch.connect(url).table("db.a")
@@ -367,7 +337,7 @@ def test_an_expiry_and_a_deletion_during_catching_up_lose_nothing(tmp_path, step
 
         storage = FaultyStorage(there, [run("before", "get", work, nth=nth)])
         place = {"lineage.index": str(tmp_path / f"{nth}.db")}
-        LineageIndex.of(FilesystemCatalog(storage), place, {}).catch_up()
+        assert now(LineageIndex.of(FilesystemCatalog(storage), place, {})) == wanted
         if "fix" in other.branches():
             return
         assert now(LineageIndex.of(FilesystemCatalog(there), place, {})) == wanted
@@ -378,7 +348,7 @@ def test_an_expiry_and_a_deletion_during_catching_up_lose_nothing(tmp_path, step
 
 
 def test_little_is_asked_of_the_store_when_there_is_nothing_new(tmp_path):
-    lake = lake_with("memory://idle", "db.a", commits=5)
+    lake = lake_with("memory://idle", "db.a", commits=20)
     table = lake.table("db.a")
     table.create_tag("good", 2)
     for name in ("one", "two", "three"):
@@ -394,143 +364,6 @@ def test_little_is_asked_of_the_store_when_there_is_nothing_new(tmp_path):
     assert len(storage.calls) <= 3 + of_table + 3 * of_branch, storage.calls
     table.append(rows(9, 1))
     storage.forget_calls()
-    index.catch_up()
-    assert len(storage.calls) <= 50, storage.calls
-
-
-# Where it lies, and how it heals
-
-
-def test_it_lies_in_a_local_warehouse_where_it_is_taken_for_no_database(tmp_path):
-    lake = lake_of_two(tmp_path)
-    now(lake.lineage.index)
-    assert (tmp_path / "lineage" / "index.db").exists()
-    assert lake.databases() == ["db"]
-
-
-def test_it_lies_where_the_option_or_the_environment_says(tmp_path):
-    catalog = anabranch.connect("memory://placed")._catalog
-    there, other = str(tmp_path / "a.db"), f"sqlite:///{tmp_path}/b.db"
-    assert LineageIndex.of(catalog, {"lineage.index": there}, {}).place == f"sqlite:///{there}"
-    variable = {"ANABRANCH_LINEAGE_INDEX": other}
-    assert LineageIndex.of(catalog, {}, variable).place == other
-    assert LineageIndex.of(catalog, {"lineage.index": there}, variable).place == f"sqlite:///{there}"
-    secret = LineageIndex.of(catalog, {"lineage.index": "postgresql://u:secret@h/d"}, {})
-    assert "secret" not in f"{secret} {secret.place}"
-
-
-def test_a_store_of_objects_has_one_for_the_process_alone():
-    lake = lake_of_two()
-    index = LineageIndex.of(lake._catalog, {}, {})
-    assert now(index) == truth(lake)
-    file = index._open().file
-    assert file.exists()
-    index.close()
-    assert not file.exists()
-    assert now(index) == truth(lake)
-    index.close()
-
-
-@pytest.mark.parametrize("url", ["mysql://host/db", "sqlite://", "://", "postgresql+nonsense://h/d"])
-def test_other_databases_are_refused(url):
-    catalog = anabranch.connect("memory://refused")._catalog
-    with pytest.raises(OptionError, match="lineage index"):
-        LineageIndex.of(catalog, {"lineage.index": url}, {}).catch_up()
-
-
-def test_a_server_that_is_not_there_is_said_to_be(tmp_path):
-    catalog = anabranch.connect("memory://refused")._catalog
-    url = f"postgresql://u:secret@/d?host={tmp_path}"
-    with pytest.raises(StorageError, match="did not answer") as refused:
-        LineageIndex.of(catalog, {"lineage.index": url}, {}).catch_up()
-    assert "secret" not in str(refused.value)
-
-
-def test_where_it_cannot_be_kept_it_is_built_all_the_same(tmp_path, caplog):
-    lake = lake_of_two(tmp_path)
-    (tmp_path / "lineage").write_text("somebody's own")
-    index = lake.lineage.index
-    assert now(index) == truth(lake)
-    assert "is not kept, but built for this process alone" in caplog.text
-    index.close()
-
-
-@pytest.mark.parametrize("damage", ["text", "zeros", "cut"])
-def test_a_damaged_file_is_set_aside_and_built_anew(tmp_path, damage, caplog):
-    lake = lake_of_two(tmp_path)
-    index = lake.lineage.index
-    wanted = now(index)
-    file = tmp_path / "lineage" / "index.db"
-    data = file.read_bytes()
-    harmed = {
-        "text": b"no database" * 1000,
-        "zeros": data[:4096] + bytes(len(data) - 4096),
-        "cut": data[:8000],
-    }
-    file.write_bytes(harmed[damage])
-    with caplog.at_level(logging.WARNING):
-        assert now(index) == wanted
-    assert "set aside as index.db.damaged-1" in caplog.text
-    assert (tmp_path / "lineage" / "index.db.damaged-1").exists()
-    with sqlite3.connect(file) as connection:
-        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-
-
-def version_of(index, text):
-    with index._open().writing() as connection:
-        connection.execute(sa.update(META).values(value=text))
-    index.close()
-
-
-def test_one_of_a_newer_release_is_left_alone(place):
-    lake = lake_of_two()
-    index = index_of(lake, place)
-    index.catch_up()
-    version_of(index, "99")
-    with pytest.raises(UnsupportedFeatureError, match="version 99"):
-        index.catch_up()
-
-
-@pytest.mark.parametrize("version", ["0", "soon"])
-def test_one_of_an_older_release_is_built_anew(place, version):
-    lake = lake_of_two()
-    index = index_of(lake, place)
-    wanted = now(index)
-    version_of(index, version)
-    assert now(index) == wanted
-    index.close()
-
-
-def test_two_warehouses_share_a_database(place, tmp_path):
-    one, other = lake_of_two(tmp_path / "one"), lake_of_two(tmp_path / "other")
-    first, second = index_of(one, place), index_of(other, place)
-    alone = now(first)
-    together = now(second)
-    assert len(together["lines"]) == 4
-    assert {uuid: together[uuid] for uuid in alone if uuid in together and "-" in uuid} == {
-        uuid: found for uuid, found in alone.items() if "-" in uuid
-    }
-    one.drop_table("db.a")
-    first.rebuild()
-    second.catch_up()
-    with first.reading() as store:
-        assert len(store.lines()) == 3
-    with second._open().reading() as connection:
-        assert connection.scalars(sa.select(LINES.c.is_dropped)).all() == [False] * 3
-
-
-def test_nothing_of_it_is_loaded_before_it_is_asked():
-    code = "import sys, anabranch, anabranch.cli.main; anabranch.connect('memory://x'); print('sqlalchemy' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
-
-
-# The public way
-
-
-def test_a_lake_and_its_tables_answer_from_it(tmp_path):
-    lake = lake_of_two(tmp_path)
-    table = lake.table("db.b")
-    assert table.lineage.upstream().tables == ("db.a", "db.b")
-    assert pickle.loads(pickle.dumps(table)).lineage.upstream().tables == ("db.a", "db.b")
-    assert (tmp_path / "lineage" / "index.db").exists()
+    assert index.catch_up().commits == 1
+    read = [call for call in storage.calls if call.name == "get" and "/snapshot-" in call.path]
+    assert len(read) <= 25, read

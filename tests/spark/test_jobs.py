@@ -12,7 +12,7 @@ import pytest
 import anabranch
 from anabranch.jobs.prepare import Run
 from anabranch.jobs.run import Schedule, run_jobs
-from anabranch.jobs.supervise import Policy, State, Stop
+from anabranch.jobs.supervise import Policy, State
 from anabranch.jobs.trigger import AVAILABLE_NOW
 from anabranch.lake import Lake
 from anabranch.lineage.model import lineage_of
@@ -173,15 +173,6 @@ def test_failures_are_told_without_traces(lake):
     assert "nope" in status.message
     status = failed(lake, job(lambda raw: raw.selectExpr("id", "'x' AS v"), name="types"))
     assert "v" in status.message
-    status = failed(
-        lake,
-        job(
-            lambda raw: raw.selectExpr("id", "raise_error('too bad') AS v").selectExpr(
-                "id", "CAST(v AS BIGINT) AS v"
-            )
-        ),
-    )
-    assert "too bad" in status.message
 
 
 def test_a_job_of_a_replaced_main_is_fenced(lake):
@@ -197,24 +188,6 @@ def test_a_job_of_a_replaced_main_is_fenced(lake):
     assert status.state is State.FENCED
     assert "wrote to the main of 'db.orders' that was replaced" in status.message
     assert "end this query" in status.hint
-
-
-def test_a_running_job_stops_after_its_batch(lake):
-    arrive(lake, *range(5))
-    stop, states = Stop(), []
-
-    def look(statuses):
-        states.append(statuses[0].state)
-        if statuses[0].batch is not None:
-            stop.ask()
-
-    clean = job(lambda raw: raw, trigger="10 milliseconds")
-    (status,) = run_jobs([clean], lake, None, Schedule(policy=Policy(most=0)), stop=stop, on_status=look)
-    assert status.state is State.STOPPED
-    assert contents(lake) == [(i, i) for i in range(5)]
-    arrive(lake, 5)
-    done(lake, clean)
-    assert contents(lake) == [(i, i) for i in range(6)]
 
 
 def test_the_command_line_runs_a_file_until_it_is_told_to_stop(tmp_path):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from anabranch.cascade.silent import silent_readers
+from anabranch.cascade.readers import readers_of
 from anabranch.errors import InvalidInputError, NotFoundError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs.tag_log import find_tags, is_internal, tag_names
@@ -44,8 +44,10 @@ class Affected:
     """None if no snapshot is left that could be begun with."""
     missing: int
     """The snapshot at which it would have to begin, if there is none."""
+    kept: Segments
+    """The commits that its branch begins with."""
     made_anew: Segments
-    """The commits after the fork, all of which have to be made again."""
+    """Those after the fork, all of which have to be made again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ def affected(
     while True:
         trace = downstream(store, Asked(root.branch, segments, root.text), verb="impact")
         spoilt = {d.id: Ids(d.snapshots) for d in trace.datasets if d.kind == "table"}
-        for branch, ids in silent_readers(store, contents, segments, mains.values()).items():
+        for branch, ids in readers_of(store, contents, segments, mains.values()).items():
             spoilt.setdefault(branch, Ids()).update(ids)
         before, found = found, {}
         for table, main in mains.items():
@@ -153,7 +155,7 @@ def _of_table(
         if before:
             wanted, fork = before.hull[0] - 1, None
     kept = () if fork is None or fork.is_empty else view.at(fork.snapshot)
-    return Affected(main, tuple(bad), fork, wanted, without(content, kept))
+    return Affected(main, tuple(bad), fork, wanted, kept, without(content, kept))
 
 
 def _latest_there(main: TableContext, wanted: int) -> Fork | None:

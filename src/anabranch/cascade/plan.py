@@ -19,6 +19,7 @@ from anabranch.kernel.refs.tag_log import find_tags, is_internal, tag_names
 from anabranch.lineage.questions.asked import Asked
 from anabranch.lineage.store import CommitStore
 from anabranch.lineage.trace import Range
+from anabranch.streaming.offsets import Position
 
 if TYPE_CHECKING:
     from anabranch.lake import Lake
@@ -43,7 +44,7 @@ class JobPart:
     job: str
     sources: tuple[SourcePart, ...]
     commits: int
-    """How many commits it had made that are taken out."""
+    """How many commits it had made that are taken out; 0 if it only goes on from where it was."""
     is_batch: bool
     starts: Mapping[str, Mapping[str, str]]
     """By source, the options with which it begins there."""
@@ -70,6 +71,8 @@ class CascadeStep:
     jobs: tuple[JobPart, ...]
     problems: tuple[str, ...]
     """What no job can make again, and why: somebody has to do it by hand, on the branch."""
+    notes: tuple[str, ...] = ()
+    """What else a person should know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +135,12 @@ class Work:
         root = Corrected(own.table, own.main, None, own.fork, own.branch_uuid)
         found = {own.table: root}
         for one in self.tables:
-            fork = 0 if one.fork is None or one.fork.is_empty else one.fork.snapshot
+            is_empty = one.fork is None or one.fork.is_empty
+            fork = 0 if one.fork is None or is_empty else one.fork.snapshot
             branch = _branch(one.main, self.plan.name, must=made)
             uuid = None if branch is None else branch.branch_uuid
-            found[one.main.name] = Corrected(one.main.name, one.main, self.plan.name, fork, uuid)
+            emptied = None if branch is None or not is_empty else _emptied(branch)
+            found[one.main.name] = Corrected(one.main.name, one.main, self.plan.name, fork, uuid, emptied)
         return found
 
     def start(self, job: Job, one: Affected, corrected: Mapping[str, Corrected]) -> JobStart:
@@ -172,7 +177,7 @@ def work_of(lake: Lake, table: str, jobs: Sequence[Job]) -> Work:
         correction = correction_of(root, known.store)
         affects = _affects(known.store, correction, mains) if correction.taken_out else None
         tables = () if affects is None else affects.tables
-        writers = {one.main.name: writers_of(known.store, one.made_anew) for one in tables}
+        writers = {one.main.name: writers_of(known.store, one.made_anew, one.kept) for one in tables}
     problems = () if affects is None else affects.trace.problems
     names = {main.name: uuid for uuid, main in mains.items()}
     plan = CascadePlan(
@@ -211,7 +216,7 @@ def moment_at(main: TableContext, snapshot_id: int) -> Moment:
 def _steps(work: Work) -> Iterator[CascadeStep]:
     corrected = work.corrected(made=False)
     for one in work.tables:
-        parts, problems = [], []
+        parts, problems, notes = [], [], []
         if one.fork is None:
             problems.append(
                 f"it would have to begin again at snapshot {one.missing}, and neither that nor one before it is there"
@@ -220,6 +225,10 @@ def _steps(work: Work) -> Iterator[CascadeStep]:
             found = _part(work, one, writer, corrected)
             if isinstance(found, JobPart):
                 parts.append(found)
+            elif not writer.commits:
+                notes.append(
+                    f"job '{writer.job}' wrote to it before that: it will be stopped, and no job that was given goes on for it"
+                )
             else:
                 problems.append(found)
         yield CascadeStep(
@@ -232,6 +241,7 @@ def _steps(work: Work) -> Iterator[CascadeStep]:
             sum(segment.last - segment.first + 1 for segment in one.made_anew),
             tuple(parts),
             tuple(problems),
+            tuple(notes),
         )
 
 
@@ -286,3 +296,10 @@ def _branch(main: TableContext, name: str, *, must: bool) -> TableContext | None
         if must:
             raise
         return None
+
+
+def _emptied(branch: TableContext) -> Position | None:
+    """After the snapshot that emptied a branch, the first of its own."""
+    fork = branch.fork
+    first = None if fork is None else branch.snapshots.find(fork.snapshot.id + 1)
+    return None if first is None else Position.after(first)

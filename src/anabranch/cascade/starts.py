@@ -35,6 +35,8 @@ class Corrected:
     """Up to this snapshot its history is that of the old main."""
     branch_uuid: str | None
     """None while the branch is not there yet."""
+    emptied: Position | None = None
+    """Where a branch that begins empty has been emptied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,19 +135,29 @@ def _kept(one: Corrected, offset: Offset) -> Position:
     position = offset.position
     if position.snapshot <= one.fork:
         return position
-    last = position.snapshot if position.files is None else position.snapshot - 1
-    old = main_by_uuid(one.main, offset.branch_uuid)
-    if old is not None and not position.files and not position.full:
-        beyond = [old.snapshots.find(number) for number in range(one.fork + 1, last + 1)]
-        fork = old.snapshots.find(one.fork) if one.fork else None
-        if all(snapshot is not None and _brings_nothing(snapshot) for snapshot in beyond):
-            if one.fork == 0:
-                return BEGINNING
-            if fork is not None:
-                return Position.after(fork)
+    if not position.files and _has_read_nothing(one, offset):
+        if one.fork == 0:
+            return one.emptied or BEGINNING
+        fork = one.main.snapshots.find(one.fork)
+        if fork is not None:
+            # Who was to begin with all rows of a later snapshot begins with all that is kept.
+            return (
+                replace(Position.after(fork), files=0, full=True) if position.full else Position.after(fork)
+            )
     raise NotFoundError(
         f"it had read '{one.table}' up to snapshot {position.snapshot}, which was taken out: what is kept ends at {one.fork}"
     )
+
+
+def _has_read_nothing(one: Corrected, offset: Offset) -> bool:
+    """Whether no rows are between what is kept and the position."""
+    position = offset.position
+    if position.full:
+        return position.files == 0
+    old = main_by_uuid(one.main, offset.branch_uuid)
+    last = position.snapshot if position.files is None else position.snapshot - 1
+    beyond = [] if old is None else [old.snapshots.find(number) for number in range(one.fork + 1, last + 1)]
+    return old is not None and all(snapshot is not None and _brings_nothing(snapshot) for snapshot in beyond)
 
 
 def _brings_nothing(snapshot: Snapshot) -> bool:

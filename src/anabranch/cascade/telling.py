@@ -101,6 +101,7 @@ def _told_step(place: int, step: CascadeStep) -> Iterator[str]:
         sources = ", ".join(f"{source.name} {source.begins}" for source in part.sources)
         yield f"   job {part.job} from {sources}"
         yield from (f"     note: {notice}" for notice in part.notices)
+    yield from (f"   note: {note}" for note in step.notes)
     yield from (f"   by hand: {problem}" for problem in step.problems)
 
 

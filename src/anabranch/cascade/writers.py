@@ -17,6 +17,7 @@ class Writer:
 
     job: str
     commits: int
+    """Of those that are taken out; 0 for a stream that made only others."""
     problem: str | None = None
     """Why nobody can make them again by itself."""
 
@@ -24,8 +25,14 @@ class Writer:
         return f"job '{self.job}' made {_times(self.commits)} of what is taken out"
 
 
-def writers_of(store: CommitStore, made_anew: Segments) -> tuple[Writer, ...]:
-    """Who made commits of rows, in the order of their names; those that no job makes again last."""
+def writers_of(store: CommitStore, made_anew: Segments, kept: Segments) -> tuple[Writer, ...]:
+    """Who made commits of rows, in the order of their names; those that no job makes again last.
+
+    Args:
+        store: where commits are known.
+        made_anew: the commits that have to be made again.
+        kept: those before: streams that made these have to go on, too.
+    """
     jobs: dict[str, set[tuple[str, int]]] = {}
     merges: dict[str, set[int]] = {}
     unsaid: list[int] = []
@@ -41,6 +48,10 @@ def writers_of(store: CommitStore, made_anew: Segments) -> tuple[Writer, ...]:
                 jobs.setdefault(read.job, set()).add((branch, read.snapshot))
         for other in store.other_reads(branch, first, last):
             jobs.setdefault(other.job, set()).add((branch, other.snapshot))
+    for branch, first, last in kept:
+        for newest in store.newest_inputs(branch, first, last):
+            if newest.query is not None:
+                jobs.setdefault(newest.job, set())
     found = [Writer(job, len(commits)) for job, commits in sorted(jobs.items())]
     for job, snapshots in sorted(merges.items()):
         what = (

@@ -162,7 +162,7 @@ def jobs(
 
 
 def rebuild(json: AsJson = False) -> None:
-    """Make the index of lineage anew from the tables. It is only a cache: nothing is lost that it had."""
+    """Make the index of lineage anew from what the tables and their archives of expired commits say."""
     from anabranch.service import lineage as service
 
     done = service.rebuild(state.warehouse)
@@ -202,7 +202,7 @@ def export(
     json: AsJson = False,
 ) -> None:
     """Send every commit as an event of OpenLineage, at least once, to a file or a server."""
-    from anabranch.service import lineage as service
+    from anabranch.service import lineage_export as service
 
     done = service.export(
         state.warehouse,

@@ -119,7 +119,10 @@ class JobCheckpoint:
         return self.storage.exists("metadata")
 
     def writes_to(self, branch_uuid: str) -> bool:
-        """Whether the query here has written to that branch, or was about to."""
+        """Whether the job was begun here for that branch, or a query has written to it, or was about to."""
+        known = self.known()
+        if known is not None and known.branch_uuid == branch_uuid:
+            return True
         return SinkRecord(self.storage, branch_uuid).known_identity() is not None
 
 

@@ -32,7 +32,7 @@ class Recorded:
     name: str
     """The table, the topics, or what else is known."""
     identity: Hashable
-    """Of tables, theirs; of Kafka, the topics."""
+    """Of a table, its own; of Kafka, the topics."""
     position: Any
     """As JSON: the offset of a table as streams have it, or what the source itself says."""
 
@@ -78,7 +78,7 @@ def recorded_positions(main: TableContext, moment: Snapshot, job: str) -> Known:
         CorruptTableError: a commit of it says that its sources could not be found out.
     """
     query: str | None = None
-    found: dict[Hashable, Input] = {}
+    found: dict[tuple[str, str], Input] = {}
     newest: Snapshot | None = None
     is_complete = False
     others: dict[str, None] = {}
@@ -106,10 +106,14 @@ def recorded_positions(main: TableContext, moment: Snapshot, job: str) -> Known:
             if others
             else "only rows that the job wrote itself, and that have not expired since, tell its positions.",
         )
-    ends = {slot: _recorded(read, read.end) for slot, read in found.items()}
-    for slot, recorded in _begun_later(main, moment, job, query):
-        ends.setdefault(slot, recorded)
-    return Known(tuple(dict.fromkeys(ends.values())), is_complete)
+    at: dict[tuple[str, str], tuple[Input, Any]] = {slot: (read, read.end) for slot, read in found.items()}
+    for read in _read_later(main, moment, job, query):
+        slot, begun = _slot(read), _begin_of(read)
+        if slot not in at and begun is not None:
+            at[slot] = (read, begun)
+        elif slot in at and slot[0] == "kafka":
+            at[slot] = (at[slot][0], _with_new_partitions(at[slot][1], begun))
+    return Known(tuple(dict.fromkeys(_recorded(*known) for known in at.values())), is_complete)
 
 
 def indexed_positions(positions: Iterable[Positions], job: str) -> list[Recorded]:
@@ -182,22 +186,30 @@ def _content(main: TableContext, moment: Snapshot) -> Iterator[Snapshot]:
         )
 
 
-def _begun_later(
-    main: TableContext, moment: Snapshot, job: str, query: str | None
-) -> Iterator[tuple[Hashable, Recorded]]:
-    """Where the query began with sources that it named after the moment for the first time."""
-    seen: set[Hashable] = set()
+def _read_later(main: TableContext, moment: Snapshot, job: str, query: str | None) -> Iterator[Input]:
+    """What the query read after the moment, oldest first."""
     number = moment.id + 1
     while (snapshot := main.snapshots.find(number)) is not None:
         entry = _entry(snapshot)
-        for read in (
-            () if entry is None or entry.job != job or entry.engine.query != query else _streams(entry)
-        ):
-            slot = _slot(read)
-            if slot not in seen and read.start is not None:
-                yield slot, _recorded(read, read.start)
-            seen.add(slot)
+        if entry is not None and entry.job == job and entry.engine.query == query:
+            yield from _streams(entry)
         number += 1
+
+
+def _begin_of(read: Input) -> Any:
+    """Where a batch began to read a source; None if that is not known.
+
+    A topic enters a query by a batch without records, which ends where it begins; so does a partition.
+    """
+    if isinstance(read, TableInput) or read.kind != "kafka":
+        return read.start
+    return _with_new_partitions(read.start, read.end)
+
+
+def _with_new_partitions(offsets: Any, others: Any) -> Any:
+    """Offsets by topic and partition, with those of partitions that are only among the others."""
+    topics = {**(others or {}), **(offsets or {})}
+    return {topic: {**(others or {}).get(topic, {}), **(offsets or {}).get(topic, {})} for topic in topics}
 
 
 def _entry(snapshot: Snapshot) -> LineageEntry | None:
@@ -221,7 +233,7 @@ def _check_complete(entry: LineageEntry, snapshot: Snapshot, main: TableContext)
         )
 
 
-def _slot(read: Input) -> Hashable:
+def _slot(read: Input) -> tuple[str, str]:
     """What tells a source from the others of its query."""
     return ("table", read.table_uuid) if isinstance(read, TableInput) else (read.kind, read.source)
 

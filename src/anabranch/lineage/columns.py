@@ -23,14 +23,18 @@ _MOST: Final = 200
 
 
 def column_origins(
-    text: str, sink: Sequence[str], tables: Mapping[str, Sequence[str]]
+    text: str,
+    sink: Sequence[str],
+    tables: Mapping[str, Sequence[str]],
+    written: Sequence[str] | None = None,
 ) -> tuple[ColumnOrigin, ...]:
-    """Where each column of the rows comes from; () if that cannot be told.
+    """Where each column of the rows comes from, without those for which that cannot be told.
 
     Args:
         text: a query, or a statement that writes the rows of one: INSERT, or CREATE or REPLACE TABLE AS.
         sink: the columns of the table that is written.
         tables: what is known of the tables that are read: the columns of ``db.t``, as it is called there.
+        written: the columns that are written; those of a query by itself must be the same, or it was changed since.
     """
     if len(text) > _LONGEST or len(sink) > _MOST:
         return ()
@@ -39,12 +43,14 @@ def column_origins(
     except ImportError:
         return ()
     try:
-        return _origins(text, sink, tables)
+        return _origins(text, sink, tables, written)
     except (SqlglotError, ValueError, KeyError, RecursionError):
         return ()
 
 
-def _origins(text: str, sink: Sequence[str], tables: Mapping[str, Sequence[str]]) -> tuple[ColumnOrigin, ...]:
+def _origins(
+    text: str, sink: Sequence[str], tables: Mapping[str, Sequence[str]], written: Sequence[str] | None
+) -> tuple[ColumnOrigin, ...]:
     from sqlglot import exp, parse_one
     from sqlglot.lineage import lineage
     from sqlglot.optimizer.qualify import qualify
@@ -64,6 +70,8 @@ def _origins(text: str, sink: Sequence[str], tables: Mapping[str, Sequence[str]]
         schema.setdefault(database.lower(), {})[name.lower()] = {c.lower(): "string" for c in columns}
     qualified = qualify(query, schema=schema, dialect=_DIALECT, validate_qualify_columns=False)
     selected = [select.alias_or_name for select in qualified.selects]
+    if by_position is None and written is not None and _lower(selected) != _lower(written):
+        return ()
     names = _names(selected, sink, by_position)
     for place, select in enumerate(qualified.selects):
         select.replace(exp.alias_(select.unalias().copy(), f"_{place}"))
@@ -71,11 +79,16 @@ def _origins(text: str, sink: Sequence[str], tables: Mapping[str, Sequence[str]]
     if names is None or scope is None:
         return ()
     how: dict[str, Any] = {"scope": scope, "dialect": _DIALECT, "copy": False}
-    return tuple(
-        ColumnOrigin(name, _sources(lineage(f"_{place}", qualified, schema, **how), known, tables))
+    found = (
+        (name, _sources(lineage(f"_{place}", qualified, schema, **how), known, tables))
         for place, name in enumerate(names)
         if name is not None
     )
+    return tuple(ColumnOrigin(name, sources) for name, sources in found if sources is not None)
+
+
+def _lower(names: Sequence[str]) -> list[str]:
+    return [name.lower() for name in names]
 
 
 def _query(statement: Any, sink: Sequence[str]) -> tuple[Any, Sequence[str] | None]:
@@ -141,8 +154,10 @@ def _rename(table: Any, title: str) -> None:
     table.set("catalog", None)
 
 
-def _sources(node: Any, known: Mapping[str, str], tables: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """The columns at the ends of what a column was computed from."""
+def _sources(
+    node: Any, known: Mapping[str, str], tables: Mapping[str, Sequence[str]]
+) -> tuple[str, ...] | None:
+    """The columns at the ends of what a column was computed from; None if one is of a table that is not known."""
     from sqlglot import exp, parse_one
 
     found: dict[str, None] = {}
@@ -153,8 +168,7 @@ def _sources(node: Any, known: Mapping[str, str], tables: Mapping[str, Sequence[
         column = parse_one(end.name, into=exp.Column, dialect=_DIALECT).name
         title = known.get(f"{table.db}.{table.name}".lower())
         if title is None:
-            found[".".join(part for part in (table.db, table.name, column) if part)] = None
-        else:
-            exact = next((c for c in tables[title] if c.lower() == column.lower()), column)
-            found[f"{title}.{exact}"] = None
+            return None
+        exact = next((c for c in tables[title] if c.lower() == column.lower()), column)
+        found[f"{title}.{exact}"] = None
     return tuple(sorted(found)[:_MOST])

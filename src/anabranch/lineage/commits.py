@@ -35,7 +35,7 @@ from anabranch.spec.main_pointer import former_main_name
 from anabranch.spec.snapshot import CommitKind, Snapshot
 from anabranch.spec.snapshot_ref import SnapshotRef
 
-EMPTY: Final[Mapping[str, Line]] = MappingProxyType({})
+_NONE: Final[Mapping[str, Line]] = MappingProxyType({})
 _AT_ONCE: Final = 256
 
 Forks = Mapping[str, CommitRef]
@@ -60,7 +60,7 @@ class Branch:
     """The newest of its segments in the archive."""
 
 
-def branches_of(context: TableContext, known: Mapping[str, Line] = EMPTY) -> tuple[list[Branch], Forks]:
+def branches_of(context: TableContext, known: Mapping[str, Line] = _NONE) -> tuple[list[Branch], Forks]:
     """All branches that a table has and had, by identity, and how they began. Three listings and a read for each branch.
 
     Args:
@@ -70,10 +70,10 @@ def branches_of(context: TableContext, known: Mapping[str, Line] = EMPTY) -> tup
     Raises `CorruptTableError`: who one of them is cannot be read.
     """
     main = main_of(context)
-    newest = {name.branch_uuid: name for name in sorted(segment_names(main), key=lambda name: name.last)}
-    # Folders come after the archive: what is deleted in between is still there, or has its segments among these.
     here = [main.on_branch(None), *map(main.on_branch, branch_names(main))]
     found = {fact.uuid: (fact, there) for fact, there in each(_facts, here) if fact is not None}
+    # The archive comes last: who was deleted before it could be asked who it is has its segments there by now.
+    newest = {name.branch_uuid: name for name in sorted(segment_names(main), key=lambda name: name.last)}
     gone = [_gone(main, uuid, known.get(uuid)) for uuid in sorted(newest.keys() - found.keys())]
     every: dict[str, tuple[_Facts, TableContext | None]] = {
         **{fact.uuid: (fact, None) for fact in gone if fact is not None},
@@ -99,12 +99,14 @@ def has_news(branch: Branch, newest: Newest | None) -> bool:
     if branch.context is None:
         last = branch.segment
         if last is None or newest is None:
-            return last is not None
+            return last is not None and not _is_begun_with(branch, last.last)
         return newest.id != last.last or not newest.stamp.startswith(last.end)
     snapshots = branch.context.snapshots
     if newest is None:
         head = snapshots.head()
-        return head is not None and is_own(branch.context, head.id)
+        if head is None:
+            return branch.context.branch is not None  # deleted meanwhile: it began with a snapshot
+        return is_own(branch.context, head.id)
     found = snapshots.find(newest.id)
     return found is None or found.stamp != newest.stamp or snapshots.find(newest.id + 1) is not None
 
@@ -128,7 +130,15 @@ def commits_backwards(branch: Branch, forks: Forks, table: TableContext) -> Iter
         if following is None and head is not None:  # what is archived of later ones was taken back
             following = Following(head.id + 1, head.stamp)
     for past in archived(table, branch.line.branch_uuid, following):
+        if _is_begun_with(branch, past.id):
+            return  # all that is archived of a branch on which nothing was committed
         yield commit_of(past, branch.line, forks)
+
+
+def _is_begun_with(branch: Branch, snapshot_id: int) -> bool:
+    """Whether the branch had the snapshot from the one that it was made from."""
+    fork = branch.line.fork
+    return fork is not None and snapshot_id <= fork.snapshot
 
 
 def commit_of(snapshot: PastSnapshot, line: Line, forks: Forks) -> Commit:
@@ -247,7 +257,7 @@ def _live_backwards(context: TableContext, head: Snapshot) -> Iterator[Snapshot]
     if head.id <= lowest:
         return
     yield head
-    parent, below, at_once = head.properties.get(PARENT_PROPERTY), head.id - 1, 4
+    parent, below, at_once = head.properties.get(PARENT_PROPERTY), head.id - 1, 1
     while below > lowest:
         for snapshot in each(context.snapshots.find, range(below, max(below - at_once, lowest), -1)):
             # Right below history may lie what somebody left who came too late; see `SnapshotLog.backwards`.

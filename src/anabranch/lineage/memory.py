@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Self
 
@@ -57,6 +57,9 @@ class MemoryStore:
 
     def line(self, branch_uuid: str) -> Line | None:
         return self._lines.get(branch_uuid)
+
+    def warehouses(self) -> Mapping[str, str]:
+        return {}
 
     def newest(self, branch_uuid: str) -> int:
         ids = self._ids.get(branch_uuid)

@@ -63,6 +63,11 @@ class JobRun:
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     @property
+    def problems(self) -> tuple[str, ...]:
+        """What could not be found out so far."""
+        return tuple(self._problems)
+
+    @property
     def inputs(self) -> tuple[Input, ...]:
         """All that was read so far."""
         with self._lock:
@@ -115,7 +120,7 @@ class JobRun:
 
     def entry(self, sink: str) -> LineageEntry:
         """Where the rows of a commit that is made now to the branch of that identity come from."""
-        inputs, problems = self.inputs_for(sink), tuple(self._problems)
+        inputs, problems = self.inputs_for(sink), self.problems
         left_out = len(inputs) - _MOST_INPUTS
         if left_out > 0:
             inputs = inputs[left_out:]
@@ -187,6 +192,11 @@ def current() -> JobRun | None:
 def open_run(run: str) -> JobRun | None:
     """The run of that id, if this process has begun it and not ended it; whatever thread that was."""
     return _OPEN.get(run)
+
+
+def is_any_open() -> bool:
+    """Whether any run goes on in this process."""
+    return bool(_OPEN)
 
 
 def check_job_name(name: str) -> None:

@@ -7,7 +7,7 @@ the others. `anabranch.lineage.memory` keeps all of it in memory, `anabranch.lin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
@@ -114,6 +114,10 @@ class CommitStore(Protocol):
 
     def line(self, branch_uuid: str) -> Line | None:
         """A branch by its identity; None if nothing was ever seen of it."""
+        ...
+
+    def warehouses(self) -> Mapping[str, str]:
+        """URLs of the warehouses in which branches lie, by identity; nothing of those that are in no warehouse."""
         ...
 
     def newest(self, branch_uuid: str) -> int:

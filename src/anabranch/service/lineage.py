@@ -1,33 +1,21 @@
-"""Lineage, as the command line asks for it and hands it on."""
+"""Lineage, as the command line asks for it: questions, drawings, and what to do next."""
 
 from __future__ import annotations
 
-import hashlib
 import json as jsons
 import re
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from anabranch.catalog import FilesystemCatalog
-from anabranch.errors import InvalidInputError, OptionError, UnsupportedFeatureError
+from anabranch.errors import InvalidInputError
 from anabranch.lineage.drawing import FORMATS, drawn
 from anabranch.lineage.model import TableInput
-from anabranch.lineage.store import CommitStore, kind_of, names_of
+from anabranch.lineage.store import kind_of, names_of
 from anabranch.lineage.trace import Job, Positions, Producer, Trace
-from anabranch.maintenance.cutoff import cutoff_of
-from anabranch.options import parse_duration
-from anabranch.runtime import SYSTEM, Runtime
 from anabranch.service.refs import open_branch
 from anabranch.service.tables import open_lake
-from anabranch.storage.open import open_storage
 from anabranch.table import Table
-
-if TYPE_CHECKING:
-    from anabranch.lineage.openlineage.cursor import Cursor
-    from anabranch.lineage.openlineage.export import Exported
 
 __all__ = ["Drawing", "Job", "Positions", "Producer", "Rebuilt", "Trace"]
 
@@ -42,7 +30,6 @@ _ENDINGS = {
     ".svg": "svg",
     ".txt": "tree",
 }
-_BEGINNING = "beginning"
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,16 +217,16 @@ def after_positions(about: Asked, found: tuple[Positions, ...]) -> tuple[str, li
     """What positions guarantee, and how a job starts from them."""
     if not found:
         return "No commit of this table says what it read: there is no position to go on from.", []
-    at = about.snapshots or "TAG"
-    is_tag = not at.isdecimal() and "." not in at
     sure = (
         "All rows up to these positions are in the table at that moment, and none after them: a job that starts there "
         "leaves none out and repeats none."
     )
-    return (
-        sure,
-        [f"anabranch run JOB.py --branch BRANCH --from-tag {at if is_tag else 'TAG'}"],
-    )
+    at = about.snapshots
+    is_tag = at is not None and not at.isdecimal() and "." not in at
+    tag = at if is_tag else "good"
+    tagging = f"anabranch create-tag {about.table} --name {tag}" + ("" if at is None else f" --snapshot {at}")
+    starting = f"anabranch run JOB.py --branch fix --from-tag {tag} --create-branch"
+    return sure, [starting] if is_tag else [tagging, starting]
 
 
 def after_producer(found: Producer) -> tuple[str, list[str]]:
@@ -250,111 +237,6 @@ def after_producer(found: Producer) -> tuple[str, list[str]]:
     return "This is what the commit itself recorded.", [
         f"anabranch lineage {verb} {at}" for verb in ("up", "impact")
     ]
-
-
-# Export
-
-
-def export(
-    warehouse: str,
-    to: str,
-    *,
-    since: str | None = None,
-    follow: bool = False,
-    throttle: str | None = None,
-    namespace: str = "anabranch",
-    kafka: str | None = None,
-    cursor: str | None = None,
-    report: Callable[[str], None] = lambda _: None,
-    runtime: Runtime = SYSTEM,
-) -> Exported:
-    """Send all commits as events of OpenLineage. An interruption by the keyboard ends it in good order.
-
-    Args:
-        warehouse: whose.
-        to: ``file:PATH`` or the URL of a server.
-        since: a time, an age, or ``beginning``: sends again; None to go on.
-        follow: do not stop.
-        throttle: as a duration: at most one event a job in so long.
-        namespace: of the jobs.
-        kafka: a broker, ``host:port``, whose cluster has the topics; None if that is not known.
-        cursor: a file that keeps how far it came; None for one in the warehouse.
-        report: is told of what goes wrong meanwhile.
-        runtime: where time comes from.
-
-    Raises:
-        UnsupportedFeatureError: OpenLineage's client is not installed.
-        InvalidInputError, OptionError: an argument is not understood.
-    """
-    try:
-        from anabranch.lineage.openlineage.export import Exporter, ExportOptions
-        from anabranch.lineage.openlineage.transport import open_destination
-    except ImportError as error:
-        raise UnsupportedFeatureError(
-            f"the export of lineage needs OpenLineage's client, and it is not installed: {error}",
-            feature="openlineage",
-            hint="pip install 'anabranch[openlineage]'.",
-        ) from error
-    options = ExportOptions(
-        job_namespace=namespace,
-        kafka_namespace="kafka" if kafka is None else f"kafka://{kafka.removeprefix('kafka://')}",
-        throttle_millis=0 if throttle is None else _duration(throttle),
-        since_millis=None if since is None else _since(since, runtime),
-        follow=follow,
-    )
-    catalog = FilesystemCatalog(open_storage(warehouse), runtime=runtime)
-    exporter = Exporter(
-        catalog,
-        _stores(warehouse, report),
-        open_destination(to),
-        _cursor(catalog, to, cursor),
-        options,
-        runtime,
-        report,
-    )
-    try:
-        return exporter.run()
-    except KeyboardInterrupt:
-        return exporter.done
-
-
-def _cursor(catalog: FilesystemCatalog, to: str, file: str | None) -> Cursor:
-    from anabranch.lineage.openlineage.cursor import load_cursor
-
-    if file is not None:
-        path = Path(file).absolute()
-        return load_cursor(open_storage(str(path.parent)), path.name)
-    digest = hashlib.sha256(to.encode()).hexdigest()[:16]
-    return load_cursor(catalog.storage, f"lineage/export-{digest}.json")
-
-
-def _since(text: str, runtime: Runtime) -> int:
-    return 0 if text == _BEGINNING else cutoff_of(text, runtime.clock.now_millis())
-
-
-def _duration(text: str) -> int:
-    try:
-        return parse_duration(text)
-    except ValueError:
-        raise OptionError(f"'{text}' is no duration", hint="write one such as '10 s' or '5 min'.") from None
-
-
-def _stores(
-    warehouse: str, report: Callable[[str], None]
-) -> Callable[[], AbstractContextManager[CommitStore]]:
-    """Opens the store of all commits of a warehouse, caught up. What it cannot read is reported once."""
-    lineage = open_lake(warehouse).lineage
-    reported = set[str]()
-
-    @contextmanager
-    def opened() -> Iterator[CommitStore]:
-        with lineage.reading() as known:
-            for problem in [found for found in known.problems if found not in reported]:
-                reported.add(problem)
-                report(f"could not be read: {problem}")
-            yield known.store
-
-    return opened
 
 
 def _table(warehouse: str, about: Asked) -> Table:

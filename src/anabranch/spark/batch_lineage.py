@@ -8,7 +8,9 @@ is a problem that the entry tells of, and the log once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +51,19 @@ class Producer:
     engine: Engine
 
 
+_STATEMENT: ContextVar[str | None] = ContextVar("anabranch statement", default=None)
+
+
+@contextmanager
+def statement(text: str) -> Iterator[None]:
+    """The frames that are written meanwhile are of this statement, which Spark was not given as it is."""
+    token = _STATEMENT.set(text)
+    try:
+        yield
+    finally:
+        _STATEMENT.reset(token)
+
+
 class FrameOrigin:
     """Where the rows of a frame come from: to be made before they are written, and asked afterwards."""
 
@@ -60,6 +75,8 @@ class FrameOrigin:
             table: where to.
             run: the job that is running, if one is.
         """
+        self.of_job = False
+        """Once the properties were asked for: whether they name what the job has delivered."""
         self._frame = frame
         self._table = table
         self._run = run
@@ -78,10 +95,13 @@ class FrameOrigin:
         try:
             if context_of(spark) is not None:
                 found = found_in(Jvm(spark), lambda: plans.executed_leaves(written))
-                return _said(spark, table, run, found, plans.statement_text(self._frame))
-            plan = self._plan or connect_lineage.plan_of(self._frame)
-            found = connect_lineage.settled(self._before, connect_lineage.sources_of(self._frame, plan))
-            return _said(spark, table, run, found, connect_lineage.statement_of(plan))
+                text = plans.statement_text(self._frame)
+            else:
+                plan = self._plan or connect_lineage.plan_of(self._frame)
+                found = connect_lineage.settled(self._before, connect_lineage.sources_of(self._frame, plan))
+                text = _STATEMENT.get() or connect_lineage.statement_of(plan)
+            self.of_job = run is not None and found.has_others
+            return _said(spark, table, run, found, text=text, written=self._frame.columns)
         except Exception as error:  # as above
             return _hardly(table, run, error)
 
@@ -90,7 +110,7 @@ def command_origin(jvm: Jvm, table: Table, run: JobRun | None) -> Mapping[str, s
     """The same for the command that this thread of Spark is planning."""
     try:
         found = found_in(jvm, lambda: plans.command_leaves(jvm))
-        return _said(jvm.spark, table, run, found, plans.command_text(jvm))
+        return _said(jvm.spark, table, run, found, text=plans.command_text(jvm))
     except Exception as error:  # as above
         return _hardly(table, run, error)
 
@@ -107,7 +127,13 @@ def producer(spark: SparkSession, options: Mapping[str, str], run: JobRun | None
 
 
 def _said(
-    spark: SparkSession, table: Table, run: JobRun | None, found: Found, text: str | None
+    spark: SparkSession,
+    table: Table,
+    run: JobRun | None,
+    found: Found,
+    *,
+    text: str | None,
+    written: Sequence[str] | None = None,
 ) -> Mapping[str, str]:
     by = producer(spark, table.options, run)
     inputs, problems = [*found.inputs], [*found.problems]
@@ -120,11 +146,13 @@ def _said(
             problems.append(
                 "some rows are of an RDD or of a checkpoint, and Spark does not say what went into it"
             )
-    if run is not None and (found.has_rows_of_program or found.has_rows_of_rdd):
+    if run is not None and found.has_others:
         inputs += run.inputs_for(table.branch_uuid)
+        problems += run.problems
     columns: tuple[ColumnOrigin, ...] = ()
     if text is not None:
-        columns = column_origins(text, [column.name for column in table.schema.fields], found.columns)
+        sink = [column.name for column in table.schema.fields]
+        columns = column_origins(text, sink, found.columns, written)
     return _properties(by, inputs, problems, columns)
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from anabranch.lineage.recording import JobRun, current, open_run
+from anabranch.lineage.recording import JobRun, current, is_any_open, open_run
 from anabranch.spark.engine import context_of
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def marked(spark: SparkSession, run: JobRun) -> Iterator[None]:
 def taking_part(spark: SparkSession) -> Iterator[JobRun | None]:
     """Take part in the run for which Spark calls this process back, if there is one."""
     run = current()
-    if run is None:
+    if run is None and is_any_open():
         context = context_of(spark)
         mark = None if context is None else mark_of(context.getLocalProperty(_PROPERTY))
         found = None if mark is None else open_run(mark.run)

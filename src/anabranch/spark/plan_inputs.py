@@ -11,10 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from py4j.protocol import Py4JError
-
 from anabranch.catalog import Identifier
-from anabranch.errors import AnabranchError
 from anabranch.kernel.context import TableContext
 from anabranch.lineage.joining import joined
 from anabranch.lineage.model import Input, SourceInput
@@ -55,6 +52,11 @@ class Found:
     columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The columns of the tables, by their names."""
 
+    @property
+    def has_others(self) -> bool:
+        """Whether some rows may hold what only the program knows."""
+        return self.has_rows_of_program or self.has_rows_of_rdd
+
     def saw(self, context: TableContext, snapshot: Snapshot | None, schema: TableSchema) -> None:
         """The rows of a snapshot were read, in the columns of a schema."""
         self.inputs.append(state_read(context, snapshot))
@@ -64,21 +66,22 @@ class Found:
 def found_in(jvm: Jvm, leaves: Callable[[], list[Any] | None]) -> Found:
     """The sources that `leaves` names. Never raises: what is not understood is a problem."""
     found = Found()
+    nodes: list[Any] | None = None
     try:
         nodes = leaves()
-    except (Py4JError, AnabranchError) as error:
-        nodes = None
-        _LOG.debug("the plan cannot be read: %s", error)
+        reason = "" if nodes is not None else ": there is none"
+    except Exception as error:  # whatever Spark is made of
+        reason = f": {_first_line(error)}"
     if nodes is None:
-        found.problems.append("Spark's plan cannot be read, which tells what the rows were computed from")
+        found.problems.append(
+            f"Spark's plan, which tells what the rows were computed from, cannot be read{reason}"
+        )
     for node in nodes or ():
         try:
             _look(jvm, node, found)
         except Exception as error:  # an unpickled source may raise anything
             _LOG.debug("a source cannot be read", exc_info=True)
-            found.problems.append(
-                f"a source of the rows is not known: {str(error).partition(chr(10))[0][:_LONGEST]}"
-            )
+            found.problems.append(f"a source of the rows is not known: {_first_line(error)}")
     found.inputs = list(joined(found.inputs))
     found.problems = list(dict.fromkeys(found.problems))
     return found
@@ -189,6 +192,10 @@ def _offsets(text: str | None) -> Any:
     except ValueError:
         return None
     return value if isinstance(value, dict) else None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).partition("\n")[0][:_LONGEST]
 
 
 def _unknown(description: Any) -> SourceInput:

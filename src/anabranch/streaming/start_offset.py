@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 from anabranch.errors import OptionError
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS
-from anabranch.options import CONSUMER_ID, SCAN_MODE, SCAN_START_OFFSET
+from anabranch.options import CONSUMER_ID, SCAN_MODE, SCAN_START_OFFSET, Option
 from anabranch.streaming.offsets import Offset
 
-_OTHERS = (SCAN_MODE, CONSUMER_ID, *MOMENT_OPTIONS)
+_OTHERS: tuple[Option[Any], ...] = (SCAN_MODE, CONSUMER_ID, *MOMENT_OPTIONS)
 
 
 def start_offset(options: Mapping[str, str]) -> Offset | None:

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from anabranch.lineage.commit import Commit, CommitRef
 from anabranch.lineage.model import Input, TableInput
 from anabranch.lineage.questions.topology import jobs
-from anabranch.lineage.store import CommitStore, kind_of, names_of
+from anabranch.lineage.store import kind_of, names_of
 from anabranch.spec.ddl import parse_columns
 from anabranch.spec.types import Field
 from anabranch.system_tables.definition import as_json
+
+if TYPE_CHECKING:
+    from anabranch.lineage.index import IndexStore
 
 _TIME = "TIMESTAMP(3) WITH LOCAL TIME ZONE NOT NULL"
 
@@ -25,10 +27,10 @@ class LineageTable:
     """A system table whose rows are made of commits."""
 
     fields: tuple[Field, ...]
-    rows: Callable[[CommitStore], Iterator[tuple[Any, ...]]]
+    rows: Callable[[IndexStore], Iterator[tuple[Any, ...]]]
 
 
-def _jobs(store: CommitStore) -> Iterator[tuple[Any, ...]]:
+def _jobs(store: IndexStore) -> Iterator[tuple[Any, ...]]:
     for job in jobs(store):
         yield (
             *(job.name, job.engine, job.run, job.code, list(job.sources), list(job.sinks)),
@@ -46,7 +48,7 @@ class _Seen(NamedTuple):
     name: str
 
 
-def _table_lineage(store: CommitStore) -> Iterator[tuple[Any, ...]]:
+def _table_lineage(store: IndexStore) -> Iterator[tuple[Any, ...]]:
     """A row for each job and dataset that it reads or writes."""
     found: dict[_Seen, tuple[int, int, int]] = {}
     for flow in store.flows():
@@ -64,23 +66,28 @@ def _table_lineage(store: CommitStore) -> Iterator[tuple[Any, ...]]:
     yield from sorted(rows, key=lambda row: (row[0], row[1] == "sink", row[3], row[5] or ""))
 
 
-def _snapshot_lineage(store: CommitStore) -> Iterator[tuple[Any, ...]]:
+def _snapshot_lineage(store: IndexStore) -> Iterator[tuple[Any, ...]]:
     """A row for each input of each commit, or one without if it had none."""
     for line in store.lines():
         sink = (line.table, line.branch, line.branch_uuid)
-        begin = 0 if line.fork is None else line.fork.snapshot
-        for snapshot in range(begin + 1, store.newest(line.branch_uuid) + 1):
-            commit = store.commit(CommitRef(line.branch_uuid, snapshot))
-            if commit is None or commit.entry is None or not commit.may_bring_rows:
-                continue
+        for commit in store.commits(line.branch_uuid):
             entry = commit.entry
+            if entry is None or not commit.may_bring_rows:
+                continue
             inputs = entry.inputs if entry.taken is None else (entry.taken,)
-            for row in _of_inputs(store, commit, inputs):
-                yield (*sink, snapshot, commit.time_millis, entry.job, entry.run, entry.engine.batch, *row)
+            for row in _of_inputs(store, entry.job, inputs):
+                yield (
+                    *sink,
+                    commit.snapshot,
+                    commit.time_millis,
+                    entry.job,
+                    entry.run,
+                    entry.engine.batch,
+                    *row,
+                )
 
 
-def _of_inputs(store: CommitStore, commit: Commit, inputs: tuple[Input, ...]) -> Iterator[tuple[Any, ...]]:
-    assert commit.entry is not None, "the caller has looked"
+def _of_inputs(store: IndexStore, job: str, inputs: tuple[Input, ...]) -> Iterator[tuple[Any, ...]]:
     if not inputs:
         yield (None,) * 8
     for read in inputs:
@@ -92,7 +99,7 @@ def _of_inputs(store: CommitStore, commit: Commit, inputs: tuple[Input, ...]) ->
             after = 0 if read.is_state else read.after
             yield ("table", table, branch, read.branch_uuid, after, read.through, *positions)
         else:
-            name = ", ".join(names_of(read, commit.entry.job))
+            name = ", ".join(names_of(read, job))
             yield (kind_of(read), name, None, None, None, None, *positions)
 
 

@@ -81,6 +81,10 @@ def archive_rest(context: TableContext) -> None:
     for start in range(0, len(ids), _SMALL):
         found = each(partial(_find, context), ids[start : start + _SMALL])
         archive(context, [snapshot for snapshot in found if snapshot is not None])
+    if not ids and not segment_names(context, context.branch_uuid):
+        begun = None if context.fork is None else _find(context, context.fork.snapshot.id)
+        if begun is not None:  # so that it is known whose snapshots were read on the branch
+            _put(context, facts_of(context), [PastSnapshot.of(begun)])
 
 
 def forget_after(context: TableContext, snapshot_id: int) -> None:
@@ -88,12 +92,12 @@ def forget_after(context: TableContext, snapshot_id: int) -> None:
     for name in segment_names(context, context.branch_uuid):
         if name.last <= snapshot_id:
             continue
-        path = context.layout.history_path(str(name))
         if name.first <= snapshot_id:
             segment = _read(context, name)
-            kept = [snapshot for snapshot in segment.snapshots if snapshot.id <= snapshot_id]
-            _put(context, segment.branch, kept)
-        context.storage.delete(path)
+            if segment is None:
+                continue  # what is taken from it, should it be mended, goes by what was built on
+            _put(context, segment.branch, [s for s in segment.snapshots if s.id <= snapshot_id])
+        context.storage.delete(context.layout.history_path(str(name)))
 
 
 def tidy(context: TableContext) -> None:
@@ -107,16 +111,17 @@ def tidy(context: TableContext) -> None:
     if len(small) < _MANY:
         return
     try:
-        found = [_read(context, name) for name in small]
+        read = {name: segment for name in small if (segment := _read(context, name)) is not None}
     except NotFoundError:
         return  # somebody else is joining them
+    found = list(read.values())
     by_identity = {(s.id, s.stamp): s for segment in found for s in segment.snapshots}
     ordered = [by_identity[key] for key in sorted(by_identity)]
     stays: set[SegmentName] = set()
     for start in range(0, len(ordered), _SMALL):
         stays.add(_put(context, found[0].branch, ordered[start : start + _SMALL]))
     context.storage.delete_many(
-        [context.layout.history_path(str(name)) for name in small if name not in stays]
+        [context.layout.history_path(str(name)) for name in read if name not in stays]
     )
 
 
@@ -139,11 +144,11 @@ def segment_names(context: TableContext, branch_uuid: str | None = None) -> list
 
 
 def archived_branch(context: TableContext, branch_uuid: str) -> BranchFacts | None:
-    """Who a branch was that may be gone; None if nothing of it was archived. Raises `CorruptTableError`."""
+    """Who a branch was that may be gone; None if nothing of it was archived, or can be read."""
     for _ in range(_READS):
-        names = segment_names(context, branch_uuid)
         try:
-            return _read(context, names[-1]).branch if names else None
+            segments = (_read(context, name) for name in reversed(segment_names(context, branch_uuid)))
+            return next((segment.branch for segment in segments if segment is not None), None)
         except NotFoundError:
             continue
     raise _restless(context)
@@ -154,14 +159,13 @@ def archived(
 ) -> Iterator[PastSnapshot]:
     """What was archived of a branch, newest first.
 
-    Memory does not grow with how much that is, while segments do not overlap.
+    Memory does not grow with how much that is, while segments do not overlap. A segment that cannot be read is passed over
+    with a warning: what it had is missing then, as the numbers of the snapshots show.
 
     Args:
         context: the table, on any branch.
         branch_uuid: which branch; it may be gone.
         before: the oldest snapshot that is known by itself: what the archive has is older. None for a branch that is gone.
-
-    Raises `CorruptTableError`.
     """
     following = before
     failures = 0
@@ -201,7 +205,8 @@ def _descending(
 ) -> Iterator[PastSnapshot]:
     by_id: dict[int, dict[str, PastSnapshot]] = {}
     for name in group:
-        for snapshot in _read(context, name).snapshots:
+        segment = _read(context, name)
+        for snapshot in () if segment is None else segment.snapshots:
             by_id.setdefault(snapshot.id, {})[snapshot.stamp] = snapshot
     for number in sorted(by_id, reverse=True):
         if following is not None and number >= following.id:
@@ -221,9 +226,16 @@ def _built_on(
     return max(found.values(), key=lambda snapshot: (snapshot.time_millis, snapshot.stamp))
 
 
-def _read(context: TableContext, name: SegmentName) -> HistorySegment:
+def _read(context: TableContext, name: SegmentName) -> HistorySegment | None:
+    """None for one that is damaged. Raises `NotFoundError`."""
     path = context.layout.history_path(str(name))
-    return HistorySegment.from_bytes(context.storage.get(path), path=path)
+    try:
+        return HistorySegment.from_bytes(context.storage.get(path), path=path)
+    except CorruptTableError as error:
+        _LOG.warning(
+            "what snapshots %d to %d of '%s' said is lost: %s", name.first, name.last, context.name, error
+        )
+        return None
 
 
 def _put(context: TableContext, branch: BranchFacts, snapshots: Sequence[PastSnapshot]) -> SegmentName:

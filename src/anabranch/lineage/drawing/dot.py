@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from anabranch.lineage.drawing.labels import commits_text, printable, snapshots_text
+from anabranch.lineage.drawing.labels import commits_text, is_asked, printable, snapshots_text
 from anabranch.lineage.trace import Dataset, Flow, Trace
 
 _SHAPES = {"table": "box", "kafka": "cds", "files": "folder", "unknown": "box"}
@@ -36,7 +36,7 @@ def as_dot(trace: Trace) -> str:
 def _node(number: str, dataset: Dataset) -> str:
     lines = [printable(dataset.name), snapshots_text(dataset)]
     label = _quoted("\n".join(line for line in lines if line))
-    asked = ", penwidth=2" if dataset.depth == 0 else ""
+    asked = ", penwidth=2" if is_asked(dataset) else ""
     return f"  {number} [shape={_SHAPES[dataset.kind]}, label={label}{asked}];"
 
 

@@ -24,6 +24,11 @@ def ranges_text(ranges: Sequence[Range], *, most: int | None = _FEW) -> str:
     return f"{', '.join(shown[: most - 1])}, ..., {shown[-1]} ({len(shown)} ranges)"
 
 
+def is_asked(dataset: Dataset) -> bool:
+    """Whether it is what the question was about; in an answer about whole tables none is."""
+    return dataset.depth == 0 and bool(dataset.snapshots)
+
+
 def snapshots_text(dataset: Dataset, *, most: int | None = _FEW) -> str:
     """``snapshots 5..9, 12``, or what it is that has no snapshots; empty for a whole table."""
     if dataset.kind != "table":

@@ -6,7 +6,7 @@ import json
 import re
 from collections import defaultdict
 
-from anabranch.lineage.drawing.labels import commits_text, printable, snapshots_text
+from anabranch.lineage.drawing.labels import commits_text, is_asked, printable, snapshots_text
 from anabranch.lineage.trace import Dataset, Flow, Trace
 
 _SHAPES = {"table": ("[", "]"), "kafka": (">", "]"), "files": ("[(", ")]"), "unknown": ("{{", "}}")}
@@ -20,7 +20,7 @@ def as_mermaid(trace: Trace) -> str:
     between: dict[tuple[str, str], list[Flow]] = defaultdict(list)
     for flow in trace.flows:
         between[flow.source, flow.sink].append(flow)
-    asked = [numbers[dataset.id] for dataset in trace.datasets if dataset.depth == 0]
+    asked = [numbers[dataset.id] for dataset in trace.datasets if is_asked(dataset)]
     return "".join(
         f"{line}\n"
         for line in (

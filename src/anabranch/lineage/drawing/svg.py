@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections import defaultdict
 from html import escape
 
-from anabranch.lineage.drawing.labels import commits_text, printable, shortened, snapshots_text, width
+from anabranch.lineage.drawing.labels import (
+    commits_text,
+    is_asked,
+    printable,
+    shortened,
+    snapshots_text,
+    width,
+)
 from anabranch.lineage.drawing.layers import Layout, Node, Place, layout
 from anabranch.lineage.trace import Dataset, Flow, Trace
 
@@ -115,7 +122,7 @@ class _Picture:
     def _dataset(self, dataset: Dataset, place: Place) -> str:
         kinds = [
             "dataset",
-            *(["asked"] if dataset.depth == 0 else []),
+            *(["asked"] if is_asked(dataset) else []),
             *(["source"] if dataset.kind != "table" else []),
         ]
         whole = "\n".join(

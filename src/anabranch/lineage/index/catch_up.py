@@ -8,8 +8,9 @@ table, and the next one heals it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import sqlalchemy as sa
@@ -58,10 +59,13 @@ _NOTHING: Final = _Known({}, {})
 def catch_up(database: Database, catalog: FilesystemCatalog) -> CaughtUp:
     """Bring the index up to date with all tables of a warehouse. Raises `StorageError`, `DamagedIndexError`."""
     warehouse = catalog.storage.url
-    names = [Identifier(name, table) for name in catalog.databases() for table in catalog.tables(name)]
-    opened = each(lambda name: _open(catalog, name), names)
+    names = [
+        name for of_database in map(partial(_names, catalog), catalog.databases()) for name in of_database
+    ]
+    opened = each(partial(_open, catalog), names)
     problems = [found for found in opened if isinstance(found, str)]
-    tables = [found for found in opened if isinstance(found, TableContext)]
+    tables, copies = _told_apart([found for found in opened if isinstance(found, TableContext)])
+    problems += copies
     with database.reading() as connection:
         known = _known(connection)
     looked = each(lambda table: _look(table, known.get(table.table_uuid, _NOTHING)), tables)
@@ -94,6 +98,13 @@ def forget(database: Database, warehouse: str) -> None:
         connection.execute(LINES.delete().where(LINES.c.warehouse == warehouse))
 
 
+def _names(catalog: FilesystemCatalog, database: str) -> list[Identifier]:
+    try:
+        return [Identifier(database, table) for table in catalog.tables(database)]
+    except NotFoundError:
+        return []  # it was dropped meanwhile
+
+
 def _open(catalog: FilesystemCatalog, name: Identifier) -> TableContext | str | None:
     """None for a table that was dropped meanwhile; what is wrong with one that cannot be opened."""
     try:
@@ -104,14 +115,26 @@ def _open(catalog: FilesystemCatalog, name: Identifier) -> TableContext | str | 
         return _problem(name.full_name, error)
 
 
+def _told_apart(tables: Sequence[TableContext]) -> tuple[list[TableContext], list[str]]:
+    """The tables of which each has an identity of its own, and what is wrong with the others: somebody copied a folder."""
+    first: dict[str, TableContext] = {}
+    for table in tables:
+        first.setdefault(table.table_uuid, table)
+    copies = [
+        f"{table.name}: has the identity of {first[table.table_uuid].name}, of which it is a copy"
+        for table in tables
+        if first[table.table_uuid] is not table
+    ]
+    return list(first.values()), copies
+
+
 def _look(table: TableContext, known: _Known) -> bool | str:
     """Whether there is anything that the index does not have, or what is wrong with the table."""
     try:
         branches, _ = branches_of(table, known.lines)
         lines = {branch.line.branch_uuid: branch.line for branch in branches}
-        if any(known.lines.get(uuid) != line for uuid, line in lines.items()) or _left_without_trace(
-            known, lines
-        ):
+        is_other = any(known.lines.get(uuid) != line for uuid, line in lines.items())
+        if is_other or _left_without_trace(known, lines):
             return True
         return any(has_news(branch, known.newest.get(branch.line.branch_uuid)) for branch in branches)
     except NotFoundError:
@@ -126,7 +149,8 @@ def _update(connection: sa.Connection, table: TableContext, warehouse: str) -> C
     branches, forks = branches_of(table, known.lines)
     total = Change(0, 0)
     gone = _left_without_trace(known, {branch.line.branch_uuid for branch in branches})
-    connection.execute(LINES.delete().where(LINES.c.branch_uuid.in_(gone)))
+    if gone:
+        connection.execute(LINES.delete().where(LINES.c.branch_uuid.in_(gone)))
     for branch in branches:
         line = branch.line
         newest = known.newest.get(line.branch_uuid)

@@ -60,7 +60,7 @@ class LineageIndex:
         """
         named = LINEAGE_INDEX.of(options or {}) or environment.get(_VARIABLE)
         if named is not None:
-            return cls(catalog, named if "://" in named else _file_url(Path(named)))
+            return cls(catalog, named if "://" in named else _file_url(Path(named).expanduser()))
         folder = local_folder(catalog.storage.url)
         url = None if folder is None else _file_url(Path(folder) / _FILE)
         return cls(catalog, url, is_named=False)

@@ -7,7 +7,7 @@ narrow range.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -36,6 +36,9 @@ class IndexStore:
     def line(self, branch_uuid: str) -> Line | None:
         row = self._connection.execute(statements.LINE, {"branch": branch_uuid}).first()
         return None if row is None else line_of(row)
+
+    def warehouses(self) -> Mapping[str, str]:
+        return {row.branch_uuid: row.warehouse for row in self._connection.execute(statements.LINES_OF_ALL)}
 
     def newest(self, branch_uuid: str) -> int:
         row = self._connection.execute(statements.LINE, {"branch": branch_uuid}).first()

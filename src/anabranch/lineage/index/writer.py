@@ -14,7 +14,7 @@ from anabranch.lineage.index.summaries import summarise
 from anabranch.lineage.index.tables import COMMITS, GAPS, LINES, OF_COMMITS, owner
 from anabranch.lineage.index.words import Words
 
-_AT_ONCE: Final = 500
+_AT_ONCE: Final = 512
 
 
 class Change(NamedTuple):
@@ -63,7 +63,9 @@ def put_commits(
     head, kept, above = None, None, None
     ids: list[int] = []
     removed = 0
-    while kept is None and (chunk := list(islice(commits, _AT_ONCE))):
+    at_once = 2  # usually one is new: then no more than that one and the one before it is read
+    while kept is None and (chunk := list(islice(commits, at_once))):
+        at_once = min(2 * at_once, _AT_ONCE)
         head = head or chunk[0]
         new = list(_until_known(connection, branch, chunk, newest))
         if new:

@@ -51,9 +51,9 @@ class Cursor:
 
     def schema_id(self, branch_uuid: str) -> int | None:
         """The schema that the newest commit of a branch was found with, among those to be told."""
-        told = [commit for commit in self._found.get(branch_uuid, ()) if commit.entry is not None]
-        if told:
-            return told[-1].schema_id
+        for commit in reversed(self._found.get(branch_uuid, [])):
+            if commit.entry is not None:
+                return commit.schema_id
         reached = self._reached.get(branch_uuid)
         return None if reached is None else reached.schema_id
 

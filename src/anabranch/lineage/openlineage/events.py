@@ -12,70 +12,39 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import attr
 from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
 from openlineage.client.facet_v2 import (
     DatasetFacet,
-    InputDatasetFacet,
-    JobFacet,
     OutputDatasetFacet,
     RunFacet,
     column_lineage_dataset,
-    dataset_version_dataset,
     extraction_error_run,
-    job_type_job,
     lifecycle_state_change_dataset,
     output_statistics_output_dataset,
     parent_run,
     processing_engine_run,
-    schema_dataset,
-    source_code_location_job,
     storage_dataset,
-    symlinks_dataset,
-    tags_job,
 )
 
 from anabranch.lineage.commit import Commit
 from anabranch.lineage.joining import joined
 from anabranch.lineage.model import Input, LineageEntry, TableInput
+from anabranch.lineage.openlineage.facets import (
+    PRODUCER,
+    CommitsRunFacet,
+    RangesInputFacet,
+    job_facets,
+    place_facets,
+    schema_facet,
+    version_facet,
+)
 from anabranch.lineage.openlineage.facts import Facts, Written
 from anabranch.lineage.openlineage.naming import Name, Naming
 from anabranch.lineage.openlineage.windows import Told
-from anabranch.spec.types import Field
 from anabranch.version import __version__
-
-PRODUCER = f"urn:anabranch:openlineage:{__version__}"
-"""Who says it: a URI."""
 
 _RUNS = uuid.UUID("0b0f63b4-5c9d-5c0e-9d55-0f6f8c1f3a52")
 """Namespace of the ids of runs."""
-_DEFINITIONS = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs"
-_GIT_COMMIT = 40
-"""Hexadecimal digits of one."""
-
-
-@attr.define
-class CommitsRunFacet(RunFacet):
-    """Ours, ``anabranch_commits``: which commits the event tells."""
-
-    commits: int
-    sinks: list[dict[str, object]]
-
-    @staticmethod
-    def _get_schema() -> str:
-        return f"{_DEFINITIONS}/RunFacet"
-
-
-@attr.define
-class RangesInputFacet(InputDatasetFacet):
-    """Ours, ``anabranch_ranges``: what went in, snapshots of a table or offsets of another source."""
-
-    ranges: list[dict[str, object]]
-    """Each with ``after`` (exclusive; the beginning if absent) and ``through`` (inclusive)."""
-
-    @staticmethod
-    def _get_schema() -> str:
-        return f"{_DEFINITIONS}/InputDatasetFacet"
 
 
 @dataclass(frozen=True)
@@ -95,7 +64,7 @@ class Events:
             eventTime=_time(max(commit.time_millis for commit in told.commits)),
             producer=PRODUCER,
             run=Run(runId=commit_run(last), facets=self._run_facets(told)),
-            job=Job(self.job_namespace, entry.job, facets=_job_facets(entry)),
+            job=Job(self.job_namespace, entry.job, facets=job_facets(entry)),
             inputs=self._inputs(told),
             outputs=self._outputs(told),
         )
@@ -146,7 +115,7 @@ class Events:
             if isinstance(read, TableInput):
                 name = self.naming.of_table(read)
                 ranges[name].append({"after": 0 if read.is_state else read.after, "through": read.through})
-                versions[name] = _version(read.through, read.end.stamp)
+                versions[name] = version_facet(read.through, read.end.stamp)
                 continue
             for name in self.naming.of_source(read, _entry(told.last).job):
                 ends = {"after": read.start, "through": read.end}
@@ -155,7 +124,7 @@ class Events:
             InputDataset(
                 name.namespace,
                 name.name,
-                facets=_place_facets(name) | ({"version": versions[name]} if name in versions else {}),
+                facets=place_facets(name) | ({"version": versions[name]} if name in versions else {}),
                 inputFacets={"anabranch_ranges": RangesInputFacet(found, producer=PRODUCER)},
             )
             for name, found in ranges.items()
@@ -167,12 +136,12 @@ class Events:
     def _output(self, commits: Sequence[Commit]) -> OutputDataset:
         last = commits[-1]
         name = self.naming.of_branch(last.branch_uuid)
-        facets = _place_facets(name)
-        facets["version"] = _version(last.snapshot, last.stamp)
+        facets = place_facets(name)
+        facets["version"] = version_facet(last.snapshot, last.stamp)
         facets["storage"] = storage_dataset.StorageDatasetFacet("paimon", producer=PRODUCER)
         columns = self.facts.columns(last)
         if columns is not None:
-            facets["schema"] = _schema(columns)
+            facets["schema"] = schema_facet(columns)
         lineage = self._column_lineage(_entry(last))
         if lineage is not None:
             facets["columnLineage"] = lineage
@@ -259,53 +228,6 @@ def _by_branch(told: Told) -> dict[str, list[Commit]]:
     for commit in told.commits:
         found.setdefault(commit.branch_uuid, []).append(commit)
     return found
-
-
-def _job_facets(entry: LineageEntry) -> dict[str, JobFacet]:
-    is_stream = entry.engine.query is not None
-    facets: dict[str, JobFacet] = {
-        "jobType": job_type_job.JobTypeJobFacet(
-            processingType="STREAMING" if is_stream else "BATCH",
-            integration=entry.engine.name.upper() or "ANABRANCH",
-            jobType="MERGE" if entry.taken is not None else "JOB",
-            producer=PRODUCER,
-        )
-    }
-    code = entry.code
-    if code is not None:
-        facets["tags"] = tags_job.TagsJobFacet(
-            [tags_job.TagsJobFacetFields("code-version", code, "anabranch")], producer=PRODUCER
-        )
-        if len(code) == _GIT_COMMIT and not code.strip("0123456789abcdef"):
-            facets["sourceCodeLocation"] = source_code_location_job.SourceCodeLocationJobFacet(
-                "git", f"swh:1:rev:{code}", version=code, producer=PRODUCER
-            )
-    return facets
-
-
-def _place_facets(name: Name) -> dict[str, DatasetFacet]:
-    if name.alias is None:
-        return {}
-    alias = symlinks_dataset.Identifier(name.alias.namespace, name.alias.name, "TABLE")
-    return {"symlinks": symlinks_dataset.SymlinksDatasetFacet([alias], producer=PRODUCER)}
-
-
-def _version(snapshot: int, stamp: str | None) -> DatasetFacet:
-    """A number alone is used again after a rollback; with the stamp it is one version for ever."""
-    text = str(snapshot) if stamp is None else f"{snapshot}-{stamp}"
-    return dataset_version_dataset.DatasetVersionDatasetFacet(text, producer=PRODUCER)
-
-
-def _schema(columns: Sequence[Field]) -> DatasetFacet:
-    return schema_dataset.SchemaDatasetFacet(
-        [
-            schema_dataset.SchemaDatasetFacetFields(
-                column.name, str(column.type), description=column.description, ordinal_position=place
-            )
-            for place, column in enumerate(columns, 1)
-        ],
-        producer=PRODUCER,
-    )
 
 
 def _of_topic(end: object, topic: str) -> object:

@@ -128,27 +128,31 @@ class Exporter:
         """The next commits that were not found before, of all branches, in the order of their times."""
         with self.commits() as store:
             self._events = self._made_of(store)
-            branches = list(self._new_branches(store))
+            branches = list(self._new_branches(store, self._events))
             in_order = heapq.merge(*branches, key=lambda commit: (commit.time_millis, commit.ref))
             return list(islice(in_order, _AT_ONCE))
 
     def _made_of(self, store: CommitStore) -> Events:
         lines = {line.branch_uuid: line for line in store.lines()}
-        if self._events is not None and self._events.naming.lines == lines:
+        here = self.catalog.storage.url
+        elsewhere = {branch: place for branch, place in store.warehouses().items() if place != here}
+        naming = Naming(here, lines, self.options.kafka_namespace, elsewhere)
+        if self._events is not None and self._events.naming == naming:
             return self._events
-        naming = Naming(self.catalog.storage.url, lines, self.options.kafka_namespace)
         return Events(naming, Facts(self.catalog, lines), self.options.job_namespace)
 
-    def _new_branches(self, store: CommitStore) -> Iterator[Iterator[Commit]]:
-        for line in store.lines():
-            reached = self.cursor.reached(line.branch_uuid)
+    def _new_branches(self, store: CommitStore, events: Events) -> Iterator[Iterator[Commit]]:
+        for branch, line in events.naming.lines.items():
+            if branch in events.naming.elsewhere:  # an index may be shared
+                continue
+            reached = self.cursor.reached(branch)
             if reached is not None:
-                known = store.commit(CommitRef(line.branch_uuid, reached.snapshot))
+                known = store.commit(CommitRef(branch, reached.snapshot))
                 if known is None or known.stamp != reached.stamp:  # its history was rewritten
-                    self.cursor.forget(line.branch_uuid)
+                    self.cursor.forget(branch)
             begin = 0 if line.fork is None else line.fork.snapshot
-            first = max(begin, self.cursor.newest_found(line.branch_uuid)) + 1
-            yield _commits(store, line.branch_uuid, first, store.newest(line.branch_uuid))
+            first = max(begin, self.cursor.newest_found(branch)) + 1
+            yield _commits(store, branch, first, store.newest(branch))
 
     def _take(self, commit: Commit) -> list[Told]:
         is_old = self._since is not None and commit.time_millis < self._since

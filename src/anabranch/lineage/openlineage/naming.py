@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
 from anabranch.catalog.identifier import Identifier
@@ -45,6 +45,8 @@ class Naming:
     """Branches that are known, by identity."""
     kafka: str = "kafka"
     """Namespace of topics: ``kafka://host:port``. Positions in topics do not tell whose topics they are."""
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    """URLs of the warehouses of branches that are in another one, by identity."""
 
     def of_branch(self, branch_uuid: str, otherwise: str = "") -> Name:
         """A branch of a table; `otherwise` is its name if the branch itself is not known."""
@@ -52,7 +54,8 @@ class Naming:
         if line is None:
             return self.of_title(otherwise)
         folder = None if line.branch is None or line.is_main else line.branch
-        return self._located(line.table, folder, line.title)
+        warehouse = self.elsewhere.get(branch_uuid, self.warehouse)
+        return _located(warehouse, line.table, folder, line.title)
 
     def of_title(self, title: str) -> Name:
         """A table by the name that people write, ``db.t`` or ``db.t$branch_fix``."""
@@ -60,7 +63,7 @@ class Naming:
             found = Identifier.parse(title)
         except InvalidNameError:
             return Name(UNKNOWN, title or UNKNOWN)
-        return self._located(found.full_name, found.branch, title)
+        return _located(self.warehouse, found.full_name, found.branch, title)
 
     def of_table(self, read: TableInput) -> Name:
         """A table that was read."""
@@ -72,16 +75,6 @@ class Naming:
         if read.kind == "kafka":
             return tuple(Name(self.kafka, topic) for topic in names)
         return tuple(of_location(name) if read.kind == "files" else Name(UNKNOWN, name) for name in names)
-
-    def _located(self, table: str, folder: str | None, title: str) -> Name:
-        inner = f"{Identifier.parse(table).path}/{Layout(folder).branch_root}".rstrip("/")
-        own = of_location(f"{self.warehouse.rstrip('/')}/{inner}")
-        at = of_location(self.warehouse)
-        if "://" in at.namespace:
-            warehouse = f"{at.namespace}/{at.name.strip('/')}".rstrip("/")
-        else:
-            warehouse = f"{at.namespace}:{at.name}"
-        return Name(own.namespace, own.name, Name(warehouse, title))
 
 
 def of_location(url: str) -> Name:
@@ -96,3 +89,14 @@ def of_location(url: str) -> Name:
     if not parts.netloc:
         return Name(scheme, path or "/")
     return Name(f"{scheme}://{parts.netloc}", path.strip("/") or "/")
+
+
+def _located(warehouse: str, table: str, folder: str | None, title: str) -> Name:
+    inner = f"{Identifier.parse(table).path}/{Layout(folder).branch_root}".rstrip("/")
+    own = of_location(f"{warehouse.rstrip('/')}/{inner}")
+    at = of_location(warehouse)
+    if "://" in at.namespace:
+        known = f"{at.namespace}/{at.name.strip('/')}".rstrip("/")
+    else:
+        known = f"{at.namespace}:{at.name}"
+    return Name(own.namespace, own.name, Name(known, title))

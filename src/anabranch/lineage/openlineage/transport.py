@@ -108,7 +108,7 @@ class Server:
             told = f"{answer.status_code} {answer.reason}".strip()
             return Failure(f"the server answered {told}", answer.status_code in _REFUSALS)
         except (requests.RequestException, OSError) as error:
-            return Failure(f"{type(error).__name__}: {error}", is_final=False)
+            return Failure(f"the server cannot be reached: {_innermost(error)}", is_final=False)
         return None
 
     def settle(self) -> None:
@@ -129,3 +129,10 @@ def open_destination(target: str, environment: Mapping[str, str] = os.environ) -
         f"lineage cannot be exported to '{target}'",
         hint="write file:PATH, or the address of a server such as http://127.0.0.1:5000.",
     )
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """What went wrong in the first place; the client's own words about it are long."""
+    while error.__context__ is not None:
+        error = error.__context__
+    return error

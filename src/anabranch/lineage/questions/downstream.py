@@ -101,22 +101,16 @@ class _Downstream(Walk):
         return Ids([(begun.hull[0], BEYOND)]) if begun else begun
 
     def _readers(self, branch: str, ids: Ids) -> Iterator[Read]:
-        """The reads that took in any of some own commits of a branch, each once."""
+        """The reads that took in any of some own commits of a branch; one that meets two ranges may come twice."""
         reached: dict[str, Ids] = {}
         for first, last in asked_for(ids):
             for other, images in self.contents.images(branch, first, last).items():
                 reached.setdefault(other, Ids()).update(images)
         for other, images in reached.items():
-            seen: set[Read] = set()
             for first, last in asked_for(images):
                 for read in self.store.readers(other, first, last):
-                    if not self._meets(branch, ids, read):
-                        continue
-                    if len(images) > 1:
-                        if read in seen:
-                            continue
-                        seen.add(read)
-                    yield read
+                    if self._meets(branch, ids, read):
+                        yield read
 
     def _has_taken(self, branch: str, read: Read) -> bool:
         return self._meets(branch, self.commits.get(branch), read)

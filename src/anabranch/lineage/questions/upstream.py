@@ -71,7 +71,7 @@ class _Upstream(Walk):
                     if number in ids:
                         said.setdefault(problem, []).append(number)
             if silent:
-                yield f"{self.named(branch, Ids.of(silent))} do not say where their rows come from"
+                yield f"{self.named(branch, Ids.of(silent))}: not said where the rows come from"
             for problem, numbers in said.items():
                 yield f"{self.named(branch, Ids.of(numbers))}: {problem}"
 

@@ -90,8 +90,9 @@ class Walk:
         texts = [
             str(first) if first == last else f"{first}..{last}" for first, last in ranges[:_NAMED_AT_MOST]
         ]
+        noun = "snapshot" if ids.count == 1 else "snapshots"
         more = f" and {len(ranges) - _NAMED_AT_MOST} more ranges" if len(ranges) > _NAMED_AT_MOST else ""
-        return f"{self.title(branch)}, snapshots {', '.join(texts)}{more}"
+        return f"{self.title(branch)}, {noun} {', '.join(texts)}{more}"
 
     def title(self, branch: str) -> str:
         """What a branch is called; if it was never seen, as those call it that have read it."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from anabranch.errors import NotFoundError, SqlError, UnsupportedFeatureError
+from anabranch.spark.batch_lineage import statement as of_statement
 from anabranch.spark.sql.create import create, table_statement
 from anabranch.spark.sql.frames import Frames
 from anabranch.spark.sql.insert import insert
@@ -99,7 +100,8 @@ class Portable:
             return None
         if self._frames.has_stream(written.query, self._names):
             return start(written, self._frames, self._names, self._options)
-        self._tables.insert(written, self._frames.query(written.query, self._names))
+        with of_statement(statement):
+            self._tables.insert(written, self._frames.query(written.query, self._names))
         return self._nothing()
 
     def _made(self, statement: str) -> DataFrame | None:
@@ -115,7 +117,10 @@ class Portable:
                 )
             create(new, self._names)
         else:
-            self._tables.make(new, None if new.query is None else self._frames.query(new.query, self._names))
+            with of_statement(statement):
+                self._tables.make(
+                    new, None if new.query is None else self._frames.query(new.query, self._names)
+                )
         return self._nothing()
 
     def _create_database(self, reader: Reader) -> None:

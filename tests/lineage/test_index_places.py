@@ -1,0 +1,154 @@
+"""Where the index of lineage lies, and how it heals."""
+
+import logging
+import pickle
+import sqlite3
+import sys
+
+import pytest
+import sqlalchemy as sa
+
+import anabranch
+from anabranch.errors import OptionError, StorageError, UnsupportedFeatureError
+from anabranch.lineage.index import LineageIndex
+from anabranch.lineage.index.tables import LINES, META
+from tests.lineage.indexing import index_of, lake_of_two, now, truth
+
+
+def test_it_lies_in_a_local_warehouse_where_it_is_taken_for_no_database(tmp_path):
+    lake = lake_of_two(tmp_path)
+    now(lake.lineage.index)
+    assert (tmp_path / "lineage" / "index.db").exists()
+    assert lake.databases() == ["db"]
+
+
+def test_it_lies_where_the_option_or_the_environment_says(tmp_path):
+    catalog = anabranch.connect("memory://placed")._catalog
+    there, other = str(tmp_path / "a.db"), f"sqlite:///{tmp_path}/b.db"
+    assert LineageIndex.of(catalog, {"lineage.index": there}, {}).place == f"sqlite:///{there}"
+    variable = {"ANABRANCH_LINEAGE_INDEX": other}
+    assert LineageIndex.of(catalog, {}, variable).place == other
+    assert LineageIndex.of(catalog, {"lineage.index": there}, variable).place == f"sqlite:///{there}"
+    secret = LineageIndex.of(catalog, {"lineage.index": "postgresql://u:secret@h/d"}, {})
+    assert "secret" not in f"{secret} {secret.place}"
+
+
+def test_a_store_of_objects_has_one_for_the_process_alone():
+    lake = lake_of_two()
+    index = LineageIndex.of(lake._catalog, {}, {})
+    assert now(index) == truth(lake)
+    file = index._open().file
+    assert file.exists()
+    index.close()
+    assert not file.exists()
+    assert now(index) == truth(lake)
+    index.close()
+
+
+@pytest.mark.parametrize("url", ["mysql://host/db", "sqlite://", "://", "postgresql+nonsense://h/d"])
+def test_other_databases_are_refused(url):
+    catalog = anabranch.connect("memory://refused")._catalog
+    with pytest.raises(OptionError, match="lineage index"):
+        LineageIndex.of(catalog, {"lineage.index": url}, {}).catch_up()
+
+
+def test_a_server_that_is_not_there_is_said_to_be(tmp_path):
+    catalog = anabranch.connect("memory://refused")._catalog
+    url = f"postgresql://u:secret@/d?host={tmp_path}"
+    with pytest.raises(StorageError, match="did not answer") as refused:
+        LineageIndex.of(catalog, {"lineage.index": url}, {}).catch_up()
+    assert "secret" not in str(refused.value)
+
+
+def test_a_driver_that_is_not_installed_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    catalog = anabranch.connect("memory://refused")._catalog
+    index = LineageIndex.of(catalog, {"lineage.index": "postgresql://u:secret@h/d"}, {})
+    with pytest.raises(OptionError, match="needs a driver") as refused:
+        index.catch_up()
+    assert "anabranch[postgres]" in refused.value.hint
+    assert "secret" not in str(refused.value)
+
+
+def test_where_it_cannot_be_kept_it_is_built_all_the_same(tmp_path, caplog):
+    lake = lake_of_two(tmp_path)
+    (tmp_path / "lineage").write_text("somebody's own")
+    index = lake.lineage.index
+    assert now(index) == truth(lake)
+    assert "is not kept, but built for this process alone" in caplog.text
+    index.close()
+
+
+@pytest.mark.parametrize("damage", ["text", "zeros", "cut"])
+def test_a_damaged_file_is_set_aside_and_built_anew(tmp_path, damage, caplog):
+    lake = lake_of_two(tmp_path)
+    index = lake.lineage.index
+    wanted = now(index)
+    file = tmp_path / "lineage" / "index.db"
+    data = file.read_bytes()
+    harmed = {
+        "text": b"no database" * 1000,
+        "zeros": data[:4096] + bytes(len(data) - 4096),
+        "cut": data[:8000],
+    }
+    file.write_bytes(harmed[damage])
+    with caplog.at_level(logging.WARNING):
+        assert now(index) == wanted
+    assert "set aside as index.db.damaged-1" in caplog.text
+    assert (tmp_path / "lineage" / "index.db.damaged-1").exists()
+    with sqlite3.connect(file) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def version_of(index, text):
+    with index._open().writing() as connection:
+        connection.execute(sa.update(META).values(value=text))
+    index.close()
+
+
+def test_one_of_a_newer_release_is_left_alone(place):
+    lake = lake_of_two()
+    index = index_of(lake, place)
+    index.catch_up()
+    version_of(index, "99")
+    with pytest.raises(UnsupportedFeatureError, match="version 99"):
+        index.catch_up()
+
+
+@pytest.mark.parametrize("version", ["0", "soon"])
+def test_one_of_an_older_release_is_built_anew(place, version):
+    lake = lake_of_two()
+    index = index_of(lake, place)
+    wanted = now(index)
+    version_of(index, version)
+    assert now(index) == wanted
+    index.close()
+
+
+def test_two_warehouses_share_a_database(place, tmp_path):
+    one, other = lake_of_two(tmp_path / "one"), lake_of_two(tmp_path / "other")
+    first, second = index_of(one, place), index_of(other, place)
+    alone = now(first)
+    together = now(second)
+    assert len(together["lines"]) == 4
+    assert {uuid: together[uuid] for uuid in alone if uuid in together and "-" in uuid} == {
+        uuid: found for uuid, found in alone.items() if "-" in uuid
+    }
+    one.drop_table("db.a")
+    first.rebuild()
+    second.catch_up()
+    with first.reading() as store:
+        assert len(store.lines()) == 3
+    with second._open().reading() as connection:
+        assert connection.scalars(sa.select(LINES.c.is_dropped)).all() == [False] * 3
+
+
+# The public way
+
+
+def test_a_lake_and_its_tables_answer_from_it(tmp_path):
+    lake = lake_of_two(tmp_path)
+    table = lake.table("db.b")
+    assert table.lineage.upstream().tables == ("db.a", "db.b")
+    assert pickle.loads(pickle.dumps(table)).lineage.upstream().tables == ("db.a", "db.b")
+    assert (tmp_path / "lineage" / "index.db").exists()
