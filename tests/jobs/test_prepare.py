@@ -102,7 +102,7 @@ def test_the_branch_must_begin_with_the_tag(settle, world):
 
 def test_the_branch_must_be_there(settle):
     with pytest.raises(
-        NotFoundError, match=r"branch 'fix' of 'db.orders', which does not exist\n.*--create-branch"
+        NotFoundError, match=r"'db.orders', but branch 'fix' does not exist .*\n.*--create-branch"
     ):
         settle(branch="fix", from_tag="good")
     with pytest.raises(NotFoundError, match="tag 'no' does not exist"):
@@ -205,3 +205,12 @@ def test_starts_that_are_given_take_the_place_of_those_of_the_tag(settle, world)
     prepared = settle(branch="fix", from_tag="good", create_branch=True, starts=given)
     assert prepared.starts == given
     assert settle(branch="fix").starts == given
+
+
+def test_a_branch_whose_creation_died_is_brought_to_its_end(settle, world):
+    world.orders.create_branch("fix", "good")
+    storage = world.orders.context.storage
+    storage.delete_many([info.path for info in storage.list("branch/branch-fix/snapshot")])
+    with pytest.raises(NotFoundError, match="branch 'fix' of 'db.orders' is being created"):
+        settle(branch="fix", from_tag="good")
+    assert start_of(settle(branch="fix", from_tag="good", create_branch=True)) == 3

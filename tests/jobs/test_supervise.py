@@ -257,3 +257,17 @@ def test_a_job_that_ended_as_the_stop_came_has_ended():
     story = Story().job("a")
     story.at(0.25, lambda: (story.started[0].end(), story.stop.ask()))
     assert story.run() == {"a": State.ENDED}
+
+
+def test_a_job_whose_engine_is_gone_has_failed():
+    def lose(fake):
+        def gone():
+            raise ConnectionError("the JVM is gone")
+
+        fake.is_active = gone
+
+    story = Story(most=1).job("a", lose, lose).job("b")
+    story.at(100, lambda: (lose(story.started[1]), story.stop.ask()))
+    assert story.run() == {"a": State.FAILED, "b": State.STOPPED}
+    assert [status.message for status in story.ended.values()] == ["the JVM is gone", "the JVM is gone"]
+    assert story.events.count(("a", "fail")) == 2

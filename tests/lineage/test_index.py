@@ -147,6 +147,34 @@ def test_a_gap_goes_with_the_history_it_was_in(tmp_path):
     assert (found["newest"], found["gaps"]) == (3, [])
 
 
+def test_a_branch_that_came_and_went_without_a_commit_stays_known(tmp_path):
+    """Who has read it has read what main had where it began."""
+    lake = lake_with(tmp_path, "db.a")
+    index, table = lake.lineage.index, lake.table("db.a")
+    table.create_tag("good")
+    table.create_branch("fix", "good")
+    before = now(index)
+    assert len(before["lines"]) == 2
+    table.delete_branch("fix")
+    assert now(index) == before
+    assert index.catch_up().tables == ()
+    index.rebuild()
+    assert now(index) == before
+    assert index.catch_up().tables == ()
+
+
+def test_a_branch_without_a_commit_that_another_engine_removes_leaves_nothing(tmp_path):
+    lake = lake_with(tmp_path, "db.a")
+    index, table = lake.lineage.index, lake.table("db.a")
+    before = now(index)
+    table.create_tag("good")
+    table.create_branch("fix", "good")
+    assert len(now(index)["lines"]) == 2
+    table.context.storage.delete_folder("branch/branch-fix")
+    assert now(index) == before
+    assert index.catch_up().tables == ()
+
+
 def test_a_dropped_table_stays_known(place, tmp_path):
     lake = lake_with(tmp_path / "lake", *NAMES[:2])
     copied(lake, "db.a", "db.b")

@@ -11,6 +11,8 @@ import sqlalchemy as sa
 import anabranch
 from anabranch.errors import OptionError, StorageError, UnsupportedFeatureError
 from anabranch.lineage.index import LineageIndex
+from anabranch.lineage.index.catch_up import catch_up
+from anabranch.lineage.index.database import DamagedIndexError
 from anabranch.lineage.index.tables import LINES, META
 from tests.lineage.indexing import index_of, lake_of_two, now, truth
 
@@ -98,6 +100,23 @@ def test_a_damaged_file_is_set_aside_and_built_anew(tmp_path, damage, caplog):
     assert (tmp_path / "lineage" / "index.db.damaged-1").exists()
     with sqlite3.connect(file) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_a_file_that_somebody_else_has_healed_meanwhile_stays(tmp_path, monkeypatch):
+    lake = lake_of_two(tmp_path)
+    index = lake.lineage.index
+    wanted = now(index)
+    late = [DamagedIndexError("it was damaged when it was read")]
+
+    def catch_up_late(*asked):
+        if late:
+            raise late.pop()
+        return catch_up(*asked)
+
+    monkeypatch.setattr("anabranch.lineage.index.index.catch_up", catch_up_late)
+    assert now(index) == wanted
+    assert not late
+    assert not list((tmp_path / "lineage").glob("*damaged*"))
 
 
 def version_of(index, text):

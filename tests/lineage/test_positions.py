@@ -17,7 +17,7 @@ from tests.support.tables import SCHEMA, rows, written
 
 @pytest.fixture
 def lake(tmp_path):
-    return anabranch.connect(str(tmp_path / "warehouse"))
+    return anabranch.connect(f"memory://{tmp_path.name}")
 
 
 @pytest.fixture
@@ -206,8 +206,8 @@ class TestLake:
         assert lake.lineage.rebuild().commits == 10
         assert raw.lineage.downstream() == before
 
-    def test_a_table_travels_with_what_it_is_asked_by(self, chain):
-        raw, _, _ = chain
+    def test_a_table_travels_with_what_it_is_asked_by(self, tmp_path):
+        raw, _, _ = make_chain(anabranch.connect(str(tmp_path)))
         before = raw.lineage.downstream()
         assert pickle.loads(pickle.dumps(raw)).lineage.downstream() == before
 

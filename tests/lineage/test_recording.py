@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import anabranch
+from anabranch.audit import Checks
 from anabranch.errors import InvalidInputError, InvalidNameError
 from anabranch.lineage.model import LINEAGE_PROPERTY, SourceInput, lineage_of
 from anabranch.lineage.recording import current
@@ -152,6 +153,17 @@ def test_a_tail_in_a_coroutine_is_of_the_job_of_its_task(lake, orders, clean):
 
     for name, made in zip("ab", asyncio.run(both()), strict=True):
         assert {(entry_of(s).job, *read(s)) for s in made} == {(name, ("db.orders", 0, 3))}
+
+
+def test_an_audit_looks_at_rows_and_takes_none(lake, orders, clean):
+    checks = Checks.parse("checks:\n  - unique: id\n", name="checks")
+    with lake.job("j"):
+        with orders.publish("nightly", checks) as branch:
+            written = branch.append(rows(20, 2))
+        made = clean.append(rows(1, 1))
+    assert entry_of(written).job == entry_of(made).job == "j"
+    assert entry_of(orders.snapshot).job == "merge-branch nightly"
+    assert entry_of(made).inputs == ()
 
 
 def test_rewriting_has_no_origin_of_its_own(lake, orders):

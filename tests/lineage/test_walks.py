@@ -9,7 +9,7 @@ from anabranch.lineage.commit import Commit, CommitRef, Line
 from anabranch.lineage.content import Contents, Segment
 from anabranch.lineage.memory import MemoryStore
 from anabranch.lineage.model import Engine, LineageEntry, TableInput
-from anabranch.lineage.questions.asked import commits, whole
+from anabranch.lineage.questions.asked import Asked, commits, whole
 from anabranch.lineage.questions.downstream import downstream
 from anabranch.lineage.questions.order import components, longest_ways, topological, without_ways_back
 from anabranch.lineage.questions.upstream import upstream
@@ -98,6 +98,25 @@ class TestGaps:
         assert up(store, "b", "1") == {"gone": ((4, 7),), "db.b": ((1, 1),)}
 
 
+def test_a_read_of_commits_without_rows_is_no_flow():
+    store = MemoryStore(
+        [line("a"), line("b")],
+        [
+            made("a", 1),
+            made("a", 2, kind="COMPACT"),
+            made("a", 3, added=0),
+            made("b", 1, ("a", 0, 1)),
+            made("b", 2, ("a", 1, 2)),
+            made("b", 3, ("a", 2, 3)),
+            made("b", 4, ("a", 0, 3), added=0),
+        ],
+    )
+    for trace in (upstream(store, whole(store, "b")), downstream(store, whole(store, "a"))):
+        assert trace.snapshots("db.a") == ((1, 1),)
+        assert [(flow.source, flow.sink, flow.commits) for flow in trace.flows] == [("a", "b", 1)]
+    assert found(downstream(store, whole(store, "a"))) == {"db.a": ((1, 1),), "db.b": ((1, 1),)}
+
+
 class TestCycles:
     def ping_pong(self, times):
         """``a`` and ``b`` each take the newest commit of the other, one after the other."""
@@ -170,25 +189,24 @@ class TestCycles:
 
 class TestLongHistories:
     def test_many_ranges_are_asked_for_at_once_and_stay_apart(self):
-        """Every third commit of ``a`` goes to ``b``, the others to ``c``."""
-        many = range(1, 301)
+        """``b`` takes every commit of ``a``, and ``c`` every third of ``b``; ``d`` takes all of ``b``."""
         store = MemoryStore(
-            [line("a"), line("b"), line("c")],
+            [line("a"), line("b"), line("c"), line("d")],
             [
-                *(made("a", number) for number in many),
-                *(made("b", i, ("a", 3 * i - 1, 3 * i)) for i in range(1, 101)),
-                *(
-                    made("c", number, ("a", number - 1, number) if number % 3 else ("b", 0, 0))
-                    for number in many
-                ),
-                made("d", 1, ("b", 0, 100)),
-                made("e", 1, ("c", 0, 300)),
+                *(made("a", number) for number in range(1, 301)),
+                *(made("b", number, ("a", number - 1, number)) for number in range(1, 301)),
+                *(made("c", number, ("b", 3 * number - 1, 3 * number)) for number in range(1, 101)),
+                *(made("d", number, ("b", number - 1, number)) for number in range(1, 301)),
             ],
         )
-        assert up(store, "d", "1") == {
-            "db.a": tuple((3 * i, 3 * i) for i in range(1, 101)),
-            "db.b": ((1, 100),),
-            "d": ((1, 1),),
+        apart = tuple((number, number) for number in range(3, 301, 3))
+        assert up(store, "c", "1..") == {"db.a": apart, "db.b": apart, "db.c": ((1, 100),)}
+        thirds = Asked("a", tuple(Segment("a", *one) for one in apart), "every third")
+        assert found(downstream(store, thirds)) == {
+            "db.a": apart,
+            "db.b": apart,
+            "db.c": ((1, 100),),
+            "db.d": apart,
         }
 
     def test_a_short_question_does_not_look_at_a_long_history(self):

@@ -59,7 +59,7 @@ def test_it_is_the_same_at_every_start(table):
 
 
 def test_the_option_takes_the_place_of_what_the_table_says(table):
-    table.alter().set_option("scan.mode", "latest").apply()
+    table.alter().set_option("scan.mode", "latest").set_option("consumer-id", "me").apply()
     offset = reader_of(table, scan__mode="from-snapshot", scan__snapshot_id=4).initialOffset()
     reader = begun_at(table, offset)
     start = reader.initialOffset()

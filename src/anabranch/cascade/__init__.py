@@ -1,9 +1,11 @@
 """Correcting what was derived from a main that was replaced: which tables, from where each, in what order, and all at once."""
 
-from anabranch.cascade.plan import CascadePlan, CascadeStep, JobPart, SourcePart, plan_cascade
+from anabranch.cascade.plan import plan_cascade
 from anabranch.cascade.result import CascadeResult
 from anabranch.cascade.run import CascadeOptions, Runner, on_spark, run_cascade
+from anabranch.cascade.starts import SourceStart
 from anabranch.cascade.undo import undo_cascade
+from anabranch.cascade.values import CascadePlan, CascadeStep, JobPart
 
 __all__ = [
     "CascadeOptions",
@@ -12,7 +14,7 @@ __all__ = [
     "CascadeStep",
     "JobPart",
     "Runner",
-    "SourcePart",
+    "SourceStart",
     "on_spark",
     "plan_cascade",
     "run_cascade",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from anabranch.cascade.affected import Affected, Affects, affected
 from anabranch.cascade.correction import Correction, correction_of
 from anabranch.cascade.starts import Corrected, JobStart, start_of
+from anabranch.cascade.values import CascadePlan, CascadeStep, JobPart
 from anabranch.cascade.writers import Writer, writers_of
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.jobs.job import Job
@@ -18,98 +19,10 @@ from anabranch.kernel.refs.moment import Moment, of_snapshot, of_tag
 from anabranch.kernel.refs.tag_log import find_tags, is_internal, tag_names
 from anabranch.lineage.questions.asked import Asked
 from anabranch.lineage.store import CommitStore
-from anabranch.lineage.trace import Range
 from anabranch.streaming.offsets import Position
 
 if TYPE_CHECKING:
     from anabranch.lake import Lake
-
-
-@dataclass(frozen=True, slots=True)
-class SourcePart:
-    """A source of a job, as the cascade reads it."""
-
-    source: str
-    """Its name in the job."""
-    name: str
-    """The table, with its branch; the topics, or what else it is."""
-    begins: str
-    """For people: ``after snapshot 5``, ``as declared``, ``as it is``."""
-
-
-@dataclass(frozen=True, slots=True)
-class JobPart:
-    """A job that makes rows of a table again."""
-
-    job: str
-    sources: tuple[SourcePart, ...]
-    commits: int
-    """How many commits it had made that are taken out; 0 if it only goes on from where it was."""
-    is_batch: bool
-    starts: Mapping[str, Mapping[str, str]]
-    """By source, the options with which it begins there."""
-    notices: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class CascadeStep:
-    """A table that is corrected."""
-
-    table: str
-    branch: str
-    """On which it is corrected."""
-    is_there: bool
-    """Whether the branch has been created already."""
-    fork: int | None
-    """The snapshot that the branch begins with, which contains nothing of what was taken out; None if none is left."""
-    is_empty: bool
-    """Whether the branch is emptied first, because the table contained something of it from the beginning."""
-    bad: tuple[Range, ...]
-    """Snapshots of main that took in what was taken out; those after the fork that did not are only made again."""
-    anew: int
-    """How many commits come after the fork, all of which are made again."""
-    jobs: tuple[JobPart, ...]
-    problems: tuple[str, ...]
-    """What no job can make again, and why: somebody has to do it by hand, on the branch."""
-    notes: tuple[str, ...] = ()
-    """What else a person should know."""
-
-
-@dataclass(frozen=True, slots=True)
-class CascadePlan:
-    """All that has to be done after a correction, in order."""
-
-    table: str
-    """The table that was corrected."""
-    number: int
-    """Of the replacement of its main."""
-    taken_out: tuple[Range, ...]
-    """Snapshots of the old main that the new one does not have."""
-    steps: tuple[CascadeStep, ...]
-    """In the order in which the tables feed each other."""
-    beside: tuple[str, ...] = ()
-    """Branches that took in something of it and are not main: nothing is done about them."""
-    warnings: tuple[str, ...] = ()
-    """Where the plan may lack something."""
-
-    @property
-    def is_done(self) -> bool:
-        """Whether no main contains anything of what was taken out."""
-        return not self.steps
-
-    @property
-    def tables(self) -> tuple[str, ...]:
-        """Names of the tables to correct, in order."""
-        return tuple(step.table for step in self.steps)
-
-    @property
-    def name(self) -> str:
-        """What the branches are called."""
-        return f"cascade-{self.table}-{self.number}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return {**asdict(self), "done": self.is_done}
 
 
 @dataclass(frozen=True)
@@ -263,8 +176,7 @@ def _part(work: Work, one: Affected, writer: Writer, corrected: Mapping[str, Cor
             f"{writer}, and it cannot go on from snapshot {one.missing if one.fork is None else one.fork.snapshot}: "
             f"{start.problem}"
         )
-    sources = tuple(SourcePart(s.source, s.name, s.begins) for s in start.sources)
-    return JobPart(writer.job, sources, writer.commits, is_batch, start.options, start.notices)
+    return JobPart(writer.job, start.sources, writer.commits, is_batch, start.options, start.notices)
 
 
 def _mains(lake: Lake) -> tuple[dict[str, TableContext], list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from anabranch.cascade.plan import CascadePlan, CascadeStep
+from anabranch.cascade.values import CascadePlan, CascadeStep
 from anabranch.jobs.supervise import JobStatus
 from anabranch.kernel.replacement.group_result import GroupResult
 

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from anabranch.cascade.affected import Affected
-from anabranch.cascade.plan import CascadePlan, CascadeStep, JobPart, Work, moment_at, work_of
+from anabranch.cascade.plan import Work, moment_at, work_of
 from anabranch.cascade.result import CascadeResult
+from anabranch.cascade.values import CascadePlan, CascadeStep, JobPart
 from anabranch.errors import AnabranchError, CommitConflictError, InvalidInputError
 from anabranch.jobs.job import Job
 from anabranch.jobs.prepare import Run

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from anabranch.cascade.plan import CascadePlan, CascadeStep
 from anabranch.cascade.result import CascadeResult
+from anabranch.cascade.values import CascadePlan, CascadeStep
 from anabranch.kernel.replacement.group_result import GroupInfo, GroupResult
 from anabranch.lineage.trace import Range
 

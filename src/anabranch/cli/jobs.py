@@ -47,7 +47,10 @@ def run(
     ] = False,
     once: Annotated[bool, typer.Option("--once", help="Take what is there in one batch, and end.")] = False,
     max_restarts: Annotated[
-        int, typer.Option(help="Failures in a row after which a job is given up.", min=0)
+        int,
+        typer.Option(
+            help="Starts after failures, without a batch in between, before a job is given up.", min=0
+        ),
     ] = 10,
     fail_fast: Annotated[
         bool, typer.Option("--fail-fast", help="Stop the other jobs when one is given up.")

@@ -123,17 +123,20 @@ def prepare(job: Job, lake: Lake, run: Run, code: str | None, *, is_batch: bool)
 def _sink(main: Table, job: Job, run: Run) -> Table:
     if run.branch is None or run.is_on_main:
         return main
-    if run.create_branch and run.branch not in main.branches():
-        assert run.from_tag is not None, "checked above"
-        with suppress(AlreadyExistsError):  # somebody was faster; whether it is the right one is seen below
-            main.create_branch(run.branch, run.from_tag, created_by=f"job {job.name}")
     try:
         return main.branch(run.branch)
     except NotFoundError as error:
-        known = error.hint or ""
+        if run.create_branch:
+            assert run.from_tag is not None, "checked above"
+            with suppress(
+                AlreadyExistsError
+            ):  # somebody was faster; whether it is the right one is seen later
+                main.create_branch(run.branch, run.from_tag, created_by=f"job {job.name}")
+            return main.branch(run.branch)
         raise NotFoundError(
-            f"{job} is to write to branch '{run.branch}' of '{job.sink}', which does not exist",
-            hint=f"{known} Create it with `create_branch`, or let it be created: --from-tag TAG --create-branch.".strip(),
+            f"{job} is to write to '{job.sink}', but {error.message}",
+            hint=f"{error.hint or ''} Create it with `create_branch`, or let it be created: --from-tag TAG "
+            "--create-branch.".strip(),
         ) from None
 
 

@@ -133,7 +133,7 @@ class Policy:
     """When jobs are started again."""
 
     most: int = 10
-    """Failures in a row after which a job is given up."""
+    """Starts after a failure, without a batch in between, before a job is given up."""
     first_pause: float = 1.0
     """Seconds."""
     longest_pause: float = 60.0
@@ -274,11 +274,14 @@ class Supervisor:
 
     def _watch(self, one: _Supervised) -> None:
         assert one.running is not None, "it was started"
-        is_active = one.running.is_active()
-        self._note_progress(one)
+        try:
+            is_active = one.running.is_active()
+            self._note_progress(one)
+            error = one.running.failure()
+        except Exception as lost:  # who runs it is gone
+            is_active, error = False, lost
         if is_active:
             return
-        error = one.running.failure()
         if error is None:
             self._event("complete", one)
             self._become(one, State.ENDED, message=None, hint=None)
@@ -321,20 +324,20 @@ class Supervisor:
                 self._become(one, State.STOPPED)
 
     def _end(self, one: _Supervised, running: Running) -> None:
-        error: BaseException | None = None
-        if running.is_active():
-            try:
-                running.stop(finish=not self._stop.is_urgent())
-            except Exception as raised:  # the end of one must not keep the others from theirs
-                error = raised
+        message = one.status.message
+        try:
+            if not running.is_active():
+                self._watch(one)
+                if one.status.state.is_over:
+                    return
+                message = one.status.message
+            running.stop(finish=not self._stop.is_urgent())
             self._note_progress(one)
+        except Exception as error:  # the end of one must not keep the others from theirs
+            message = as_ours(error).message
+        if one.status.state is State.RUNNING:
             self._event("abort", one)
-            message = one.status.message if error is None else as_ours(error).message
-            self._become(one, State.STOPPED, message=message)
-        else:
-            self._watch(one)
-            if not one.status.state.is_over:
-                self._become(one, State.STOPPED)
+        self._become(one, State.STOPPED, message=message)
 
     def _become(
         self,

@@ -16,7 +16,7 @@ A read took in
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -172,8 +172,8 @@ class Contents:
         return back if is_rewritten else missing
 
     def _has_rewritten(self, segment: Segment) -> bool:
-        restores = {one.snapshot for one in self._history(segment.branch).restores}
-        return any(number not in restores for number in self._store.rowless(*segment))
+        restored = self._history(segment.branch).restored
+        return any(number not in restored for number in self._store.rowless(*segment))
 
     def _tail(self, branch: str, at: int) -> Segments:
         """What comes after the range that begins at a break."""
@@ -205,6 +205,7 @@ class Contents:
                 breaks,
                 [one.snapshot for one in breaks],
                 [one for one in breaks if one.restores],
+                [one.snapshot for one in breaks if one.restores],
             )
         return known
 
@@ -217,6 +218,8 @@ class _History:
     breaks: Sequence[Break]
     ids: Sequence[int]
     restores: Sequence[Break]
+    restored: Sequence[int]
+    """The ids of these."""
 
     @property
     def begin(self) -> int:
@@ -237,7 +240,7 @@ class _History:
 
     def is_restored(self, first: int, last: int) -> bool:
         """Whether a commit in the range brings back what is elsewhere."""
-        return any(first <= one.snapshot <= last for one in self.restores)
+        return bisect_right(self.restored, last) > bisect_left(self.restored, first)
 
 
 def union(segments: Iterable[Segment]) -> Segments:

@@ -189,6 +189,16 @@ def current() -> JobRun | None:
     return _CURRENT.get()
 
 
+@contextmanager
+def aside() -> Iterator[None]:
+    """What this thread reads meanwhile goes into no rows: it only looks at them."""
+    token = _CURRENT.set(None)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
 def open_run(run: str) -> JobRun | None:
     """The run of that id, if this process has begun it and not ended it; whatever thread that was."""
     return _OPEN.get(run)

@@ -67,6 +67,7 @@ class PortableOrigin:
         application = None if where is None else where.application
         run = application if mark is None else mark.run
         code = self.code or (None if mark is None else mark.code)
-        _LOG.warning("lineage of job '%s' is incomplete: %s", job, _NOT_TOLD)
+        # Each write has a process of its own, so a warning could not be given once only.
+        _LOG.info("lineage of job '%s' is incomplete: %s", job, _NOT_TOLD)
         engine = Engine("spark", pyspark.__version__, application)
         return {LINEAGE_PROPERTY: LineageEntry(job, run, code, engine, (), (_NOT_TOLD,)).to_json()}

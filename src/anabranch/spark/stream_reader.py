@@ -347,6 +347,8 @@ def follower(
 def _together(stored: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
     """Options of a table and of a read of it. A read that says where it begins says all of that itself."""
     starts = {SCAN_MODE.key, SCAN_START_OFFSET.key, *MOMENT_KEYS}
+    if SCAN_START_OFFSET.key in given:
+        starts.add(CONSUMER_ID.key)  # which would begin where it stands
     if not starts.isdisjoint(given):
         stored = {key: value for key, value in stored.items() if key not in starts}
     return {**stored, **given}

@@ -120,8 +120,9 @@ class Writing(TableView):
             watermark,
             floor,
         )
-        job = current() if _has_rows(action) else None
-        if job is not None and LINEAGE_PROPERTY not in request.properties:
+        is_told = LINEAGE_PROPERTY in request.properties
+        job = current() if _has_rows(action) and not is_told else None
+        if job is not None:
             said = job.entry(self._context.branch_uuid).to_json()
             request = replace(request, properties={**request.properties, LINEAGE_PROPERTY: said})
         committed = self._committed(request)
@@ -166,6 +167,9 @@ class Writing(TableView):
             writer.abort(messages)  # after any other error files stay
             raise
         assert committed.snapshot is not None
+        job = current() if written.of_job else None
+        if job is not None:
+            job.committed(self._context.branch_uuid)
         expire_now_and_then(self._context, self._options, committed.snapshot)
         return committed.snapshot
 

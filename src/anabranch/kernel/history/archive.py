@@ -3,7 +3,8 @@
 Whoever removes snapshots of a branch (an expiry, the deletion of a branch, the dropping of a replaced main) first puts
 what they said into a segment in the folder of the table (`anabranch.spec.history_segment`); if that cannot be done,
 nothing is removed. A branch archives what was committed on it; what it began with, and what it took over of the past
-of a former main, is archived by the branch it was committed on.
+of a former main, is archived by the branch it was committed on. Only a branch that goes without ever a commit leaves the
+snapshot it began with, so that it is known who it was.
 
 Segments may overlap, for a removal that was killed is repeated, and several may be at it at once. They may disagree
 only after history was rolled back for good: then what the next snapshot was built on decides. Many small segments of a

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from anabranch.errors import InvalidInputError, NotFoundError
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.replacement.group import Ready, decide_together, groups_of
+from anabranch.kernel.replacement.group import groups_of
+from anabranch.kernel.replacement.group_attempt import Ready, decide_together
 from anabranch.kernel.replacement.group_log import find_decision, find_intent
 from anabranch.kernel.replacement.group_result import GroupResult, group_infos
 from anabranch.kernel.replacement.main import former_main, main_of

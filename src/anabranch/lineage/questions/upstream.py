@@ -48,9 +48,9 @@ class _Upstream(Walk):
 
     def steps(self, depth: int) -> None:
         """Go so many steps."""
-        newest = {branch: Ids(ids) for branch, ids in self.commits.items()}
+        newest = dict(self.commits)
         for _ in range(depth):
-            before = {branch: Ids(ids) for branch, ids in self.commits.items()}
+            before = dict(self.commits)
             for branch, ids in newest.items():
                 self._through(branch, ids)
             newest = {}

@@ -1,0 +1,69 @@
+"""A cascade in words: what each step guarantees, and the command that comes next."""
+
+from anabranch.cascade import run_cascade
+from anabranch.cascade.telling import told_groups, told_plan, told_result
+from anabranch.jobs.supervise import JobStatus, State
+from tests.cascade.embedded import run
+from tests.cascade.story import CHAIN, cascade, plan, rows, spoilt
+
+
+def told(lines):
+    return "\n".join(lines)
+
+
+def test_a_plan():
+    lake = spoilt()
+    text = told(told_plan(plan(lake), ["jobs.py"]))
+    assert (
+        "replacement 1 of main of db.orders took out snapshots 3..4; 2 tables to correct, in this order:"
+        in text
+    )
+    assert (
+        "2. db.big: snapshots 3..4 are spoilt; its branch begins with snapshot 2; 2 commits made again"
+        in text
+    )
+    assert "changes no main before all of them, at once" in text
+    assert text.endswith("next: anabranch cascade db.orders --run --jobs jobs.py")
+
+
+def test_what_was_published_says_how_to_go_on_and_back():
+    lake = spoilt()
+    text = told(told_result(cascade(lake), ["jobs.py"]))
+    assert "group 1: replaced main of db.clean, db.big, all of them at once" in text
+    assert "All readers see the corrected tables from one moment on" in text
+    assert "next: anabranch run jobs.py --job clean --job big" in text
+    assert text.endswith("to take all of it back: anabranch cascade --undo 1")
+    assert told(told_result(cascade(lake))).startswith("nothing to do")
+    assert "group 1, replaced: " in told(told_groups(lake.groups()))
+
+
+def test_what_is_held_back_says_where_to_look():
+    text = told(told_result(cascade(spoilt(), publish=False), ["jobs.py"]))
+    assert "made again on branch cascade-db.orders-1: db.clean, db.big. Nothing is published" in text
+    assert "look at it: anabranch diff db.clean main..cascade-db.orders-1" in text
+    assert text.endswith("next: anabranch cascade db.orders --run --jobs jobs.py")
+
+
+def test_what_waits_says_for_what():
+    lake = spoilt()
+    lake.table("db.clean").append(rows(500, 1))
+    text = told(told_result(cascade(lake), ["jobs.py"]))
+    assert "db.clean waits for somebody: snapshot 5 was committed by hand" in text
+    assert "Write these rows to db.clean$branch_cascade-db.orders-1" in text
+    assert text.endswith("next: anabranch cascade db.orders --run --jobs jobs.py --by-hand db.clean")
+
+
+def test_what_failed_says_that_nothing_has_changed():
+    lake = spoilt()
+
+    def failing(job, lake, how):
+        if job.name == "big":
+            return [JobStatus(job.name, job.sink, State.FAILED, message="no space", hint="make some.")]
+        return run(job, lake, how)
+
+    result = run_cascade(lake, "db.orders", CHAIN, runner=failing)
+    assert (result.done, result.group) == (("db.clean",), None)
+    text = told(told_result(result, ["jobs.py"]))
+    assert "big: failed: no space\n  hint: make some." in text
+    assert "all mains are as they were" in text
+    assert cascade(lake).group is not None
