@@ -19,7 +19,7 @@ def show(result: DemoResult, console: Console) -> None:
     console.print("\n[bold]6. Ask, in Spark SQL[/bold]")
     for answer in result.answers:
         # Above a narrow table, not as its title, which would be broken into lines as narrow.
-        console.print(f"\n{answer.statement}", style="cyan", markup=False, highlight=False)
+        console.print(f"\n{answer.statement}", style="cyan", markup=False, highlight=False, soft_wrap=True)
         console.print(_answer_table(answer))
     console.print()
     console.print(_fact_table("when the mistake was there", result.wrong, "[yellow]wrong[/yellow]"))
@@ -30,7 +30,7 @@ def show(result: DemoResult, console: Console) -> None:
         if result.correct
         else "[red]rows differ[/red]"
     )
-    console.print(f"\n{verdict}, in {result.seconds:.0f} s. Look further:")
+    console.print(f"\n{verdict}, in {result.seconds:.0f} s. Look further:", soft_wrap=True)
     for command in (
         "lineage jobs --format tree",
         "branches demo.delays",

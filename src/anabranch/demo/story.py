@@ -171,7 +171,7 @@ class _Story:
         run("create-savepoint", "demo.delays")
         run("create-branch", "demo.delays", "--name", "fix", "--tag", GOOD)
         correction = ("--job", "enrich-flights", "--branch", "fix", "--from-tag", GOOD)
-        self.correction = self.terminal.start("run", "jobs.py", *correction, *_SPARK, log="fix.log")
+        self.correction = self.terminal.start("run", "jobs.py", *correction, unsaid=_SPARK, log="fix.log")
         self._wait(
             lambda: self._rows("demo.delays$branch_fix") >= 0.97 * self._rows("demo.delays"), self.correction
         )
@@ -203,7 +203,7 @@ class _Story:
             "\n[bold]4. Correct what came of it[/bold]: every table downstream, all of them at once"
         )
         self.terminal.run("cascade", "demo.delays", "--plan", "--jobs", "jobs.py")
-        self.terminal.run("cascade", "demo.delays", "--run", "--jobs", "jobs.py", "--yes", *_SPARK)
+        self.terminal.run("cascade", "demo.delays", "--run", "--jobs", "jobs.py", "--yes", unsaid=_SPARK)
 
     def stream_on(self) -> None:
         """The same pipeline, started again, goes on with the corrected tables until the year is over."""
@@ -232,7 +232,7 @@ class _Story:
         return DemoResult(tuple(found), tuple(self.wrong), seconds, self.warehouse, answers)
 
     def _run(self, log: str) -> Program:
-        return self.terminal.start("run", *self.files, *_SPARK, log=log)
+        return self.terminal.start("run", *self.files, unsaid=_SPARK, log=log)
 
     def _release(self, unit: str) -> None:
         """Another version of jobs.py, which differs in one line."""

@@ -69,14 +69,22 @@ class Terminal:
         """A line of the story, with rich's marks."""
         self.console.print(text, highlight=False, soft_wrap=True)
 
-    def run(self, *arguments: str, expected: Sequence[int] = (0,), shown: int | None = None) -> str:
+    def run(
+        self,
+        *arguments: str,
+        unsaid: Sequence[str] = (),
+        expected: Sequence[int] = (0,),
+        shown: int | None = None,
+    ) -> str:
         """Carry out a command and show what it prints, at most `shown` lines of it; the output.
+
+        What is `unsaid` is given to it as well, and not shown: how little of this machine it may use.
 
         Raises `AnabranchError` if it ends with another code than those expected.
         """
         self._prompt(arguments)
         done = subprocess.run(  # noqa: S603 - our own program
-            _command(arguments),
+            _command([*arguments, *unsaid]),
             cwd=self.folder,
             env=self._environment(),
             stdin=subprocess.DEVNULL,
@@ -96,13 +104,13 @@ class Terminal:
             self.console.print(f"  ... and {len(lines) - shown} lines more", style="dim")
         return done.stdout
 
-    def start(self, *arguments: str, log: str) -> Program:
+    def start(self, *arguments: str, unsaid: Sequence[str] = (), log: str) -> Program:
         """Let a command go on beside the others; what it prints goes to a file."""
         self._prompt((*arguments, "&"))
         path = self.folder / log
         with path.open("ab") as sink:
             process = subprocess.Popen(  # noqa: S603 - our own program
-                _command(arguments),
+                _command([*arguments, *unsaid]),
                 cwd=self.folder,
                 env=self._environment(),
                 stdin=subprocess.DEVNULL,
