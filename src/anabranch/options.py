@@ -488,7 +488,9 @@ BUCKET_KEY_ASSIGNED = _flag(
     "Written when a queue of one bucket is created without a bucket-key: the one it has is there for other engines.",
 )
 LINEAGE_ENTRY = _text(
-    "anabranch.lineage", None, "Where the rows of a write come from; set by Anabranch itself, where it has to travel."
+    "anabranch.lineage",
+    None,
+    "Where the rows of a write come from; set by Anabranch itself, where it has to travel.",
 )
 CODE_VERSION = _text(
     "anabranch.code-version", None, "Version of the job's code, for lineage; a git commit, say."

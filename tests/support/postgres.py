@@ -23,10 +23,13 @@ def why_not():
 def server():
     """A running server with a folder of its own; gone afterwards."""
     # Not in a folder of pytest: it may run as another user, who cannot look into those.
-    with tempfile.TemporaryDirectory(prefix="anabranch-pg-", ignore_cleanup_errors=True) as folder:
-        with _package().get_server(Path(folder) / "data", cleanup_mode="delete") as running:
-            running.psql("ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf()")  # nobody needs it afterwards
-            yield running
+    with (
+        tempfile.TemporaryDirectory(prefix="anabranch-pg-", ignore_cleanup_errors=True) as folder,
+        _package().get_server(Path(folder) / "data", cleanup_mode="delete") as running,
+    ):
+        # Nobody needs it afterwards.
+        running.psql("ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf()")
+        yield running
 
 
 def database(running):

@@ -166,7 +166,9 @@ class Watcher(threading.Thread):
         if notice.checkpoint is None or notice.query in self._described:
             return
         query = next((query for (known, _), (_, query) in runs.items() if known == notice.query), None)
-        with suppress(Exception):  # of a query that has just ended, or of the store: the next batch tells again
+        with suppress(
+            Exception
+        ):  # of a query that has just ended, or of the store: the next batch tells again
             names = described(query.lastProgress) if query is not None else []
             if names:
                 describe(notice.checkpoint, names)
