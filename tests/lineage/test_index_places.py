@@ -24,6 +24,12 @@ def test_it_lies_in_a_local_warehouse_where_it_is_taken_for_no_database(tmp_path
     assert lake.databases() == ["db"]
 
 
+def test_to_ask_makes_no_warehouse(tmp_path):
+    lake = anabranch.connect(str(tmp_path / "mistyped"))
+    assert lake.lineage.jobs() == ()
+    assert not (tmp_path / "mistyped").exists()
+
+
 def test_it_lies_where_the_option_or_the_environment_says(tmp_path):
     catalog = anabranch.connect("memory://placed")._catalog
     there, other = str(tmp_path / "a.db"), f"sqlite:///{tmp_path}/b.db"

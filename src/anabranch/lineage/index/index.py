@@ -118,7 +118,7 @@ class LineageIndex:
             return self._database
 
     def _opened(self) -> Database:
-        if self._url is None:
+        if self._url is None or not (self._is_named or self._is_warehouse_there()):
             return Database.temporary()
         try:
             if not self._is_named and not _is_writable(_file(self._url)):
@@ -132,6 +132,11 @@ class LineageIndex:
                 raise
             _LOG.warning("the lineage index is not kept, but built for this process alone: %s", error.message)
             return Database.temporary()
+
+    def _is_warehouse_there(self) -> bool:
+        """To ask what is in a warehouse does not make one."""
+        folder = local_folder(self._catalog.storage.url)
+        return folder is not None and Path(folder).is_dir()
 
     def _healing(self, work: Callable[[Database], _T]) -> _T:
         database = self._open()
