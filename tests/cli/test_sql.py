@@ -32,6 +32,7 @@ def test_what_is_wrong_before_spark_starts(arguments, code, said, capsys, tmp_pa
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_script(tmp_path):
     script = """

@@ -70,7 +70,7 @@ class Story:
 
     def __init__(self, folder, broker):
         self.folder, self.broker = folder, broker
-        self.most = 20_000  # rows of a batch
+        self.most = 40_000  # rows of a batch
         self.topic = broker.new_topic(PARTITIONS)
         self.warehouse = str(folder / "warehouse")
         lake = anabranch.connect(self.warehouse)
@@ -202,7 +202,7 @@ def tell(story, events, kills, seed=1, restarts=0):
     sender.start()
     restart_at = set(chance.sample(range(kills), restarts)) if restarts else set()
     for number in range(kills):
-        story.kill_after(chance.randint(1, 4), chance.uniform(0, 1.0))
+        story.kill_after(chance.randint(1, 3), chance.uniform(0, 1.0))
         if number in restart_at:
             sender.join()  # what is not acknowledged yet would be the producer's to lose
             story.broker.restart()
@@ -223,6 +223,7 @@ def test_every_window_is_right_whoever_is_killed(story):
     check_no_late_rows(story, events)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_late_rows_are_kept_in_the_tables_and_counted(story):
     events = Events(10_000, late_share=0.02)

@@ -32,6 +32,7 @@ def test_the_streaming_example_runs(tmp_path):
     assert "5 clicks: [1, 3, 5, 7, 9]" in done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_example_of_windows_runs(tmp_path):
     done = _run("examples/windows.py", str(tmp_path))

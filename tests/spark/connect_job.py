@@ -1,6 +1,8 @@
 """Everything the data source does, through Spark Connect: `test_elsewhere` runs it.
 
-python -m tests.spark.connect_job WAREHOUSE CHECKPOINT
+python -m tests.spark.connect_job WAREHOUSE CHECKPOINT PART
+
+PART is ``main``, or ``rest``: what takes longer.
 """
 
 import sys
@@ -18,8 +20,23 @@ from tests.spark.events import EVENTS, add, at, from_first
 from tests.support.tables import SCHEMA, rows
 
 
-def main(warehouse, checkpoint):
+def main(warehouse, checkpoint, part):
     spark = anabranch.spark.session(warehouse, remote="local[2]")
+    folder = watch(spark)
+    assert folder.is_dir()
+    if part == "main":
+        read_and_write(spark, warehouse, checkpoint)
+    else:
+        end_at_a_bound(spark, warehouse, checkpoint + "-windows")
+        compact_beside(spark, warehouse, checkpoint + "-small")
+        sort_there(spark, warehouse)
+    spark.stop()
+    eventually(lambda: not folder.exists())
+    eventually(lambda: not any(thread.name.startswith("anabranch") for thread in threading.enumerate()))
+
+
+def read_and_write(spark, warehouse, checkpoint):
+    """Batch, stream, and a few statements."""
     frame = spark.read.format("anabranch").load("db.src")
     assert frame.count() == 10, frame.count()
     assert frame.filter("id = 3").count() == 1
@@ -31,15 +48,7 @@ def main(warehouse, checkpoint):
     query.awaitTermination()
     assert query.exception() is None, query.exception()
     print("query", query.id)
-    folder = watch(spark)
-    assert folder.is_dir()
-    end_at_a_bound(spark, warehouse, checkpoint + "-windows")
-    compact_beside(spark, warehouse, checkpoint + "-small")
-    sort_there(spark, warehouse)
     carry_out(anabranch.connect(warehouse, spark=spark).sql, list(statements_in(CORPUS[0]))[:12])
-    spark.stop()
-    eventually(lambda: not folder.exists())
-    eventually(lambda: not any(thread.name.startswith("anabranch") for thread in threading.enumerate()))
 
 
 def end_at_a_bound(spark, warehouse, checkpoint):

@@ -109,6 +109,7 @@ def watermark_of(query):
     return None if found is None else (found - at(0)) / 60_000
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_two_queries_stay_within_the_drift(spark, warehouse, tmp_path):
     lake = anabranch.connect(warehouse, spark=spark)

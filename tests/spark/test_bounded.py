@@ -195,6 +195,7 @@ def windows(frame):
     return frame.groupBy(F.window("at", "10 minutes")).count()
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_session_ends_a_query_at_its_bound(spark, warehouse, tmp_path, caplog):
     caplog.set_level(logging.INFO, logger="anabranch")

@@ -33,6 +33,7 @@ def corrected(stream):
     return stream.source(scan__mode="from-snapshot", scan__snapshot_id=2)
 
 
+@pytest.mark.long
 def test_the_old_job_is_fenced_and_the_corrected_one_goes_on(story):
     src, dst, old, fixed = story
     assert ids_of(dst) == [0, 1, 1010, 1011, 1020, 1021]

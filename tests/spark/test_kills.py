@@ -82,9 +82,17 @@ def job(tmp_path):
     return job
 
 
-def test_kills_at_every_step_of_a_batch(job):
-    # The driver dies alone: its JVM and this very process go on to commit while the next run starts.
+def test_a_driver_dies_alone(job):
+    # Its JVM and this very process go on to commit while the next run starts.
     assert job.run("before-commit:lingering", 1) == -signal.SIGKILL
+    assert job.run() == 0
+    job.check(SNAPSHOTS)
+
+
+@pytest.mark.long
+def test_kills_at_every_step_of_a_batch(job):
+    assert job.run("task", 0) == -signal.SIGKILL
+    assert job.run("before-commit", 1) == -signal.SIGKILL
     assert job.run("after-commit", 3) == -signal.SIGKILL
     assert job.run() == 0
     job.check(SNAPSHOTS)

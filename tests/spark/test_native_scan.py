@@ -357,6 +357,7 @@ def test_an_error_of_the_planner_reaches_the_user(spark, parts, monkeypatch, err
         frame.collect()
 
 
+@pytest.mark.long
 def test_proxies_are_let_go(spark, lake):
     """The JVM tells of a proxy when it has collected it; nothing else may hold one."""
     table = lake.create_table("db.t", "id BIGINT NOT NULL")
