@@ -21,7 +21,9 @@ ARRIVING = """flight_id BIGINT, month INT, day INT, carrier STRING, flight INT, 
 @anabranch.job(
     "ingest-flights",
     sources={
-        "arriving": anabranch.files(str(HERE / "landing"), schema=ARRIVING, options={"maxFilesPerTrigger": 10})
+        "arriving": anabranch.files(
+            str(HERE / "landing"), schema=ARRIVING, options={"maxFilesPerTrigger": 10}
+        )
     },
     sink="demo.flights",
 )
