@@ -26,7 +26,7 @@ $(STAMP): pyproject.toml
 java:
 	@sh tools/check_java.sh
 
-demo: java $(STAMP) ## The whole story on real flights: a stream goes wrong and is corrected while it runs (about 4 minutes)
+demo: java $(STAMP) ## The whole story on real flights: a stream goes wrong and is corrected while it runs (about 5 minutes)
 	@$(BIN)/anabranch demo
 
 test: java $(STAMP) ## All tests in their short form
