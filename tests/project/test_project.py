@@ -95,6 +95,12 @@ def test_the_kernel_loads_no_engine():
     assert _run("-c", code).stdout.strip() == "[]"
 
 
+def test_sparks_processes_do_not_load_pandas_to_begin():
+    code = "import sys, anabranch.spark.source; print('pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
 def test_errors_survive_pickling():
     import pickle
 

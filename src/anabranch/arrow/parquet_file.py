@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from anabranch.arrow.data_files import check_rows
@@ -40,6 +39,9 @@ class ParquetData:
         pieces = self.pieces()
         if len(pieces) < 2:
             return pieces
+        # It loads pandas, which takes a sixth of the start of each of Spark's processes of Python.
+        import pyarrow.dataset as ds
+
         with open_file(self._storage, self._file) as source:
             fragment = ds.ParquetFileFormat().make_fragment(source)
             return [pieces[group.id] for group in fragment.subset(condition).row_groups]
