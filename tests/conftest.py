@@ -1,7 +1,13 @@
 """What holds for all tests."""
 
+import os
+
 from hypothesis import settings
 
 # Nothing is right or wrong because of how fast a busy machine was.
 settings.register_profile("anabranch", deadline=None)
 settings.load_profile("anabranch")
+
+# A JVM of the tests lives for minutes: what its second compiler and its parallel collector gain is less than they take
+# (a quarter of all CPU in tests/spark). Spark's launcher adds this to every driver, also to those of scripts.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")

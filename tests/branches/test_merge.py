@@ -353,6 +353,26 @@ def test_what_main_rolled_back_did_not_happen():
     assert contents(table) == [1, 2, 10, 20]
 
 
+@pytest.mark.parametrize("after", [0, 1], ids=["up to the merge", "the merge too"])
+def test_a_merge_that_was_rolled_back_did_not_bring_files_by_other_means(after):
+    table, fix = parted()
+    table.append(rows([4], "b"))
+    before = table.snapshot.id
+    fix.append(rows([10], "a"))
+    table.merge_branch("fix")
+    for i in range(after):
+        table.append(rows([20 + i], "b"))
+    table.rollback(before)
+    table.expire_snapshots(retain_max=2, retain_min=2)
+    table.append(rows([30], "c"))
+    found = table.merge_branch("fix", dry_run=True).conflicts
+    assert {conflict.kind for conflict in found} <= {
+        "APPEND_VS_OVERWRITE"
+    }  # the moment it goes back to is gone
+    table.merge_branch("fix", resolve="theirs")
+    assert contents(table) == [1, 2, 3, 4, 10, 30]
+
+
 def test_a_rollback_of_main_to_before_the_branch_is_an_overwrite():
     table, _ = parted()
     fix = branched(table, "later")
@@ -486,6 +506,31 @@ def test_neither_side_loses_files_of_the_other(options, expire):
             age(one)
         assert contents(table, "a") == [1, 2, *range(10, 12 + 2 * i)]
         assert contents(fix, "a") == [1, 2, *range(10, 12 + 2 * i)]
+
+
+def test_what_another_engine_expired_before_a_merge_need_not_be_known():
+    table, fix = parted()
+    for i in range(3):
+        fix.append(rows([10 + i], "a"))
+    table.merge_branch("fix")
+    expire_as_others(fix, 1)
+    for i in range(3):
+        fix.append(rows([20 + i], "c"))
+    fix.expire_snapshots(retain_max=2, retain_min=2)
+    table.merge_branch("fix")
+    assert contents(table) == [1, 2, 3, 10, 11, 12, 20, 21, 22]
+
+
+def test_a_merge_that_was_rolled_back_is_known_to_be_undone_whoever_expired_it():
+    table, fix = parted()
+    before = table.snapshot.id
+    fix.append(rows([10], "a"))
+    table.merge_branch("fix")
+    table.rollback(before)
+    table.append(rows([30], "b"))
+    expire_as_others(table, 2)
+    table.merge_branch("fix")
+    assert contents(table) == [1, 2, 3, 10, 30]
 
 
 def test_what_expired_is_not_forgotten():

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from anabranch.engine import LocalEngine
-from anabranch.errors import OptionError
+from anabranch.errors import CommitConflictError, OptionError
 from anabranch.kernel.actions.append import added_entries
 from anabranch.kernel.compaction.planning import plan_full
 from anabranch.maintenance.compact import newest_files
@@ -128,6 +128,59 @@ def test_an_order_that_cannot_be_kept_is_a_conflict():
     assert conflicts_of(table, resolve="theirs") == [("ORDER_CHANGED", "dt=a")]
     table.merge_branch("fix", resolve="ours")
     assert contents(table, "a") == [1, 2, 10]
+
+
+# Bringing back files that went and came again with other numbers
+
+
+def moved(table, fix):
+    """Main with a file that it had, overwrote, and got back from the branch with a later number; and the moment before."""
+    before = table.snapshot.id
+    table.overwrite(rows([60], "a"))
+    fix.append(rows([10], "a"))
+    table.merge_branch("fix", resolve="theirs")
+    return before
+
+
+def test_a_rollback_past_a_merge_keeps_the_order():
+    table, fix = parted(QUEUE)
+    table.append(rows([50], "a"))
+    table.rollback(moved(table, fix))
+    table.append(rows([61], "a"))
+    assert contents(table, "a") == [1, 2, 50, 61]
+    check_numbers(table)
+
+
+def test_a_rollback_that_cannot_keep_the_order_says_so_and_what_helps():
+    table = lake().create_table("db.t", "id BIGINT NOT NULL, dt STRING", partition_by=["dt"], options=QUEUE)
+    for i in range(3):
+        table.append(rows([i], "a"))
+    fix = branched(table)
+
+    def without_the_first(base):
+        files = EntryFrame(base.live.df).with_kind(FileKind.DELETE).to_entries()
+        return [entry for entry in files if entry.file.min_sequence_number == 0]
+
+    commit_as_others(fix, CommitKind.OVERWRITE, without_the_first)
+    before = moved(table, fix)
+    assert contents(table, "a") == [1, 2, 10]
+    with pytest.raises(CommitConflictError, match="compact the table fully") as refused:
+        table.rollback(before)
+    assert [conflict.kind for conflict in refused.value.conflicts] == ["ORDER_CHANGED"]
+    table.compact(full=True)
+    table.rollback(before)
+    assert contents(table, "a") == [0, 1, 2]
+
+
+def test_a_replacement_by_commit_keeps_the_branchs_order():
+    table, fix = parted(QUEUE)
+    fix.append(rows([10], "a"))
+    table.append(rows([50], "a"))
+    table.merge_branch("fix")
+    fix.append(rows([11], "a"))
+    table.replace_main_branch("fix", mode="commit")
+    assert contents(table, "a") == [1, 2, 10, 11]
+    check_numbers(table)
 
 
 # Streams

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from anabranch.kernel.commit.base import Base, Change, Conflict
+from anabranch.kernel.commit.order import ordered_as
 from anabranch.kernel.file_paths import missing_files
 from anabranch.kernel.properties import ROLLBACK_PROPERTY
 from anabranch.spec.data_file import FileKind
@@ -44,7 +45,11 @@ class Rollback:
                 "its files were removed although a reference still named it; roll back to another moment.",
             )
         removed = difference.removed.with_kind(FileKind.DELETE).to_entries()
-        restored = difference.restored.with_kind(FileKind.ADD).to_entries()
+        restored = ordered_as(
+            base, difference.restored.with_kind(FileKind.ADD).to_entries(), difference.wanted.df
+        )
+        if isinstance(restored, Conflict):
+            return restored
         return Change(
             CommitKind.OVERWRITE,
             [*removed, *restored],
@@ -65,6 +70,8 @@ class Difference:
     """Live now, but not in the target."""
     restored: EntryFrame
     """Live in the target, but not now."""
+    wanted: EntryFrame
+    """Live in the target."""
 
     @property
     def is_empty(self) -> bool:
@@ -75,7 +82,7 @@ def difference_to(base: Base, target: Snapshot) -> Difference:
     """How the live files of `base` differ from those of `target`. Reads all manifests of both."""
     manifests = base.context.manifests
     wanted, live = manifests.entries(manifests.of_snapshot(target)).live().df, base.live.df
-    return Difference(_without(live, wanted), _without(wanted, live))
+    return Difference(_without(live, wanted), _without(wanted, live), EntryFrame(wanted))
 
 
 def _without(files: pl.DataFrame, others: pl.DataFrame) -> EntryFrame:

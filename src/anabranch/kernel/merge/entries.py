@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from anabranch.kernel.commit.base import Base
+from anabranch.kernel.commit.order import Place, in_order, numbering
 from anabranch.kernel.commit.sequence import bucket_counts
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.merge.conflict import MergeConflict
 from anabranch.kernel.merge.declare import declared, declared_as
-from anabranch.kernel.merge.order import Place, in_order, numbering
 from anabranch.kernel.partitions import PartitionKey
 from anabranch.kernel.provenance.branch_files import BranchFiles, of_partitions
 from anabranch.lazy import lazy

@@ -17,7 +17,7 @@ from anabranch.kernel.merge.record import MergeEnd, MergeLog
 from anabranch.kernel.partitions import PartitionKey
 from anabranch.kernel.provenance.births import Births, fork_of, live_names
 from anabranch.kernel.provenance.classify import MergeMade
-from anabranch.kernel.provenance.past import Past
+from anabranch.kernel.provenance.past import Past, counting, rolled_back_to
 from anabranch.kernel.provenance.sides import Names, Side, keyed, live_names_of, side_of
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
@@ -68,7 +68,7 @@ def standing_of(
     merges = {made.number: _end_of(side, log, made) for made in side.merges}
     is_unsure = False
     for number, end in log.ends.items():
-        if number in merges or not _may_be_in_gap(side, end, fork.snapshot.id):
+        if number in merges or not _may_be_in_gap(side, end, fork.snapshot.id) or _is_undone(side, end):
             continue
         if _left_something(side, log, number, born):
             merges[number] = end
@@ -150,16 +150,27 @@ def _may_be_in_gap(side: Side, end: MergeEnd, forked: int) -> bool:
     return forked < end.snapshot.id <= side.gap_until.id
 
 
+def _is_undone(side: Side, end: MergeEnd) -> bool:
+    """Whether one of the snapshots that are left rolled main back to before a merge."""
+    targets = [rolled_back_to(snapshot) for snapshot in counting(side.left)]
+    return end.snapshot is not None and any(to is not None and to.id < end.snapshot.id for to in targets)
+
+
 def _left_something(side: Side, log: MergeLog, number: int, born: Births) -> bool:
     """Whether files are live that came to main with a merge, so that it was not rolled back."""
-    record = log.records.get(number)
-    if record is None or side.gap_until is None:
+    if side.gap_until is None:
         return False
+    return bool(brought_by(log, number, born) & live_names(side.context, side.gap_until))
+
+
+def brought_by(log: MergeLog, number: int, born: Births) -> frozenset[str]:
+    """Names of the files whose rows came to main with a merge; none if its record is gone."""
+    record = log.records.get(number)
+    if record is None:
+        return frozenset()
     earlier = [other.head.id for n, other in log.records.items() if n < number]
     before = max(earlier, default=born.otherwise.last)
-    brought = {
-        name
-        for name, birth in born.known.items()
-        if birth.is_after(before) and birth.is_until(record.head.id)
-    }
-    return bool(brought & live_names(side.context, side.gap_until))
+    known = born.known.items()
+    return frozenset(
+        name for name, birth in known if birth.is_after(before) and birth.is_until(record.head.id)
+    )

@@ -67,6 +67,8 @@ class Side:
     """Whether none of them has expired."""
     merges: tuple[MergeMade, ...] = ()
     """Merges of the branch that count among those that are known."""
+    merges_gone: tuple[MergeMade, ...] = ()
+    """Merges of the branch that counted when the first snapshot of `left` was made, and have expired."""
     gap_until: Snapshot | None = None
     """If the span does not begin at the base: the state in which what nobody knows of resulted."""
     is_other: bool = False
@@ -86,7 +88,7 @@ def side_of(
     past: Past,
     base: SnapshotRef,
     *,
-    taken: int | None = None,
+    taken: SnapshotRef | None = None,
 ) -> Side:
     """What was done on main after `base`; or with `taken` on the branch itself.
 
@@ -95,13 +97,13 @@ def side_of(
         branch: the branch that is merged, which keeps the records of what has expired.
         past: what is left of its snapshots after `base`.
         base: what the branch began with.
-        taken: of the branch, id of the snapshot up to which main has it: what was done before is not told reliably.
+        taken: the snapshot of the branch up to which main has it: what was done before is not told reliably.
 
     Raises `CorruptTableError` if something cannot be read.
     """
     if past.base_is_other:
         return Side(context, past.snapshots, None, is_other=True)
-    told = partial(_told, context, branch.branch_uuid, taken)
+    told = partial(_told, context, branch.branch_uuid, None if taken is None else taken.id)
     if past.reaches_base:
         span = told(past.snapshots)
         merges = () if span is None else span.merges
@@ -110,10 +112,11 @@ def side_of(
     recorded = None if carried is None else carried.span
     whole = joined(span for span in (recorded, told(rest)) if span is not None)
     merges = () if whole is None else whole.merges
-    if recorded is not None and _begins_after(recorded, base):
-        return Side(context, past.snapshots, whole, merges=merges)
-    oldest = past.snapshots[0]
-    return Side(context, past.snapshots, told(past.snapshots[1:]), merges=merges, gap_until=oldest)
+    gone = () if recorded is None else recorded.merges
+    if recorded is not None and _begins_after(recorded, taken or base):
+        return Side(context, past.snapshots, whole, merges=merges, merges_gone=gone)
+    oldest, later = past.snapshots[0], past.snapshots[1:]
+    return Side(context, past.snapshots, told(later), merges=merges, merges_gone=gone, gap_until=oldest)
 
 
 def _told(

@@ -19,6 +19,7 @@ from anabranch.kernel.branches.field_ids import last_id_before, reserve_block
 from anabranch.kernel.branches.fork_pins import fork_snapshot
 from anabranch.kernel.commit.base import Base, Change, Conflict
 from anabranch.kernel.commit.identity import CommitIdentity
+from anabranch.kernel.commit.order import ordered_as
 from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, commit
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.merge.declare import declared, declared_as
@@ -57,7 +58,8 @@ def replace_content(context: TableContext, wishes: Replacement) -> ReplaceResult
         versions = _put_schemas(main, replacing.target, taken)
         action = ReplaceContent(taken, replacing.target, versions, wishes.expect_main, origin)
         base = _base(main)
-        if not action.change_on(base).entries and base.snapshot is not None:
+        change = action.change_on(base)
+        if isinstance(change, Change) and not change.entries and base.snapshot is not None:
             return _result(replacing, before, base.snapshot, repeated=True)
         try:
             return _result(replacing, before, _commit(replacing, action), repeated=False)
@@ -99,7 +101,7 @@ class ReplaceContent:
             )
         return self.change_on(base)
 
-    def change_on(self, base: Base) -> Change:
+    def change_on(self, base: Base) -> Change | Conflict:
         """The change, whatever main's schema is by now."""
         manifests = base.context.manifests
         wanted, live = manifests.entries(manifests.of_snapshot(self.taken)).live().df, base.live.df
@@ -107,7 +109,10 @@ class ReplaceContent:
             live.join(wanted.select(IDENTITY), on=IDENTITY, how="anti", maintain_order="left")
         )
         added = EntryFrame(wanted.join(live.select(IDENTITY), on=IDENTITY, how="anti", maintain_order="left"))
-        entries = [*removed.with_kind(FileKind.DELETE).to_entries(), *self._declared(added)]
+        ordered = ordered_as(base, [*self._declared(added)], wanted)
+        if isinstance(ordered, Conflict):
+            return ordered
+        entries = [*removed.with_kind(FileKind.DELETE).to_entries(), *ordered]
         source = SnapshotRef(self.branch.branch_uuid, self.taken.id, self.taken.stamp)
         said = json.dumps({"by": source.to_dict(), "branch": self.branch.branch})
         return Change(

@@ -1,0 +1,104 @@
+"""Where files that were live elsewhere, or before, stand in the queues they come to: each bucket's rows keep their order.
+
+Files that are added get the numbers after the last of their bucket, as appended ones do. Where a partition is replaced,
+files may be live on both sides and keep the numbers they have; then what is added before one of them must not get
+numbers after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import polars as pl
+
+from anabranch.kernel.commit.base import Base, Conflict
+from anabranch.kernel.commit.sequence import continue_sequences
+from anabranch.kernel.partitions import PartitionKey, key_of_row, partition_text
+from anabranch.spec.data_file import ManifestEntry
+from anabranch.spec.entry_frame import IDENTITY
+
+Place = tuple[PartitionKey, int]
+
+
+def in_order(base: Base, added: Sequence[ManifestEntry], keeping: Iterable[Place]) -> list[ManifestEntry]:
+    """ADD entries of a queue with the numbers they have on main, bucket by bucket in the branch's order.
+
+    Args:
+        base: what they are added to.
+        added: with the branch's numbers.
+        keeping: buckets in which these stay.
+    """
+    kept = set(keeping)
+    ordered = sorted(added, key=lambda entry: entry.file.min_sequence_number)
+    moved: list[ManifestEntry] = []
+    still: list[ManifestEntry] = []
+    for entry in ordered:
+        place = key_of_row(entry.partition, base.schema), entry.bucket
+        (still if place in kept else moved).append(entry)
+    return [*continue_sequences(base, moved), *still]
+
+
+def ordered_as(
+    base: Base, added: Sequence[ManifestEntry], wanted: pl.DataFrame
+) -> list[ManifestEntry] | Conflict:
+    """ADD entries numbered so that each bucket of a queue, with what stays in it, stands as in a wanted state.
+
+    Nearly always they keep the numbers they have there. But what stays may have got others, when it went and came back
+    with a merge, or when it is a branch's.
+
+    Args:
+        base: what they are added to.
+        added: the files of the wanted state that the base lacks.
+        wanted: all live files of that state.
+    """
+    queued = wanted.filter(pl.col("total_buckets") > 0)
+    numbers = base.live.df.select(*IDENTITY, there=pl.col("min_sequence_number"))
+    stays = queued.join(numbers, on=IDENTITY)
+    moved = stays.filter(pl.col("there") != pl.col("min_sequence_number"))
+    at_tail: set[Place] = set()
+    for row, bucket in moved.select("partition", "bucket").unique(maintain_order=True).iter_rows():
+        key = key_of_row(row, base.schema)
+        if (key, bucket) in at_tail:
+            continue
+        keys = pl.Series(
+            [key_of_row(one, base.schema) == key for one in queued["partition"]], dtype=pl.Boolean
+        )
+        files = queued.filter(keys).filter(pl.col("bucket") == bucket)
+        if not numbering(files, base.live.df)[bucket]:
+            return Conflict(
+                "ORDER_CHANGED",
+                f"the rows in bucket {bucket} of {partition_text(row, base.schema) or 'the table'} cannot be brought "
+                "into that order: files that stay have got other places since",
+                "compact the table fully, which rewrites them, and do it again.",
+            )
+        at_tail.add((key, bucket))
+    if not at_tail:
+        return [*added]
+    places = {(key_of_row(entry.partition, base.schema), entry.bucket) for entry in added}
+    return in_order(base, added, places - at_tail)
+
+
+def numbering(branch: pl.DataFrame, main: pl.DataFrame) -> Mapping[int, bool | None]:
+    """How to number what is added to a replaced partition of a queue, by bucket; empty for other tables.
+
+    Args:
+        branch: the live files it is to have, with their numbers on the branch.
+        main: its live files on main, and perhaps others.
+
+    Returns:
+        True to give the numbers after the last, False to keep the branch's; None if neither keeps the order.
+    """
+    ours = dict(main.select("file_name", "min_sequence_number").iter_rows())
+    found: dict[int, bool | None] = {}
+    branch = branch.filter(pl.col("total_buckets") > 0)
+    for bucket in branch["bucket"].unique().to_list():
+        files = branch.filter(pl.col("bucket") == bucket).sort("min_sequence_number", maintain_order=True)
+        numbered = [*files.select("file_name", "min_sequence_number").iter_rows()]
+        stays = [name in ours for name, _ in numbered]
+        there = [ours[name] for name, _ in numbered if name in ours]
+        if stays == sorted(stays, reverse=True) and there == sorted(there):
+            found[bucket] = True
+        else:
+            alike = all(ours[name] == number for name, number in numbered if name in ours)
+            found[bucket] = False if alike else None
+    return found
