@@ -113,9 +113,22 @@ def test_there_is_one_file_however_often_main_expires():
     for i in range(6):
         append(table, a=[10 + i])
         expire(table)
-    assert pages(table) == pages(table, "other") == ["carry-1-5"]
+    assert pages(table) == pages(table, "other") == ["carry-2-5"]
     table.branch("fix").overwrite(data(a=[100]))
     assert conflicts(table) == [("OVERWRITE_VS_CHANGE", "p=a")]
+
+
+def test_that_main_went_back_to_before_the_branch_is_not_forgotten():
+    table = forked()
+    append(table, b=[2])
+    table.create_tag("two")
+    table.create_branch("late", "two")
+    table.rollback(1)
+    for i in range(3):
+        append(table, a=[10 + i])
+    expire(table)
+    append(table.branch("late"), b=[100])
+    assert conflicts(table, "late") == [("APPEND_VS_OVERWRITE", "p=b")]
 
 
 def test_nothing_is_recorded_for_a_branch_of_a_later_moment():
@@ -126,7 +139,7 @@ def test_nothing_is_recorded_for_a_branch_of_a_later_moment():
     table.create_branch("late", "late")
     append(table, a=[20])
     expire(table, keep=3)
-    assert pages(table) == ["carry-1-2"]
+    assert pages(table) == ["carry-2-2"]
     assert pages(table, "late") == []
 
 
@@ -136,10 +149,10 @@ def test_a_damaged_record_is_an_error_and_no_guess():
         append(table, a=[10 + i])
     expire(table)
     append(table.branch("fix"), a=[100])
-    path = table.context.on_branch("fix").layout.branch_file_path("carry-1-2")
+    path = table.context.on_branch("fix").layout.branch_file_path("carry-2-2")
     assert table.context.storage.exists(path)
     table.context.storage.put(path, b'{"version": 1, "span": {"first": 1}}')
-    with pytest.raises(CorruptTableError, match="carry-1-2"):
+    with pytest.raises(CorruptTableError, match="carry-2-2"):
         table.merge_branch("fix")
 
 
@@ -166,7 +179,7 @@ def test_what_was_rolled_back_for_good_is_not_taken_for_what_came_after():
     for i in range(3):
         table.overwrite(data(b=[10 + i]))
     expire(table)
-    assert pages(table) == ["carry-1-3"]
+    assert pages(table) == ["carry-2-3"]
     table.rollback("two", destructive=True)
     for i in range(3):
         append(table, a=[20 + i])

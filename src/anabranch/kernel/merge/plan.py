@@ -21,7 +21,7 @@ from anabranch.kernel.merge.entries import MergeEntries, Share
 from anabranch.kernel.merge.facts import MERGE_USER, MergeFacts
 from anabranch.kernel.merge.record import Choice, MergeLog, Wishes
 from anabranch.kernel.merge.schema import MergedSchema, merge_schemas
-from anabranch.kernel.merge.standing import Standing, before_gap, brought_by, descent_conflict, standing_of
+from anabranch.kernel.merge.standing import Standing, before_gap, descent_conflict, standing_of
 from anabranch.kernel.partitions import PartitionKey, partition_text
 from anabranch.kernel.provenance.births import fork_of, live_partitions
 from anabranch.kernel.provenance.branch_files import BranchFiles, Young
@@ -224,8 +224,7 @@ class MergePlanner:
             besides=self._born_until(taken.id),
         )
         young = self._files.after(taken.id, schema)
-        gone = [brought_by(self._log, made.number, self._files.born) for made in found.main.merges_gone]
-        foreign = foreign_files(found.main, young, self._fork.branch_uuid, frozenset().union(*gone))
+        foreign = foreign_files(found.main, young, self._fork.branch_uuid)
         cases = [
             Case(
                 key,

@@ -158,19 +158,14 @@ def _is_undone(side: Side, end: MergeEnd) -> bool:
 
 def _left_something(side: Side, log: MergeLog, number: int, born: Births) -> bool:
     """Whether files are live that came to main with a merge, so that it was not rolled back."""
-    if side.gap_until is None:
-        return False
-    return bool(brought_by(log, number, born) & live_names(side.context, side.gap_until))
-
-
-def brought_by(log: MergeLog, number: int, born: Births) -> frozenset[str]:
-    """Names of the files whose rows came to main with a merge; none if its record is gone."""
     record = log.records.get(number)
-    if record is None:
-        return frozenset()
+    if record is None or side.gap_until is None:
+        return False
     earlier = [other.head.id for n, other in log.records.items() if n < number]
     before = max(earlier, default=born.otherwise.last)
-    known = born.known.items()
-    return frozenset(
-        name for name, birth in known if birth.is_after(before) and birth.is_until(record.head.id)
-    )
+    brought = {
+        name
+        for name, birth in born.known.items()
+        if birth.is_after(before) and birth.is_until(record.head.id)
+    }
+    return bool(brought & live_names(side.context, side.gap_until))

@@ -97,7 +97,8 @@ def carry_over(context: TableContext, due: Sequence[Snapshot], following: Snapsh
         branch = context.on_branch(name)
         fork = branch.fork
         if fork is not None and fork.branch_uuid != context.branch_uuid:
-            later = [snapshot for snapshot in due if snapshot.id >= fork.snapshot.id]
+            # Without the moment it began with: to go back to before that is a change for this branch.
+            later = [snapshot for snapshot in due if snapshot.id > fork.snapshot.id]
             _carry(branch, context, later, besides=fork.branch_uuid)
 
 

@@ -80,6 +80,15 @@ def counting(snapshots: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
     return tuple(reversed(kept))
 
 
+def since_rolled_back(snapshots: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
+    """Those of contiguous snapshots, oldest first, from the last rollback to a moment before them all; else all."""
+    for index in reversed(range(len(snapshots))):
+        target = rolled_back_to(snapshots[index])
+        if target is not None and target.id < snapshots[0].id:
+            return tuple(snapshots[index:])
+    return tuple(snapshots)
+
+
 def rolled_back_to(snapshot: Snapshot | PastSnapshot) -> SnapshotRef | None:
     """The moment that a snapshot brought back, if it is a rollback of ours."""
     text = snapshot.properties.get(ROLLBACK_PROPERTY)

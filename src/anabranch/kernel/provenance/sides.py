@@ -67,8 +67,6 @@ class Side:
     """Whether none of them has expired."""
     merges: tuple[MergeMade, ...] = ()
     """Merges of the branch that count among those that are known."""
-    merges_gone: tuple[MergeMade, ...] = ()
-    """Merges of the branch that counted when the first snapshot of `left` was made, and have expired."""
     gap_until: Snapshot | None = None
     """If the span does not begin at the base: the state in which what nobody knows of resulted."""
     is_other: bool = False
@@ -112,11 +110,10 @@ def side_of(
     recorded = None if carried is None else carried.span
     whole = joined(span for span in (recorded, told(rest)) if span is not None)
     merges = () if whole is None else whole.merges
-    gone = () if recorded is None else recorded.merges
     if recorded is not None and _begins_after(recorded, taken or base):
-        return Side(context, past.snapshots, whole, merges=merges, merges_gone=gone)
+        return Side(context, past.snapshots, whole, merges=merges)
     oldest, later = past.snapshots[0], past.snapshots[1:]
-    return Side(context, past.snapshots, told(later), merges=merges, merges_gone=gone, gap_until=oldest)
+    return Side(context, past.snapshots, told(later), merges=merges, gap_until=oldest)
 
 
 def _told(
