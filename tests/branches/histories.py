@@ -314,6 +314,7 @@ class World:
         did = {part: verdict.did[part] for part in changed - choices.keys()}
         theirs = frozenset(part for part, choice in choices.items() if choice == "theirs")
         point = branch.head
+        branch.is_merged = True
         if self.columns(self.main) != columns:
             self.fail(f"the columns of main are {self.columns(self.main)}")
         known = self.main.head

@@ -118,6 +118,8 @@ class Forked(Line):
 
     fork: Step
     """The step of main it began with."""
+    is_merged: bool = False
+    """Whether it was ever merged, also if main went back to before that."""
 
     def merges(self, main: Line) -> list[Step]:
         """Those of this branch that main still contains, oldest first."""
@@ -169,7 +171,7 @@ def judge(main: Line, branch: Forked) -> Verdict:
     """What merging the branch into main must give. The step it began with must be one of main's."""
     verdict = Verdict()
     taken, own = branch.taken(main), branch.merges(main)
-    is_unsure = bool(own) and main.is_lost_since(branch.fork, branch.name)
+    is_unsure = branch.is_merged and main.is_lost_since(branch.fork, branch.name)
     for part in {part: None for line in (main, branch) for step in line.steps for part in step.rows}:
         verdict.rows[part] = main.rows(part)
         verdict.did[part] = Did.NOTHING
@@ -228,6 +230,7 @@ def _views(
     if line.is_lost_since(base, branch):
         left = [step for step in line.all_since(base) if step.kept_for is None]
         views.append(_by_files(base, left, part, besides))
+        views.append(_by_files(base, [left[0], *line.since(left[0])], part, besides))
         if besides:
             views.append(None)  # nobody knows whether main still contains these merges
     if line.forgot_since(base):
