@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from anabranch.errors import CommitConflictError, SchemaError
 from anabranch.kernel.cache import MetadataCache
 from anabranch.kernel.file_paths import bucket_folders
+from anabranch.kernel.merge.plan import Outcome
 from anabranch.kernel.partitions import key_of_row
 from anabranch.lake import Lake
 from anabranch.spec.partition_path import DEFAULT_PARTITION_NAME
@@ -49,6 +50,8 @@ class World:
     """How likely it is another engine that expires snapshots."""
     told: list = field(default_factory=list)
     merges: int = 0
+    replaced: set = field(default_factory=set)
+    """Partitions that the last merge replaced."""
     conflicts: Counter = field(default_factory=Counter)
 
     def __post_init__(self):
@@ -219,9 +222,9 @@ class World:
         if is_for_good:
             del line.steps[line.place(step) + 1 :]
             return
-        before = line.head.files
+        known, before = line.head, line.head.files
         self.note(line, step.rows, back_to=step)
-        if line.head.back_to is step:
+        if line.head is not known:
             after = line.head.files
             changed = {part for part in {*before, *after} if before.get(part) != after.get(part)}
             line.head.overwrote = frozenset(changed)
@@ -266,6 +269,7 @@ class World:
             return error.conflicts
         if tried.conflicts or tried.partitions != made.partitions:
             self.fail(f"a dry run found {tried}, the merge did {made}")
+        self.replaced = {self.part_of(one) for one in made.partitions if one.outcome == Outcome.REPLACED}
         return None
 
     def may_be_out_of_order(self, branch, conflict):
@@ -312,6 +316,7 @@ class World:
             rows[part] = branch.rows(part) if choice == "theirs" else self.main.rows(part)
         changed = {part for part in verdict.did if self.main.rows(part) or branch.rows(part)}
         did = {part: verdict.did[part] for part in changed - choices.keys()}
+        did |= dict.fromkeys(self.replaced & verdict.replaceable & did.keys(), Did.OVERWROTE)
         theirs = frozenset(part for part, choice in choices.items() if choice == "theirs")
         point = branch.head
         branch.is_merged = True
@@ -449,7 +454,8 @@ class World:
         live = live.with_columns(path=bucket_folders(live, table.schema) + "/" + live["file_name"])
         live = live.sort("min_sequence_number", maintain_order=True).select("partition", "bucket", "path")
         files = {
-            place: pq.read_table(io.BytesIO(context.storage.get(place[2]))) for place in live.iter_rows()
+            place: pq.read_table(io.BytesIO(context.storage.get(place[2])), pre_buffer=False)
+            for place in live.iter_rows()
         }
         return {place: rows.column("id").to_pylist() for place, rows in files.items()}
 

@@ -155,6 +155,8 @@ class Verdict:
     """The same, decided for the branch."""
     did: dict[Part, Did] = field(default_factory=dict)
     """What the branch did since it was merged last."""
+    replaceable: frozenset[Part] = frozenset()
+    """Where it may look as if the branch overwrote, so that main gets the same rows in other files."""
 
     def is_agreed(self, found: Iterable[tuple[Part, str]]) -> bool:
         """Whether these conflicts, if there are any, are what there must or may be."""
@@ -187,6 +189,8 @@ def judge(main: Line, branch: Forked) -> Verdict:
         kinds = {other: [_conflict(mine, other) for mine in ours] for other in theirs}
         doubt = doubt.union(*(some for views in kinds.values() for some in views))
         possible = [other for other in theirs if other is not None and not all(kinds[other])]
+        if Did.OVERWROTE in possible:
+            verdict.replaceable |= {part}
         old = {*taken.rows.get(part, ())}
         new = tuple(row for row in branch.rows(part) if row not in old)
         if not {*new}.isdisjoint(main.rows(part)):
