@@ -31,7 +31,7 @@ def open_storage(
         runtime: time, chance and waiting.
 
     Raises:
-        OptionError: the scheme is unknown, or an option is.
+        OptionError: the scheme is unknown or lacks its slashes, or an option is unknown.
         InvalidNameError: the folder is no acceptable name.
     """
     place = os.fspath(url)
@@ -39,6 +39,12 @@ def open_storage(
     if match is None:
         if not place:
             raise OptionError("the place of the store is empty", hint="Give a path or a URL.")
+        short = _WITHOUT_SLASHES.match(place)
+        if short is not None:
+            raise OptionError(
+                f"{place} is no URL of a store: the two slashes are missing",
+                hint=f"Write {short[1]}://{short[2]}; or ./{place} for a folder of that name.",
+            )
         return LocalStorage(os.path.expanduser(place), runtime=runtime)  # noqa: PTH111 - no Path here
     scheme, rest = match[1].lower(), place[match.end() :]
     if scheme == "file":
@@ -66,6 +72,10 @@ def local_folder(url: str) -> str | None:
 
 # file:/folder is what Hadoop writes; of all other schemes a URL has two slashes.
 _SCHEME: Final = re.compile(r"(file(?=:)|[a-z][a-z0-9+.-]*(?=://)):", re.IGNORECASE)
+
+_WITHOUT_SLASHES: Final = re.compile(
+    rf"({'|'.join(('memory', *OBJECT_STORE_SCHEMES))}):/?(.*)", re.IGNORECASE
+)
 
 
 def _local_path(url: str, rest: str) -> str:
