@@ -1,0 +1,67 @@
+"""A table under a clock that stands still, to expire its snapshots."""
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+import anabranch
+from anabranch.kernel.cache import MetadataCache
+from anabranch.kernel.expiry.expire import expire
+from anabranch.kernel.expiry.retention import Retention
+from anabranch.lake import Lake
+from anabranch.runtime import Runtime
+from anabranch.storage.memory import MemoryStorage
+from tests.support.faults import FaultyStorage
+
+MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
+START = 1_700_000_000_000
+
+
+@dataclass
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    now: int = START
+
+    def now_millis(self):
+        return self.now
+
+    def monotonic(self):
+        return self.now / 1000
+
+    def local_offset_millis(self, at_millis):
+        return 0
+
+
+def new_table(clock, **options):
+    """A table in memory, its snapshots a minute apart as far as the tests move the clock."""
+    runtime = Runtime(clock=clock)
+    lake = Lake(MemoryStorage(runtime=runtime), runtime=runtime)
+    options = {key.replace("_", "-"): value for key, value in options.items()}
+    return lake.create_table("db.t", "id BIGINT, p STRING", partition_by=["p"], options=options)
+
+
+def fill(table, count, *, clock=None, overwrite=False, expires=False):
+    """Snapshots of one row each; ids count on from the last snapshot."""
+    table = table if expires else table.with_options({"write-only": "true"})
+    first = 0 if table.snapshot is None else table.snapshot.id
+    for number in range(first + 1, first + count + 1):
+        data = pa.table({"id": [number], "p": ["a"]})
+        (table.overwrite if overwrite else table.append)(data)
+        if clock is not None:
+            clock.now += MINUTE
+
+
+def ids(table):
+    return sorted(snapshot.id for snapshot in table.snapshots())
+
+
+def expire_to(table, at_most):
+    """Expire all snapshots but the newest, and do nothing else."""
+    return expire(table.context, Retention(at_least=1, at_most=at_most, replaced_before=0))
+
+
+def through(table, *faults):
+    """The table through a store with faults."""
+    storage = FaultyStorage(table.context.storage, faults)
+    return anabranch.Table(replace(table.context, storage=storage, cache=MetadataCache()))
