@@ -302,11 +302,12 @@ class World:
 
     def agrees(self, verdict, clashes, found):
         """Whether a merge ended as the oracle says."""
-        if clashes or any(c.partition is None for c in found or ()):
-            return {c.kind for c in found or ()} == clashes
         if found is None:
-            return not verdict.must
-        return verdict.is_agreed((self.part_of(c), c.kind) for c in found)
+            return not verdict.must and not clashes
+        of_schema = {c.kind for c in found if c.partition is None}
+        return of_schema == clashes and verdict.is_agreed(
+            (self.part_of(c), c.kind) for c in found if c.partition is not None
+        )
 
     def take_in(self, branch, verdict, choices, columns):
         """What a merge that was made means: for main, for this branch and for others."""

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from anabranch.errors import CommitConflictError, InvalidInputError, NotFoundError
@@ -227,6 +228,15 @@ def test_files_that_came_to_main_by_other_means_are_not_added_again():
     assert conflicts_of(table) == [("FOREIGN_MERGE", "dt=a")]
     table.merge_branch("fix", resolve={"dt=a": "ours"})
     assert contents(table) == [1, 2, 3, 10, 11]
+
+
+def test_conflicts_of_columns_do_not_hide_those_of_rows():
+    table, fix = parted(schema="id BIGINT NOT NULL, dt STRING, n INT")
+    for one, name in ((table, "m"), (fix, "k")):
+        one.alter().rename_column("n", name).apply()
+        one.overwrite(pa.table({"id": [60], "dt": ["a"], name: [1]}))
+    assert conflicts_of(table) == [("RENAME_CLASH", None), ("OVERWRITE_VS_CHANGE", "dt=a")]
+    assert conflicts_of(table, resolve="ours") == [("RENAME_CLASH", None)]
 
 
 # Choosing
@@ -571,4 +581,4 @@ def test_queues_of_other_bucket_counts_are_refused():
     table.alter().set_option("bucket", "2").apply()
     table.append(rows([50], "c"))
     fix.append(rows([10], "c"))
-    assert conflicts_of(table) == [("BUCKET_CLASH", None)]
+    assert conflicts_of(table) == [("BUCKET_CLASH", None), ("BUCKET_COUNT_CHANGED", "dt=c")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import polars as pl
 
@@ -19,6 +20,8 @@ from anabranch.lazy import lazy
 from anabranch.spec.data_file import FileKind, ManifestEntry
 from anabranch.spec.entry_frame import IDENTITY, EntryFrame
 from anabranch.spec.schema import TableSchema
+
+SCHEMA_REWRITE_NEEDED: Final = "SCHEMA_REWRITE_NEEDED"
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,7 @@ class MergeEntries:
     def _rewrite_needed(self, entries: Sequence[ManifestEntry], where: str) -> MergeConflict:
         names = tuple(e.file.file_name for e in entries if self._version(e.file.schema_id) is None)
         return MergeConflict(
-            "SCHEMA_REWRITE_NEEDED",
+            SCHEMA_REWRITE_NEEDED,
             f"{len(names)} files of partition {where} were written on '{self.branch.title}' with a schema that no "
             f"version of main's says the same of, such as {names[0]}",
             "compact the branch fully, which rewrites them with its newest schema, and merge again.",

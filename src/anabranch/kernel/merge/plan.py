@@ -17,7 +17,7 @@ from anabranch.kernel.commit.base import Base
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.merge.cases import Case, conflict_of
 from anabranch.kernel.merge.conflict import MergeConflict
-from anabranch.kernel.merge.entries import MergeEntries, Share
+from anabranch.kernel.merge.entries import SCHEMA_REWRITE_NEEDED, MergeEntries, Share
 from anabranch.kernel.merge.facts import MERGE_USER, MergeFacts
 from anabranch.kernel.merge.record import Choice, MergeLog, Wishes
 from anabranch.kernel.merge.schema import MergedSchema, merge_schemas
@@ -174,11 +174,15 @@ class MergePlanner:
             base.schema,
             self._branch.schemas.get(self._schema_id),
         )
-        if not isinstance(schema, MergedSchema):
-            return MergePlan(tuple(schema))
         cases = self._cases(found, theirs, base.schema)
+        overlaps = self._overlaps(found, theirs)
+        if not isinstance(schema, MergedSchema):
+            _, conflicts = self._settle(base, cases, base.schema)
+            # Which files would have to be rewritten is not known before it is known what the columns will be.
+            apart = [conflict for conflict in conflicts if conflict.kind != SCHEMA_REWRITE_NEEDED]
+            return MergePlan((*schema, *overlaps, *apart))
         settled, conflicts = self._settle(base, cases, schema.schema)
-        conflicts = [*self._overlaps(found, theirs), *conflicts]
+        conflicts = [*overlaps, *conflicts]
         if conflicts:
             return MergePlan(tuple(conflicts))
         whole = self._whole(base, found, schema, settled)
