@@ -10,4 +10,6 @@ settings.load_profile("anabranch")
 
 # A JVM of the tests lives for minutes: what its second compiler and its parallel collector gain is less than they take
 # (a quarter of all CPU in tests/spark). Spark's launcher adds this to every driver, also to those of scripts.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault(
+    "SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+)

@@ -42,12 +42,14 @@ class Worker:
         self.done = Counter()
 
     def run(self, end):
-        kinds = [self.read, self.read, self.frame, self.insert, self.define, self.tag]
+        kinds = ["read", "read", "frame", "insert", "define", "tag"]
         while not self.done or time.monotonic() < end:
-            kind = self.random.choice(kinds)
-            kind()
-            self.done[kind.__name__] += 1
+            self.do(self.random.choice(kinds))
         return self
+
+    def do(self, kind):
+        getattr(self, kind)()
+        self.done[kind] += 1
 
     def read(self):
         """Rows of a thread's own inserts are there; those of others come whole."""
@@ -105,7 +107,7 @@ def soak(session, warehouse, seconds):
     held = Held(session)
     workers = [Worker(session, lake, number) for number in range(THREADS)]
     for kind in ("insert", "read", "frame", "define", "tag"):  # what is made once is there
-        getattr(workers[0], kind)()
+        workers[0].do(kind)
     proxies, objects = held.counted()
     end = time.monotonic() + seconds
     with ThreadPoolExecutor(THREADS) as threads:
