@@ -75,12 +75,13 @@ def _file(number: int, place: int) -> DataFileMeta:
 
 
 class CountingStorage:
-    """A store that counts how often it is asked for what; objects removed at once count one by one."""
+    """A store that counts how often it is asked for what, and notes for which paths."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
         self._lock = threading.Lock()
         self.calls: Counter[str] = Counter()
+        self.paths: set[str] = set()
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)
@@ -90,6 +91,7 @@ class CountingStorage:
         def call(*given: Any, **how: Any) -> Any:
             with self._lock:
                 self.calls[name] += 1
+                self.paths.update(path for path in given if isinstance(path, str))
             return found(*given, **how)
 
         return call
