@@ -8,6 +8,7 @@ import io
 import random
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -161,6 +162,7 @@ class World:
         table = self.table(line)
         keep = self.rng.choice([2, 2, 3, 5])
         is_foreign = self.rng.random() < self.foreign
+        before = set(table.context.snapshots.ids())
         if is_foreign:
             expire_as_others(table, keep)
         else:
@@ -168,6 +170,9 @@ class World:
         self.tell(f"expire {line.name}{' as others do' if is_foreign else ''}, keeping {keep}")
         first = min(table.context.snapshots.ids())
         known = frozenset() if is_foreign else frozenset(branch.name for branch in self.branches)
+        for earlier, step in pairwise(line.steps):
+            of_step = range(earlier.snapshot + 1, step.snapshot)
+            step.is_torn |= is_foreign and any(n < first and n in before for n in of_step)
         for step in line.steps:
             if step.snapshot < first and step.kept_for is None:
                 step.kept_for = known

@@ -56,6 +56,8 @@ class Step:
     """If it is a rollback: what it brought back. What it overwrote are the partitions whose files it changed."""
     kept_for: frozenset[str] | None = None
     """If its snapshot expired: the branches for which it was recorded what it did."""
+    is_torn: bool = False
+    """Whether it made several snapshots, of which another engine removed some: then nobody knows what it did."""
 
     def did(self, part: Part) -> Did:
         if self.is_of_all or part in self.overwrote:
@@ -109,7 +111,7 @@ class Line:
     def is_lost_since(self, step: Step, branch: str) -> bool:
         """Whether nobody told that branch what one of the later steps did before its snapshot was removed."""
         later = self.all_since(step)
-        return any(gone.kept_for is not None and branch not in gone.kept_for for gone in later)
+        return any(s.is_torn or (s.kept_for is not None and branch not in s.kept_for) for s in later)
 
 
 @dataclass
