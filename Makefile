@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long lint interop spark-versions bench docs format clean java
+.PHONY: help demo test test-long lint interop spark-versions bench docs format clean java compiled
 
 help: ## List these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-14s %s\n", $$1, $$2}'
@@ -26,13 +26,17 @@ $(STAMP): pyproject.toml
 java:
 	@sh tools/check_java.sh
 
-demo: java $(STAMP) ## The whole story on real flights: a stream goes wrong and is corrected while it runs (about 5 minutes)
+# Spark starts many processes, which would each compile our modules anew where PYTHONDONTWRITEBYTECODE is set.
+compiled: $(STAMP)
+	@$(BIN)/python -m compileall -q src tests
+
+demo: java compiled ## The whole story on real flights: a stream goes wrong and is corrected while it runs (about 5 minutes)
 	@$(BIN)/anabranch demo
 
-test: java $(STAMP) ## All tests in their short form
+test: java compiled ## All tests in their short form
 	@$(BIN)/python -m pytest -m "not long" -n 2 --dist loadfile --no-loadscope-reorder
 
-test-long: java $(STAMP) ## The long forms: property tests, kill sweeps, soaks
+test-long: java compiled ## The long forms: property tests, kill sweeps, soaks
 	@$(BIN)/python -m pytest -m "long" --timeout 1800
 
 lint: $(STAMP) ## Style, types, layer contracts
