@@ -234,6 +234,15 @@ def test_the_identity_stays_in_the_checkpoint(tables, stream):
     assert stored["floor"]["snapshot"] == 0
 
 
+def test_a_driver_may_die_while_it_writes_down_the_first_batch(tables, stream):
+    src, dst = tables
+    src.append(rows(0, 3))
+    (stream.checkpoint / "offsets").mkdir(parents=True)
+    (stream.checkpoint / "offsets" / ".0.4fd3.tmp").write_text("v1")
+    stream.run(stream.source())
+    assert ids_of(dst) == [0, 1, 2]
+
+
 def test_errors_of_the_source_reach_the_user(tables, stream):
     src, _ = tables
     src.append(rows(0, 2))

@@ -31,6 +31,9 @@ _DEFAULTS = {
     "spark.pyspark.python": sys.executable,
     "spark.pyspark.driver.python": sys.executable,
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # A driver that is killed while it writes the offsets of its first batch leaves the file it was writing. Spark would
+    # take that for the checkpoint of another query, and never start this one again.
+    "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
 }
 
 
@@ -49,7 +52,8 @@ def session(
     Spark's Python processes run the interpreter that calls this, unless ``PYSPARK_PYTHON`` says otherwise:
     by itself Spark starts whatever ``python3`` it finds, which need not have Anabranch. The time zone of
     the session stays as it is: TIMESTAMP WITH LOCAL TIME ZONE columns are instants in any zone. Jobs are
-    scheduled fairly, so that compaction does not come before the batches of streams.
+    scheduled fairly, so that compaction does not come before the batches of streams. A query whose first batch was
+    killed while it began may be started again.
 
     Args:
         warehouse: path or URL of the warehouse.
