@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from anabranch.kernel.scan.pruning import partition_values
 from anabranch.spec.binary_row import decode_row
+from anabranch.spec.entry_frame import EntryFrame
 from anabranch.spec.partition_path import partition_path
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.values import physical_values
@@ -58,3 +59,20 @@ def partition_text(row: bytes, schema: TableSchema) -> str:
     fields = schema.partition_fields
     values = decode_row([f.type for f in fields], row, where="the partition of a manifest entry")
     return partition_path(fields, values, legacy_names=False) or "(the whole table)"
+
+
+def of_partitions(
+    files: EntryFrame, wanted: Iterable[PartitionKey], schema: TableSchema
+) -> Mapping[PartitionKey, pl.DataFrame]:
+    """The files of some partitions, each in their order."""
+    chosen = set(wanted)
+    rows = files.df["partition"].unique(maintain_order=True)
+    found: dict[PartitionKey, pl.DataFrame] = {}
+    keys = keys_of_rows(rows, schema)
+    spellings: dict[PartitionKey, list[bytes]] = {}
+    for key, row in zip(keys, rows, strict=True):
+        if key in chosen:
+            spellings.setdefault(key, []).append(row)
+    for key, spelled in spellings.items():
+        found[key] = files.df.filter(pl.col("partition").is_in(pl.Series(spelled, dtype=pl.Binary).implode()))
+    return found

@@ -13,9 +13,15 @@ import polars as pl
 
 from anabranch.kernel.commit.base import Base, Conflict
 from anabranch.kernel.commit.sequence import continue_sequences
-from anabranch.kernel.partitions import PartitionKey, key_of_row, partition_text
+from anabranch.kernel.partitions import (
+    PartitionKey,
+    key_of_row,
+    keys_of_rows,
+    of_partitions,
+    partition_text,
+)
 from anabranch.spec.data_file import ManifestEntry
-from anabranch.spec.entry_frame import IDENTITY
+from anabranch.spec.entry_frame import IDENTITY, EntryFrame
 
 Place = tuple[PartitionKey, int]
 
@@ -52,28 +58,23 @@ def ordered_as(
         wanted: all live files of that state.
     """
     queued = wanted.filter(pl.col("total_buckets") > 0)
-    numbers = base.live.df.select(*IDENTITY, there=pl.col("min_sequence_number"))
-    stays = queued.join(numbers, on=IDENTITY)
-    moved = stays.filter(pl.col("there") != pl.col("min_sequence_number"))
+    live = base.live.df.select(*IDENTITY, "min_sequence_number")
+    stays = queued.join(live, on=IDENTITY, suffix="_now")
+    moved = stays.filter(pl.col("min_sequence_number_now") != pl.col("min_sequence_number"))
+    if moved.is_empty():
+        return [*added]
     at_tail: set[Place] = set()
-    for row, bucket in moved.select("partition", "bucket").unique(maintain_order=True).iter_rows():
-        key = key_of_row(row, base.schema)
-        if (key, bucket) in at_tail:
-            continue
-        keys = pl.Series(
-            [key_of_row(one, base.schema) == key for one in queued["partition"]], dtype=pl.Boolean
-        )
-        files = queued.filter(keys).filter(pl.col("bucket") == bucket)
-        if not numbering(files, base.live.df)[bucket]:
+    keys = {*keys_of_rows(moved["partition"], base.schema)}
+    for key, files in of_partitions(EntryFrame(queued), keys, base.schema).items():
+        numbered = numbering(files, live)
+        if None in numbered.values():
             return Conflict(
                 "ORDER_CHANGED",
-                f"the rows in bucket {bucket} of {partition_text(row, base.schema) or 'the table'} cannot be brought "
-                "into that order: files that stay have got other places since",
+                f"the rows in {partition_text(files.item(0, 'partition'), base.schema)} cannot be brought into that order: "
+                "files that stay have got other places since",
                 "compact the table fully, which rewrites them, and do it again.",
             )
-        at_tail.add((key, bucket))
-    if not at_tail:
-        return [*added]
+        at_tail |= {(key, bucket) for bucket, is_at_tail in numbered.items() if is_at_tail}
     places = {(key_of_row(entry.partition, base.schema), entry.bucket) for entry in added}
     return in_order(base, added, places - at_tail)
 

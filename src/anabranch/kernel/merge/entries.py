@@ -14,8 +14,8 @@ from anabranch.kernel.commit.sequence import bucket_counts
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.merge.conflict import MergeConflict
 from anabranch.kernel.merge.declare import declared, declared_as
-from anabranch.kernel.partitions import PartitionKey
-from anabranch.kernel.provenance.branch_files import BranchFiles, of_partitions
+from anabranch.kernel.partitions import PartitionKey, of_partitions
+from anabranch.kernel.provenance.branch_files import BranchFiles
 from anabranch.lazy import lazy
 from anabranch.spec.data_file import FileKind, ManifestEntry
 from anabranch.spec.entry_frame import IDENTITY, EntryFrame

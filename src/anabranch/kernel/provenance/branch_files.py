@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -76,20 +75,3 @@ class BranchFiles:
             return self.live
         deltas = [delta_of(self.branch, snapshot) for snapshot in self.past.snapshots]
         return EntryFrame.concat(deltas).merged(strict=False).adds()
-
-
-def of_partitions(
-    files: EntryFrame, wanted: Iterable[PartitionKey], schema: TableSchema
-) -> Mapping[PartitionKey, pl.DataFrame]:
-    """The files of some partitions, each in their order."""
-    chosen = set(wanted)
-    rows = files.df["partition"].unique(maintain_order=True)
-    found: dict[PartitionKey, pl.DataFrame] = {}
-    keys = keys_of_rows(rows, schema)
-    spellings: dict[PartitionKey, list[bytes]] = {}
-    for key, row in zip(keys, rows, strict=True):
-        if key in chosen:
-            spellings.setdefault(key, []).append(row)
-    for key, spelled in spellings.items():
-        found[key] = files.df.filter(pl.col("partition").is_in(pl.Series(spelled, dtype=pl.Binary).implode()))
-    return found
