@@ -25,24 +25,28 @@ T = TypeVar("T")
 def on_main(
     context: TableContext,
     operation: Callable[[TableContext], T],
-    is_done: Callable[[TableContext, T], bool] | None = None,
+    is_done: Callable[[TableContext, T], bool] = lambda _main, _result: False,
 ) -> T:
     """What `operation` returns for the branch, or for the main that there is when it has come to its end.
 
     Args:
         context: the branch; one opened as main is followed to where main is.
         operation: puts something, and may be repeated on another branch.
-        is_done: whether a new main has the result of the operation already; never if None.
+        is_done: whether a new main has a result of the operation already; never by default.
     """
     if context.main_generation is None:
         return operation(context)
     context = main_of(context)
-    result = operation(context)
+    results = [operation(context)]
     while True:
         main = settled(context)
-        if main.branch == context.branch or (is_done is not None and is_done(main, result)):
-            return result
-        context, result = main, operation(main)
+        if main.branch == context.branch:
+            return results[-1]
+        for result in results:  # it may have what was put in any of those before it
+            if is_done(main, result):
+                return result
+        context = main
+        results.append(operation(main))
 
 
 def carried_over(
