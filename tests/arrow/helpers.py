@@ -1,5 +1,6 @@
 """Writing rows of a table and reading them back, without commits."""
 
+import numpy as np
 import pyarrow as pa
 
 from anabranch.arrow.reader import ReadContext, read_batches, read_table
@@ -74,3 +75,19 @@ __all__ = [
     "stored_paths",
     "write",
 ]
+
+
+def numbers(schema, count, start=0):
+    ids = np.arange(start, start + count)
+    return rows_of(schema, {"id": ids, "v": [f"value {i}" for i in ids]})
+
+
+SCALABLE = make_schema("id BIGINT NOT NULL, v STRING")
+
+
+def files_of(messages):
+    return [file for message in messages for file in message.new_files]
+
+
+def read_written(messages, context):
+    return read_table(splits_of(messages, context), reading(context))
