@@ -1,6 +1,6 @@
 """A table under a clock that stands still, to expire its snapshots."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -11,26 +11,8 @@ from anabranch.kernel.expiry.retention import Retention
 from anabranch.lake import Lake
 from anabranch.runtime import Runtime
 from anabranch.storage.memory import MemoryStorage
+from tests.support.clock import MINUTE
 from tests.support.faults import FaultyStorage
-
-MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
-START = 1_700_000_000_000
-
-
-@dataclass
-class Clock:
-    """A clock that stands still until it is moved."""
-
-    now: int = START
-
-    def now_millis(self):
-        return self.now
-
-    def monotonic(self):
-        return self.now / 1000
-
-    def local_offset_millis(self, at_millis):
-        return 0
 
 
 def new_table(clock, **options):

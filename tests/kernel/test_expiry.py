@@ -18,8 +18,9 @@ from anabranch.kernel.actions.append import Append
 from anabranch.kernel.expiry.retention import Retention
 from anabranch.spec.refs import Consumer
 from anabranch.spec.snapshot import CommitKind, Snapshot
-from tests.kernel.expiring import DAY, HOUR, MINUTE, START, Clock, fill, ids, new_table, through
+from tests.kernel.expiring import fill, ids, new_table, through
 from tests.support.canonical import canonical_rows, digest
+from tests.support.clock import DAY, HOUR, MINUTE, START, Clock
 from tests.support.faults import run
 from tests.support.reached import reached_paths, stored_paths
 from tests.support.tables import ids_of, make_table

@@ -4,7 +4,8 @@ import pytest
 
 from anabranch.maintenance.expire import expire_after_commit
 from anabranch.spec.refs import Consumer
-from tests.kernel.expiring import DAY, HOUR, Clock, fill, ids, new_table, through
+from tests.kernel.expiring import fill, ids, new_table, through
+from tests.support.clock import DAY, HOUR, Clock
 from tests.support.faults import run
 from tests.support.reached import reached_paths, stored_paths
 from tests.support.tables import ids_of

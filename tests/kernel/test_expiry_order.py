@@ -20,7 +20,8 @@ from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.ledger import find_commit
 from anabranch.spec.snapshot_ref import SnapshotRef
 from anabranch.storage.memory import MemoryStorage
-from tests.kernel.expiring import DAY, HOUR, MINUTE, Clock, expire_to, fill, ids, new_table, through
+from tests.kernel.expiring import expire_to, fill, ids, new_table, through
+from tests.support.clock import DAY, HOUR, MINUTE, Clock
 from tests.support.faults import fail, run
 from tests.support.reached import reached_paths, stored_paths
 from tests.support.tables import ids_of

@@ -2,7 +2,7 @@
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 
 import pyarrow as pa
@@ -21,27 +21,9 @@ from anabranch.storage.local import LocalStorage
 from anabranch.storage.memory import MemoryStorage
 from anabranch.storage.object_options import Clients
 from anabranch.storage.objects import ObjectStorage
+from tests.support.clock import DAY, Clock
 from tests.support.faults import FaultyStorage, fail, run
 from tests.support.reached import reached_paths, stored_paths
-
-DAY = 86_400_000
-START = 1_700_000_000_000
-
-
-@dataclass
-class Clock:
-    """A clock that stands still until it is moved."""
-
-    now: int = START
-
-    def now_millis(self):
-        return self.now
-
-    def monotonic(self):
-        return self.now / 1000
-
-    def local_offset_millis(self, at_millis):
-        return 0
 
 
 @pytest.fixture
