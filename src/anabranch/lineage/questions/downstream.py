@@ -25,9 +25,7 @@ def downstream(
     """
     check_depth(depth)
     walk = _Downstream(store)
-    walk.begin(asked.segments)
-    begun = [branch for branch in walk.commits if walk.commits[branch]] or [asked.branch]
-    walk.commits.setdefault(asked.branch, Ids())
+    begun = walk.begin(asked)
     if depth is None:
         walk.everything(begun)
     else:

@@ -23,9 +23,7 @@ def upstream(store: CommitStore, asked: Asked, *, depth: int | None = None) -> T
     """
     check_depth(depth)
     walk = _Upstream(store)
-    walk.begin(asked.segments)
-    begun = [branch for branch in walk.commits if walk.commits[branch]] or [asked.branch]
-    walk.commits.setdefault(asked.branch, Ids())
+    begun = walk.begin(asked)
     if depth is None:
         walk.everything(begun)
     else:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from anabranch.errors import InvalidInputError
 from anabranch.lazy import lazy
-from anabranch.lineage.content import Contents, Segments
+from anabranch.lineage.content import Contents
 from anabranch.lineage.questions.asked import Asked
 from anabranch.lineage.questions.order import longest_ways, topological, without_ways_back
 from anabranch.lineage.ranges import Ids
@@ -37,12 +37,15 @@ class Walk:
         """By source, sink, job, and whether it is a merge."""
         self._silent: dict[str, Ids] = {}
 
-    def begin(self, segments: Segments) -> None:
-        """Begin with these commits, as far as they brought rows."""
-        for segment in segments:
+    def begin(self, asked: Asked) -> list[str]:
+        """Begin with the commits that are asked about, as far as they brought rows. The branches they are on."""
+        for segment in asked.segments:
             self.commits.setdefault(segment.branch, Ids()).add(segment.first, segment.last)
         for branch, ids in self.commits.items():
             self.commits[branch] = ids.without(self.silent(branch))
+        begun = [branch for branch, ids in self.commits.items() if ids] or [asked.branch]
+        self.commits.setdefault(asked.branch, Ids())
+        return begun
 
     def silent(self, branch: str) -> Ids:
         """Ids of a branch under which no rows are known: commits that brought none, gaps, and what is still to come.
