@@ -1,6 +1,8 @@
 """What is pinned by merges, for how long, and that nothing is lost or kept for ever."""
 
+from anabranch.kernel.merge.pins import tend_merge_pins
 from tests.branches.merging import branched, contents, parted, rows
+from tests.support.dying import deaths
 from tests.support.foreign_expiry import expire_as_others
 
 
@@ -72,3 +74,22 @@ def test_what_main_took_outlives_the_branchs_expiry_by_others_and_the_other_way_
     for one in (table, fix):
         expire_as_others(one, 2)
         assert contents(one.tag(pins(one)[-1]), "a") == [1, 2, 10, 11]
+
+
+def test_care_that_dies_is_repeated():
+    table, fix = merged(4)
+    for one in (table, fix):
+        one.expire_snapshots(retain_max=2, retain_min=2)
+        one.context.storage.delete(one.context.layout.tag_path(pins(one)[-1]))
+    wanted = None
+    for left in reversed([*deaths(table, lambda found: tend_merge_pins(found.context))]):
+        branch = left.branch("fix")
+        care = tend_merge_pins(left.context)
+        found = pins(left), pins(branch)
+        assert found == (wanted or found), "the last, who lived, says what is right"
+        assert wanted or (care.restored, care.released) == ((), 0)
+        wanted = found
+        branch.append(rows([20], "a"))
+        left.merge_branch("fix")
+        assert contents(left, "a") == [1, 2, 10, 11, 12, 13, 20]
+    assert [len(names) for names in wanted] == [2, 1]

@@ -203,7 +203,7 @@ def merge_log(branch: TableContext) -> MergeLog:
         for info in branch.storage.list(branch.layout.branch_root)
         if (match := _FILE.fullmatch(info.path.rpartition("/")[2])) is not None
     ]
-    contents = each(lambda file: branch.storage.get(file[2]), sorted(found))
+    contents = each(lambda file: _content(branch, file[2]), sorted(found))
     records, ends = {}, {}
     for (number, is_end, path), data in zip(sorted(found), contents, strict=True):
         if is_end:
@@ -211,6 +211,12 @@ def merge_log(branch: TableContext) -> MergeLog:
         else:
             records[number] = MergeRecord.from_json(data, path=path)
     return MergeLog(records, ends)
+
+
+def _content(branch: TableContext, path: str) -> bytes:
+    """A file that is written once; every compaction of the branch asks for all of them."""
+    key = (branch.branch_uuid, "merge", path)
+    return branch.cache.get_or(key, lambda: branch.storage.get(path), len)
 
 
 def points(branch: TableContext) -> list[SnapshotRef]:
