@@ -59,6 +59,26 @@ def test_everything_is_told_once():
     assert len({o["branch_uuid"] for o in told if o["branch_name"] == "fix"}) == 2
 
 
+def test_a_replacement_as_a_commit_is_told_also_when_it_has_expired_or_main_was_replaced():
+    table = forked()
+    table.branch("fix").append(rows(2, 1))
+    table.replace_main_branch("fix", mode="commit", by="ann", reason="wrong prices")
+    wanted = [("replaced_main", "fix", 2, 2)]
+    assert log_of(table) == [("created", "fix", 1, 1), *wanted]
+    told = next(o for o in table.system("branches_log").to_pylist() if o["operation"] == "replaced_main")
+    assert (told["performed_by"], told["branch_uuid"]) == ("ann", table.branch("fix").branch_uuid)
+    assert told["details"] == '{"mode":"commit","reason":"wrong prices"}'
+    for i in range(3):
+        table.append(rows(10 + i, 1))
+    table.expire_snapshots(retain_max=1, retain_min=1)
+    assert table.context.snapshots.find(2) is None
+    assert log_of(table)[1:] == wanted
+    table.create_tag("later")
+    table.create_branch("next", "later")
+    table.replace_main_branch("next")
+    assert [o for o in log_of(table) if o[0] == "replaced_main"] == [*wanted, ("replaced_main", "next", 5, 5)]
+
+
 def test_a_deletion_that_dies_tells_no_lie_and_repeats_nothing():
     table = forked()
     table.branch("fix").audit(CHECKS)

@@ -15,28 +15,21 @@ from typing import Final, NamedTuple
 from anabranch.errors import CorruptTableError
 from anabranch.kernel.branches.branch_log import branch_names
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.history.archive import (
-    Following,
-    archived,
-    archived_branch,
-    facts_of,
-    is_own,
-    segment_names,
-)
+from anabranch.kernel.history.archive import archived, archived_branch, facts_of, is_own, segment_names
+from anabranch.kernel.history.commits import own_commits
 from anabranch.kernel.parallel import each
-from anabranch.kernel.properties import OVERWRITE_PROPERTY, PARENT_PROPERTY, REPLACE_PROPERTY
+from anabranch.kernel.properties import OVERWRITE_PROPERTY
 from anabranch.kernel.provenance.past import rolled_back_to
+from anabranch.kernel.replacement.facts import replace_facts
 from anabranch.kernel.replacement.main import main_of
 from anabranch.kernel.replacement.pointer import replacements
 from anabranch.lineage.commit import Commit, CommitRef, Line
 from anabranch.lineage.model import LineageEntry, lineage_of
 from anabranch.spec.history_segment import BranchFacts, PastSnapshot, SegmentName
 from anabranch.spec.main_pointer import former_main_name
-from anabranch.spec.snapshot import CommitKind, Snapshot
-from anabranch.spec.snapshot_ref import SnapshotRef
+from anabranch.spec.snapshot import CommitKind
 
 _NONE: Final[Mapping[str, Line]] = MappingProxyType({})
-_AT_ONCE: Final = 256
 
 Forks = Mapping[str, CommitRef]
 """By the identity of a branch the commit it began with, as its record says; not of those without a record."""
@@ -121,15 +114,8 @@ def commits_backwards(branch: Branch, forks: Forks, table: TableContext) -> Iter
 
     Raises `CorruptTableError`, `UnsupportedFeatureError`.
     """
-    following: Following | None = None
-    if branch.context is not None:
-        head = branch.context.snapshots.head()
-        for snapshot in () if head is None else _live_backwards(branch.context, head):
-            following = Following.of(snapshot)
-            yield commit_of(PastSnapshot.of(snapshot), branch.line, forks)
-        if following is None and head is not None:  # what is archived of later ones was taken back
-            following = Following(head.id + 1, head.stamp)
-    for past in archived(table, branch.line.branch_uuid, following):
+    there = branch.context
+    for past in archived(table, branch.line.branch_uuid) if there is None else own_commits(there):
         if _is_begun_with(branch, past.id):
             return  # all that is archived of a branch on which nothing was committed
         yield commit_of(past, branch.line, forks)
@@ -163,22 +149,13 @@ def commit_of(snapshot: PastSnapshot, line: Line, forks: Forks) -> Commit:
 
 def _base(snapshot: PastSnapshot, branch_uuid: str) -> tuple[CommitRef | None, bool]:
     """What its content builds on, and whether it only brings that back."""
-    restored = rolled_back_to(snapshot) or _replaced_by(snapshot)
+    replaced = replace_facts(snapshot)
+    restored = rolled_back_to(snapshot) or (None if replaced is None else replaced.taken)
     if restored is not None:
         return (CommitRef(restored.branch_uuid, restored.id) if restored.id else None), True
     if snapshot.id == 1 or _is_whole_overwrite(snapshot):
         return None, False
     return CommitRef(branch_uuid, snapshot.id - 1), False
-
-
-def _replaced_by(snapshot: PastSnapshot) -> SnapshotRef | None:
-    text = snapshot.properties.get(REPLACE_PROPERTY)
-    if text is None:
-        return None
-    try:
-        return SnapshotRef.from_dict(json.loads(text)["by"], where=f"snapshot {snapshot.id}")
-    except (ValueError, KeyError, TypeError, CorruptTableError):
-        return None
 
 
 def _is_whole_overwrite(snapshot: PastSnapshot) -> bool:
@@ -249,20 +226,3 @@ def _former_name(main: TableContext) -> str | None:
         if pointer.replaced is not None and pointer.replaced.old.name is None:
             return former_main_name(pointer.generation)
     return None
-
-
-def _live_backwards(context: TableContext, head: Snapshot) -> Iterator[Snapshot]:
-    """The branch's own snapshots that are there, newest first, down to the first gap."""
-    lowest = 0 if context.fork is None else context.fork.snapshot.id
-    if head.id <= lowest:
-        return
-    yield head
-    parent, below, at_once = head.properties.get(PARENT_PROPERTY), head.id - 1, 1
-    while below > lowest:
-        for snapshot in each(context.snapshots.find, range(below, max(below - at_once, lowest), -1)):
-            # Right below history may lie what somebody left who came too late; see `SnapshotLog.backwards`.
-            if snapshot is None or parent not in (None, snapshot.stamp):
-                return
-            yield snapshot
-            parent, below = snapshot.properties.get(PARENT_PROPERTY), snapshot.id - 1
-        at_once = min(at_once * 2, _AT_ONCE)

@@ -29,7 +29,8 @@ class BranchOperation:
     snapshot_id: int | None = None
     """Of the branch: what it began with, what was audited or merged, what became main."""
     main_snapshot_id: int | None = None
-    """Of main: what the branch was made from, what the merge made, the last of a main that was replaced."""
+    """Of main: what the branch was made from, what the merge or the replacing commit made, the
+    last of a main that was replaced."""
     by: str | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
     """As JSON has values."""

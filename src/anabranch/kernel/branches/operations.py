@@ -2,7 +2,8 @@
 
 Creating leaves ``FORK``, auditing ``AUDIT-<n>``, merging ``MERGE-<k>`` and its end, replacing main ``MAIN-<g>``, and
 letting go of a replaced main ``RELEASE-<g>``. They lie in the branches' folders, so deleting a branch first writes
-down what it was: see `record_deletion`.
+down what it was: see `record_deletion`. A replacement as a commit is told by the commit itself, and by the archive of
+history when that has expired.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from anabranch.errors import NotFoundError
 from anabranch.kernel.branches.audit_log import audits
 from anabranch.kernel.branches.branch_log import branch_names
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.history.commits import own_commits
 from anabranch.kernel.merge.record import merge_log
 from anabranch.kernel.parallel import each
+from anabranch.kernel.replacement.facts import replace_facts
+from anabranch.kernel.replacement.main import main_by_uuid, main_of
 from anabranch.kernel.replacement.pointer import find_release, replacements
 from anabranch.spec.branch_end import (
     DELETED_PREFIX,
@@ -36,6 +40,8 @@ def operations(context: TableContext) -> list[BranchOperation]:
         found += [o for o in ended if o.branch_uuid not in there]
     for pointer in replacements(context):
         found += _of_replacement(context, pointer)
+    for uuid in _mains(context):
+        found += _of_commits(context, uuid)
     return sorted(found, key=lambda o: (o.time_millis, o.branch, o.operation), reverse=True)
 
 
@@ -139,6 +145,31 @@ def _of_replacement(context: TableContext, pointer: MainPointer) -> Iterator[Bra
             None,
             details,
         )
+
+
+def _mains(context: TableContext) -> set[str]:
+    """Identities of all branches that are or were main."""
+    replaced = (pointer.replaced for pointer in replacements(context))
+    return {main_of(context).branch_uuid, *(one.old.uuid for one in replaced if one is not None)}
+
+
+def _of_commits(context: TableContext, branch_uuid: str) -> Iterator[BranchOperation]:
+    """The replacements that were made as commits on a branch while it was main."""
+    main = main_by_uuid(context, branch_uuid)
+    assert main is not None, "it is or was main"
+    for snapshot in own_commits(main):
+        facts = replace_facts(snapshot)
+        if facts is not None:
+            yield BranchOperation(
+                snapshot.time_millis,
+                "replaced_main",
+                facts.branch or MAIN_BRANCH,
+                facts.taken.branch_uuid,
+                facts.taken.id,
+                snapshot.id,
+                facts.by,
+                {"mode": "commit", "reason": facts.reason},
+            )
 
 
 def _deleted_paths(context: TableContext) -> list[str]:

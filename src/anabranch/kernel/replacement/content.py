@@ -10,7 +10,6 @@ rollback takes it back.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -23,10 +22,10 @@ from anabranch.kernel.commit.order import ordered_as
 from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, commit
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.merge.declare import declared, declared_as
-from anabranch.kernel.properties import REPLACE_PROPERTY
 from anabranch.kernel.provenance.past import counting
 from anabranch.kernel.replacement.catch_up import catch_up
 from anabranch.kernel.replacement.check import check, moved_from
+from anabranch.kernel.replacement.facts import ReplaceFacts
 from anabranch.kernel.replacement.main import main_of
 from anabranch.kernel.replacement.result import ReplaceResult
 from anabranch.kernel.replacement.wishes import Replacement, Replacing
@@ -56,7 +55,7 @@ def replace_content(context: TableContext, wishes: Replacement) -> ReplaceResult
     origin = _origin(replacing, taken)
     for _ in range(_ROUNDS):
         versions = _put_schemas(main, replacing.target, taken)
-        action = ReplaceContent(taken, replacing.target, versions, wishes.expect_main, origin)
+        action = ReplaceContent(taken, replacing.target, versions, wishes, origin)
         base = _base(main)
         change = action.change_on(base)
         if isinstance(change, Change) and not change.entries and base.snapshot is not None:
@@ -80,7 +79,7 @@ class ReplaceContent:
     branch: TableContext
     versions: Mapping[int, TableSchema]
     """By the id of a schema of the branch, the version of main's under which its files are declared."""
-    expected: int | None
+    wishes: Replacement
     origin: Mapping[str, str] = field(default_factory=dict)
     """What the snapshot says of where its rows come from."""
 
@@ -89,7 +88,7 @@ class ReplaceContent:
         return True
 
     def on(self, base: Base) -> Change | Conflict:
-        moved = moved_from(base.context, base.snapshot, self.expected)
+        moved = moved_from(base.context, base.snapshot, self.wishes.expect_main)
         newest = self.branch.schemas.latest()
         if moved is not None:
             return moved
@@ -114,11 +113,11 @@ class ReplaceContent:
             return ordered
         entries = [*removed.with_kind(FileKind.DELETE).to_entries(), *ordered]
         source = SnapshotRef(self.branch.branch_uuid, self.taken.id, self.taken.stamp)
-        said = json.dumps({"by": source.to_dict(), "branch": self.branch.branch})
+        said = ReplaceFacts(source, self.branch.branch, self.wishes.by, self.wishes.reason)
         return Change(
             CommitKind.OVERWRITE,
             entries,
-            {REPLACE_PROPERTY: said, **self.origin},
+            {**said.to_properties(), **self.origin},
             adds_again=bool(len(added)),
         )
 
