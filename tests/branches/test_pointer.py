@@ -7,7 +7,7 @@ import pytest
 
 import anabranch
 from anabranch.catalog import Identifier
-from anabranch.errors import CorruptTableError, InvalidNameError, NotFoundError
+from anabranch.errors import CorruptTableError, InvalidInputError, InvalidNameError, NotFoundError
 from anabranch.kernel.cache import MetadataCache
 from anabranch.kernel.expiry.ref_files import RefReader
 from anabranch.kernel.replacement.main import is_in_past, main_by_uuid, main_of
@@ -249,12 +249,43 @@ def test_dropping_and_taking_back_exclude_each_other():
     assert ids_of(table) == [*BEFORE, 1000]
 
 
-def test_a_branch_that_was_main_is_dropped_as_a_branch():
+def twice_replaced():
     table = parted()
     table.replace_main_branch("fix")
     table.create_tag("better")
     table.create_branch("next", "better")
     table.replace_main_branch("next")
+    return table
+
+
+def test_a_branch_that_is_to_be_main_again_is_not_deleted():
+    table = twice_replaced()
+    take_back(table.context, table.branch("main@2").branch_uuid)  # an undo that died right then
+    with pytest.raises(InvalidInputError, match="kept as 'main@2'") as refused:
+        table.delete_branch("fix")
+    assert "undo-replace" in refused.value.hint
+    assert table.branches() == ["fix", "next"]
+    table.undo_replace()
+    assert ids_of(table) == [*BEFORE, 100]
+    table.delete_branch("next")
+    kept_for(table, 1).maintain()
+    assert ids_of(again(table)) == [*BEFORE, 100]
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_main_that_somebody_removed_is_not_taken_back_for_ever(left):
+    table = twice_replaced()
+    storage = table.context.storage
+    for info in [*storage.list("branch/branch-fix", recursive=True)][left:]:
+        storage.delete(info.path)
+    with pytest.raises(NotFoundError, match="'main@2' of 'db.t' was deleted"):
+        table.undo_replace()
+    assert table.snapshot.id == again(table).snapshot.id, "main was not sealed in vain"
+    assert len(numbers(table.context, "SEAL-")) == 2
+
+
+def test_a_branch_that_was_main_is_dropped_as_a_branch():
+    table = twice_replaced()
     done = kept_for(table, 1).maintain().mains
     assert set(done.dropped) == {"main@1", "main@2"}
     assert table.branches() == ["next"]

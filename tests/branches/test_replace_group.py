@@ -195,10 +195,45 @@ def test_a_table_of_a_group_is_taken_back_alone_only_if_that_is_asked_for():
     assert "cascade --undo 1" in (error.value.hint or "")
     table.undo_replace(alone=True)
     assert all_ids(lake) == [OLD, NEW]
-    with pytest.raises(InvalidInputError, match="does not count any more in 'db.a'"):
+    with pytest.raises(InvalidInputError, match="does not count any more in db.a:") as error:
         lake.undo_group(1)
+    assert error.value.hint == "take it back in db.b with `undo-replace --alone`."
     lake.table("db.b").undo_replace(alone=True)
     assert all_ids(lake) == [OLD, OLD]
+    with pytest.raises(InvalidInputError, match="in db.a, db.b: it was taken back there alone") as error:
+        lake.undo_group()
+    assert error.value.hint == "nothing of it is left to take back."
+
+
+def test_a_group_that_was_taken_back_is_said_to_be():
+    lake = parted_lake()
+    lake.replace_group(BOTH)
+    lake.undo_group(1)
+    with pytest.raises(InvalidInputError, match="group 2 took back group 1 itself") as error:
+        lake.undo_group(2)
+    assert "put the same branches in place again" in (error.value.hint or "")
+    lake.replace_group(BOTH)
+    with pytest.raises(InvalidInputError, match="group 1 was taken back by group 2 already") as error:
+        lake.undo_group(1)
+    assert "cascade --groups" in (error.value.hint or "")
+    assert all_ids(lake) == [NEW, NEW]
+
+
+def test_the_last_group_is_none_that_was_taken_back_but_by_the_last_call():
+    """Groups 1 and 2 of other tables; who repeats a call that took back 2 does not mean 1."""
+    lake = parted_lake("db.a", "db.b", "db.c", "db.d")
+    others = {"db.c": "fix", "db.d": "fix"}
+    lake.replace_group(BOTH)
+    lake.replace_group(others)
+    assert (lake.undo_group().undoes, lake.undo_group().repeated) == (2, True)
+    assert all_ids(lake) == [NEW, NEW]
+    lake.undo_group(1)
+    assert (lake.undo_group().undoes, lake.undo_group().repeated) == (1, True)
+    lake.replace_group(others)
+    lake.undo_group()
+    lake.table("db.c").replace_main_branch("fix")
+    with pytest.raises(InvalidInputError, match="group 5 was taken back by group 6 already"):
+        lake.undo_group()
 
 
 def test_a_group_is_not_taken_back_below_a_later_replacement():
@@ -397,3 +432,18 @@ def _read(tail):
         for batch in tail
         for row in batch.to_pylist()
     ]
+
+
+def test_a_group_is_not_taken_back_for_ever_where_somebody_removed_a_main():
+    lake = parted_lake()
+    lake.replace_group({"db.a": "fix", "db.b": "fix"})
+    for table in lake.together("db.a", "db.b"):
+        table.create_tag("better")
+        table.create_branch("next", "better")
+    lake.replace_group({"db.a": "next", "db.b": "next"})
+    storage = lake.table("db.b").context.storage
+    for info in [*storage.list("branch/branch-fix", recursive=True)]:
+        storage.delete(info.path)
+    with pytest.raises(NotFoundError, match="'main@2' of 'db.b' was deleted"):
+        lake.undo_group(2)
+    assert all_ids(again(lake)) == [NEW, NEW]

@@ -26,8 +26,8 @@ from anabranch.kernel.history.archive import archive_rest
 from anabranch.kernel.merge.pins import unpin_merges
 from anabranch.kernel.refs.savepoint_log import is_of, savepoints
 from anabranch.kernel.refs.savepoints import delete_savepoint
-from anabranch.kernel.replacement.main import main_of
-from anabranch.kernel.replacement.pointer import find_release, replacements
+from anabranch.kernel.replacement.main import main_of, succession
+from anabranch.kernel.replacement.pointer import find_release
 from anabranch.kernel.replacement.seal import settled
 from anabranch.spec.fork import DELETING_FILE, FORK_FILE, Fork
 from anabranch.spec.layout import MAIN_BRANCH
@@ -99,18 +99,18 @@ def _check_may_go(main: TableContext, branch: TableContext) -> None:
             f"branch '{branch.branch}' is the main branch of '{main.name}' and cannot be deleted",
             hint="replace main with another branch first.",
         )
-    for pointer in replacements(main):
-        if pointer.replaced is None or pointer.replaced.undoes is not None:
-            continue  # what was main until a replacement was taken back is a branch like any other
-        old = pointer.replaced.old
-        if old.name != branch.branch or old.uuid != branch.branch_uuid:
-            continue
-        if find_release(main, pointer.generation) is None:
-            raise InvalidInputError(
-                f"branch '{branch.branch}' of '{main.name}' is kept as '{former_main_name(pointer.generation)}', the main "
-                "that was replaced",
-                hint="it goes when branch.replaced-main.time-retained is over.",
-            )
+    pointer = succession(main, branch.branch_uuid)
+    if pointer is None or pointer.replaced is None or pointer.replaced.undoes is not None:
+        return  # what was main until a replacement was taken back is a branch like any other
+    release = find_release(main, pointer.generation)
+    if release is None or release.what != "drop":
+        raise InvalidInputError(
+            f"branch '{branch.branch}' of '{main.name}' is kept as '{former_main_name(pointer.generation)}', the main "
+            "that was replaced",
+            hint="it goes when branch.replaced-main.time-retained is over."
+            if release is None
+            else "somebody began to make it main again and did not come to the end: repeat that, `undo-replace`.",
+        )
 
 
 def _delete_savepoints(branch: TableContext) -> tuple[int, ...]:

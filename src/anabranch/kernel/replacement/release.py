@@ -2,7 +2,7 @@
 
 Both are settled by one write-once ``RELEASE-<g>``: whoever puts it first. So nothing is taken back that is being
 dropped, and nothing dropped that is being taken back. A branch that was to be taken back and was not, because that
-replacement did not come to its end, is kept for good.
+replacement did not come to its end, is kept until it is main again.
 
 A replaced main is dropped when it was kept long enough and nobody needs it: no tag or savepoint is above the snapshot
 where it parted from the new main, no consumer has yet to read it, no branch began there, and no other engine went on
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from anabranch.errors import NotFoundError
-from anabranch.kernel.branches.branch_log import branch_names
+from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.branches.delete import delete_branch
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.history.archive import archive_rest
@@ -28,7 +28,7 @@ from anabranch.kernel.replacement.group_log import complete_copies
 from anabranch.kernel.replacement.main import foreign_after, former_main, main_of
 from anabranch.kernel.replacement.pointer import find_release, put_release, replacements
 from anabranch.spec.layout import consumer_id_of, snapshot_id_of
-from anabranch.spec.main_pointer import MainPointer, Release, former_main_name
+from anabranch.spec.main_pointer import BranchRef, MainPointer, Release, former_main_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +78,21 @@ def release_due(context: TableContext, retained: int, *, dry_run: bool = False) 
 def take_back(main: TableContext, branch_uuid: str) -> None:
     """Keep a branch that was main from being dropped, because it is to be main again.
 
-    Nothing happens for one that never was. Raises `NotFoundError`: it was dropped.
+    Nothing happens for one that never was. Raises `NotFoundError`: it was dropped or deleted.
     """
     for pointer in _standing(main):
         assert pointer.replaced is not None, "it is a replacement"
-        if pointer.replaced.old.uuid == branch_uuid and not _settle(main, pointer.generation, "back"):
+        if pointer.replaced.old.uuid != branch_uuid:
+            continue
+        if not _settle(main, pointer.generation, "back"):
             raise NotFoundError(
                 f"'{former_main_name(pointer.generation)}' of '{main.name}' was dropped, when it was not kept any longer",
                 hint="branch.replaced-main.time-retained says how long a replaced main is kept.",
+            )
+        if not _is_there(main, pointer.replaced.old):
+            raise NotFoundError(
+                f"'{former_main_name(pointer.generation)}' of '{main.name}' was deleted",
+                hint="`branches` lists the branches there are; any of them can be put in the place of main.",
             )
 
 
@@ -118,6 +125,13 @@ def _standing(main: TableContext) -> Iterator[MainPointer]:
         if pointer.replaced is not None and pointer.replaced.old.uuid not in seen:
             seen.add(pointer.replaced.old.uuid)
             yield pointer
+
+
+def _is_there(main: TableContext, old: BranchRef) -> bool:
+    if old.name is None:
+        return True
+    branch = main.on_branch(old.name)
+    return state_of(branch) is BranchState.READY and branch.branch_uuid == old.uuid
 
 
 def _settle(main: TableContext, generation: int, what: Literal["drop", "back"]) -> bool:

@@ -54,7 +54,7 @@ def undo_replace(
         if last.group is not None and not alone:
             raise _of_group(main, last)
         old = former_main(main, last.generation)
-        take_back(main, old.branch_uuid)
+        take_back(main, last.replaced.old.uuid)
         target = main.on_branch(old.branch)
         wishes = Replacement(target.branch or "", by=by, reason=reason, force=True)
         made = decide(Replacing(main, target, last.replaced.fork, wishes, undoes=last.generation))

@@ -6,14 +6,14 @@ was made from the new mains of the others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from anabranch.errors import InvalidInputError, NotFoundError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.replacement.group import groups_of
 from anabranch.kernel.replacement.group_attempt import Ready, decide_together
 from anabranch.kernel.replacement.group_log import find_decision, find_intent
-from anabranch.kernel.replacement.group_result import GroupResult, group_infos
+from anabranch.kernel.replacement.group_result import GroupInfo, GroupResult, group_infos
 from anabranch.kernel.replacement.main import former_main, main_of
 from anabranch.kernel.replacement.pointer import replacements
 from anabranch.kernel.replacement.release import take_back
@@ -26,13 +26,29 @@ from anabranch.storage.protocol import Storage
 
 
 def group_to_undo(groups: Storage, number: int | None) -> int:
-    """The group that is meant; the last that was made and takes none back if None. Raises `NotFoundError`."""
+    """The group that is meant; if None what `last_to_undo` says. Raises `NotFoundError`: there is none."""
     if number is not None:
         return number
-    made = [found for found in group_infos(groups) if found.outcome == "replaced" and found.undoes is None]
-    if not made:
+    found = last_to_undo(group_infos(groups))
+    if found is None:
         raise NotFoundError("no tables of this warehouse were ever replaced together")
-    return made[-1].number
+    return found
+
+
+def last_to_undo(known: Iterable[GroupInfo], of: Callable[[GroupInfo], bool] = lambda _: True) -> int | None:
+    """The last group that was made and not taken back, or None if none was made.
+
+    If the last thing that was done is that one was taken back, it is that one: so a call that is repeated finds it done,
+    and does not take back the one before.
+
+    Args:
+        known: all groups of the warehouse, oldest first.
+        of: which of them are meant.
+    """
+    made = [group for group in known if group.outcome == "replaced"]
+    taken_back = {group.undoes for group in made[:-1]}
+    ours = [group.number for group in made if group.undoes is None and of(group)]
+    return next((number for number in reversed(ours) if number not in taken_back), ours[-1] if ours else None)
 
 
 def members_of(groups: Storage, number: int) -> tuple[GroupMember, ...]:
@@ -59,7 +75,7 @@ def undo_group(
 
     Raises:
         NotFoundError: what was replaced in one of the tables has been dropped.
-        InvalidInputError: main of one of them was replaced since.
+        InvalidInputError: main of one of them was replaced since, or it was taken back before that, or takes one back itself.
     """
     groups = groups_of(contexts)
     while True:
@@ -67,16 +83,17 @@ def undo_group(
         done = _made_before(mains, number)
         if done is not None:
             return done
-        ready = [_ready(main, number, by, reason) for main in mains]
-        for one in ready:
-            take_back(one.main, one.replacing.target.branch_uuid)
+        counting = _counting(groups, mains, number)
+        ready = [_ready(main, pointer, by, reason) for main, pointer in counting]
+        for main, pointer in counting:
+            assert pointer.replaced is not None, "it is a replacement"
+            take_back(main, pointer.replaced.old.uuid)
         made = decide_together(groups, ready, undoes=number)
         if made is not None:
             return made
 
 
-def _ready(main: TableContext, number: int, by: str | None, reason: str | None) -> Ready:
-    pointer = _of_group(main, number)
+def _ready(main: TableContext, pointer: MainPointer, by: str | None, reason: str | None) -> Ready:
     last = last_standing(main, replacements(main), pointer.generation)
     assert last.replaced is not None, "it is a replacement"
     old = former_main(main, last.generation)
@@ -85,15 +102,46 @@ def _ready(main: TableContext, number: int, by: str | None, reason: str | None) 
     return Ready(Replacing(main, target, last.replaced.fork, wishes, undoes=last.generation))
 
 
-def _of_group(main: TableContext, number: int) -> MainPointer:
-    known = standing(replacements(main))
-    found = next((pointer for pointer in known if pointer.group == number), None)
-    if found is None:
-        raise InvalidInputError(
-            f"group {number} does not count any more in '{main.name}': it was taken back there alone",
-            hint="take it back in each of the other tables with undo-replace --alone.",
-        )
+def _counting(
+    groups: Storage, mains: Sequence[TableContext], number: int
+) -> list[tuple[TableContext, MainPointer]]:
+    """The replacement of each table by the group. Raises `InvalidInputError` if one of them does not count any more."""
+    found: list[tuple[TableContext, MainPointer]] = []
+    gone: list[str] = []
+    for main in mains:
+        pointer = next((one for one in standing(replacements(main)) if one.group == number), None)
+        if pointer is None:
+            gone.append(main.name)
+        else:
+            found.append((main, pointer))
+    if gone:
+        raise _not_any_more(groups, number, gone, [main.name for main, _ in found])
     return found
+
+
+def _not_any_more(
+    groups: Storage, number: int, gone: Sequence[str], left: Sequence[str]
+) -> InvalidInputError:
+    """Why a group does not count in the tables `gone`; it does in `left`."""
+    made = {group.number: group for group in group_infos(groups) if group.outcome == "replaced"}
+    undoes = made[number].undoes
+    if undoes is not None:
+        return InvalidInputError(
+            f"group {number} took back group {undoes} itself",
+            hint="run again what made that one, `cascade --run` or `Lake.replace_group`, to put the same branches in place again.",
+        )
+    by = next((group.number for group in made.values() if group.undoes == number), None)
+    if by is not None:
+        return InvalidInputError(
+            f"group {number} was taken back by group {by} already",
+            hint="`anabranch cascade --groups` lists the groups, and which of them took back which.",
+        )
+    return InvalidInputError(
+        f"group {number} does not count any more in {', '.join(gone)}: it was taken back there alone",
+        hint=f"take it back in {', '.join(left)} with `undo-replace --alone`."
+        if left
+        else "nothing of it is left to take back.",
+    )
 
 
 def _made_before(mains: Sequence[TableContext], number: int) -> GroupResult | None:
