@@ -37,8 +37,8 @@ class WrittenRows:
     """The commit messages, in the order of the rows."""
     origin: Mapping[str, str] = field(default_factory=dict)
     """Properties for the commit, which say where the rows come from."""
-    of_job: bool = False
-    """Whether these name what the job that is running has delivered, as rows may hold any of it."""
+    told: Callable[[str], None] = lambda _: None
+    """To be called with the identity of the branch whose commit has these properties, once it is made."""
 
 
 @runtime_checkable

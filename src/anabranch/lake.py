@@ -285,13 +285,14 @@ class Lake:
         """Take back what `replace_group` did, in all of its tables at once. Repeating it changes nothing.
 
         Args:
-            number: of the group; the last one that was made if None.
+            number: of the group; if None the last one that was not taken back. If the last thing that was done is to
+                take one back nothing is left to do, and to go back further the number is to be given.
             by: who does it, for people.
             reason: why, for people.
 
         Raises:
             NotFoundError: there is no such group, or what it replaced in one of the tables has been dropped.
-            InvalidInputError: main of one of its tables was replaced since.
+            InvalidInputError: main of one of its tables was replaced since, or the group was taken back before that.
         """
         found = group_to_undo(self._catalog.groups, number)
         tables = [self.table(member.table) for member in members_of(self._catalog.groups, found)]

@@ -38,6 +38,7 @@ def test_a_plan_says_what_begins_where_and_in_which_order():
     lake = spoilt()
     found = plan(lake)
     assert (found.table, found.number, found.taken_out) == ("db.orders", 1, ((3, 4),))
+    assert found.taken_from == ("main@1",)
     assert found.tables == ("db.clean", "db.big")
     clean, big = found.steps
     assert (clean.branch, clean.fork, clean.bad, clean.anew, clean.is_there) == (NAME, 2, ((3, 4),), 2, False)
@@ -71,9 +72,27 @@ def test_it_is_run_published_taken_back_and_published_again():
     assert values(lake, "db.big") == before
     assert not plan(lake).is_done
 
+    assert undo_cascade(lake, table="db.orders").repeated
+
     assert cascade(lake).group is not None
     assert is_corrected(lake)
     assert not told
+
+
+def test_the_last_cascade_of_a_table_is_none_that_was_taken_back():
+    lake = spoilt()
+    first = cascade(lake).group.number
+    lake.table("db.orders").create_tag("again")
+    lake.table("db.orders").append(rows(100, 2, factor=100))
+    for job in CHAIN:
+        run(job, lake)
+    lake.table("db.orders").create_branch("again", "again")
+    lake.table("db.orders").replace_main_branch("again")
+    second = cascade(lake).group.number
+    assert undo_cascade(lake, table="db.orders").undoes == second
+    assert undo_cascade(lake, table="db.orders").repeated, "who repeats a call does not mean the one before"
+    assert undo_cascade(lake, first).undoes == first
+    assert undo_cascade(lake, table="db.orders").undoes == first
 
 
 def test_jobs_go_on_with_the_branch_that_is_main_now():
@@ -192,7 +211,7 @@ def test_what_no_job_makes_again_is_said_and_waited_for():
     lake.table("db.clean").append(rows(501, 1))
     step = plan(lake).steps[0]
     assert step.problems == (
-        "snapshot 5, 6 was committed by hand, or by somebody who did not say what it was made from",
+        "snapshots 5, 6 were committed by hand, or by somebody who did not say from what",
     )
     result = cascade(lake)
     assert result.waiting.table == "db.clean"

@@ -15,7 +15,7 @@ def test_a_plan():
     lake = spoilt()
     text = told(told_plan(plan(lake), ["jobs.py"]))
     assert (
-        "replacement 1 of main of db.orders took out snapshots 3..4; 2 tables to correct, in this order:"
+        "replacement 1 of main of db.orders took out snapshots 3..4 of main@1; 2 tables to correct, in this order:"
         in text
     )
     assert (
@@ -24,6 +24,19 @@ def test_a_plan():
     )
     assert "changes no main before all of them, at once" in text
     assert text.endswith("next: anabranch cascade db.orders --run --jobs jobs.py")
+
+
+def test_a_plan_after_two_corrections_names_both_old_mains_and_counts_right():
+    lake = spoilt(bad=1)
+    lake.table("db.orders").append(rows(6, 2))
+    run(CHAIN[0], lake)
+    lake.table("db.orders").create_tag("well")
+    lake.table("db.orders").append(rows(8, 2))
+    lake.table("db.orders").create_branch("next", "well")
+    lake.table("db.orders").replace_main_branch("next")
+    text = told(told_plan(plan(lake)))
+    assert "replacement 2 of main of db.orders took out snapshots 3 of main@1, 5 of main@2; 2 tables" in text
+    assert "2. db.big: snapshot 3 is spoilt;" in text
 
 
 def test_what_was_published_says_how_to_go_on_and_back():

@@ -4,10 +4,15 @@ import json
 
 import pytest
 
+import anabranch
 from anabranch.cli.main import run
 from anabranch.errors import NotFoundError
 from tests.jobs.world import World, kafka
+from tests.support.foreign_expiry import expire_as_others
 from tests.support.tables import make_table, rows
+
+ALL = 10**15
+"""A moment after everything, in epoch milliseconds."""
 
 
 @pytest.fixture
@@ -83,6 +88,71 @@ def test_what_is_not_said_is_a_problem(world):
         "main: snapshot 3 does not say what it read",
         "fix: snapshot 3: the offset log is gone",
     )
+    assert not lag.has_caught_up
+
+
+def test_what_expired_counts_as_before(world):
+    world.commit(kafka([10, 20], [15, 21]))
+    for at in range(3, 8):
+        world.commit(world.read(at, at + 1))
+    world.commit(world.read(3, 8), branch="fix")
+    before = world.orders.branch_lag("fix")
+    assert {s.name: s.behind for s in before.sources} == {"clicks": 6, "db.raw": 0}
+    world.orders.expire_snapshots(retain_max=2, retain_min=1, older_than=ALL)
+    assert world.orders.context.snapshots.earliest_id() > 3
+    after = world.orders.branch_lag("fix")
+    assert after == before
+    assert not after.has_caught_up
+
+
+def test_what_expired_on_the_branch_counts_as_before(world):
+    world.commit(world.read(3, 9), kafka([10, 20], [15, 21]))
+    world.commit(kafka([10, 20], [15, 21]), branch="fix")
+    for at in range(3, 9):
+        world.commit(world.read(at, at + 1), branch="fix")
+    before = world.orders.branch_lag("fix")
+    assert before.has_caught_up
+    world.orders.branch("fix").expire_snapshots(retain_max=2, retain_min=1, older_than=ALL)
+    assert world.orders.branch_lag("fix") == before
+
+
+def test_what_another_engine_removed_is_a_problem(world):
+    for at in range(3, 8):
+        world.commit(world.read(at, at + 1))
+    world.commit(world.read(3, 8), branch="fix")
+    expire_as_others(world.orders, 2)
+    lag = world.orders.branch_lag("fix")
+    assert lag.behind == 0
+    assert lag.problems == (
+        "main: 3 snapshots had expired, and are not in the archive: what they read is not known",
+    )
+    assert not lag.has_caught_up
+
+
+def test_what_was_rolled_back_was_not_read(world):
+    world.commit(world.read(3, 7))
+    world.commit(world.read(7, 9))
+    assert lags(world)["db.raw"] == ("table", 6, 9, 3)
+    world.orders.rollback(3)
+    assert lags(world)["db.raw"] == ("table", 4, 7, 3)
+    world.commit(world.read(7, 8))
+    world.commit(world.read(3, 9), branch="fix")
+    assert lags(world)["db.raw"] == ("table", 0, 8, 9)
+    world.orders.branch("fix").rollback(2)
+    assert lags(world)["db.raw"] == ("table", 5, 8, 3)
+    lag = world.orders.branch_lag("fix")
+    assert lag.problems == ()
+    world.orders.rollback(1)
+    assert lags(world)["db.raw"] == ("table", 0, 2, 3)
+
+
+def test_a_branch_of_a_main_that_was_replaced_by_an_older_branch_is_not_known_to_have_caught_up(world):
+    world.orders.create_branch("old", snapshot=1)
+    for at in range(2, 5):
+        world.commit(world.read(at, at + 1), branch="old")
+    world.orders.replace_main_branch("old", force=True)
+    lag = anabranch.connect(str(world.folder)).table("db.orders").branch_lag("fix")
+    assert lag.problems == ("fix: it began with a snapshot 2 that is no part of main any more",)
     assert not lag.has_caught_up
 
 

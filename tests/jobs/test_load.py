@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from anabranch.errors import InvalidInputError, NotFoundError
-from anabranch.jobs.load import JobFileError, load, load_all
+from anabranch.jobs.load import JobFileError, jobs_of, load, load_all
 from tests.jobs.files import CLEAN, write
 
 
@@ -39,6 +39,27 @@ def test_jobs_that_are_imported_by_name_are_jobs_of_the_file(tmp_path):
     assert names(path) == ["clean"]
     files = load_all([path, tmp_path / "first_jobs.py"])
     assert [job.name for file in files for job in file.jobs] == ["clean", "clean"]  # one place, so one job
+
+
+COPY = 'anabranch.sql_job(f"copy-{t}", "SELECT * FROM raw", sources={"raw": f"db.{t}"}, sink=f"db.{t}_copy")'
+
+
+def test_jobs_of_a_loop_or_a_function_are_all_there(tmp_path):
+    loop = write(tmp_path, f"for t in 'ab':\n    {COPY}\n", "loop.py")
+    assert names(loop) == ["copy-a", "copy-b"]
+    write(tmp_path, f"def copied(t):\n    return {COPY}\n\ncopied('hidden')\n", "copies.py")
+    calling = write(
+        tmp_path, "from copies import copied\nfor t in 'cd':\n    copied(t)\nmine = copied('e')\n"
+    )
+    assert names(calling) == ["copy-c", "copy-d", "copy-e"]
+    assert [job.name for job in jobs_of(load_all([loop, calling]))] == [f"copy-{t}" for t in "abcde"]
+
+
+def test_a_name_that_a_loop_declares_twice_is_refused(tmp_path):
+    with pytest.raises(
+        InvalidInputError, match=r"two jobs are called 'copy-a': .*test\.py:3 and .*test\.py:3"
+    ):
+        load(write(tmp_path, f"for t in 'aa':\n    {COPY}\n"))
 
 
 def test_a_file_without_jobs_is_refused(tmp_path):

@@ -1,6 +1,7 @@
 """From where a job is to begin, to follow on what a snapshot of its sink holds."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -195,6 +196,13 @@ def test_what_has_expired_is_not_taken_for_new(world):
     told = indexed_positions(world.orders.lineage.positions("good"), "clean")
     begun = starts_at(known.with_more(told), declared(sources), tables)
     assert [json.loads(o["scan.start-offset"])["snapshot"] for o in begun.options.values()] == [4, 1]
+    old = [
+        replace(one, unread=("db.orders: cannot be read",)) for one in world.orders.lineage.positions("good")
+    ]
+    with pytest.raises(
+        CorruptTableError, match=r"not certain how far job 'clean' had read: .* db.orders: cannot be read"
+    ):
+        indexed_positions(old, "clean")
 
 
 def test_partitions_that_a_topic_got_since_begin_where_the_query_entered_them(world):

@@ -61,6 +61,23 @@ def test_from_a_tag_it_begins_at_its_positions_on_a_branch(settle, world):
     assert world.orders.branches() == ["fix"]
 
 
+def test_where_commits_expired_and_lineage_may_lack_some_it_does_not_begin(settle, world):
+    world.commit(world.read(6, 7))
+    world.orders.create_tag("later")
+    world.orders.create_branch("fix", "later")
+    world.orders.create_branch("broken", "later")
+    world.commit(world.read(7, 8))
+    world.orders.expire_snapshots(retain_max=2, retain_min=1, older_than="0 ms")
+    layout = world.orders.branch("broken").context.layout
+    storage = world.orders.context.storage
+    whole = storage.get(layout.branch_file_path("FORK"))
+    storage.put(layout.branch_file_path("FORK"), b"{")
+    with pytest.raises(CorruptTableError, match=r"db.orders: branch/branch-broken/FORK"):
+        settle(branch="fix", from_tag="later")
+    storage.put(layout.branch_file_path("FORK"), whole)
+    assert start_of(settle(branch="fix", from_tag="later")) == 7
+
+
 def test_what_was_settled_stays_whatever_becomes_of_the_tag(settle, world):
     first = settle(branch="fix", from_tag="good", create_branch=True)
     world.commit(world.read(3, 9), branch="fix")  # as its first batch

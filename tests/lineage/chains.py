@@ -1,5 +1,7 @@
 """Three tables, one made of the other, as several tests ask about them."""
 
+from anabranch.lineage.commit import CommitRef
+from anabranch.lineage.questions.asked import commits
 from tests.support.tables import SCHEMA, rows
 
 
@@ -20,6 +22,11 @@ def make_chain(lake):
 
 def at(number):
     return {"orders": {"0": 10 * number}}
+
+
+def numbered(store, branch, text):
+    """The commits of a branch that a number or a range of numbers names."""
+    return commits(store, branch, text, lambda number: CommitRef(branch, int(number)))
 
 
 def found(trace):

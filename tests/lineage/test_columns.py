@@ -66,6 +66,27 @@ def test_columns_of_tables_that_are_not_known_are_left_out():
     assert columns(text) == {"id": ("db.orders.id",)}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "WITH orders AS (SELECT id, price * id AS total FROM db.orders) INSERT INTO db.out SELECT id, total FROM orders",
+        "INSERT INTO db.out WITH orders AS (SELECT id, price * id AS price FROM db.orders) SELECT id, price FROM orders",
+        "INSERT INTO db.out WITH Orders AS (SELECT id, price * id AS id2 FROM lake.db.orders) SELECT o.id, o.id2 FROM ORDERS o",
+        "INSERT INTO db.out WITH orders AS (SELECT id, id * price AS p FROM db.orders), x AS (SELECT * FROM orders) SELECT * FROM x",
+    ],
+)
+def test_what_a_query_calls_as_a_table_is_called_is_not_the_table(text):
+    assert columns(text) == {"id": ("db.orders.id",), "total": ("db.orders.id", "db.orders.price")}
+
+
+def test_tables_beside_and_inside_of_what_is_called_as_they_are():
+    text = (
+        "INSERT INTO db.out WITH orders AS (SELECT order_id AS id, n AS price FROM items) "
+        "SELECT o.id, t.price FROM orders o JOIN db.orders t ON o.id = t.id WHERE EXISTS (SELECT 1 FROM orders)"
+    )
+    assert columns(text) == {"id": ("db.items.order_id",), "total": ("db.orders.price",)}
+
+
 def test_names_are_as_the_table_has_them():
     assert columns("SELECT upper(REGION) AS total FROM db.orders") == {"total": ("db.orders.Region",)}
 

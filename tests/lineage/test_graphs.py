@@ -7,12 +7,13 @@ import pytest
 
 from anabranch.lineage.commit import CommitRef
 from anabranch.lineage.memory import MemoryStore
-from anabranch.lineage.questions.asked import commits, contained, whole
+from anabranch.lineage.questions.asked import contained, whole
 from anabranch.lineage.questions.downstream import downstream, impact
 from anabranch.lineage.questions.positions import positions
 from anabranch.lineage.questions.topology import jobs, topology
 from anabranch.lineage.questions.upstream import upstream
 from anabranch.lineage.trace import Trace
+from tests.lineage.chains import numbered
 from tests.lineage.oracle import Graph
 
 
@@ -36,10 +37,10 @@ def check_all(graph, store):
             continue
         check(graph, store, whole(store, branch.uuid), history)
         number = rng.randint(1, branch.known)
-        check(graph, store, commits(store, branch.uuid, str(number)), [history[number - 1]])
+        check(graph, store, numbered(store, branch.uuid, str(number)), [history[number - 1]])
         first, last = sorted(rng.choices(range(1, branch.known + 1), k=2))
-        check(graph, store, commits(store, branch.uuid, f"{first}..{last}"), history[first - 1 : last])
-        check(graph, store, commits(store, branch.uuid, f"{first}.."), history[first - 1 :], depth=2)
+        check(graph, store, numbered(store, branch.uuid, f"{first}..{last}"), history[first - 1 : last])
+        check(graph, store, numbered(store, branch.uuid, f"{first}.."), history[first - 1 :], depth=2)
         now = contained(store, CommitRef(branch.uuid, last), "then")
         check(graph, store, now, set(graph.content.get(history[last - 1], {}).values()), only_upstream=True)
         check_positions(graph, store, branch, last)

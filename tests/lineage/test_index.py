@@ -11,7 +11,12 @@ import sqlalchemy as sa
 import anabranch
 from anabranch.catalog import FilesystemCatalog
 from anabranch.kernel.replacement.release import release_due
+from anabranch.lineage.commit import Commit, CommitRef, Line
 from anabranch.lineage.index import LineageIndex
+from anabranch.lineage.index.database import Database
+from anabranch.lineage.index.store import IndexStore
+from anabranch.lineage.index.words import Words
+from anabranch.lineage.index.writer import put_commits, put_line
 from anabranch.storage.open import open_storage
 from tests.lineage.indexing import ALL, copied, index_of, lake_of_two, lake_with, names, now, said, truth
 from tests.lineage.world import NAMES, World, told
@@ -131,6 +136,69 @@ def test_what_another_engine_removed_stays_known_but_is_a_gap_when_it_is_built_a
     assert (found["gaps"], sum(commit is not None for commit in found["commits"])) == ([(5, 6)], 6)
     index.rebuild()
     assert said(index)[uuid]["gaps"] == [(1, 6)]
+
+
+def test_commits_are_read_in_parts():
+    line = Line("t", "t", "db.t", None)
+    made = [
+        Commit("t", "t", number, f"s{number}", "APPEND", number, 0, 1, CommitRef("t", number - 1), None)
+        for number in range(2500, 0, -1)
+    ]
+    database = Database.temporary()
+    with database.writing() as connection:
+        words = Words(connection)
+        put_line(connection, words, line, "memory://")
+        put_commits(connection, words, line, 0, made)
+    with database.reading() as connection:
+        asked = []
+        sa.event.listen(connection, "before_cursor_execute", lambda *given: asked.append(given[2]))
+        commits = IndexStore(connection).commits("t", 31)
+        assert next(commits) == made[-31]
+        assert len(asked) == 2, "the number of the branch, and some commits"
+        assert list(commits) == made[-32::-1]
+        assert len(asked) < 10
+
+
+def with_archived_branch(url):
+    """A lake whose branch has 6 commits of its own, of which the first 4 expired; and the identity of the branch."""
+    lake = lake_with(url, *NAMES[:2])
+    table = lake.table("db.a")
+    table.create_branch("fix", snapshot=2)
+    for _ in range(6):
+        copied(lake, "db.b", "db.a$branch_fix")
+    fix = table.branch("fix")
+    fix.expire_snapshots(retain_max=2, retain_min=1, older_than=ALL)
+    return lake, fix.branch_uuid
+
+
+def test_a_branch_that_another_engine_deleted_stays_known(tmp_path):
+    lake, uuid = with_archived_branch(tmp_path / "lake")
+    index = lake.lineage.index
+    found = now(index)
+    shutil.rmtree(tmp_path / "lake" / "db.db" / "a" / "branch" / "branch-fix")
+    assert lake.lineage.catch_up().commits == lake.lineage.catch_up().removed == 0
+    assert index.catch_up().tables == ()
+    assert said(index)[uuid] == found[uuid]
+    assert found[uuid]["newest"] == 8
+    index.rebuild()
+    assert said(index)[uuid]["newest"] == 6
+
+
+@pytest.mark.parametrize("back", [2, 5])
+def test_what_was_rolled_back_for_good_before_a_branch_was_deleted_is_taken_out(tmp_path, back):
+    lake = lake_with(tmp_path / "lake", *NAMES[:2])
+    table, index = lake.table("db.a"), lake.lineage.index
+    table.create_branch("fix", snapshot=2)
+    for _ in range(6):
+        copied(lake, "db.b", "db.a$branch_fix")
+    fix = table.branch("fix")
+    index.catch_up()
+    fix.rollback(back, destructive=True, force=True)
+    table.delete_branch("fix")
+    caught = index.catch_up()
+    assert (caught.commits, caught.removed) == (0, 8 - back)
+    assert said(index) == truth(lake)
+    assert index.catch_up().tables == ()
 
 
 def test_a_gap_goes_with_the_history_it_was_in(tmp_path):

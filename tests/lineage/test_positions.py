@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 import anabranch
-from anabranch import NotFoundError
+from anabranch import CorruptTableError, NotFoundError
 from anabranch.kernel.actions.append import Append
 from anabranch.lineage.model import LINEAGE_PROPERTY, Engine, LineageEntry, SourceInput, TableInput
 from anabranch.streaming.offsets import BEGINNING, Position
@@ -29,6 +29,57 @@ def commit_of(table, job, query, read):
     """One batch of a streaming query."""
     entry = LineageEntry(job, "run", None, Engine("spark", query=query, batch=0), (read,))
     table.commit(Append(written(table, 0, 1)), properties={LINEAGE_PROPERTY: entry.to_json()})
+
+
+def make_unreadable(lake, table):
+    """Leave a branch of which nobody can read what it is, once lineage knows of it, and commit once more."""
+    table.create_branch("broken", snapshot=1)
+    lake.lineage.catch_up()
+    layout = table.branch("broken").context.layout
+    table.context.storage.put(layout.branch_file_path("FORK"), b"{")
+    with lake.job("clean"):
+        table.append(rows(99, 1))
+
+
+class TestATableThatCannotBeRead:
+    def test_positions_may_be_old(self, lake, chain):
+        _, clean, daily = chain
+        make_unreadable(lake, clean)
+        (answer,) = clean.lineage.positions()
+        assert answer.commit == 4
+        (unread,) = answer.unread
+        assert unread.startswith("db.clean: branch/branch-broken/FORK: ")
+        assert answer.problems[-1] == unread
+        (other,) = daily.lineage.positions()
+        assert (other.problems, other.unread) == ((unread,), ())
+
+    def test_of_which_nothing_is_known_is_an_error(self, lake, chain):
+        _, clean, _ = chain
+        make_unreadable(lake, clean)
+        lake.lineage.rebuild()
+        with pytest.raises(
+            CorruptTableError, match=r"does not know who wrote to 'db.clean': db.clean: .*FORK"
+        ):
+            clean.lineage.positions()
+
+    def test_what_is_not_found_may_be_there(self, lake, chain):
+        _, clean, daily = chain
+        make_unreadable(lake, clean)
+        with pytest.raises(
+            NotFoundError, match=r"no snapshot 5 of 'db.clean': the newest is 4; db.clean: .*FORK"
+        ):
+            clean.lineage.producer(5)
+        with pytest.raises(
+            NotFoundError, match=r"no snapshot 5 of 'db.clean': the newest is 4; db.clean: .*FORK"
+        ):
+            clean.lineage.downstream(5)
+        assert "FORK" in daily.lineage.producer(1).problems[-1]
+
+    def test_jobs_may_have_done_more(self, lake, chain):
+        assert {job.problems for job in lake.lineage.jobs()} == {()}
+        make_unreadable(lake, chain[1])
+        assert all("FORK" in problem for job in lake.lineage.jobs() for problem in job.problems)
+        assert all(job.problems for job in lake.lineage.jobs())
 
 
 class TestPositions:

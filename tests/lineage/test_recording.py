@@ -72,13 +72,13 @@ def test_all_forms_of_rows_register(lake, orders, clean):
     for take in ("to_arrow", "to_pandas", "to_polars"):
         with lake.job("j") as job:
             getattr(orders.scan(), take)()
-            assert [i.through for i in job.inputs] == [3], take
+            assert [i.through for i in job.taken("any").inputs] == [3], take
     with lake.job("j") as job:
         next(orders.scan().to_batches())
-        assert [i.through for i in job.inputs] == [3]
+        assert [i.through for i in job.taken("any").inputs] == [3]
     with lake.job("j") as job:
         orders.scan().explain()
-        assert job.inputs == ()
+        assert job.taken("any").inputs == ()
 
 
 def test_moments_and_branches_are_told_apart(lake, orders, clean):
@@ -212,7 +212,7 @@ def test_threads_have_jobs_of_their_own_and_may_take_part(lake, orders, clean):
             thread.start()
         for thread in threads:
             thread.join()
-        assert [given.through for given in job.inputs] == [3]
+        assert [given.through for given in job.taken("any").inputs] == [3]
     assert {name: entry.job for name, entry in found.items()} == {"theirs": "theirs", "shared": "ours"}
     assert found["shared"].run == job.run != found["theirs"].run
 
@@ -259,4 +259,73 @@ def test_what_a_very_long_list_leaves_out_is_said(lake, clean):
         entry = entry_of(clean.append(rows(1, 1)))
     assert len(entry.inputs) == 500
     assert entry.inputs[-1].source == "file-699"
-    assert entry.problems == ("200 more inputs, which were read before those that are named",)
+    assert entry.problems == ("200 of 700 inputs are left out",)
+
+
+def test_of_a_very_long_list_the_newest_of_each_source_is_named(lake, orders, clean):
+    rates = lake.create_table("db.rates", SCHEMA)
+    for number in range(6):
+        rates.append(rows(number, 1))
+    with lake.job("j") as job:
+        for at in range(1, 7):
+            rates.at(at).scan().to_arrow()
+        orders.scan().to_arrow()
+        for n in range(250):
+            job.read_from("a", kind="files", start=2 * n, end=2 * n + 1)
+            job.read_from("b", kind="files", start=2 * n, end=2 * n + 1)
+        entry = entry_of(clean.append(rows(1, 1)))
+    assert entry.problems == ("7 of 507 inputs are left out",)
+    assert [(i.name, i.through) for i in entry.inputs[:7]] == [
+        *(("db.rates", at) for at in range(1, 7)),
+        ("db.orders", 3),
+    ]
+    files = {name: [i.start for i in entry.inputs[7:] if i.source == name] for name in "ab"}
+    assert sorted(len(starts) for starts in files.values()) == [246, 247]
+    assert [starts[-1] for starts in files.values()] == [498, 498]
+
+
+def test_what_another_thread_is_handed_meanwhile_is_named_by_the_next_commit(
+    lake, orders, clean, monkeypatch
+):
+    batches = iter(orders.tail(start="snapshot.1", idle=0, max_files=1))
+    commit, others = clean._committed, []
+
+    def take_all():
+        with job.joined():
+            others.extend(batches)
+
+    def committed_meanwhile(request):
+        thread = threading.Thread(target=take_all)
+        thread.start()
+        thread.join()
+        return commit(request)
+
+    with lake.job("j") as job:
+        ours = next(batches)
+        with monkeypatch.context() as patched:
+            patched.setattr(clean, "_committed", committed_meanwhile)
+            first = clean.append(ours)
+        second = clean.append(pa.Table.from_batches(others))
+        third = clean.append(rows(1, 1))
+    assert (read(first), read(second)) == ([("db.orders", 0, 1)], [("db.orders", 1, 3)])
+    assert read(third) == []
+
+
+def test_steps_that_became_one_are_told_as_each_of_them(lake, orders, clean, monkeypatch):
+    """A commit to another branch makes one of steps that this commit names."""
+    batches = iter(orders.tail(start="snapshot.1", idle=0, max_files=1))
+    other = lake.create_table("db.other", SCHEMA)
+    commit, elsewhere = clean._committed, []
+
+    def committed_meanwhile(request):
+        elsewhere.append(other.append(pa.Table.from_batches(held)))
+        return commit(request)
+
+    with lake.job("j"):
+        held = list(batches)
+        with monkeypatch.context() as patched:
+            patched.setattr(clean, "_committed", committed_meanwhile)
+            first = clean.append(pa.Table.from_batches(held))
+        last = clean.append(rows(1, 1))
+    assert read(first) == read(elsewhere[0]) == [("db.orders", 0, 3)]
+    assert read(last) == []

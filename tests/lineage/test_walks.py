@@ -4,17 +4,18 @@ from itertools import count
 
 import pytest
 
-from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.errors import NotFoundError
 from anabranch.lineage.commit import Commit, CommitRef, Line
 from anabranch.lineage.content import Contents, Segment
 from anabranch.lineage.memory import MemoryStore
 from anabranch.lineage.model import Engine, LineageEntry, TableInput
-from anabranch.lineage.questions.asked import Asked, commits, whole
+from anabranch.lineage.questions.asked import Asked, whole
 from anabranch.lineage.questions.downstream import downstream
 from anabranch.lineage.questions.order import components, longest_ways, topological, without_ways_back
 from anabranch.lineage.questions.upstream import upstream
 from anabranch.lineage.ranges import Ids
 from anabranch.streaming.offsets import BEGINNING, Position
+from tests.lineage.chains import numbered
 
 
 def line(name, fork=None):
@@ -49,11 +50,11 @@ def found(trace):
 
 
 def down(store, name, text, **how):
-    return found(downstream(store, commits(store, name, text), **how))
+    return found(downstream(store, numbered(store, name, text), **how))
 
 
 def up(store, name, text, **how):
-    return found(upstream(store, commits(store, name, text), **how))
+    return found(upstream(store, numbered(store, name, text), **how))
 
 
 class TestGaps:
@@ -83,15 +84,11 @@ class TestGaps:
         }
 
     def test_what_is_asked_for_and_not_known_is_told(self):
-        trace = downstream(self.store, commits(self.store, "a", "2.."))
+        trace = downstream(self.store, numbered(self.store, "a", "2.."))
         assert found(trace) == {"db.a": ((4, 6),), "db.b": ((1, 3), (5, 5))}
         assert trace.problems == ("db.a, snapshots 2..3 had expired before lineage saw them",)
         with pytest.raises(NotFoundError, match="knows no snapshot 2 of 'db.a'"):
-            commits(self.store, "a", "2")
-
-    def test_without_names_only_numbers_are_known(self):
-        with pytest.raises(InvalidInputError, match="'good' is no snapshot"):
-            commits(self.store, "a", "good..")
+            numbered(self.store, "a", "2")
 
     def test_a_table_that_was_never_seen_is_named_as_its_readers_call_it(self):
         store = MemoryStore([line("b")], [made("b", 1, ("gone", 3, 7))])
@@ -135,7 +132,7 @@ class TestCycles:
         assert up(store, "a", "7", depth=3) == {"db.a": ((6, 7),), "db.b": ((5, 6),)}
 
     def test_places_in_a_cycle_are_those_of_the_first_mention(self):
-        trace = downstream(self.ping_pong(count(1000)), commits(self.ping_pong(count(1000)), "a", "7"))
+        trace = downstream(self.ping_pong(count(1000)), numbered(self.ping_pong(count(1000)), "a", "7"))
         assert [(dataset.name, dataset.depth) for dataset in trace.datasets] == [("db.a", 0), ("db.b", 1)]
         assert [(flow.source, flow.sink, flow.commits) for flow in trace.flows] == [
             ("b", "a", 34),

@@ -154,6 +154,7 @@ def told(store):
         found[branch] = {
             "newest": newest,
             "commits": [store.commit(ref) for ref in refs],
+            "later": list(store.commits(branch, 3)),
             "breaks": list(store.breaks(branch)),
             "gaps": list(store.gaps(branch)),
             "rowless": list(store.rowless(*everything)),

@@ -114,6 +114,12 @@ def test_the_job_of_the_block_is_the_producer(spark, lake, place, out, caplog):
         entry = entry_of(out)
         assert (entry.job, entry.run) == ("nightly", job.run)
         assert "format('anabranch')" in entry.problems[0]
+        steps = list(lake.table("db.orders").tail(start="snapshot.1", idle=0))
+        assert steps
+        out.append(frame)
+        assert len(read(entry_of(out))) == 3, "the steps of the tail too"
+        out.append(frame)
+        assert read(entry_of(out)) == [("db.items", 0, 1), ("db.orders", 0, 1)]
     caplog.set_level(logging.WARNING)
     for _ in range(2):
         frame.writeTo("traced.db.out").option("anabranch.job", "by-option").append()

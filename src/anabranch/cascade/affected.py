@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from anabranch.cascade.naming import is_cascade_of
 from anabranch.cascade.readers import readers_of
 from anabranch.errors import InvalidInputError, NotFoundError
 from anabranch.kernel.context import TableContext
@@ -228,13 +229,17 @@ def _beside(
         if dataset.kind != "table" or dataset.id in asked or dataset.id in here or line is None:
             continue
         main_there = mains.get(line.table_uuid)
-        if main_there is None or line.branch is None or line.branch.startswith("cascade-"):
+        if main_there is None or line.branch is None or _is_of_a_cascade(line.branch, mains):
             continue
         try:
             if main_there.on_branch(line.branch).branch_uuid == dataset.id:
                 yield dataset.name
         except NotFoundError:
             continue
+
+
+def _is_of_a_cascade(branch: str, mains: Mapping[str, TableContext]) -> bool:
+    return any(is_cascade_of(main.name, branch) for main in mains.values())
 
 
 __all__ = ["Affected", "Affects", "Fork", "Segment", "affected"]

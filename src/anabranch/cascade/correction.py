@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from anabranch.cascade.naming import branch_name
 from anabranch.errors import NotFoundError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.replacement.main import main_of
 from anabranch.kernel.replacement.pointer import replacements
 from anabranch.lineage.content import Contents, Segment, Segments, union, without
 from anabranch.lineage.store import CommitStore
+from anabranch.spec.main_pointer import former_main_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,22 +24,15 @@ class Correction:
     """As it is now."""
     number: int
     """Of its last replacement."""
-    fork: int
-    """The newest snapshot that the old main and the new one both have."""
-    last: int
-    """The last snapshot of the old main."""
     taken_out: Segments
     """All commits that were in a main of the table and are in none any more."""
-
-    @property
-    def branch_uuid(self) -> str:
-        """Identity of the branch that is main now."""
-        return self.main.branch_uuid
+    former: Mapping[str, str]
+    """What the mains that have them are called now, such as ``main@1``, by the identity of the branch."""
 
     @property
     def name(self) -> str:
         """What the branches of its cascade are called."""
-        return f"cascade-{self.table}-{self.number}"
+        return branch_name(self.table, self.number)
 
 
 def correction_of(context: TableContext, store: CommitStore) -> Correction:
@@ -54,19 +50,19 @@ def correction_of(context: TableContext, store: CommitStore) -> Correction:
         )
     contents = Contents(store)
     left: list[Segment] = []
+    former: dict[str, str] = {}
     for pointer in known:
         replaced = pointer.replaced
         assert replaced is not None, "those that came to nothing are left out"
-        left += contents.history(replaced.old.uuid, replaced.fork.id + 1, replaced.head.id)
+        segments = contents.history(replaced.old.uuid, replaced.fork.id + 1, replaced.head.id)
+        former |= {segment.branch: former_main_name(pointer.generation) for segment in segments}
+        left += segments
     head = main.snapshots.head()
     here = contents.history(main.branch_uuid, 1, 0 if head is None else head.id)
-    last = known[-1].replaced
-    assert last is not None, "it is a replacement"
     return Correction(
         main.name,
         main,
         known[-1].generation,
-        last.fork.id,
-        last.head.id,
         without(union(left), here),
+        former,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.cascade.affected import Affected, Affects, affected
 from anabranch.cascade.correction import Correction, correction_of
-from anabranch.cascade.starts import Corrected, JobStart, start_of
+from anabranch.cascade.starts import Corrected, JobStart, Stand, start_of
 from anabranch.cascade.values import CascadePlan, CascadeStep, JobPart
 from anabranch.cascade.writers import Writer, writers_of
 from anabranch.errors import AnabranchError, NotFoundError
@@ -17,8 +17,10 @@ from anabranch.kernel.branches.branch_log import open_branch
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs.moment import Moment, of_snapshot, of_tag
 from anabranch.kernel.refs.tag_log import find_tags, is_internal, tag_names
+from anabranch.lineage.commit import CommitRef
 from anabranch.lineage.questions.asked import Asked
-from anabranch.lineage.store import CommitStore
+from anabranch.lineage.questions.positions import positions
+from anabranch.lineage.store import CommitStore, Known
 from anabranch.streaming.offsets import Position
 
 if TYPE_CHECKING:
@@ -35,18 +37,18 @@ class Work:
     jobs: Mapping[str, Job]
     writers: Mapping[str, tuple[Writer, ...]]
     """By table."""
-    identities: Mapping[str, str]
-    """Of tables, by name."""
+    stands: Mapping[str, Stand]
+    """What the branch of each table begins with, by table."""
+    mains: Mapping[str, TableContext]
+    """Of all tables, by name."""
 
     def corrected(self, *, made: bool) -> dict[str, Corrected]:
-        """The tables as jobs read them, by name.
+        """The tables whose branches are read in place of main, by name.
 
         Args:
             made: whether their branches must be there. Raises `NotFoundError` if one is not.
         """
-        own = self.correction
-        root = Corrected(own.table, own.main, None, own.fork, own.branch_uuid)
-        found = {own.table: root}
+        found = {}
         for one in self.tables:
             is_empty = one.fork is None or one.fork.is_empty
             fork = 0 if one.fork is None or is_empty else one.fork.snapshot
@@ -58,15 +60,12 @@ class Work:
 
     def start(self, job: Job, one: Affected, corrected: Mapping[str, Corrected]) -> JobStart:
         """Where a job begins. See `start_of`."""
-        at = (
-            None if one.fork is None or one.fork.is_empty else moment_at(one.main, one.fork.snapshot).snapshot
-        )
-        tables = {
-            name: self.identities[source.table]
+        sources = {
+            name: corrected.get(table) or _as_main(self.mains[table])
             for name, source in job.sources.items()
-            if source.kind == "table" and source.table is not None and source.table in self.identities
+            if (table := source.table) in self.mains and table is not None and not source.names_branch
         }
-        return start_of(job, one.main, at, corrected, tables)
+        return start_of(job, one.main, self.stands[one.main.name], sources)
 
 
 def plan_cascade(lake: Lake, table: str, jobs: Sequence[Job] = ()) -> CascadePlan:
@@ -91,17 +90,19 @@ def work_of(lake: Lake, table: str, jobs: Sequence[Job]) -> Work:
         affects = _affects(known.store, correction, mains) if correction.taken_out else None
         tables = () if affects is None else affects.tables
         writers = {one.main.name: writers_of(known.store, one.made_anew, one.kept) for one in tables}
+        stands = {one.main.name: _stand(known, one) for one in tables}
     problems = () if affects is None else affects.trace.problems
-    names = {main.name: uuid for uuid, main in mains.items()}
+    names = {main.name: main for main in mains.values()}
     plan = CascadePlan(
         correction.table,
         correction.number,
         tuple((s.first, s.last) for s in correction.taken_out),
+        tuple(correction.former[s.branch] for s in correction.taken_out),
         (),
         () if affects is None else affects.beside,
         (*warnings, *known.problems, *problems),
     )
-    work = Work(plan, correction, tables, {job.name: job for job in jobs}, writers, names)
+    work = Work(plan, correction, tables, {job.name: job for job in jobs}, writers, stands, names)
     return replace(work, plan=replace(plan, steps=tuple(_steps(work))))
 
 
@@ -191,6 +192,30 @@ def _mains(lake: Lake) -> tuple[dict[str, TableContext], list[str]]:
             else:
                 found[context.table_uuid] = context
     return found, warnings
+
+
+def _stand(known: Known, one: Affected) -> Stand:
+    """How far the jobs of a table were at its fork."""
+    if one.fork is None or one.fork.is_empty:
+        return Stand()
+    unread = known.problems_of(one.main.name)
+    ref = CommitRef(one.main.branch_uuid, one.fork.snapshot)
+    found = tuple(replace(job, unread=unread) for job in positions(known.store, ref))
+    gaps = [
+        (max(first, segment.first), min(last, segment.last))
+        for segment in one.kept
+        for first, last in known.store.gaps(segment.branch)
+        if first <= segment.last and last >= segment.first
+    ]
+    unknown = unread[0] if unread else None
+    if gaps and unknown is None:
+        first, last = gaps[0]
+        unknown = f"snapshots {first} to {last} were removed before lineage saw them"
+    return Stand(moment_at(one.main, one.fork.snapshot).snapshot, found, unknown)
+
+
+def _as_main(main: TableContext) -> Corrected:
+    return Corrected(main.name, main, branch_uuid=main.branch_uuid)
 
 
 def _begun(main: TableContext, name: str) -> int | None:

@@ -21,19 +21,25 @@ from anabranch.cascade.affected import Affected
 from anabranch.cascade.plan import Work, moment_at, work_of
 from anabranch.cascade.result import CascadeResult
 from anabranch.cascade.values import CascadePlan, CascadeStep, JobPart
-from anabranch.errors import AnabranchError, CommitConflictError, InvalidInputError
+from anabranch.cascade.writers import EMPTYING
+from anabranch.errors import AnabranchError, CommitConflictError, CorruptTableError, InvalidInputError
 from anabranch.jobs.job import Job
 from anabranch.jobs.prepare import Run
 from anabranch.jobs.run import Schedule, run_jobs
 from anabranch.jobs.supervise import JobStatus, Policy, RunEvent, Stop
 from anabranch.jobs.trigger import AVAILABLE_NOW
+from anabranch.kernel.actions.overwrite import Overwrite
 from anabranch.kernel.branches.branch_log import open_branch
 from anabranch.kernel.branches.create import create_branch
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.replacement.copy_history import copy_past
+from anabranch.kernel.replacement.group_result import GroupResult
 from anabranch.kernel.replacement.main import main_of
 from anabranch.kernel.replacement.seal import is_replaced_by
-from anabranch.lineage.model import lineage_of
+from anabranch.kernel.replacement.wishes import Seen
+from anabranch.lineage.model import LINEAGE_PROPERTY, LineageEntry, lineage_of
+from anabranch.spec.snapshot import CommitKind, Snapshot
+from anabranch.table.grouping import replace_together
 
 if TYPE_CHECKING:
     from anabranch.lake import Lake
@@ -42,6 +48,10 @@ if TYPE_CHECKING:
 
 Runner = Callable[["Job", "Lake", Run], Sequence[JobStatus]]
 """Runs a job as it is told to, until it has taken all there is, and says how it ended. Repeated, it goes on."""
+
+
+_LOOKS = 5
+"""How often it is looked again whether the plan holds, where something comes to a main in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +146,7 @@ class _Cascade:
         self._audit()
         if not self.options.publish:
             return self._result()
-        again = work_of(self.lake, plan.table, jobs).plan
-        _check_unchanged(plan, again, self.options)
-        reason = self.options.reason or f"cascade of {plan.table} after replacement {plan.number}"
-        group = self.lake.replace_group(
-            dict.fromkeys(plan.tables, plan.name), by=self.options.by, reason=reason
-        )
+        group = self._publish(jobs)
         return CascadeResult(plan, tuple(self.done), tuple(self.statuses), group=group)
 
     def _result(self, waiting: CascadeStep | None = None) -> CascadeResult:
@@ -167,8 +172,8 @@ class _Cascade:
         copy_past(main, branch, fork.snapshot)
         head = branch.snapshots.head()
         if step.is_empty and head is not None and head.stamp == fork.snapshot.stamp:
-            with self.lake.job("cascade"):
-                self._table(step).replace([])
+            said = LineageEntry("cascade", None, None, EMPTYING).to_json()
+            self._table(step).commit(Overwrite([]), properties={LINEAGE_PROPERTY: said})
 
     def _make(self, step: CascadeStep, one: Affected) -> bool:
         """Run the jobs of a table on its branch; whether all of them came to their end."""
@@ -227,6 +232,32 @@ class _Cascade:
                     hint="correct the rows on the branch, or the job, and run the cascade again.",
                 )
 
+    def _publish(self, jobs: Sequence[Job]) -> GroupResult:
+        """Look once more that the plan still holds, and replace the mains as they were then.
+
+        What comes to a main after the look may only be what the jobs on the branches make again.
+        """
+        plan, looks = self.work.plan, 0
+        reason = self.options.reason or f"cascade of {plan.table} after replacement {plan.number}"
+        while True:
+            looks += 1
+            seen = {step.table: self._seen(step) for step in plan.steps}
+            _check_unchanged(plan, work_of(self.lake, plan.table, jobs).plan)
+            members = [(self.lake.table(table), plan.name) for table in plan.tables]
+            try:
+                return replace_together(members, seen=seen, by=self.options.by, reason=reason)
+            except CommitConflictError as error:
+                if looks == _LOOKS or all(one.kind != "MAIN_MOVED" for one in error.conflicts):
+                    raise
+
+    def _seen(self, step: CascadeStep) -> Seen:
+        head = self.lake.table(step.table).context.snapshots.head()
+        assert head is not None, "it contains what is taken out"
+        again = {
+            part.job for part in step.jobs if not part.is_batch or self.work.jobs[part.job].mode != "append"
+        }
+        return Seen(head.id, head.stamp, lambda snapshot: _is_made_again(snapshot, again))
+
     def _table(self, step: CascadeStep) -> Table:
         return self.lake.table(f"{step.table}$branch_{step.branch}")
 
@@ -248,15 +279,29 @@ def _check_named(plan: CascadePlan, options: CascadeOptions) -> None:
         )
 
 
-def _check_unchanged(plan: CascadePlan, again: CascadePlan, options: CascadeOptions) -> None:
-    """Raise `CommitConflictError` if what was done is not what has to be done any more."""
+def _is_made_again(snapshot: Snapshot, jobs: Collection[str]) -> bool:
+    """Whether nothing of a commit to main is lost with it: it brought no rows, or one of these jobs made it."""
+    if snapshot.commit_kind in (CommitKind.COMPACT, CommitKind.ANALYZE):
+        return True
+    try:
+        entry = lineage_of(snapshot.properties, where=f"snapshot {snapshot.id}")
+    except CorruptTableError:
+        return False
+    return entry is not None and entry.taken is None and entry.job in jobs
+
+
+def _check_unchanged(plan: CascadePlan, again: CascadePlan) -> None:
+    """Raise `CommitConflictError` if what was done is not what has to be done any more.
+
+    What was done by hand is what was known to be when the run began: a commit that came since is not among it.
+    """
     before = {step.table: step for step in plan.steps}
     changed = plan.number != again.number or before.keys() != {step.table for step in again.steps}
     for step in () if changed else again.steps:
         known = before[step.table]
         new = set(step.problems) - set(known.problems)
         jobs = {part.job for part in step.jobs} - {part.job for part in known.jobs}
-        if known.fork != step.fork or jobs or (new and step.table not in options.by_hand):
+        if known.fork != step.fork or jobs or new:
             changed = True
     if changed:
         raise CommitConflictError(

@@ -1,22 +1,24 @@
 """Where the sources of a job begin so that it goes on from what its table's branch begins with, on corrected tables.
 
-The positions that a job recorded are on the mains that there were. Up to the snapshot where the old and the corrected main
-of a source parted, both have the same history: so the same position on the corrected one is followed by the corrected rows.
+The positions that a job recorded are on the mains that there were. Up to the snapshot where such a main and the branch that is
+read from now on parted, both have the same history: so the same position on the corrected one is followed by the corrected
+rows. That goes for every source whose main was replaced since, whether by this correction, an earlier one, or several.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.jobs.job import Job
-from anabranch.jobs.positions import recorded_positions, starts_at
+from anabranch.jobs.positions import known_positions, starts_at
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.replacement.main import main_by_uuid
-from anabranch.lineage.model import lineage_of
+from anabranch.kernel.replacement.main import main_by_uuid, succession
+from anabranch.kernel.replacement.pointer import replacements
+from anabranch.lineage.trace import Positions
 from anabranch.options import SCAN_START_OFFSET
 from anabranch.spec.snapshot import CommitKind, Snapshot
 from anabranch.streaming.offsets import BEGINNING, Offset, Position
@@ -29,14 +31,26 @@ class Corrected:
     table: str
     main: TableContext
     """Its main, as it is now."""
-    branch: str | None
+    branch: str | None = None
     """The branch to read, by its name; None for main."""
-    fork: int
-    """Up to this snapshot its history is that of the old main."""
-    branch_uuid: str | None
-    """None while the branch is not there yet."""
+    fork: int | None = None
+    """Up to this snapshot its history is that of main; None if it is main."""
+    branch_uuid: str | None = None
+    """Identity of what is read; None while the branch is not there yet."""
     emptied: Position | None = None
     """Where a branch that begins empty has been emptied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """How far the jobs were that made what a branch begins with."""
+
+    moment: Snapshot | None = None
+    """What it begins with; None if it begins with nothing."""
+    positions: tuple[Positions, ...] = ()
+    """Of each job whose rows are in it, also of those whose commits have expired."""
+    unknown: str | None = None
+    """Why jobs may have written to it that nobody knows of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,67 +77,48 @@ class JobStart:
     """Why the job cannot go on from there by itself."""
 
 
-def start_of(
-    job: Job,
-    main: TableContext,
-    moment: Snapshot | None,
-    corrected: Mapping[str, Corrected],
-    tables: Mapping[str, str],
-) -> JobStart:
+def start_of(job: Job, main: TableContext, stand: Stand, sources: Mapping[str, Corrected]) -> JobStart:
     """Where a job begins so that it makes what its table has after a moment.
 
     Args:
         job: the job.
         main: the table that it writes.
-        moment: what its branch begins with; None if it begins with nothing.
-        corrected: the tables that are corrected, by name.
-        tables: identity of the table of each source that is one, by the name of the source.
+        stand: what its branch begins with.
+        sources: how the tables are read that the job names without a branch, by the name of the source.
     """
-    declared = JobStart(tuple(_as_declared(name, job, corrected) for name in job.sources))
-    if moment is None or not _has_written(main, moment, job.name):
+    declared = JobStart(tuple(_as_declared(name, job, sources) for name in job.sources))
+    if stand.moment is None:
         return declared
+    if job.name not in {one.job for one in stand.positions}:
+        if stand.unknown is None:
+            return declared
+        return replace(declared, problem=f"it is not known whether it had written before: {stand.unknown}")
     try:
-        found = starts_at(recorded_positions(main, moment, job.name), job.sources, tables)
+        known = known_positions(
+            main, stand.moment, job.name, lambda: stand.positions, is_all=stand.unknown is None
+        )
+        found = starts_at(known, job.sources, {name: one.main.table_uuid for name, one in sources.items()})
         options = {
-            name: _on_corrected(dict(given), job.sources[name].table, corrected)
-            for name, given in found.options.items()
+            name: _on_corrected(dict(given), sources.get(name)) for name, given in found.options.items()
         }
     except AnabranchError as error:
         return replace(declared, problem=error.message)
-    sources = [
-        _begun(name, job, corrected, options[name]) if name in options else _as_declared(name, job, corrected)
+    begun = [
+        _begun(name, job, sources, options[name]) if name in options else _as_declared(name, job, sources)
         for name in job.sources
     ]
-    return JobStart(tuple(sources), options, found.notices)
+    return JobStart(tuple(begun), options, found.notices)
 
 
-def _has_written(main: TableContext, moment: Snapshot, job: str) -> bool:
-    for snapshot in (moment, *_before(main, moment)):
-        try:
-            entry = lineage_of(snapshot.properties, where=f"snapshot {snapshot.id}")
-        except AnabranchError:
-            continue
-        if entry is not None and entry.job == job:
-            return True
-    return False
-
-
-def _before(main: TableContext, moment: Snapshot) -> Sequence[Snapshot]:
-    found = main.snapshots.find(moment.id)
-    return () if found is None else [*main.snapshots.backwards(found)][1:]
-
-
-def _on_corrected(
-    options: dict[str, str], table: str | None, corrected: Mapping[str, Corrected]
-) -> dict[str, str]:
+def _on_corrected(options: dict[str, str], one: Corrected | None) -> dict[str, str]:
     """The same position on the corrected table."""
-    one = corrected.get(table or "")
     text = options.get(SCAN_START_OFFSET.key)
     if one is None or text is None:
         return options
     offset = Offset.from_dict(json.loads(text))
-    position = _kept(one, offset)
-    moved = Offset(offset.table_uuid, one.branch_uuid or offset.branch_uuid, offset.name, position)
+    if offset.branch_uuid == one.branch_uuid:
+        return options
+    moved = Offset(offset.table_uuid, one.branch_uuid or offset.branch_uuid, offset.name, _kept(one, offset))
     return {**options, SCAN_START_OFFSET.key: json.dumps(moved.to_dict(), separators=(",", ":"))}
 
 
@@ -133,30 +128,46 @@ def _kept(one: Corrected, offset: Offset) -> Position:
     Commits without rows do not count: who has read these has read nothing.
     """
     position = offset.position
-    if position.snapshot <= one.fork:
+    ends = [end for end in (_parted(one.main, offset.branch_uuid), one.fork) if end is not None]
+    end = min(ends, default=position.snapshot)
+    if position.snapshot <= end:
         return position
-    if not position.files and _has_read_nothing(one, offset):
-        if one.fork == 0:
+    if not position.files and _has_read_nothing(one, offset, end):
+        if end == 0:
             return one.emptied or BEGINNING
-        fork = one.main.snapshots.find(one.fork)
-        if fork is not None:
+        last = one.main.snapshots.find(end)
+        if last is not None:
             # Who was to begin with all rows of a later snapshot begins with all that is kept.
             return (
-                replace(Position.after(fork), files=0, full=True) if position.full else Position.after(fork)
+                replace(Position.after(last), files=0, full=True) if position.full else Position.after(last)
             )
     raise NotFoundError(
-        f"it had read '{one.table}' up to snapshot {position.snapshot}, which was taken out: what is kept ends at {one.fork}"
+        f"it had read '{one.table}' up to snapshot {position.snapshot}, which was taken out: what is kept ends at {end}"
     )
 
 
-def _has_read_nothing(one: Corrected, offset: Offset) -> bool:
-    """Whether no rows are between what is kept and the position."""
+def _parted(main: TableContext, branch_uuid: str) -> int | None:
+    """The newest snapshot that a former main and today's both have, whatever was main in between; None if it is main.
+
+    Raises `NotFoundError`: that branch never was main.
+    """
+    if branch_uuid == main.branch_uuid:
+        return None
+    last = succession(main, branch_uuid)
+    if last is None:
+        raise NotFoundError(f"it had read a branch of '{main.name}' that never was main")
+    since = [one for one in replacements(main) if one.generation >= last.generation]
+    return min(one.replaced.fork.id for one in since if one.replaced is not None)
+
+
+def _has_read_nothing(one: Corrected, offset: Offset, end: int) -> bool:
+    """Whether no rows are between the end of what is kept and the position."""
     position = offset.position
     if position.full:
         return position.files == 0
     old = main_by_uuid(one.main, offset.branch_uuid)
     last = position.snapshot if position.files is None else position.snapshot - 1
-    beyond = [] if old is None else [old.snapshots.find(number) for number in range(one.fork + 1, last + 1)]
+    beyond = [] if old is None else [old.snapshots.find(number) for number in range(end + 1, last + 1)]
     return old is not None and all(snapshot is not None and _brings_nothing(snapshot) for snapshot in beyond)
 
 
@@ -166,29 +177,26 @@ def _brings_nothing(snapshot: Snapshot) -> bool:
     return snapshot.commit_kind is not CommitKind.OVERWRITE
 
 
-def _title(name: str, job: Job, corrected: Mapping[str, Corrected]) -> str:
-    source = job.sources[name]
-    one = corrected.get(source.table or "")
+def _title(name: str, job: Job, sources: Mapping[str, Corrected]) -> str:
+    source, one = job.sources[name], sources.get(name)
     return source.name if one is None or one.branch is None else f"{one.table}$branch_{one.branch}"
 
 
-def _as_declared(name: str, job: Job, corrected: Mapping[str, Corrected]) -> SourceStart:
+def _as_declared(name: str, job: Job, sources: Mapping[str, Corrected]) -> SourceStart:
     kind = "as it is" if job.sources[name].kind == "static" else "as declared"
-    return SourceStart(name, _title(name, job, corrected), kind)
+    return SourceStart(name, _title(name, job, sources), kind)
 
 
-def _begun(
-    name: str, job: Job, corrected: Mapping[str, Corrected], options: Mapping[str, str]
-) -> SourceStart:
+def _begun(name: str, job: Job, sources: Mapping[str, Corrected], options: Mapping[str, str]) -> SourceStart:
     text = options.get(SCAN_START_OFFSET.key)
     if text is None:
-        return SourceStart(name, _title(name, job, corrected), "at " + ", ".join(options.values()))
+        return SourceStart(name, _title(name, job, sources), "at " + ", ".join(options.values()))
     value: Any = json.loads(text)
     files = value.get("files")
     part = "" if files is None else f", {files} files into it"
     if value["snapshot"] == 0:
-        return SourceStart(name, _title(name, job, corrected), "from the beginning")
+        return SourceStart(name, _title(name, job, sources), "from the beginning")
     if value.get("full"):
         part = f" of snapshot {value['snapshot']}{part if files else ''}"
-        return SourceStart(name, _title(name, job, corrected), f"with all rows{part}")
-    return SourceStart(name, _title(name, job, corrected), f"after snapshot {value['snapshot']}{part}")
+        return SourceStart(name, _title(name, job, sources), f"with all rows{part}")
+    return SourceStart(name, _title(name, job, sources), f"after snapshot {value['snapshot']}{part}")

@@ -17,7 +17,7 @@ def told_plan(plan: CascadePlan, files: Iterable[str] = ()) -> Iterator[str]:
         yield f"nothing to do: no table contains anything of what was taken out of {plan.table}"
         return
     yield (
-        f"replacement {plan.number} of main of {plan.table} took out snapshots {_ranges(plan.taken_out)}; "
+        f"replacement {plan.number} of main of {plan.table} took out {_taken_out(plan)}; "
         f"{_count(len(plan.steps), 'table')} to correct, in this order:"
     )
     for place, step in enumerate(plan.steps, 1):
@@ -94,7 +94,7 @@ def _told_step(place: int, step: CascadeStep) -> Iterator[str]:
         begins = f"its branch begins with snapshot {step.fork}"
     there = ", and is there already" if step.is_there else ""
     yield (
-        f"{place}. {step.table}: snapshots {_ranges(step.bad)} are spoilt; {begins}{there}; "
+        f"{place}. {step.table}: {_spoilt(step)}; {begins}{there}; "
         f"{_count(step.anew, 'commit')} made again on branch {step.branch}"
     )
     for part in step.jobs:
@@ -109,6 +109,29 @@ def _beside(plan: CascadePlan) -> Iterator[str]:
     yield from (f"note: {warning}" for warning in plan.warnings)
     if plan.beside:
         yield f"note: branches that are spoilt too, and stay as they are: {', '.join(plan.beside)}"
+
+
+def _taken_out(plan: CascadePlan) -> str:
+    """``snapshots 3..4 of main@1, 7 of main@2``: named, because main has other snapshots of these numbers."""
+    mains = dict.fromkeys(plan.taken_from)
+    of = {
+        name: [r for r, main in zip(plan.taken_out, plan.taken_from, strict=True) if main == name]
+        for name in mains
+    }
+    told = ", ".join(f"{_ranges(ranges)} of {name}" for name, ranges in of.items())
+    return f"{'snapshot' if _is_one(plan.taken_out) else 'snapshots'} {told}"
+
+
+def _spoilt(step: CascadeStep) -> str:
+    return (
+        f"snapshot {_ranges(step.bad)} is spoilt"
+        if _is_one(step.bad)
+        else f"snapshots {_ranges(step.bad)} are spoilt"
+    )
+
+
+def _is_one(ranges: Iterable[Range]) -> bool:
+    return sum(last - first + 1 for first, last in ranges) == 1
 
 
 def _ranges(ranges: Iterable[Range]) -> str:

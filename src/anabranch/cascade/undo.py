@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from anabranch.cascade.naming import is_cascade_of
 from anabranch.errors import NotFoundError
 from anabranch.kernel.replacement.group_result import GroupResult
+from anabranch.kernel.replacement.undo_group import last_to_undo
 
 if TYPE_CHECKING:
     from anabranch.lake import Lake
@@ -23,7 +25,8 @@ def undo_cascade(
 
     Args:
         lake: the warehouse.
-        number: of the group that was published; if None the last one.
+        number: of the group that was published; if None the last one that was not taken back, or if the last thing that
+            was done is to take one back, that one, so that nothing is left to do.
         table: the table that was corrected: then its last cascade is meant.
         by: who takes it back, for people.
         reason: why.
@@ -31,14 +34,9 @@ def undo_cascade(
     Raises as `Lake.undo_group`.
     """
     if number is None and table is not None:
-        ours = [
-            group.number
-            for group in lake.groups()
-            if group.outcome == "replaced"
-            and group.undoes is None
-            and all(branch.startswith(f"cascade-{table}-") for _, branch, _ in group.tables)
-        ]
-        if not ours:
+        number = last_to_undo(
+            lake.groups(), lambda group: all(is_cascade_of(table, branch) for _, branch, _ in group.tables)
+        )
+        if number is None:
             raise NotFoundError(f"no cascade of '{table}' was ever published")
-        number = ours[-1]
     return lake.undo_group(number, by=by, reason=reason)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from anabranch.cascade.naming import branch_name
 from anabranch.cascade.starts import SourceStart
 from anabranch.lineage.trace import Range
 
@@ -58,6 +59,8 @@ class CascadePlan:
     """Of the replacement of its main."""
     taken_out: tuple[Range, ...]
     """Snapshots of the old main that the new one does not have."""
+    taken_from: tuple[str, ...]
+    """For each of these ranges, what that old main is called now, such as ``main@1``."""
     steps: tuple[CascadeStep, ...]
     """In the order in which the tables feed each other."""
     beside: tuple[str, ...] = ()
@@ -78,7 +81,7 @@ class CascadePlan:
     @property
     def name(self) -> str:
         """What the branches are called."""
-        return f"cascade-{self.table}-{self.number}"
+        return branch_name(self.table, self.number)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""

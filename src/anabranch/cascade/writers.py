@@ -6,9 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from anabranch.lineage.content import Segments
+from anabranch.lineage.model import Engine
 from anabranch.lineage.store import CommitStore
+from anabranch.version import __version__
 
 _NAMED_AT_MOST = 5
+
+EMPTYING = Engine("anabranch", __version__, query="anabranch-cascade")
+"""Who empties the branch of a cascade that begins with nothing. It takes part in no rows, so nobody has to do it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,8 @@ def writers_of(store: CommitStore, made_anew: Segments, kept: Segments) -> tuple
         branch, first, last = segment
         unsaid += store.unsaid(branch, first, last)
         for newest in store.newest_inputs(branch, first, last):
-            jobs.setdefault(newest.job, set()).add((branch, newest.snapshot))
+            if newest.query != EMPTYING.query:
+                jobs.setdefault(newest.job, set()).add((branch, newest.snapshot))
         for read in store.reads(branch, first, last):
             if read.kind == "merge":
                 merges.setdefault(read.job, set()).add(read.snapshot)
@@ -50,16 +56,15 @@ def writers_of(store: CommitStore, made_anew: Segments, kept: Segments) -> tuple
             jobs.setdefault(other.job, set()).add((branch, other.snapshot))
     for branch, first, last in kept:
         for newest in store.newest_inputs(branch, first, last):
-            if newest.query is not None:
+            if newest.query not in (None, EMPTYING.query):
                 jobs.setdefault(newest.job, set())
     found = [Writer(job, len(commits)) for job, commits in sorted(jobs.items())]
     for job, snapshots in sorted(merges.items()):
-        what = (
-            f"snapshot {_listed(snapshots)} brought in a branch ({job}): merge it into the new branch by hand"
-        )
+        what = f"{_listed(snapshots)} brought in a branch ({job}): merge it into the new branch by hand"
         found.append(Writer(job, len(snapshots), what))
     if unsaid:
-        what = f"snapshot {_listed(unsaid)} was committed by hand, or by somebody who did not say what it was made from"
+        verb = "was" if len(unsaid) == 1 else "were"
+        what = f"{_listed(unsaid)} {verb} committed by hand, or by somebody who did not say from what"
         found.append(Writer("", len(unsaid), what))
     return tuple(found)
 
@@ -70,5 +75,6 @@ def _times(number: int) -> str:
 
 def _listed(snapshots: Iterable[int]) -> str:
     found = sorted(snapshots)
+    what = "snapshot" if len(found) == 1 else "snapshots"
     more = f" and {len(found) - _NAMED_AT_MOST} more" if len(found) > _NAMED_AT_MOST else ""
-    return ", ".join(str(snapshot) for snapshot in found[:_NAMED_AT_MOST]) + more
+    return f"{what} " + ", ".join(str(snapshot) for snapshot in found[:_NAMED_AT_MOST]) + more

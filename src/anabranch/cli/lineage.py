@@ -159,6 +159,8 @@ def jobs(
             for job in found
         ],
     )
+    for problem in dict.fromkeys(problem for job in found for problem in job.problems):
+        typer.echo(f"  may be incomplete: {problem}")
 
 
 def rebuild(json: AsJson = False) -> None:
@@ -201,7 +203,7 @@ def export(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Send every commit as an event of OpenLineage, at least once, to a file or a server."""
+    """Send an event of OpenLineage for each commit that names its job, at least once, to a file or a server."""
     from anabranch.service import lineage_export as service
 
     done = service.export(

@@ -27,7 +27,7 @@ from anabranch.jobs.trigger import Trigger, trigger_of
 Mode = Literal["append", "complete", "overwrite"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
-_DECLARED: ContextVar[list[Job] | None] = ContextVar("jobs that the file declares", default=None)
+_DECLARED: ContextVar[list[Declared] | None] = ContextVar("jobs that the file declares", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +125,18 @@ def sql_job(
     return _declared(name, sources, sink, query, trigger, mode, options, _place())
 
 
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A job, and the file that declared it when it was run or imported; by a function of another one maybe."""
+
+    job: Job
+    file: str
+
+
 @contextmanager
-def collecting() -> Iterator[list[Job]]:
+def collecting() -> Iterator[list[Declared]]:
     """Collects what is declared meanwhile, in its order."""
-    found: list[Job] = []
+    found: list[Declared] = []
     token = _DECLARED.set(found)
     try:
         yield found
@@ -168,7 +176,7 @@ def _declared(  # noqa: PLR0917 - the arguments of a declaration
         _check_parameters(transform, made)
     declared = _DECLARED.get()
     if declared is not None:
-        declared.append(made)
+        declared.append(Declared(made, _running_file()))
     return made
 
 
@@ -258,3 +266,11 @@ def _place() -> Place:
     """Where the caller of the declaring function stands."""
     frame = sys._getframe(2)  # noqa: SLF001 - as warnings do
     return Place(frame.f_code.co_filename, frame.f_lineno)
+
+
+def _running_file() -> str:
+    """The file whose own lines, outside of functions, are being run."""
+    frame = sys._getframe(1)  # noqa: SLF001 - as warnings do
+    while frame.f_code.co_name != "<module>" and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code.co_filename

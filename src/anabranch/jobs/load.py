@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError
-from anabranch.jobs.job import Job, collecting
+from anabranch.jobs.job import Declared, Job, collecting
 
 _PREFIX = "_anabranch_jobs_"
 """Of the names of modules that job files become."""
@@ -45,8 +45,8 @@ def load(path: str | Path) -> JobFile:
         raise NotFoundError(f"there is no job file '{path}'", hint="name a Python file that declares jobs.")
     module, declared = _run(file)
     values = [value for value in vars(module).values() if isinstance(value, Job)]
-    own = [job for job in declared if Path(job.place.file) == file]
-    jobs = {job.place: job for job in [*own, *values]}
+    own = [one.job for one in declared if Path(one.file) == file]
+    jobs = {id(job): job for job in [*own, *values]}  # one place may declare many, in a loop or a function
     if not jobs:
         raise InvalidInputError(
             f"{path} declares no jobs",
@@ -58,8 +58,13 @@ def load(path: str | Path) -> JobFile:
 def load_all(paths: Sequence[str | Path]) -> list[JobFile]:
     """Several files, as `load`; a name may occur once in all of them."""
     loaded = [load(path) for path in dict.fromkeys(Path(path).resolve() for path in paths)]
-    unique(tuple({job.place: job for file in loaded for job in file.jobs}.values()))
+    unique(jobs_of(loaded))
     return loaded
+
+
+def jobs_of(files: Iterable[JobFile]) -> tuple[Job, ...]:
+    """The jobs of several files, in their order; one that a file imports from another is there once."""
+    return tuple({(job.place, job.name): job for file in files for job in file.jobs}.values())
 
 
 def unique(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
@@ -85,7 +90,7 @@ def travel(jobs: Iterable[Job]) -> None:
             cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
-def _run(file: Path) -> tuple[ModuleType, list[Job]]:
+def _run(file: Path) -> tuple[ModuleType, list[Declared]]:
     name = f"{_PREFIX}{hashlib.sha256(str(file).encode()).hexdigest()[:16]}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError
@@ -116,8 +116,58 @@ def recorded_positions(main: TableContext, moment: Snapshot, job: str) -> Known:
     return Known(tuple(dict.fromkeys(_recorded(*known) for known in at.values())), is_complete)
 
 
+def known_positions(
+    main: TableContext,
+    moment: Snapshot,
+    job: str,
+    indexed: Callable[[], Iterable[Positions]],
+    *,
+    is_all: bool = True,
+) -> Known:
+    """How far a job had read its sources by a moment: as its commits say, and lineage where those have expired.
+
+    Args:
+        main: the branch that has the snapshot in its history.
+        moment: the snapshot.
+        job: its name.
+        indexed: asks lineage for the positions at the snapshot.
+        is_all: whether lineage knows all commits up to there.
+
+    Raises:
+        NotFoundError: no commit of the job is known up to there.
+        CorruptTableError: it is not certain what its sources were, or which were its newest commits.
+    """
+    try:
+        known = recorded_positions(main, moment, job)
+    except NotFoundError:
+        positions = [one for one in indexed() if one.job == job]
+        if not positions:
+            raise
+        problem = next((problem for one in positions for problem in one.problems), None)
+        if problem is not None:
+            raise CorruptTableError(
+                f"the commits of job '{job}' up to snapshot {moment.id} of '{main.title}' have expired, and it is not "
+                f"certain how far it had read: {problem}",
+                hint="begin with positions in the options of the sources.",
+            ) from None
+        return Known(tuple(indexed_positions(positions, job)), is_all)
+    if known.is_complete:
+        return known
+    return replace(known.with_more(indexed_positions(indexed(), job)), is_complete=is_all)
+
+
 def indexed_positions(positions: Iterable[Positions], job: str) -> list[Recorded]:
-    """The positions of a job among those that the index of lineage knows."""
+    """The positions of a job among those that the index of lineage knows.
+
+    Raises `CorruptTableError`: it may not know the newest.
+    """
+    positions = tuple(positions)
+    for one in positions:
+        if one.unread:
+            raise CorruptTableError(
+                f"it is not certain how far job '{job}' had read: commits to its table may be missing: {one.unread[0]}",
+                hint="mend the table, or begin without --from-tag, with positions in the options of the sources.",
+            )
     return [
         Recorded(one.kind, one.name, _identity(one), _json(one.position))
         for found in positions
@@ -160,7 +210,12 @@ def starts_at(known: Known, sources: Mapping[str, Source], tables: Mapping[str, 
             continue
         taken.add(matching[0])
         options[name] = _options(matching[0])
-    left = [one for one in known.positions if one not in taken]
+    looked_up = {tables.get(name) for name, source in sources.items() if source.kind == "static"}
+    left = [
+        one
+        for one in known.positions
+        if one not in taken and not (one.kind == "table" and one.identity in looked_up)
+    ]
     for name in missing:
         _check_is_new(name, sources[name], left)
         if not known.is_complete:

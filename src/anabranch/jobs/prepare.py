@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from anabranch.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from anabranch.jobs.checkpoint import Beginning, JobCheckpoint, default_location, opened
 from anabranch.jobs.job import Job
-from anabranch.jobs.positions import Starts, indexed_positions, recorded_positions, starts_at
+from anabranch.jobs.positions import Starts, known_positions, starts_at
 from anabranch.kernel.actions.rollback import difference_to
 from anabranch.kernel.commit.base import Base
 from anabranch.kernel.refs.tag_log import get_tag
@@ -154,13 +154,11 @@ def _checkpoint(job: Job, lake: Lake, run: Run, sink: Table) -> JobCheckpoint:
 
 
 def _starts(job: Job, lake: Lake, main: Table, tag: Tag) -> Starts:
-    known = recorded_positions(main_of(main.context), tag.snapshot, job.name)
-    if not known.is_complete:
-        known = known.with_more(indexed_positions(main.lineage.positions(tag.snapshot.id), job.name))
+    known = known_positions(
+        main_of(main.context), tag.snapshot, job.name, lambda: main.lineage.positions(tag.snapshot.id)
+    )
     tables = {
-        name: lake.table(source.name).table_uuid
-        for name, source in job.sources.items()
-        if source.kind == "table"
+        name: lake.table(source.name).table_uuid for name, source in job.sources.items() if source.is_table
     }
     return starts_at(known, job.sources, tables)
 

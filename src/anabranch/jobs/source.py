@@ -48,6 +48,11 @@ class Source:
         """The table without its branch; None for other sources."""
         return Identifier.parse(self.name).full_name if self.is_table else None
 
+    @property
+    def names_branch(self) -> bool:
+        """Whether it is a branch of a table, whichever is main."""
+        return self.is_table and Identifier.parse(self.name).branch is not None
+
     def __str__(self) -> str:
         what = {"table": "table", "static": "static table", "kafka": "Kafka", "files": f"{self.format} files"}
         return f"{what.get(self.kind, 'function')} {self.name}"

@@ -53,6 +53,7 @@ def _origins(
 ) -> tuple[ColumnOrigin, ...]:
     from sqlglot import exp, parse_one
     from sqlglot.lineage import lineage
+    from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
     from sqlglot.optimizer.qualify import qualify
     from sqlglot.optimizer.scope import build_scope
 
@@ -60,7 +61,8 @@ def _origins(
     if query is None:
         return ()
     known = {title.lower(): title for title in tables}
-    for table in list(query.find_all(exp.Table)):
+    query = normalize_identifiers(query, dialect=_DIALECT)
+    for table in _tables(query):
         title = _title(table, known)
         if title is not None:
             _rename(table, title)
@@ -132,6 +134,15 @@ def _names(
             return None
         return [own.get(name.lower()) for name in by_position]
     return None if "*" in selected else [own.get(name.lower()) for name in selected]
+
+
+def _tables(query: Any) -> list[Any]:
+    """Where a query names tables; what it has itself given a name (WITH) is none, whatever that name is."""
+    from sqlglot import exp
+    from sqlglot.optimizer.scope import traverse_scope
+
+    sources = [source for scope in traverse_scope(query) for source in scope.sources.values()]
+    return [source for source in sources if isinstance(source, exp.Table)]
 
 
 def _title(table: Any, known: Mapping[str, str]) -> str | None:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from anabranch.errors import CorruptTableError
 from anabranch.kernel.branches.branch_log import branch_names
+from anabranch.kernel.branches.operations import is_deleted
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.history.archive import archived, archived_branch, facts_of, is_own, segment_names
 from anabranch.kernel.history.commits import own_commits
@@ -87,12 +88,20 @@ def own(ref: CommitRef, forks: Forks) -> CommitRef:
     return ref
 
 
-def has_news(branch: Branch, newest: Newest | None) -> bool:
-    """Whether the branch has other commits than those up to the newest that is known; two reads where it has not."""
+def has_news(branch: Branch, newest: Newest | None, table: TableContext) -> bool:
+    """Whether the branch has other commits than those up to the newest that is known; two reads where it has not.
+
+    Args:
+        branch: which.
+        newest: its newest commit that is known; None if none is.
+        table: the table, on any branch.
+    """
     if branch.context is None:
         last = branch.segment
         if last is None or newest is None:
             return last is not None and not _is_begun_with(branch, last.last)
+        if last.last < newest.id and not is_deleted(table, branch.line.branch_uuid):
+            return False  # another engine deleted it: the archive has only what had expired by then
         return newest.id != last.last or not newest.stamp.startswith(last.end)
     snapshots = branch.context.snapshots
     if newest is None:

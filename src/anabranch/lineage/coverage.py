@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from anabranch.errors import CorruptTableError
 from anabranch.kernel.replacement.coverage import Covered
-from anabranch.lineage.model import LineageEntry, lineage_of
+from anabranch.lineage.model import entry_or_none
 from anabranch.lineage.overlap import Place, places
 from anabranch.spec.snapshot import CommitKind, Snapshot
 
@@ -45,7 +44,7 @@ def _adds_rows(snapshot: Snapshot) -> bool:
 
 def _ends(snapshot: Snapshot) -> dict[str, Place] | None:
     """How far the commit read each of its sources; None if that is not known, or cannot be compared."""
-    entry = _entry(snapshot)
+    entry = entry_or_none(snapshot)
     if entry is None or entry.problems or entry.is_silent:
         return None
     ends: list[Mapping[str, Place]] = []
@@ -55,13 +54,6 @@ def _ends(snapshot: Snapshot) -> dict[str, Place] | None:
             return None
         ends.append(found)
     return _furthest(ends)
-
-
-def _entry(snapshot: Snapshot) -> LineageEntry | None:
-    try:
-        return lineage_of(snapshot.properties, where=f"snapshot {snapshot.id}")
-    except CorruptTableError:
-        return None
 
 
 def _furthest(ends: Sequence[Mapping[str, Place] | None]) -> dict[str, Place]:

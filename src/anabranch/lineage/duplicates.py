@@ -5,9 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
-from anabranch.errors import CorruptTableError
 from anabranch.kernel.merge.conflict import MergeConflict
-from anabranch.lineage.model import lineage_of
+from anabranch.lineage.model import entry_or_none
 from anabranch.lineage.overlap import Place, spans
 from anabranch.spec.snapshot import Snapshot
 
@@ -36,10 +35,7 @@ def _by_source(snapshots: Iterable[Snapshot]) -> dict[str, list[tuple[int, Range
     """What was read of each source, with the id of the snapshot that holds the rows."""
     found: dict[str, list[tuple[int, Range]]] = {}
     for snapshot in snapshots:
-        try:
-            entry = lineage_of(snapshot.properties, where=f"snapshot {snapshot.id}")
-        except CorruptTableError:
-            continue
+        entry = entry_or_none(snapshot)
         for source, read in ({} if entry is None else spans(entry)).items():
             found.setdefault(source, []).extend((snapshot.id, span) for span in read if span[0] < span[1])
     return found

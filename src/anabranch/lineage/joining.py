@@ -6,7 +6,8 @@ in a gap between two ranges was not read.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 
 from anabranch.lineage.model import Input, SourceInput, TableInput
@@ -37,6 +38,20 @@ class Inputs:
     def all(self) -> tuple[Input, ...]:
         """All of them, joined."""
         return tuple(read for of_source in self._of_sources.values() for read in of_source)
+
+
+def newest(inputs: Sequence[Input], at_most: int) -> tuple[Input, ...]:
+    """So many of the inputs at most, in their order: of each source the last ones, of as many sources as there is room for."""
+    if len(inputs) <= at_most:
+        return tuple(inputs)
+    seen: Counter[Hashable] = Counter()
+    ranks: list[tuple[int, int]] = []
+    for place_from_end, read in enumerate(reversed(inputs)):
+        source = _source(read)
+        ranks.append((seen[source], place_from_end))
+        seen[source] += 1
+    kept = {len(inputs) - 1 - place_from_end for _, place_from_end in sorted(ranks)[:at_most]}
+    return tuple(read for i, read in enumerate(inputs) if i in kept)
 
 
 def _source(read: Input) -> Hashable:

@@ -6,15 +6,21 @@ both stood where main had come to.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import islice
+from typing import Self
 
-from anabranch.errors import CorruptTableError
 from anabranch.kernel.context import TableContext
-from anabranch.lineage.model import Input, LineageEntry, TableInput, lineage_of
+from anabranch.kernel.history.archive import Following
+from anabranch.kernel.provenance.past import rolled_back_to
+from anabranch.lineage.model import Input, TableInput, entry_or_none
 from anabranch.lineage.overlap import Place, places
+from anabranch.lineage.past import back_from, expired
+from anabranch.spec.history_segment import PastSnapshot
 from anabranch.spec.snapshot import CommitKind, Snapshot
+
+Past = Snapshot | PastSnapshot
 
 _MOST_BEFORE = 1_000
 """Commits before the fork that are looked through for where a source stood there."""
@@ -72,9 +78,20 @@ class _Reads:
     """Kind and name, by the key of `places`."""
     problems: dict[str, None] = field(default_factory=dict)
 
-    def take(self, snapshot: Snapshot) -> None:
+    @classmethod
+    def of(cls, before: Iterable[Past], since: Iterable[Past]) -> Self:
+        """What the commits of one side say, both oldest first; of those before the two parted no problem matters."""
+        reads = cls()
+        for snapshot in before:
+            reads.take(snapshot)
+        reads.problems.clear()
+        for snapshot in since:
+            reads.take(snapshot)
+        return reads
+
+    def take(self, snapshot: Past) -> None:
         """Take in what a commit says. They come oldest first."""
-        entry = _entry(snapshot)
+        entry = entry_or_none(snapshot)
         if entry is None:
             if snapshot.commit_kind not in (CommitKind.COMPACT, CommitKind.ANALYZE):
                 self.problems[f"snapshot {snapshot.id} does not say what it read"] = None
@@ -85,7 +102,7 @@ class _Reads:
             if not (isinstance(read, TableInput) and read.is_state):
                 self._take(read, snapshot)
 
-    def _take(self, read: Input, snapshot: Snapshot) -> None:
+    def _take(self, read: Input, snapshot: Past) -> None:
         found, starts = places(read, read.end), places(read, read.start) or {}
         if found is None:
             self.problems[
@@ -105,46 +122,88 @@ def branch_lag(main: TableContext, branch: TableContext) -> BranchLag:
         main: the main branch.
         branch: another one of the table.
     """
-    fork = 0 if branch.fork is None else branch.fork.snapshot.id
-    since, own = _since(main, fork), _since(branch, fork)
-    before = _before(main, fork, since)
-    of_main, of_branch = _Reads(), _Reads()
-    for snapshot in before:
-        of_main.take(snapshot)
-        of_branch.take(snapshot)
-    of_main.problems.clear()  # what came before the fork is the same on both sides
-    of_branch.problems.clear()
-    for snapshot in since:
-        of_main.take(snapshot)
-    for snapshot in own:
-        of_branch.take(snapshot)
-    problems = [f"main: {problem}" for problem in of_main.problems]
-    problems += [f"{branch.branch}: {problem}" for problem in of_branch.problems]
+    fork = None if branch.fork is None else branch.fork.snapshot
+    parted = 0 if fork is None else fork.id
+    in_main, in_branch = _Content(), _Content()
+    since, own = _since(main, parted, in_main), _since(branch, parted, in_branch)
+    lost, own_lost = (
+        in_main.problems,
+        in_branch.problems,
+    )  # what is lost of the time before only leaves sources unknown
+    there = main.snapshots.find(parted) if parted else None
+    is_other = there is not None and fork is not None and there.stamp != fork.stamp
+    before: list[Past] = []
+    begun: list[Past] = []
+    if fork is not None and not is_other:
+        below = Following(fork.id + 1, fork.stamp)
+        past = expired(main, below) if there is None else back_from(main, there)
+        before, begun = _before(past, since, in_main, in_branch)
+    of_main, of_branch = _Reads.of(before, since), _Reads.of(begun, own)
+    problems = [f"main: {problem}" for problem in (*of_main.problems, *lost)]
+    problems += [f"{branch.branch}: {problem}" for problem in (*of_branch.problems, *own_lost)]
+    if is_other:
+        problems.append(
+            f"{branch.branch}: it began with a snapshot {parted} that is no part of main any more"
+        )
     return BranchLag(main.name, branch.branch or "main", _compared(of_main, of_branch), tuple(problems))
 
 
-def _since(context: TableContext, fork: int) -> list[Snapshot]:
-    """The commits after the two parted, oldest first."""
+@dataclass
+class _Content:
+    """Tells, of snapshots from the newest on, which made what a branch contains: a rollback leaves out what it took back."""
+
+    missing: int = 0
+    """How many of them nothing is known of."""
+    _next: int | None = None
+    """What is contained lies below this id; None before the newest."""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        said = (
+            f"{self.missing} snapshots had expired, and are not in the archive: what they read is not known"
+        )
+        return (said,) if self.missing else ()
+
+    def has(self, snapshot: Past) -> bool:
+        """Whether the next snapshot did; one that only brings back an older one did not."""
+        if self._next is not None and snapshot.id >= self._next:
+            return False
+        self.reach(snapshot.id)
+        target = rolled_back_to(snapshot)
+        self._next = snapshot.id if target is None else target.id + 1
+        return target is None
+
+    def reach(self, snapshot_id: int) -> None:
+        """There is none above that id any more."""
+        if self._next is not None:
+            self.missing += max(0, self._next - snapshot_id - 1)
+
+
+def _since(context: TableContext, parted: int, content: _Content) -> list[Past]:
+    """The commits after the two parted that made what a branch contains, oldest first."""
     head = context.snapshots.head()
-    found = () if head is None else takewhile(lambda s: s.id > fork, context.snapshots.backwards(head))
-    return [*found][::-1]
-
-
-def _before(main: TableContext, fork: int, since: Sequence[Snapshot]) -> list[Snapshot]:
-    """The commits up to the fork that say where each source stood there, oldest first."""
-    wanted = _Reads()
-    for snapshot in since:
-        wanted.take(snapshot)
-    missing, found = set(wanted.ends), []
-    at = main.snapshots.find(fork) if fork else None
-    for number, snapshot in enumerate(() if at is None else main.snapshots.backwards(at)):
-        if number == _MOST_BEFORE or (number and not missing):
-            break
-        reads = _Reads()
-        reads.take(snapshot)
-        found.append(snapshot)
-        missing -= reads.ends.keys()
+    every = () if head is None else back_from(context, head, above=parted)
+    found = [snapshot for snapshot in every if content.has(snapshot)]
+    content.reach(parted)
     return found[::-1]
+
+
+def _before(
+    past: Iterator[Past], since: Sequence[Past], in_main: _Content, in_branch: _Content
+) -> tuple[list[Past], list[Past]]:
+    """The commits up to the fork that say where each source stood there: of main, and of the branch; oldest first."""
+    of_main: list[Past] = []
+    of_branch: list[Past] = []
+    missing = set(_Reads.of((), since).ends)
+    for snapshot in islice(past, _MOST_BEFORE):
+        if in_branch.has(snapshot):
+            of_branch.append(snapshot)
+        if in_main.has(snapshot):
+            of_main.append(snapshot)
+            missing -= _Reads.of((), [snapshot]).ends.keys()
+            if not missing:
+                break
+    return of_main[::-1], of_branch[::-1]
 
 
 def _compared(main: _Reads, branch: _Reads) -> tuple[SourceLag, ...]:
@@ -174,10 +233,3 @@ def _title(read: Input, key: str) -> tuple[str, str]:
     if read.kind == "kafka" and key:
         return "kafka", key.removeprefix("topic ").rpartition(" ")[0]
     return read.kind, read.name or read.source
-
-
-def _entry(snapshot: Snapshot) -> LineageEntry | None:
-    try:
-        return lineage_of(snapshot.properties, where=f"snapshot {snapshot.id}")
-    except CorruptTableError:
-        return None

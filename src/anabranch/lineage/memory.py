@@ -69,6 +69,9 @@ class MemoryStore:
         found = list(self._between(ref.branch_uuid, ref.snapshot, ref.snapshot))
         return found[0] if found else None
 
+    def commits(self, branch_uuid: str, first: int = 1) -> Iterator[Commit]:
+        return self._between(branch_uuid, first, self.newest(branch_uuid))
+
     def breaks(self, branch_uuid: str) -> Sequence[Break]:
         return self._breaks.get(branch_uuid, ())
 

@@ -9,14 +9,14 @@ says the same.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import takewhile
 from typing import NamedTuple
 
-from anabranch.errors import AnabranchError, CorruptTableError
+from anabranch.errors import AnabranchError
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.history.archive import Following, archived
+from anabranch.kernel.history.archive import Following
 from anabranch.lineage.joining import joined
-from anabranch.lineage.model import LINEAGE_PROPERTY, Input, LineageEntry, TableInput, lineage_of
+from anabranch.lineage.model import LINEAGE_PROPERTY, Input, LineageEntry, TableInput, entry_or_none
+from anabranch.lineage.past import expired
 from anabranch.lineage.recording import EMBEDDED
 from anabranch.spec.history_segment import PastSnapshot
 from anabranch.spec.snapshot import CommitKind, Snapshot
@@ -44,12 +44,12 @@ def _properties(
     job: str, branch: TableContext, taken: SnapshotRef, head: Snapshot, commits: Sequence[Snapshot]
 ) -> Mapping[str, str]:
     try:
-        expired = _expired(branch, taken.id, head.id)
+        older = _expired(branch, taken.id, head.id)
     except AnabranchError as error:
-        expired = _Expired((), f"what expired of '{branch.title}' cannot be read: {error.message}")
-    inputs, problems = _of_commits([*expired.commits, *commits])
-    if expired.problem is not None:
-        problems.append(expired.problem)
+        older = _Expired((), f"what expired of '{branch.title}' cannot be read: {error.message}")
+    inputs, problems = _of_commits([*older.commits, *commits])
+    if older.problem is not None:
+        problems.append(older.problem)
     title, table, uuid = branch.title, branch.table_uuid, branch.branch_uuid
     own = TableInput(title, table, uuid, Position(taken.id, taken.stamp), Position(head.id, head.stamp))
     entry = LineageEntry(job, None, None, EMBEDDED, inputs, tuple(problems), own)
@@ -69,8 +69,7 @@ def _expired(branch: TableContext, taken: int, head: int) -> _Expired:
     left = next((s for i in range(taken + 1, head + 1) if (s := branch.snapshots.find(i)) is not None), None)
     if left is None or left.id == taken + 1:
         return _Expired((), None)
-    older = archived(branch, branch.branch_uuid, Following.of(left))
-    found = [*takewhile(lambda s: s.id > taken, older)][::-1]
+    found = [*expired(branch, Following.of(left), above=taken)][::-1]
     missing = left.id - taken - 1 - len(found)
     said = f"{missing} snapshots of '{branch.title}' had expired before they were merged, and are not in its archive"
     return _Expired(found, said if missing > 0 else None)
@@ -84,10 +83,7 @@ def _of_commits(commits: Iterable[Snapshot | PastSnapshot]) -> tuple[tuple[Input
     for commit in commits:
         if commit.commit_kind in (CommitKind.COMPACT, CommitKind.ANALYZE):
             continue
-        try:
-            entry = lineage_of(commit.properties, where=f"snapshot {commit.id}")
-        except CorruptTableError:
-            entry = None
+        entry = entry_or_none(commit)
         if entry is None or entry.is_silent:
             silent.append(commit.id)
         else:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from anabranch.errors import CorruptTableError
+from anabranch.spec.history_segment import PastSnapshot
+from anabranch.spec.snapshot import Snapshot
 from anabranch.streaming.offsets import Position
 
 LINEAGE_PROPERTY = "anabranch.lineage"
@@ -188,6 +190,14 @@ def lineage_of(properties: Mapping[str, str] | None, *, where: str) -> LineageEn
     """The entry among the properties of a snapshot, or None. Raises `CorruptTableError`."""
     text = (properties or {}).get(LINEAGE_PROPERTY)
     return None if text is None else LineageEntry.from_json(text, where=where)
+
+
+def entry_or_none(snapshot: Snapshot | PastSnapshot) -> LineageEntry | None:
+    """The entry of a snapshot; None as well for one that cannot be read, which says as little as none."""
+    try:
+        return lineage_of(snapshot.properties, where=f"snapshot {snapshot.id}")
+    except CorruptTableError:
+        return None
 
 
 def _input(value: dict[str, Any]) -> Input:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from anabranch.errors import CorruptTableError
-from anabranch.lineage.model import Input, LineageEntry, TableInput, lineage_of
+from anabranch.lineage.model import Input, LineageEntry, TableInput, entry_or_none
 from anabranch.spec.snapshot import Snapshot
 from anabranch.streaming.offsets import Position
 
@@ -21,7 +20,7 @@ def first_overlap(entry: LineageEntry, snapshots: Iterable[Snapshot]) -> Snapsho
     """The first of these snapshots that read something which the commit read too; None if none is known to have."""
     own = spans(entry)
     for snapshot in snapshots:
-        found = _entry(snapshot)
+        found = entry_or_none(snapshot)
         if found is not None and _has_common(own, spans(found)):
             return snapshot
     return None
@@ -67,10 +66,3 @@ def _has_common(one: Mapping[str, Sequence[Span]], other: Mapping[str, Sequence[
         for mine in one[source]
         for theirs in other[source]
     )
-
-
-def _entry(snapshot: Snapshot) -> LineageEntry | None:
-    try:
-        return lineage_of(snapshot.properties, where=f"snapshot {snapshot.id}")
-    except CorruptTableError:
-        return None

@@ -14,7 +14,7 @@ A run belongs to the thread, or the task of asyncio, that began it; other thread
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from anabranch.errors import AnabranchError, InvalidInputError, InvalidNameError
 from anabranch.kernel.context import TableContext
-from anabranch.lineage.joining import Inputs, joined
+from anabranch.lineage.joining import Inputs, joined, newest
 from anabranch.lineage.model import Engine, Input, LineageEntry, SourceInput, TableInput
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.spec.snapshot import Snapshot
@@ -59,6 +59,10 @@ class JobRun:
     """Makes it known to others, besides this process, that a thread works for the run."""
     _reads: Inputs = field(default_factory=Inputs, repr=False)
     _steps: list[Step] = field(default_factory=list, repr=False)
+    _delivered: int = field(default=0, repr=False)
+    """How many steps were delivered so far."""
+    _told: dict[str, int] = field(default_factory=dict, repr=False)
+    """By the identity of a branch: up to which step its commits have named all."""
     _problems: dict[str, None] = field(default_factory=dict, repr=False)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
@@ -66,12 +70,6 @@ class JobRun:
     def problems(self) -> tuple[str, ...]:
         """What could not be found out so far."""
         return tuple(self._problems)
-
-    @property
-    def inputs(self) -> tuple[Input, ...]:
-        """All that was read so far."""
-        with self._lock:
-            return joined([*self._reads.all(), *(step.read for step in self._steps)])
 
     def read_from(self, source: str, *, kind: str = "unknown", start: Any = None, end: Any = None) -> None:
         """Say that rows come from something that is no table here, such as a service or a file.
@@ -105,8 +103,9 @@ class JobRun:
 
     def deliver(self, read: Input) -> Step:
         """Take a step of a stream into the entries until it is worked through."""
-        step = Step(read)
         with self._lock:
+            self._delivered += 1
+            step = Step(read, self._delivered)
             self._steps.append(step)
         return step
 
@@ -118,26 +117,60 @@ class JobRun:
         if is_new:
             _LOG.warning("lineage of job '%s' is incomplete: %s", self.name, text)
 
-    def entry(self, sink: str) -> LineageEntry:
-        """Where the rows of a commit that is made now to the branch of that identity come from."""
-        inputs, problems = self.inputs_for(sink), self.problems
-        left_out = len(inputs) - _MOST_INPUTS
-        if left_out > 0:
-            inputs = inputs[left_out:]
-            problems += (f"{left_out} more inputs, which were read before those that are named",)
-        return LineageEntry(self.name, self.run, self.code, EMBEDDED, inputs, problems)
-
-    def inputs_for(self, sink: str) -> tuple[Input, ...]:
-        """What may have gone into rows that are committed to that branch now."""
+    def taken(self, sink: str) -> Taken:
+        """What may go into the rows of a commit that is made now to the branch of that identity."""
         with self._lock:
-            return joined([*self._reads.all(), *(step.read for step in self._steps if step.concerns(sink))])
+            steps = (step.read for step in self._steps if not self._is_over(step, sink))
+            inputs, problems, delivered = joined([*self._reads.all(), *steps]), self.problems, self._delivered
+        named = newest(inputs, _MOST_INPUTS)
+        if len(named) < len(inputs):
+            problems += (f"{len(inputs) - len(named)} of {len(inputs)} inputs are left out",)
+        return Taken(named, problems, delivered)
 
-    def committed(self, sink: str) -> None:
-        """A commit to that branch has said what was delivered so far."""
+    def entry(self, taken: Taken) -> LineageEntry:
+        """What a commit says that takes this in."""
+        return LineageEntry(self.name, self.run, self.code, EMBEDDED, taken.inputs, taken.problems)
+
+    def committed(self, sink: str, taken: Taken) -> None:
+        """A commit to that branch has said this. What was delivered meanwhile is for the next one to say."""
         with self._lock:
-            for step in self._steps:
-                step.told = step.told | {sink}
-            self._steps = _fewer(self._steps)
+            self._told[sink] = max(taken.steps, self._told.get(sink, 0))
+            self._steps = self._fewer()
+
+    def _is_over(self, step: Step, sink: str) -> bool:
+        """Whether no rows of it go into a commit to that branch any more."""
+        return step.is_done and step.number <= self._told.get(sink, 0)
+
+    def _fewer(self) -> list[Step]:
+        """Steps that are equal in all but what was read as one, so that a long run does not remember each of them.
+
+        Where a commit is made meanwhile that names only the first of them, the next one to its branch names them again.
+        """
+        fewer: list[Step] = []
+        for step in self._steps:
+            last = fewer[-1] if fewer else None
+            if last is not None and last.is_done and step.is_done and self._whose(last) == self._whose(step):
+                both = joined([last.read, step.read])
+                if len(both) == 1:
+                    fewer[-1] = replace(step, read=both[0])
+                    continue
+            fewer.append(step)
+        return fewer
+
+    def _whose(self, step: Step) -> set[str]:
+        """The branches whose commits have named it."""
+        return {sink for sink, number in self._told.items() if step.number <= number}
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a commit takes in of what a run has read."""
+
+    inputs: tuple[Input, ...]
+    """Those that are named."""
+    problems: tuple[str, ...]
+    steps: int
+    """Up to which step all is named that this branch's commits have not named before."""
 
 
 @dataclass(eq=False)
@@ -145,28 +178,10 @@ class Step:
     """A part of a stream that was handed out."""
 
     read: Input
+    number: int
+    """Which one of the run it is, from 1."""
     is_done: bool = False
     """Whether it was worked through: the next one was asked for."""
-    told: frozenset[str] = frozenset()
-    """The branches whose commits have named it."""
-
-    def concerns(self, sink: str) -> bool:
-        """Whether rows of it may go into a commit to that branch that is made now."""
-        return not (self.is_done and sink in self.told)
-
-
-def _fewer(steps: Sequence[Step]) -> list[Step]:
-    """Steps that are equal in all but what was read as one, so that a long run does not remember each of them."""
-    fewer: list[Step] = []
-    for step in steps:
-        last = fewer[-1] if fewer else None
-        if last is not None and last.is_done and step.is_done and last.told == step.told:
-            both = joined([last.read, step.read])
-            if len(both) == 1:
-                fewer[-1] = replace(last, read=both[0])
-                continue
-        fewer.append(step)
-    return fewer
 
 
 @contextmanager

@@ -128,6 +128,10 @@ class CommitStore(Protocol):
         """A commit by the branch it was made on."""
         ...
 
+    def commits(self, branch_uuid: str, first: int = 1) -> Iterator[Commit]:
+        """The branch's own commits from an id on, ascending; each is looked for when it is asked for."""
+        ...
+
     def breaks(self, branch_uuid: str) -> Sequence[Break]:
         """The branch's own commits whose base is not its own commit with the id before.
 
@@ -192,7 +196,11 @@ class Known(NamedTuple):
 
     store: CommitStore
     problems: tuple[str, ...] = ()
-    """Tables that could not be read, and why."""
+    """Tables that could not be read, and why: each begins with the name of the table. Newer commits of it may not be known."""
+
+    def problems_of(self, table: str) -> tuple[str, ...]:
+        """Those of one table."""
+        return tuple(problem for problem in self.problems if problem.startswith(f"{table}: "))
 
 
 class LineageSource(Protocol):

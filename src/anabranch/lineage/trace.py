@@ -7,7 +7,6 @@ drawn is for `anabranch.lineage.drawing`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -152,6 +151,9 @@ class Positions:
     problems: tuple[str, ...] = ()
     made_on: str = ""
     """What the branch is called that this commit was made on: another one if its rows came by a merge."""
+    unread: tuple[str, ...] = ()
+    """Why newer commits of the table may not be known, if there is a reason; among the problems as well. A job that begins
+    at these positions might read again what the table has."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -207,6 +209,8 @@ class Job:
     first_millis: int
     """When its first commit was made, epoch milliseconds."""
     last_millis: int
+    problems: tuple[str, ...] = ()
+    """Tables that could not be read, and why: what it did there may be missing."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -219,15 +223,5 @@ class Job:
             "commits": self.commits,
             "first_millis": self.first_millis,
             "last_millis": self.last_millis,
+            "problems": list(self.problems),
         }
-
-
-def joined(ids: Iterable[int]) -> tuple[Range, ...]:
-    """Ids as ranges, ascending."""
-    ranges: list[Range] = []
-    for number in sorted(set(ids)):
-        if ranges and number == ranges[-1][1] + 1:
-            ranges[-1] = (ranges[-1][0], number)
-        else:
-            ranges.append((number, number))
-    return tuple(ranges)

@@ -37,7 +37,7 @@ def export(
     report: Callable[[str], None] = lambda _: None,
     runtime: Runtime = SYSTEM,
 ) -> Exported:
-    """Send all commits as events of OpenLineage. An interruption by the keyboard ends it in good order.
+    """Send an event of OpenLineage for each commit that names its job. An interruption by the keyboard ends it in good order.
 
     Args:
         warehouse: whose.

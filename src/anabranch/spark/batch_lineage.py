@@ -21,7 +21,7 @@ from anabranch.lineage.code_version import code_version
 from anabranch.lineage.columns import column_origins
 from anabranch.lineage.joining import joined
 from anabranch.lineage.model import LINEAGE_PROPERTY, ColumnOrigin, Engine, Input, LineageEntry
-from anabranch.lineage.recording import JobRun
+from anabranch.lineage.recording import JobRun, Taken
 from anabranch.options import CODE_VERSION, JOB
 from anabranch.spark import connect_lineage
 from anabranch.spark.checkpoint import Checkpoint
@@ -75,8 +75,7 @@ class FrameOrigin:
             table: where to.
             run: the job that is running, if one is.
         """
-        self.of_job = False
-        """Once the properties were asked for: whether they name what the job has delivered."""
+        self._taken: Taken | None = None
         self._frame = frame
         self._table = table
         self._run = run
@@ -100,17 +99,23 @@ class FrameOrigin:
                 plan = self._plan or connect_lineage.plan_of(self._frame)
                 found = connect_lineage.settled(self._before, connect_lineage.sources_of(self._frame, plan))
                 text = _STATEMENT.get() or connect_lineage.statement_of(plan)
-            self.of_job = run is not None and found.has_others
-            return _said(spark, table, run, found, text=text, written=self._frame.columns)
+            self._taken = _taken(table, run, found)
+            return _said(spark, table, run, found, self._taken, text=text, written=self._frame.columns)
         except Exception as error:  # as above
+            self._taken = None
             return _hardly(table, run, error)
+
+    def told(self, sink: str) -> None:
+        """A commit to the branch of that identity has these properties."""
+        if self._run is not None and self._taken is not None:
+            self._run.committed(sink, self._taken)
 
 
 def command_origin(jvm: Jvm, table: Table, run: JobRun | None) -> Mapping[str, str]:
     """The same for the command that this thread of Spark is planning."""
     try:
         found = found_in(jvm, lambda: plans.command_leaves(jvm))
-        return _said(jvm.spark, table, run, found, text=plans.command_text(jvm))
+        return _said(jvm.spark, table, run, found, _taken(table, run, found), text=plans.command_text(jvm))
     except Exception as error:  # as above
         return _hardly(table, run, error)
 
@@ -126,11 +131,17 @@ def producer(spark: SparkSession, options: Mapping[str, str], run: JobRun | None
     return Producer(str(name or spark.conf.get("spark.app.name", "spark")), application, code, engine)
 
 
+def _taken(table: Table, run: JobRun | None, found: Found) -> Taken | None:
+    """What the rows may hold of what the job has read; None if Spark read all of them itself."""
+    return run.taken(table.branch_uuid) if run is not None and found.has_others else None
+
+
 def _said(
     spark: SparkSession,
     table: Table,
     run: JobRun | None,
     found: Found,
+    taken: Taken | None,
     *,
     text: str | None,
     written: Sequence[str] | None = None,
@@ -146,9 +157,9 @@ def _said(
             problems.append(
                 "some rows are of an RDD or of a checkpoint, and Spark does not say what went into it"
             )
-    if run is not None and found.has_others:
-        inputs += run.inputs_for(table.branch_uuid)
-        problems += run.problems
+    if taken is not None:
+        inputs += taken.inputs
+        problems += taken.problems
     columns: tuple[ColumnOrigin, ...] = ()
     if text is not None:
         sink = [column.name for column in table.schema.fields]

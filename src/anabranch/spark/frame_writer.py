@@ -57,7 +57,7 @@ def write_frame(frame: Any, table: Table) -> WrittenRows | None:
     if not warned:
         warn_of_load(WriteLoad.of_messages(by_task), table)
     messages = [message for messages in by_task for message in messages]
-    return WrittenRows(messages, origin.properties(carried_out), origin.of_job)
+    return WrittenRows(messages, origin.properties(carried_out), origin.told)
 
 
 def _written(frame: DataFrame, rows: RowWriter, name: str) -> list[list[CommitMessage]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from anabranch.catalog import FilesystemCatalog
@@ -48,7 +49,7 @@ class LakeLineage:
     def jobs(self) -> tuple[Job, ...]:
         """All jobs that ever wrote to a table, by name."""
         with self.reading() as known:
-            return jobs(known.store)
+            return tuple(replace(job, problems=known.problems) for job in jobs(known.store))
 
     def catch_up(self) -> CaughtUp:
         """Take into the index what was committed since. Questions do so by themselves. Raises `StorageError`."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final, Protocol
 
-from anabranch.errors import NotFoundError
+from anabranch.errors import CorruptTableError, NotFoundError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs.moment import Moment
 from anabranch.kernel.refs.moments import resolve
@@ -95,13 +95,21 @@ class TableLineage:
         Args:
             at: a snapshot, savepoint or tag; the newest snapshot, or the moment of this view, if None.
 
-        Raises `NotFoundError`: there is no such moment.
+        Raises:
+            NotFoundError: there is no such moment.
+            CorruptTableError: nothing is known of the table, because it cannot be read.
         """
         ref = self._ref(at)
         if ref is None:
             return ()
         with self._source.reading() as known:
-            return positions(known.store, ref)
+            found = positions(known.store, ref)
+        unread = known.problems_of(self._context.name)
+        if unread and not found:
+            raise CorruptTableError(
+                f"lineage does not know who wrote to '{self._context.title}': {unread[0]}"
+            )
+        return tuple(replace(one, problems=(*one.problems, *known.problems), unread=unread) for one in found)
 
     def producer(self, snapshot: str | int | None = None) -> Producer:
         """What made a snapshot: the job, its run and code, and what it read.
@@ -114,11 +122,24 @@ class TableLineage:
         ref = self._ref(snapshot)
         if ref is None:
             raise NotFoundError(f"'{self._context.title}' has no snapshots: nothing has made one")
+        with self._reading() as known:
+            found = producer(known.store, ref)
+        return replace(found, problems=(*found.problems, *known.problems))
+
+    @contextmanager
+    def _reading(self) -> Iterator[Known]:
+        """All that is known. Where something of the table is not found because it cannot be read, the error says so."""
         with self._source.reading() as known:
-            return producer(known.store, ref)
+            try:
+                yield known
+            except NotFoundError as error:
+                unread = known.problems_of(self._context.name)
+                if not unread:
+                    raise
+                raise NotFoundError(f"{error.message}; {unread[0]}", hint=error.hint) from error
 
     def _trace(self, question: _Question, snapshot: str | int | None, depth: int | None) -> Trace:
-        with self._source.reading() as known:
+        with self._reading() as known:
             trace = question(known.store, self._asked(known.store, snapshot), depth=depth)
         return replace(trace, problems=(*trace.problems, *known.problems))
 

@@ -122,12 +122,13 @@ class Writing(TableView):
         )
         is_told = LINEAGE_PROPERTY in request.properties
         job = current() if _has_rows(action) and not is_told else None
-        if job is not None:
-            said = job.entry(self._context.branch_uuid).to_json()
+        taken = None if job is None else job.taken(self._context.branch_uuid)
+        if job is not None and taken is not None:
+            said = job.entry(taken).to_json()
             request = replace(request, properties={**request.properties, LINEAGE_PROPERTY: said})
         committed = self._committed(request)
-        if job is not None:
-            job.committed(self._context.branch_uuid)
+        if job is not None and taken is not None:
+            job.committed(self._context.branch_uuid, taken)
         self._last = committed.snapshot or self._last
         if committed.snapshot is not None:
             schema = self._context.schemas.get(committed.snapshot.schema_id)
@@ -167,9 +168,7 @@ class Writing(TableView):
             writer.abort(messages)  # after any other error files stay
             raise
         assert committed.snapshot is not None
-        job = current() if written.of_job else None
-        if job is not None:
-            job.committed(self._context.branch_uuid)
+        written.told(self._context.branch_uuid)
         expire_now_and_then(self._context, self._options, committed.snapshot)
         return committed.snapshot
 

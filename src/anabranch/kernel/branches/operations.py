@@ -62,6 +62,12 @@ def record_deletion(branch: TableContext, by: str | None = None) -> None:
     branch.storage.put_if_absent(path, operations_to_json((*_of_branch(branch), gone)))
 
 
+def is_deleted(context: TableContext, branch_uuid: str) -> bool:
+    """Whether the branch of that identity, which is gone, was written down first; one that another engine removed was not."""
+    path = context.layout.branches_file_path(f"{DELETED_PREFIX}{branch_uuid}")
+    return context.storage.exists(path)
+
+
 def _of_branch(branch: TableContext) -> Iterator[BranchOperation]:
     """What the records in a branch's folder tell, oldest first."""
     name, uuid = branch.branch or MAIN_BRANCH, branch.branch_uuid

@@ -47,7 +47,7 @@ def check(main: TableContext, wishes: Replacement, *, as_commit: bool = False) -
     fork = _fork(main, target)
     replacing = Replacing(main, target, fork, wishes)
     head = main.snapshots.head()
-    conflict = moved_from(main, head, wishes.expect_main)
+    conflict = moved_from(main, head, wishes)
     if conflict is not None:
         raise refusal([conflict])
     if wishes.audit:
@@ -94,14 +94,18 @@ def foreign(main: TableContext, snapshots: Sequence[Snapshot]) -> Conflict:
     )
 
 
-def moved_from(main: TableContext, head: Snapshot | None, expected: int | None) -> Conflict | None:
+def moved_from(main: TableContext, head: Snapshot | None, wishes: Replacement) -> Conflict | None:
     """A conflict if anything was committed to main after the snapshot that was expected, or it is not there."""
+    seen = wishes.seen
+    expected = wishes.expect_main if seen is None else seen.snapshot
     if expected is None:
         return None
     for snapshot in () if head is None else main.snapshots.backwards(head):
-        if snapshot.id == expected:
+        if snapshot.id == expected and (seen is None or snapshot.stamp == seen.stamp):
             return None
-        if seal_of(snapshot) is None:  # a seal of a replacement that did not come to its end is no commit
+        if seal_of(snapshot) is not None:  # of a replacement that did not come to its end: it is no commit
+            continue
+        if seen is None or not seen.may_follow(snapshot):
             break
     return moved(main, expected, f"is at {0 if head is None else head.id}")
 

@@ -88,7 +88,7 @@ class ReplaceContent:
         return True
 
     def on(self, base: Base) -> Change | Conflict:
-        moved = moved_from(base.context, base.snapshot, self.wishes.expect_main)
+        moved = moved_from(base.context, base.snapshot, self.wishes)
         newest = self.branch.schemas.latest()
         if moved is not None:
             return moved

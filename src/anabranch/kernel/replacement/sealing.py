@@ -21,7 +21,7 @@ from anabranch.kernel.replacement.catch_up import last_catch_up
 from anabranch.kernel.replacement.check import foreign, moved_from, refusal
 from anabranch.kernel.replacement.copy_history import CopiedPast, copy_refs, drop_stale
 from anabranch.kernel.replacement.pointer import find_pointer
-from anabranch.kernel.replacement.wishes import Replacing
+from anabranch.kernel.replacement.wishes import Replacement, Replacing
 from anabranch.options import BRANCH_SEAL_TIMEOUT
 from anabranch.spec.main_pointer import HINT_FILE, BranchRef, MainPointer, Replaced, Seal
 from anabranch.spec.snapshot import CommitKind, Snapshot
@@ -33,15 +33,15 @@ class PutSeal:
     """End main with a snapshot that changes nothing."""
 
     generation: int
-    expected: int | None
-    """Id of the snapshot that must be the last one."""
+    wishes: Replacement
+    """They say which snapshot must be the last one."""
 
     @property
     def depends_on_base(self) -> bool:
         return True
 
     def on(self, base: Base) -> Change | Conflict:
-        conflict = moved_from(base.context, base.snapshot, self.expected)
+        conflict = moved_from(base.context, base.snapshot, self.wishes)
         return conflict or Change(CommitKind.COMPACT, [], {SEAL_PROPERTY: str(self.generation)})
 
 
@@ -75,7 +75,7 @@ def end_main(replacing: Replacing) -> Snapshot:
     Raises `CommitConflictError`: that is not the one that was expected. `SealedBranchError`: another branch is main.
     """
     main, wishes = replacing.main, replacing.wishes
-    seal = PutSeal(next_number(replacing), wishes.expect_main)
+    seal = PutSeal(next_number(replacing), wishes)
     last = commit(main, CommitRequest(seal, CommitIdentity.batch(main.runtime))).snapshot
     assert last is not None, "it was put just now"
     return last

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from anabranch.kernel.context import TableContext
@@ -10,6 +11,18 @@ from anabranch.kernel.replacement.coverage import Coverage
 from anabranch.lazy import lazy
 from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.snapshot_ref import SnapshotRef
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What main was when somebody looked whether the branch has all that it has to have."""
+
+    snapshot: int
+    """Id of its newest snapshot."""
+    stamp: str
+    """Of the same."""
+    may_follow: Callable[[Snapshot], bool]
+    """Whether a commit that came to main since does not matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +44,8 @@ class Replacement:
     """Compares what both have read of their sources; None if nobody knows."""
     origin: Origin | None = None
     """What the commit says of where its rows come from, if it is one that replaces rows; None if nobody knows."""
+    seen: Seen | None = None
+    """What main was, and what may have come to it since; with anything else nothing is done."""
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,7 @@ def _look(table: TableContext, known: _Known) -> bool | str:
         is_other = any(known.lines.get(uuid) != line for uuid, line in lines.items())
         if is_other or _left_without_trace(known, lines):
             return True
-        return any(has_news(branch, known.newest.get(branch.line.branch_uuid)) for branch in branches)
+        return any(has_news(branch, known.newest.get(branch.line.branch_uuid), table) for branch in branches)
     except NotFoundError:
         return False  # it was dropped meanwhile
     except _UNREADABLE as error:
@@ -155,7 +155,7 @@ def _update(connection: sa.Connection, table: TableContext, warehouse: str) -> C
         line = branch.line
         newest = known.newest.get(line.branch_uuid)
         put_line(connection, words, line, warehouse)
-        if has_news(branch, newest):
+        if has_news(branch, newest, table):
             backwards = commits_backwards(branch, forks, table)
             done = put_commits(connection, words, line, 0 if newest is None else newest.id, backwards)
             total = Change(total.added + done.added, total.removed + done.removed)

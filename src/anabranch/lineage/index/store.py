@@ -19,6 +19,8 @@ from anabranch.lineage.store import Break, FlowSummary, JobSummary, NewestInput,
 from anabranch.lineage.trace import Range
 
 _AT_ONCE: Final = 1_000
+_FIRST: Final = 50
+"""Commits that are looked up before it is known that more are wanted."""
 
 
 class IndexStore:
@@ -47,6 +49,12 @@ class IndexStore:
     def commit(self, ref: CommitRef) -> Commit | None:
         row = self._ask(statements.COMMIT, ref.branch_uuid, first=ref.snapshot).first()
         return None if row is None else _commit(row)
+
+    def commits(self, branch_uuid: str, first: int = 1) -> Iterator[Commit]:
+        at_most = _FIRST
+        while rows := self._ask(statements.COMMITS_FROM, branch_uuid, first=first, at_most=at_most).all():
+            yield from map(_commit, rows)
+            first, at_most = rows[-1].snapshot + 1, _AT_ONCE
 
     def breaks(self, branch_uuid: str) -> Sequence[Break]:
         return [
@@ -103,13 +111,6 @@ class IndexStore:
         for job, query, key, snapshot in found:
             if snapshot is not None:
                 yield NewestInput(job, query, key, snapshot)
-
-    def commits(self, branch_uuid: str) -> Iterator[Commit]:
-        """All commits of a branch, ascending."""
-        first = 1
-        while rows := self._ask(statements.COMMITS_FROM, branch_uuid, first=first, at_most=_AT_ONCE).all():
-            yield from map(_commit, rows)
-            first = rows[-1].snapshot + 1
 
     def _ask(self, statement: sa.Select[Any], branch_uuid: str, **values: int) -> Any:
         return self._connection.execute(statement, {"branch": self._number(branch_uuid), **values})

@@ -24,12 +24,6 @@ class Words:
         """The number of a text that has one: `learn` gives it one."""
         return self._known[text]
 
-    def find(self, text: str) -> int | None:
-        """The number of a text, or None if the index does not know it."""
-        if text not in self._known:
-            self._look([text])
-        return self._known.get(text)
-
     def learn(self, texts: Iterable[str]) -> None:
         """Give texts numbers that have none yet."""
         missing = sorted({text for text in texts if text not in self._known})

@@ -152,7 +152,7 @@ class Exporter:
                     self.cursor.forget(branch)
             begin = 0 if line.fork is None else line.fork.snapshot
             first = max(begin, self.cursor.newest_found(branch)) + 1
-            yield _commits(store, branch, first, store.newest(branch))
+            yield store.commits(branch, first)
 
     def _take(self, commit: Commit) -> list[Told]:
         is_old = self._since is not None and commit.time_millis < self._since
@@ -204,10 +204,3 @@ class Exporter:
             if not self.options.follow:
                 raise
             self.report(f"the cursor cannot be saved, it is tried again: {error.message}")
-
-
-def _commits(store: CommitStore, branch_uuid: str, first: int, last: int) -> Iterator[Commit]:
-    for snapshot in range(first, last + 1):
-        commit = store.commit(CommitRef(branch_uuid, snapshot))
-        if commit is not None:
-            yield commit

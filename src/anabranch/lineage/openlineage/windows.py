@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from anabranch.lineage.commit import Commit, CommitRef
+from anabranch.lineage.commit import Commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,6 @@ class Windows:
     def rest(self) -> list[Told]:
         """All that waits."""
         return [told for job in list(self._waiting) for told in self._taken(job)]
-
-    def waiting(self) -> list[CommitRef]:
-        """The commits that wait."""
-        return [commit.ref for waiting in self._waiting.values() for commit in waiting]
 
     def _window(self, commit: Commit) -> int:
         return commit.time_millis // self.interval_millis

@@ -12,7 +12,6 @@ from anabranch.lineage.content import Contents, Segment, Segments
 from anabranch.lineage.store import CommitStore
 
 _RANGE = re.compile(r"(.*?)\.\.(.*)", re.DOTALL)
-_NUMBER = re.compile(r"(?:snapshot\.)?([0-9]{1,18})")
 
 Resolve = Callable[[str], CommitRef]
 """Finds the commit that a name stands for: a tag, a savepoint, a snapshot. Raises `NotFoundError`."""
@@ -41,14 +40,14 @@ def contained(store: CommitStore, moment: CommitRef, name: str) -> Asked:
     return Asked(moment.branch_uuid, content, f"{_title(store, moment.branch_uuid)} as of {name}")
 
 
-def commits(store: CommitStore, branch: str, text: str, resolve: Resolve | None = None) -> Asked:
+def commits(store: CommitStore, branch: str, text: str, resolve: Resolve) -> Asked:
     """One commit, or those of a range of ids.
 
     Args:
         store: where commits are known.
         branch: identity of the branch.
         text: ``5``, ``5..9``, ``5..``, ``..9``, also with names in place of numbers: ``good..``. Both ends are included.
-        resolve: what names stand for; only numbers are understood if None.
+        resolve: what numbers and names stand for.
 
     Raises:
         InvalidInputError: that is no range, or it ends before it begins.
@@ -58,7 +57,7 @@ def commits(store: CommitStore, branch: str, text: str, resolve: Resolve | None 
     newest = max(store.newest(branch), _begun_with(store, branch))
     match = _RANGE.fullmatch(text.strip())
     if match is None:
-        one = found.own(_ref(text.strip(), branch, resolve))
+        one = found.own(resolve(text.strip()))
         if store.commit(one) is None:
             raise NotFoundError(
                 f"lineage knows no snapshot {one.snapshot} of '{_title(store, branch)}': the newest is {newest}",
@@ -73,24 +72,14 @@ def commits(store: CommitStore, branch: str, text: str, resolve: Resolve | None 
             f"'{text}' names no snapshots",
             hint="write a snapshot such as 5 or a tag, or a range such as 5..9, 5.. or good..",
         )
-    first = _on(found, branch, _ref(begin, branch, resolve), begin) if begin else 1
-    last = _on(found, branch, _ref(end, branch, resolve), end) if end else newest
+    first = _on(found, branch, resolve(begin), begin) if begin else 1
+    last = _on(found, branch, resolve(end), end) if end else newest
     if first > last:
         raise InvalidInputError(
             f"the range '{text}' of '{_title(store, branch)}' begins at snapshot {first} and ends at {last}",
             hint=f"the newest snapshot is {newest}.",
         )
     return Asked(branch, found.history(branch, first, min(last, newest)), _of(store, branch, text))
-
-
-def _ref(text: str, branch: str, resolve: Resolve | None) -> CommitRef:
-    """The commit that a number or a name stands for."""
-    if resolve is not None:
-        return resolve(text)
-    number = _NUMBER.fullmatch(text)
-    if number is None:
-        raise InvalidInputError(f"'{text}' is no snapshot", hint="write its number, as in 5 or 5..9.")
-    return CommitRef(branch, int(number[1]))
 
 
 def _on(contents: Contents, branch: str, ref: CommitRef, text: str) -> int:
