@@ -1,7 +1,8 @@
 """Run the benchmarks: `python -m benchmarks [--quick] [--only NAME ...]`.
 
 Writes `benchmarks/results/latest.json` and `docs/benchmarks.md`; with `--quick` it makes everything small, runs it
-once and prints the tables only, because such numbers mean nothing.
+once and prints the tables only, because such numbers mean nothing. With `--page` it runs nothing and writes the page
+from the results that are there, after a text was changed.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import importlib
 import os
 import sys
 import tempfile
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from interop.peers import REPOSITORY, SetupError, chosen, setup
 
@@ -45,12 +48,14 @@ def log(message: str) -> None:
 
 def main() -> int:
     """The command line; 1 when an environment could not be made."""
-    for module in TOPICS:
-        importlib.import_module(f"benchmarks.{module}")
+    register()
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Benchmarks beside peers.")
     parser.add_argument("--quick", action="store_true", help="small sizes, once, print only")
     parser.add_argument("--only", action="append", choices=sorted(BENCHMARKS), help="this one (repeatable)")
+    parser.add_argument("--page", action="store_true", help="only write the page, from the results there are")
     options = parser.parse_args()
+    if options.page:
+        return write_page({})
     topics = [BENCHMARKS[name] for name in BENCHMARKS if not options.only or name in options.only]
     needed = {c.peer for topic in topics for c in topic.contestants if c.peer}
     try:
@@ -71,10 +76,20 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="benchmark-") as scratch:
             rows = topic.run(Run(Path(scratch), options.quick, log))
             results[topic.name] = report.result_of(topic, rows, date)
-        print(report.section(results[topic.name]), flush=True)
-    if not options.quick:
-        PAGE.write_text(report.page(report.merge(RESULTS, results)))
-        log(f"wrote {PAGE.relative_to(REPOSITORY)} and {RESULTS.relative_to(REPOSITORY)}")
+        print(report.section(topic, results[topic.name]), flush=True)
+    return 0 if options.quick else write_page(results)
+
+
+def register() -> None:
+    """Import all topics: that puts them into `BENCHMARKS`."""
+    for module in TOPICS:
+        importlib.import_module(f"benchmarks.{module}")
+
+
+def write_page(results: Mapping[str, Any]) -> int:
+    """Put new results beside those there are, and write the page from all of them."""
+    PAGE.write_text(report.page(report.merge(RESULTS, results)))
+    log(f"wrote {PAGE.relative_to(REPOSITORY)} and {RESULTS.relative_to(REPOSITORY)}")
     return 0
 
 

@@ -47,11 +47,9 @@ def _processor() -> str:
 
 
 def result_of(topic: Benchmark, rows: list[Row], date: str) -> dict[str, Any]:
-    """One benchmark's part of the JSON."""
+    """One benchmark's part of the JSON: what was measured. Titles and texts stay in the sources."""
     versions: dict[str, dict[str, str]] = {c.name: c.versions() for c in topic.contestants}
     return {
-        "title": topic.title,
-        "about": inspect.cleandoc(topic.run.__doc__ or ""),
         "date": date,
         "machine": machine(),
         "versions": versions,
@@ -66,24 +64,24 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def merge(path: Path, results: Mapping[str, Any]) -> dict[str, Any]:
-    """Put new results into the file, keep the others, and return all in the order of the registry."""
+    """Put new results into the file, keep the others that still exist, and return all in the order of the registry."""
     known: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     merged = {**known, **results}
-    ordered = {name: merged.pop(name) for name in BENCHMARKS if name in merged} | merged
+    ordered = {name: merged[name] for name in BENCHMARKS if name in merged}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(ordered, indent=1) + "\n")
     return ordered
 
 
 def page(results: Mapping[str, Any]) -> str:
-    """The whole page."""
-    return "\n".join([INTRODUCTION, *(section(result) for result in results.values())])
+    """The whole page; `results` by the name of the benchmark."""
+    return "\n".join([INTRODUCTION, *(section(BENCHMARKS[name], result) for name, result in results.items())])
 
 
-def section(result: Mapping[str, Any]) -> str:
+def section(topic: Benchmark, result: Mapping[str, Any]) -> str:
     """One benchmark as Markdown."""
     names = list(result["versions"])
-    lines = [f"## {result['title']}", "", result["about"], ""]
+    lines = [f"## {topic.title}", "", inspect.cleandoc(topic.run.__doc__ or ""), ""]
     header = ["Work", *names, "Target", "Reached"]
     lines += [_line(header), _line(["---", *("---:" for _ in names), "---", "---"])]
     for row in result["rows"]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import anabranch
 from anabranch.kernel.cache import MetadataCache
 from benchmarks.large_table import write_large_table
-from benchmarks.workers.anabranch_expiry import CountingStorage
+from benchmarks.workers.counting import CountingStorage
 from benchmarks.workers.harness import Clock, main
 
 NAME = "large"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from anabranch.spec.entry_frame import EntryFrame
 from anabranch.spec.layout import data_file_name
 from anabranch.spec.snapshot import CommitKind
 from benchmarks.large_table import FILES_PER_PARTITION, write_large_table
+from benchmarks.workers.counting import CountingStorage
 from benchmarks.workers.harness import Clock, main
 
 FILES_PER_COMMIT = 2
@@ -72,29 +71,6 @@ def _replace_again_and_again(table: anabranch.Table, commits: int) -> None:
 def _file(number: int, place: int) -> DataFileMeta:
     name = data_file_name(SYSTEM.ids.uuid(), place, "parquet")
     return DataFileMeta(name, 4, 1, EMPTY_STATS, 0, 0, 0, creation_time=number)
-
-
-class CountingStorage:
-    """A store that counts how often it is asked for what, and notes for which paths."""
-
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-        self._lock = threading.Lock()
-        self.calls: Counter[str] = Counter()
-        self.paths: set[str] = set()
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._inner, name)
-        if not callable(found):
-            return found
-
-        def call(*given: Any, **how: Any) -> Any:
-            with self._lock:
-                self.calls[name] += 1
-                self.paths.update(path for path in given if isinstance(path, str))
-            return found(*given, **how)
-
-        return call
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def commits(clock: Clock, home: str, rows: int, count: int) -> dict[str, Any]:
 
 
 def micro_batches(clock: Clock, home: str, batches: int) -> dict[str, Any]:
-    """The laps are the seconds of each micro-batch; `gathering` those that lineage takes in each."""
+    """The laps are the seconds of each micro-batch; `gathering` those of gathering its lineage, once the stream has ended."""
     table_stream.micro_batches(clock, home, batches)
     gathering: list[float] = []
     for batch in range(batches):

@@ -1,5 +1,6 @@
 """The project keeps its own promises: examples run, pages are current, layers stay apart."""
 
+import json
 import re
 import subprocess
 import sys
@@ -69,6 +70,16 @@ def test_the_options_page_is_current():
     finally:
         sys.path.pop(0)
     assert (ROOT / "docs" / "options.md").read_text() == reference(), "run `make docs`"
+
+
+def test_the_page_of_benchmarks_is_current():
+    from benchmarks import report
+    from benchmarks.__main__ import PAGE, RESULTS, register
+
+    register()
+    assert PAGE.read_text() == report.page(json.loads(RESULTS.read_text())), (
+        "run `python -m benchmarks --page`"
+    )
 
 
 def test_links_between_pages_lead_somewhere():

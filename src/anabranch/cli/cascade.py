@@ -68,7 +68,9 @@ def cascade(
 ) -> None:
     """Correct what was made from a table after its main was replaced: each table on a branch, published all at once.
 
-    Run again after a failure it goes on where it was. Exits with 3 if something stands against it.
+    Run again after a failure it goes on where it was.
+
+    Exits with 1 if a job failed or something is to be done by hand, with 3 if something stands against it.
     """
     from anabranch.service import cascade as service
 

@@ -1,1 +1,1 @@
-"""The main job on real input: flights of 2013 stream through tables, survive a kill and are checked."""
+"""The demo: real flights stream through tables, and a mistake in a job is found, corrected on a branch and put in place."""

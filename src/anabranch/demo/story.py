@@ -25,7 +25,7 @@ from anabranch.demo.questions import ALL, GOOD, LATE_IN_WIND, Answer, ask
 from anabranch.demo.show import show
 from anabranch.demo.tables import prepare
 from anabranch.demo.terminal import Program, Terminal
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, InvalidInputError
 from anabranch.lake import Lake, connect
 from anabranch.table import Table
 
@@ -67,13 +67,19 @@ class DemoResult:
 
 
 def run_demo(*, days: int = 365, folder: str | None = None, quiet: bool = False) -> DemoResult:
-    """Tell the whole story in `folder` (a fresh temporary one if None) and check every row in the end.
+    """Tell the whole story and check every row in the end.
+
+    Args:
+        days: how many days of the year arrive.
+        folder: where it happens, and what is there in the end is kept; a fresh temporary one if None.
+        quiet: print nothing.
 
     Raises:
+        InvalidInputError: something is in the folder already.
         AnabranchError: a command failed or something did not happen in time; the message tells where the log is.
     """
     console = Console(stderr=quiet, quiet=quiet)
-    root = Path(folder) if folder else Path(tempfile.mkdtemp(prefix="anabranch-demo-"))
+    root = _empty(Path(folder)) if folder else Path(tempfile.mkdtemp(prefix="anabranch-demo-"))
     started = time.monotonic()
     story = _Story(root, days, console)
     with story.told():
@@ -88,6 +94,18 @@ def run_demo(*, days: int = 365, folder: str | None = None, quiet: bool = False)
     result = story.result(time.monotonic() - started)
     show(result, console)
     return result
+
+
+def _empty(folder: Path) -> Path:
+    """The folder, in which nothing may be. Raises `InvalidInputError`."""
+    if folder.exists() and not folder.is_dir():
+        raise InvalidInputError(f"'{folder}' is no folder", hint="give --keep a folder that is new or empty.")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise InvalidInputError(
+            f"the folder '{folder}' is not empty, and the demo begins with empty tables",
+            hint="give --keep a folder that is new or empty.",
+        )
+    return folder
 
 
 class _Story:

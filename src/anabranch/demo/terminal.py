@@ -75,8 +75,8 @@ class Terminal:
         unsaid: Sequence[str] = (),
         expected: Sequence[int] = (0,),
         shown: int | None = None,
-    ) -> str:
-        """Carry out a command and show what it prints, at most `shown` lines of it; the output.
+    ) -> None:
+        """Carry out a command and show what it prints, at most `shown` lines of it.
 
         What is `unsaid` is given to it as well, and not shown: how little of this machine it may use.
 
@@ -102,7 +102,6 @@ class Terminal:
             self.console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
         if shown is not None and len(lines) > shown:
             self.console.print(f"  ... and {len(lines) - shown} lines more", style="dim")
-        return done.stdout
 
     def start(self, *arguments: str, unsaid: Sequence[str] = (), log: str) -> Program:
         """Let a command go on beside the others; what it prints goes to a file."""
