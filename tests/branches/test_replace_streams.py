@@ -309,17 +309,14 @@ def test_how_far_a_branch_is(ends, behind):
     def since(view):
         return [s for s in reversed(list(view.snapshots())) if s.id > 2]
 
-    found = coverage(since(table), since(fix), None)
-    if not ends:
-        assert found is None
-    else:
-        assert found.behind == behind
+    assert coverage(since(table), since(fix), None).behind == behind
 
 
-def test_wait_until_the_branch_has_caught_up():
-    table = caught_up([25])
+@pytest.mark.parametrize("first", [[25], []], ids=["begun", "its job has yet to make a commit"])
+def test_wait_until_the_branch_has_caught_up(first):
+    table = caught_up(first)
     fix, slept = table.branch("fix"), []
-    ends = iter([30, 35, 40])
+    ends = iter([25, 30, 35, 40][len(first) :])
 
     class Job:
         """The job of the branch goes on while the replacement waits."""
@@ -339,7 +336,7 @@ def test_wait_until_the_branch_has_caught_up():
     waiting.replace_main_branch("fix", wait=True)
     # It waited until it was one commit behind, sealed, and then for the rest.
     assert ids_of(table) == [*BEFORE, 2025, 2030, 2035, 2040]
-    assert len(slept) == 3
+    assert len(slept) == 4 - len(first)
 
 
 def test_wait_gives_up_in_time():

@@ -31,7 +31,7 @@ def cli(tmp_path, capsys):
 
 def test_a_branch_takes_the_place_of_main_and_gives_it_back(cli, table):
     planned = cli("replace-main-branch", "--name", "fix", "--dry-run")
-    assert "'fix' would be main, at snapshot 2; the old one, with 1 snapshots after snapshot 1" in planned
+    assert "'fix' would be main, at snapshot 2; the old one, with 1 snapshot after snapshot 1" in planned
     assert ids_of(table) == [0, 1, 2]
     assert "'fix' is now main" in cli("replace-main-branch", "-n", "fix", "--reason", "prices", "--yes")
     assert "'fix' is already main" in cli("replace-main-branch", "-n", "fix")

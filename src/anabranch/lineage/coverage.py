@@ -19,13 +19,14 @@ def coverage(
 ) -> Covered | None:
     """See `anabranch.kernel.replacement.coverage.Coverage`.
 
-    Not known if a commit of main since the two parted does not say what it read, if none of the branch does, or if one
+    Not known if a commit of main since the two parted does not say what it read, if the branch has commits and none of them does, or if one
     read a source whose positions cannot be compared.
     """
     begun = {} if fork is None else _ends(fork) or {}
     ends = [_ends(snapshot) for snapshot in main if _adds_rows(snapshot)]
     own = [(snapshot, _ends(snapshot)) for snapshot in branch]
-    if any(end is None for end in ends) or (ends and all(end is None for _, end in own)):
+    said = [end for snapshot, end in own if _adds_rows(snapshot)]
+    if any(end is None for end in ends) or (ends and said and all(end is None for end in said)):
         return None
     read = _furthest([begun, *(end for _, end in own)])
     behind = sum(not _is_within(end, read) for end in ends if end is not None)

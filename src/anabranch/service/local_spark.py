@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_LOG = logging.getLogger(__name__)
 _QUIET: dict[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -57,7 +58,17 @@ def local_spark(
         spark.sparkContext.setLogLevel(given[_LOG_LEVEL])
         yield spark
     finally:
+        _stop(spark)
+
+
+def _stop(spark: SparkSession) -> None:
+    """What was asked for is done by now: that the JVM ended before it said so changes nothing."""
+    from py4j.protocol import Py4JError
+
+    try:
         spark.stop()
+    except (Py4JError, OSError) as error:
+        _LOG.debug("Spark did not say that it stopped: %s", error)
 
 
 @contextmanager

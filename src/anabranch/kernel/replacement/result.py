@@ -51,8 +51,9 @@ class ReplaceResult:
         if self.former is None:
             at = "" if self.dry_run else f", in snapshot {self.new_snapshot}"
             return f"main {has}{done} the rows of '{self.branch}'{at}"
+        left = self.old_snapshot - self.fork
         who = "the table's own folder" if self.branch == MAIN_BRANCH else f"'{self.branch}'"
         return (
             f"{who} {becomes}{done} main, at snapshot {self.new_snapshot}; the old one, with "
-            f"{self.old_snapshot - self.fork} snapshots after snapshot {self.fork}, {becomes} kept as {self.former}"
+            f"{left} snapshot{'' if left == 1 else 's'} after snapshot {self.fork}, {becomes} kept as {self.former}"
         )
