@@ -541,6 +541,23 @@ def test_a_merge_that_was_rolled_back_is_known_to_be_undone_whoever_expired_it()
     assert contents(table) == [1, 2, 3, 10, 30]
 
 
+def test_what_the_branch_took_back_may_still_be_in_main():
+    """Where nobody knows if main contains a merge, its partitions count as changed by what undid it on the branch."""
+    table, fix = parted()
+    before = fix.snapshot.id
+    fix.append(rows([10], "a"))
+    table.merge_branch("fix")
+    fix.rollback(before)
+    fix.append(rows([20], "b"))
+    table.compact(full=True)  # no file is left that came with the merge
+    for i in range(3):
+        table.append(rows([900 + i], "z"))
+    expire_as_others(table, 2)
+    assert conflicts_of(table) == [("HISTORY_GAP", "dt=a"), ("HISTORY_GAP", "dt=b")]
+    table.merge_branch("fix", resolve={"dt=a": "theirs", "dt=b": "theirs"})
+    assert contents(table) == [1, 2, 3, 20, 900, 901, 902]
+
+
 def test_what_expired_is_not_forgotten():
     table, fix = parted()
     fix.append(rows([10], "a"))

@@ -165,10 +165,12 @@ class MergePlanner:
         found = standing_of(base.context, self._main, self._branch, self._log, self._files.born)
         if found is None:
             return MergePlan((_merged_meanwhile(self._branch.title),))
-        theirs = self._side(found.taken)
-        refusal = descent_conflict(base.context, self._branch, found) or self._rewritten(theirs, found.taken)
+        refusal = descent_conflict(base.context, self._branch, found)
+        for taken in (found.taken, *found.unsure):
+            refusal = refusal or self._rewritten(taken)
         if refusal is not None:
             return MergePlan((refusal,))
+        theirs = self._side(found.taken)
         schema = merge_schemas(
             self._branch.schemas.get(found.taken_schema),
             base.schema,
@@ -197,15 +199,16 @@ class MergePlanner:
             )
         return self._sides[taken.id]
 
-    def _rewritten(self, theirs: Side, taken: SnapshotRef) -> MergeConflict | None:
+    def _rewritten(self, taken: SnapshotRef) -> MergeConflict | None:
         """A conflict if the branch was rolled back for good to before what main took of it."""
+        theirs = self._side(taken)
         there = next((s for s in theirs.left if s.id == taken.id), None)
         is_past = self._head.id >= taken.id and (there is None or there.stamp == taken.stamp)
         if is_past and not theirs.is_other:
             return None
         return MergeConflict(
             "HISTORY_REWRITTEN",
-            f"snapshot {taken.id} of '{self._branch.title}', which main has, is not in the branch's history any more: "
+            f"snapshot {taken.id} of '{self._branch.title}', which main took, is not in the branch's history any more: "
             "the branch was rolled back for good to before it",
             "create a branch from a tag of today's main, and write the rows to that.",
         )
@@ -215,9 +218,10 @@ class MergePlanner:
     def _cases(self, found: Standing, theirs: Side, schema: TableSchema) -> list[Case]:
         """The partitions that the branch changed, in the order of their folders."""
         taken = found.taken
-        places, before = self._places(found, theirs, schema)
-        by_branch = works(theirs, places, schema, since=dict.fromkeys(places, taken.id), before_gap=before)
-        changed = {key: row for key, row in places.items() if by_branch[key].work != Work.NOTHING}
+        changed, by_branch = self._changed(found, taken, schema)
+        for other in found.unsure:  # what was taken back on the branch since may still be in main
+            places, done = self._changed(found, other, schema)
+            changed, by_branch = places | changed, done | by_branch
         seen = found.seen(schema)
         by_main = works(
             found.main,
@@ -235,7 +239,7 @@ class MergePlanner:
                 row,
                 partition_text(row, schema),
                 by_branch[key],
-                Done(Work.UNKNOWN) if found.is_unsure else by_main[key],
+                Done(Work.UNKNOWN) if found.unsure else by_main[key],
                 young.get(key, Young()),
                 foreign.get(key, ()),
                 theirs.gap_until is not None,
@@ -244,8 +248,18 @@ class MergePlanner:
         ]
         return sorted(cases, key=lambda case: case.text)
 
+    def _changed(
+        self, found: Standing, taken: SnapshotRef, schema: TableSchema
+    ) -> tuple[dict[PartitionKey, bytes], dict[PartitionKey, Done]]:
+        """The partitions in which the branch did something since `taken`, each with a row of it; and what it did there."""
+        theirs = self._side(taken)
+        places, before = self._places(found, theirs, taken, schema)
+        done = works(theirs, places, schema, since=dict.fromkeys(places, taken.id), before_gap=before)
+        changed = {key: row for key, row in places.items() if done[key].work != Work.NOTHING}
+        return changed, {key: done[key] for key in changed}
+
     def _places(
-        self, found: Standing, theirs: Side, schema: TableSchema
+        self, found: Standing, theirs: Side, taken: SnapshotRef, schema: TableSchema
     ) -> tuple[dict[PartitionKey, bytes], Mapping[PartitionKey, frozenset[str]]]:
         """Partitions in which the branch may have done something; and what main took, if files must be compared."""
         rows = theirs.rows()
@@ -253,11 +267,11 @@ class MergePlanner:
             rows |= found.main.rows()  # also where only main has rows
         before: Mapping[PartitionKey, frozenset[str]] = {}
         until = theirs.gap_until
-        if until is not None and found.taken.id < until.id:
-            taken = self._snapshot_of(found.taken)
-            if taken is not None:
-                rows |= live_partitions(self._branch, taken)
-                before = live_names_of(self._branch, taken, schema)
+        if until is not None and taken.id < until.id:
+            begun = self._snapshot_of(taken)
+            if begun is not None:
+                rows |= live_partitions(self._branch, begun)
+                before = live_names_of(self._branch, begun, schema)
         return dict(keyed(sorted(rows), schema)), before
 
     def _snapshot_of(self, taken: SnapshotRef) -> Snapshot | None:

@@ -36,8 +36,8 @@ class Standing:
     """The snapshot of the branch up to which main has it."""
     taken_schema: int
     """The branch's schema that main has: a rollback leaves the schema as it is."""
-    is_unsure: bool = False
-    """Whether it cannot be told of a merge if main still contains it."""
+    unsure: tuple[SnapshotRef, ...] = ()
+    """What merges took of the branch of which it cannot be told if main still contains it."""
 
     def seen(self, schema: TableSchema) -> dict[PartitionKey, int]:
         """Ids of main's snapshots that the branch knows, for the partitions in which it is not where it left main."""
@@ -66,29 +66,33 @@ def standing_of(
     fork = fork_of(branch)
     side = side_of(main, branch, past, fork.snapshot)
     merges = {made.number: _end_of(side, log, made) for made in side.merges}
-    is_unsure = False
+    unsure: list[SnapshotRef] = []
     for number, end in log.ends.items():
         if number in merges or not _may_be_in_gap(side, end, fork.snapshot.id) or _is_undone(side, end):
             continue
         if _left_something(side, log, number, born):
             merges[number] = end
-        else:
-            is_unsure = True
+        elif number in log.records:
+            unsure.append(_head_of(log, number, fork.branch_uuid))
     if any(number not in log.records for number in merges):
         return None
     ever = [n for n, end in log.ends.items() if end.snapshot and end.snapshot.branch_uuid == main.branch_uuid]
     schema_of = max([n for n in [*merges, *ever] if n in log.records], default=None)
     taken = fork.snapshot
     if merges:
-        newest = log.records[max(merges)].head
-        taken = SnapshotRef(fork.branch_uuid, newest.id, newest.stamp)
+        taken = _head_of(log, max(merges), fork.branch_uuid)
     return Standing(
         side,
         dict(sorted(merges.items())),
         taken,
         fork.schema_id if schema_of is None else log.records[schema_of].schema_id,
-        is_unsure,
+        tuple(unsure),
     )
+
+
+def _head_of(log: MergeLog, number: int, branch_uuid: str) -> SnapshotRef:
+    head = log.records[number].head
+    return SnapshotRef(branch_uuid, head.id, head.stamp)
 
 
 def descent_conflict(main: TableContext, branch: TableContext, found: Standing) -> MergeConflict | None:
