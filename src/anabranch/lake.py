@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 import pyarrow as pa
 
 from anabranch.catalog import FilesystemCatalog, Identifier
 from anabranch.engine import Engine, LocalEngine, WrittenRows
-from anabranch.errors import InvalidInputError
+from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError
 from anabranch.lineage.code_version import code_version
 from anabranch.lineage.recording import JobRun, running
 from anabranch.runtime import SYSTEM, Runtime
@@ -291,11 +291,11 @@ class Lake:
             reason: why, for people.
 
         Raises:
-            NotFoundError: there is no such group, or what it replaced in one of the tables has been dropped.
+            NotFoundError: there is no such group, or one of its tables, or what it replaced in one, has been dropped.
             InvalidInputError: main of one of its tables was replaced since, or the group was taken back before that.
         """
         found = group_to_undo(self._catalog.groups, number)
-        tables = [self.table(member.table) for member in members_of(self._catalog.groups, found)]
+        tables = self._members(found)
         return undo_together(tables, found, by=by, reason=reason)
 
     def groups(self) -> list[GroupInfo]:
@@ -310,6 +310,33 @@ class Lake:
         Raises `NotFoundError`: there is no such table, or it was never written.
         """
         return pinned_together([self.table(name) for name in names])
+
+    def _members(self, group: int) -> list[Table]:
+        """The tables of a group, by whatever names they have now. Raises `NotFoundError`: one was dropped."""
+        members = members_of(self._catalog.groups, group)
+        found = dict(self._opened([member.table for member in members], but=NotFoundError))
+        if any(member.table_uuid not in found for member in members):
+            every = (f"{database}.{name}" for database in self.databases() for name in self.tables(database))
+            found |= dict(self._opened(every, but=AnabranchError))
+        gone = [member.table for member in members if member.table_uuid not in found]
+        left = [found[member.table_uuid] for member in members if member.table_uuid in found]
+        if gone:
+            raise NotFoundError(
+                f"group {group} cannot be taken back in all of its tables: {', '.join(gone)} {'was' if len(gone) == 1 else 'were'} "
+                "dropped since",
+                hint="take it back in each of the others by itself, with `undo-replace --alone`: "
+                f"{', '.join(table.context.name for table in left)}."
+                if left
+                else "nothing of it is left to take back.",
+            )
+        return left
+
+    def _opened(self, names: Iterable[str], *, but: type[AnabranchError]) -> Iterator[tuple[str, Table]]:
+        """Tables by their identities; those that cannot be opened for such a reason are left out."""
+        for name in names:
+            with suppress(but):
+                table = self.table(name)
+                yield table.table_uuid, table
 
     def _mark(self) -> Callable[[JobRun], AbstractContextManager[None]] | None:
         """What makes a job known to the session."""

@@ -219,6 +219,30 @@ def test_a_group_that_was_taken_back_is_said_to_be():
     assert all_ids(lake) == [NEW, NEW]
 
 
+def test_the_tables_of_a_group_are_found_by_what_they_are_not_by_their_names():
+    lake = parted_lake()
+    lake.replace_group(BOTH)
+    lake.rename_table("db.a", "db.renamed")
+    lake.create_table("db.a", SCHEMA)
+    assert lake.undo_group().undoes == 1
+    assert all_ids(lake, "db.renamed", "db.b") == [OLD, OLD]
+
+
+def test_a_group_of_which_a_table_was_dropped_is_taken_back_in_each_of_the_others():
+    lake = parted_lake()
+    lake.replace_group(BOTH)
+    lake.drop_table("db.a")
+    lake.create_table("db.a", SCHEMA)
+    with pytest.raises(NotFoundError, match=r"in all of its tables: db\.a was dropped since") as error:
+        lake.undo_group()
+    assert "`undo-replace --alone`: db.b." in (error.value.hint or "")
+    lake.table("db.b").undo_replace(alone=True)
+    assert ids_of(lake.table("db.b")) == OLD
+    lake.drop_table("db.b")
+    with pytest.raises(NotFoundError, match=r"db\.a, db\.b were dropped since"):
+        lake.undo_group(1)
+
+
 def test_the_last_group_is_none_that_was_taken_back_but_by_the_last_call():
     """Groups 1 and 2 of other tables; who repeats a call that took back 2 does not mean 1."""
     lake = parted_lake("db.a", "db.b", "db.c", "db.d")
@@ -356,6 +380,17 @@ def test_tables_opened_together_are_of_one_moment():
     lake.create_table("db.empty", SCHEMA)
     with pytest.raises(NotFoundError, match="nothing was ever written"):
         lake.together("db.a", "db.empty")
+
+
+def test_tables_opened_together_know_their_lake():
+    lake = parted_lake()
+    lake.table("db.a").append(rows(500, 1))
+    copied = lake.create_table("db.copy", SCHEMA)
+    with lake.job("copy"):
+        copied.append(lake.table("db.a").scan().to_arrow())
+    one, _ = lake.together("db.a", "db.copy")
+    downstream = {dataset.name for dataset in one.lineage.downstream().datasets}
+    assert "db.copy" in downstream
 
 
 def test_a_table_knows_its_main_without_its_warehouse():

@@ -52,8 +52,7 @@ def run(job, lake, how=None):
     starts = _begun(lake, user, how)
     reads, frames = [], {}
     for key, source in job.sources.items():
-        branch = how.source_branches.get(source.table)
-        table = lake.table(source.table if branch is None else f"{source.table}$branch_{branch}")
+        table = lake.table(_read_as(source, how))
         start = before.get(table.table_uuid) or _start(starts.get(key), table)
         head = table.snapshot
         if head is None:
@@ -88,12 +87,16 @@ def run(job, lake, how=None):
 
 def _run_batch(job, lake, how, sink):
     (source,) = job.sources.values()
-    branch = how.source_branches.get(source.table)
     with lake.job(job.name):
-        table = lake.table(source.table if branch is None else f"{source.table}$branch_{branch}")
+        table = lake.table(_read_as(source, how))
         made = job(table.scan().to_arrow().to_pylist())
         (sink.append if job.mode == "append" else sink.replace)(made)
     return [JobStatus(job.name, sink.name, State.ENDED)]
+
+
+def _read_as(source, how):
+    branch = None if source.names_branch else how.source_branches.get(source.table)
+    return source.name if branch is None else f"{source.table}$branch_{branch}"
 
 
 def _begun(lake, user, how):

@@ -50,9 +50,7 @@ def cli(lake, capsys):
 def test_a_plan_is_told_with_what_comes_next(cli, tmp_path):
     told = cli("db.orders")
     assert "replacement 1 of main of db.orders took out snapshot 2 of main@1; 2 tables to correct" in told
-    assert (
-        "1. db.clean: snapshot 2 is spoilt; its branch begins with snapshot 1; 1 commit made again" in told
-    )
+    assert "1. db.clean: snapshot 2 is spoilt; its branch begins with snapshot 1; 1 commit made again" in told
     assert "by hand: job 'clean' made 1 commit" in told
     assert "next: anabranch cascade db.orders --run --jobs FILE" in told
 

@@ -78,6 +78,27 @@ def test_where_commits_expired_and_lineage_may_lack_some_it_does_not_begin(settl
     assert start_of(settle(branch="fix", from_tag="later")) == 7
 
 
+def test_a_job_all_of_whose_commits_have_expired_begins_where_lineage_says(settle, world):
+    world.commit(world.read(0, 2), job="other")
+    world.commit(world.read(2, 3), job="other")
+    world.orders.create_tag("later")
+    world.orders.expire_snapshots(retain_max=2, retain_min=1, older_than="0 ms")
+    assert start_of(settle(branch="fix", from_tag="later", create_branch=True)) == 6
+    unknown = anabranch.job("unknown", sources={"raw": "db.raw"}, sink="db.orders")(lambda raw: raw)
+    with pytest.raises(NotFoundError, match="holds no commit of job 'unknown'"):
+        settle(unknown, branch="fix", from_tag="later")
+
+
+def test_what_cannot_be_found_out_of_expired_commits_is_said(settle, world):
+    world.commit(world.read(6, 7), problems=("a source is not known",))
+    world.commit(world.read(0, 2), job="other")
+    world.commit(world.read(2, 3), job="other")
+    world.orders.create_tag("later")
+    world.orders.expire_snapshots(retain_max=2, retain_min=1, older_than="0 ms")
+    with pytest.raises(CorruptTableError, match=r"up to snapshot 5 .* have expired.*: a source is not known"):
+        settle(branch="fix", from_tag="later", create_branch=True)
+
+
 def test_what_was_settled_stays_whatever_becomes_of_the_tag(settle, world):
     first = settle(branch="fix", from_tag="good", create_branch=True)
     world.commit(world.read(3, 9), branch="fix")  # as its first batch

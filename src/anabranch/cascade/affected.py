@@ -146,7 +146,9 @@ def _of_table(
     if not bad:
         return None
     wanted = bad.hull[0] - 1
-    fork = None if begun is None or begun > wanted > 0 else Fork(begun, is_empty=begun > wanted)
+    fork = None
+    if begun is not None and not begun > wanted > 0:
+        fork = Fork(begun, is_empty=begun > wanted or bool(view.spoilt(begun, spoilt)))
     while fork is None:
         fork = _latest_there(main, wanted)
         if fork is None or fork.is_empty:

@@ -60,12 +60,18 @@ class Work:
 
     def start(self, job: Job, one: Affected, corrected: Mapping[str, Corrected]) -> JobStart:
         """Where a job begins. See `start_of`."""
-        sources = {
-            name: corrected.get(table) or _as_main(self.mains[table])
+        mains = {
+            name: self.mains[source.table]
             for name, source in job.sources.items()
-            if (table := source.table) in self.mains and table is not None and not source.names_branch
+            if source.table is not None and source.table in self.mains
         }
-        return start_of(job, one.main, self.stands[one.main.name], sources)
+        read = {
+            name: corrected.get(main.name) or Corrected(main.name, main, branch_uuid=main.branch_uuid)
+            for name, main in mains.items()
+            if not job.sources[name].names_branch
+        }
+        tables = {name: main.table_uuid for name, main in mains.items()}
+        return start_of(job, one.main, self.stands[one.main.name], read, tables)
 
 
 def plan_cascade(lake: Lake, table: str, jobs: Sequence[Job] = ()) -> CascadePlan:
@@ -212,10 +218,6 @@ def _stand(known: Known, one: Affected) -> Stand:
         first, last = gaps[0]
         unknown = f"snapshots {first} to {last} were removed before lineage saw them"
     return Stand(moment_at(one.main, one.fork.snapshot).snapshot, found, unknown)
-
-
-def _as_main(main: TableContext) -> Corrected:
-    return Corrected(main.name, main, branch_uuid=main.branch_uuid)
 
 
 def _begun(main: TableContext, name: str) -> int | None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.cascade.affected import Affected
 from anabranch.cascade.plan import Work, moment_at, work_of
+from anabranch.cascade.publish import publish
 from anabranch.cascade.result import CascadeResult
 from anabranch.cascade.values import CascadePlan, CascadeStep, JobPart
 from anabranch.cascade.writers import EMPTYING
@@ -33,13 +34,10 @@ from anabranch.kernel.branches.branch_log import open_branch
 from anabranch.kernel.branches.create import create_branch
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.replacement.copy_history import copy_past
-from anabranch.kernel.replacement.group_result import GroupResult
 from anabranch.kernel.replacement.main import main_of
 from anabranch.kernel.replacement.seal import is_replaced_by
-from anabranch.kernel.replacement.wishes import Seen
 from anabranch.lineage.model import LINEAGE_PROPERTY, LineageEntry, lineage_of
-from anabranch.spec.snapshot import CommitKind, Snapshot
-from anabranch.table.grouping import replace_together
+from anabranch.spec.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from anabranch.lake import Lake
@@ -48,10 +46,6 @@ if TYPE_CHECKING:
 
 Runner = Callable[["Job", "Lake", Run], Sequence[JobStatus]]
 """Runs a job as it is told to, until it has taken all there is, and says how it ended. Repeated, it goes on."""
-
-
-_LOOKS = 5
-"""How often it is looked again whether the plan holds, where something comes to a main in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +140,7 @@ class _Cascade:
         self._audit()
         if not self.options.publish:
             return self._result()
-        group = self._publish(jobs)
+        group = publish(self.lake, self.work, jobs, by=self.options.by, reason=self.options.reason)
         return CascadeResult(plan, tuple(self.done), tuple(self.statuses), group=group)
 
     def _result(self, waiting: CascadeStep | None = None) -> CascadeResult:
@@ -163,14 +157,16 @@ class _Cascade:
         if branch is None:
             branch = create_branch(main, step.branch, step.branch, moment=moment, created_by=self.options.by)
         fork = branch.fork
-        if fork is None or fork.snapshot.stamp != moment.snapshot.stamp:
+        head = branch.snapshots.head()
+        first = None if fork is None else branch.snapshots.find(fork.snapshot.id + 1)
+        is_as_said = first is None or _empties(first) == step.is_empty
+        if fork is None or fork.snapshot.stamp != moment.snapshot.stamp or not is_as_said:
             raise InvalidInputError(
                 f"there is a branch '{step.branch}' of '{step.table}' already, which begins otherwise than with snapshot "
-                f"{step.fork}",
+                f"{step.fork}{', emptied' if step.is_empty else ''}",
                 hint=f"delete it: delete-branch {step.table} --name {step.branch}.",
             )
         copy_past(main, branch, fork.snapshot)
-        head = branch.snapshots.head()
         if step.is_empty and head is not None and head.stamp == fork.snapshot.stamp:
             said = LineageEntry("cascade", None, None, EMPTYING).to_json()
             self._table(step).commit(Overwrite([]), properties={LINEAGE_PROPERTY: said})
@@ -232,32 +228,6 @@ class _Cascade:
                     hint="correct the rows on the branch, or the job, and run the cascade again.",
                 )
 
-    def _publish(self, jobs: Sequence[Job]) -> GroupResult:
-        """Look once more that the plan still holds, and replace the mains as they were then.
-
-        What comes to a main after the look may only be what the jobs on the branches make again.
-        """
-        plan, looks = self.work.plan, 0
-        reason = self.options.reason or f"cascade of {plan.table} after replacement {plan.number}"
-        while True:
-            looks += 1
-            seen = {step.table: self._seen(step) for step in plan.steps}
-            _check_unchanged(plan, work_of(self.lake, plan.table, jobs).plan)
-            members = [(self.lake.table(table), plan.name) for table in plan.tables]
-            try:
-                return replace_together(members, seen=seen, by=self.options.by, reason=reason)
-            except CommitConflictError as error:
-                if looks == _LOOKS or all(one.kind != "MAIN_MOVED" for one in error.conflicts):
-                    raise
-
-    def _seen(self, step: CascadeStep) -> Seen:
-        head = self.lake.table(step.table).context.snapshots.head()
-        assert head is not None, "it contains what is taken out"
-        again = {
-            part.job for part in step.jobs if not part.is_batch or self.work.jobs[part.job].mode != "append"
-        }
-        return Seen(head.id, head.stamp, lambda snapshot: _is_made_again(snapshot, again))
-
     def _table(self, step: CascadeStep) -> Table:
         return self.lake.table(f"{step.table}$branch_{step.branch}")
 
@@ -269,6 +239,15 @@ def _branch_of(main: TableContext, step: CascadeStep) -> TableContext | None:
         return None  # or it is being created: creating it again brings that to its end
 
 
+def _empties(snapshot: Snapshot) -> bool:
+    """Whether a snapshot emptied the branch of a cascade."""
+    try:
+        entry = lineage_of(snapshot.properties, where=f"snapshot {snapshot.id}")
+    except CorruptTableError:
+        return False
+    return entry is not None and entry.engine.query == EMPTYING.query
+
+
 def _check_named(plan: CascadePlan, options: CascadeOptions) -> None:
     """Raise `InvalidInputError` for a table that is named and not part of the cascade."""
     unknown = sorted({*options.by_hand, *options.audits} - {*plan.tables})
@@ -276,35 +255,4 @@ def _check_named(plan: CascadePlan, options: CascadeOptions) -> None:
         raise InvalidInputError(
             f"'{unknown[0]}' is not to be corrected after '{plan.table}' was",
             hint=f"to correct are: {', '.join(plan.tables)}.",
-        )
-
-
-def _is_made_again(snapshot: Snapshot, jobs: Collection[str]) -> bool:
-    """Whether nothing of a commit to main is lost with it: it brought no rows, or one of these jobs made it."""
-    if snapshot.commit_kind in (CommitKind.COMPACT, CommitKind.ANALYZE):
-        return True
-    try:
-        entry = lineage_of(snapshot.properties, where=f"snapshot {snapshot.id}")
-    except CorruptTableError:
-        return False
-    return entry is not None and entry.taken is None and entry.job in jobs
-
-
-def _check_unchanged(plan: CascadePlan, again: CascadePlan) -> None:
-    """Raise `CommitConflictError` if what was done is not what has to be done any more.
-
-    What was done by hand is what was known to be when the run began: a commit that came since is not among it.
-    """
-    before = {step.table: step for step in plan.steps}
-    changed = plan.number != again.number or before.keys() != {step.table for step in again.steps}
-    for step in () if changed else again.steps:
-        known = before[step.table]
-        new = set(step.problems) - set(known.problems)
-        jobs = {part.job for part in step.jobs} - {part.job for part in known.jobs}
-        if known.fork != step.fork or jobs or new:
-            changed = True
-    if changed:
-        raise CommitConflictError(
-            f"what has to be corrected after '{plan.table}' has changed while it was being done: nothing was published",
-            hint="look at it with `cascade --plan`, and run it again: what is done already stays.",
         )

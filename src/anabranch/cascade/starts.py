@@ -77,7 +77,13 @@ class JobStart:
     """Why the job cannot go on from there by itself."""
 
 
-def start_of(job: Job, main: TableContext, stand: Stand, sources: Mapping[str, Corrected]) -> JobStart:
+def start_of(
+    job: Job,
+    main: TableContext,
+    stand: Stand,
+    sources: Mapping[str, Corrected],
+    tables: Mapping[str, str],
+) -> JobStart:
     """Where a job begins so that it makes what its table has after a moment.
 
     Args:
@@ -85,6 +91,7 @@ def start_of(job: Job, main: TableContext, stand: Stand, sources: Mapping[str, C
         main: the table that it writes.
         stand: what its branch begins with.
         sources: how the tables are read that the job names without a branch, by the name of the source.
+        tables: identity of the table of each source that is one, by the name of the source.
     """
     declared = JobStart(tuple(_as_declared(name, job, sources) for name in job.sources))
     if stand.moment is None:
@@ -97,7 +104,7 @@ def start_of(job: Job, main: TableContext, stand: Stand, sources: Mapping[str, C
         known = known_positions(
             main, stand.moment, job.name, lambda: stand.positions, is_all=stand.unknown is None
         )
-        found = starts_at(known, job.sources, {name: one.main.table_uuid for name, one in sources.items()})
+        found = starts_at(known, job.sources, tables)
         options = {
             name: _on_corrected(dict(given), sources.get(name)) for name, given in found.options.items()
         }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.errors import UnsupportedFeatureError
 from anabranch.jobs.job import Job
-from anabranch.jobs.load import load_all
+from anabranch.jobs.load import jobs_of, load_all
 from anabranch.jobs.plan import chosen, feeds, in_order
 from anabranch.jobs.prepare import Run
 from anabranch.jobs.run import Schedule, run_jobs, stopping, with_trigger
@@ -59,8 +59,7 @@ class Planned:
 
 def declared(files: Sequence[str], names: Sequence[str]) -> list[Job]:
     """The jobs of some files; those of these names, or all. Raises what `anabranch.jobs.load.load` raises."""
-    jobs = {job.place: job for file in load_all(files) for job in file.jobs}
-    return chosen(list(jobs.values()), names)
+    return chosen(list(jobs_of(load_all(files))), names)
 
 
 def planned(jobs: Sequence[Job]) -> list[Planned]:

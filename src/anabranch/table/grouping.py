@@ -11,7 +11,7 @@ from anabranch.kernel.replacement.group_result import GroupInfo, GroupResult, gr
 from anabranch.kernel.replacement.main import main_of
 from anabranch.kernel.replacement.release import release_due
 from anabranch.kernel.replacement.undo_group import group_to_undo, members_of, undo_group
-from anabranch.kernel.replacement.wishes import Replacement
+from anabranch.kernel.replacement.wishes import Replacement, Seen
 from anabranch.lineage.coverage import coverage
 from anabranch.options import REPLACED_MAIN_TIME_RETAINED
 from anabranch.table.replacing import wait_millis
@@ -33,6 +33,7 @@ def replace_together(
     tables: Sequence[tuple[Table, str]],
     *,
     expect_main: Mapping[str, int] | None = None,
+    seen: Mapping[str, Seen] | None = None,
     wait: str | bool | None = None,
     force: bool = False,
     require_audit: str | bool | None = None,
@@ -40,7 +41,10 @@ def replace_together(
     reason: str | None = None,
     dry_run: bool = False,
 ) -> GroupResult:
-    """Put a branch in the place of main in each of these tables, in all of them at once; see `Lake.replace_group`."""
+    """Put a branch in the place of main in each of these tables, in all of them at once; see `Lake.replace_group`.
+
+    `seen` says of tables, by name, what their mains were when it was looked at them, and what may have followed.
+    """
     expected = dict(expect_main or {})
     unknown = expected.keys() - {table.context.name for table, _ in tables}
     if unknown:
@@ -59,6 +63,7 @@ def replace_together(
                 by=by,
                 reason=reason,
                 coverage=coverage,
+                seen=(seen or {}).get(table.context.name),
             ),
         )
         for table, branch in tables
@@ -89,4 +94,5 @@ def pinned_together(tables: Sequence[Table]) -> tuple[Table, ...]:
         found = [newest(main) for main in mains]
         # What was main before and is main after was main in between, in all tables at the same time.
         if all(main_of(main) is main for main in mains):
-            return tuple(Table(main, pinned=moment) for main, moment in zip(mains, found, strict=True))
+            pinned = zip(tables, found, mains, strict=True)
+            return tuple(table._pinned_to(moment, main) for table, moment, main in pinned)  # noqa: SLF001

@@ -1,0 +1,91 @@
+"""The end of a cascade: to look once more that the plan still holds, and to replace the mains as they were then.
+
+What comes to a main between the look and its seal may only be what the jobs on the branches make again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from anabranch.cascade.plan import Work, work_of
+from anabranch.cascade.values import CascadePlan, CascadeStep
+from anabranch.errors import CommitConflictError, CorruptTableError
+from anabranch.jobs.job import Job
+from anabranch.kernel.replacement.group_result import GroupResult
+from anabranch.kernel.replacement.wishes import Seen
+from anabranch.lineage.model import lineage_of
+from anabranch.spec.snapshot import CommitKind, Snapshot
+from anabranch.table.grouping import replace_together
+
+if TYPE_CHECKING:
+    from anabranch.lake import Lake
+
+_LOOKS = 5
+"""How often it is looked again whether the plan holds, where something comes to a main in between."""
+
+
+def publish(
+    lake: Lake, work: Work, jobs: Sequence[Job], *, by: str | None, reason: str | None
+) -> GroupResult:
+    """Replace the mains of all tables of a plan that was carried out.
+
+    Args:
+        lake: the warehouse.
+        work: the plan, as it was when the run began.
+        jobs: those that the plan was made with.
+        by: who does it, for people.
+        reason: why; if None, which correction it follows.
+
+    Raises `CommitConflictError`: what has to be done has changed meanwhile, or the mains cannot be replaced.
+    """
+    plan, looks = work.plan, 0
+    reason = reason or f"cascade of {plan.table} after replacement {plan.number}"
+    while True:
+        looks += 1
+        seen = {step.table: _seen(lake, work, step) for step in plan.steps}
+        _check_unchanged(plan, work_of(lake, plan.table, jobs).plan)
+        members = [(lake.table(table), plan.name) for table in plan.tables]
+        try:
+            return replace_together(members, seen=seen, by=by, reason=reason)
+        except CommitConflictError as error:
+            if looks == _LOOKS or all(one.kind != "MAIN_MOVED" for one in error.conflicts):
+                raise
+
+
+def _seen(lake: Lake, work: Work, step: CascadeStep) -> Seen:
+    head = lake.table(step.table).context.snapshots.head()
+    assert head is not None, "it contains what is taken out"
+    again = {part.job for part in step.jobs if not part.is_batch or work.jobs[part.job].mode != "append"}
+    return Seen(head.id, head.stamp, lambda snapshot: _is_made_again(snapshot, again))
+
+
+def _is_made_again(snapshot: Snapshot, jobs: Collection[str]) -> bool:
+    """Whether nothing of a commit to main is lost with it: it brought no rows, or one of these jobs made it."""
+    if snapshot.commit_kind in (CommitKind.COMPACT, CommitKind.ANALYZE):
+        return True
+    try:
+        entry = lineage_of(snapshot.properties, where=f"snapshot {snapshot.id}")
+    except CorruptTableError:
+        return False
+    return entry is not None and entry.taken is None and entry.job in jobs
+
+
+def _check_unchanged(plan: CascadePlan, again: CascadePlan) -> None:
+    """Raise `CommitConflictError` if what was done is not what has to be done any more.
+
+    What was done by hand is what was known to be when the run began: a commit that came since is not among it.
+    """
+    before = {step.table: step for step in plan.steps}
+    changed = plan.number != again.number or before.keys() != {step.table for step in again.steps}
+    for step in () if changed else again.steps:
+        known = before[step.table]
+        new = set(step.problems) - set(known.problems)
+        jobs = {part.job for part in step.jobs} - {part.job for part in known.jobs}
+        if known.fork != step.fork or jobs or new:
+            changed = True
+    if changed:
+        raise CommitConflictError(
+            f"what has to be corrected after '{plan.table}' has changed while it was being done: nothing was published",
+            hint="look at it with `cascade --plan`, and run it again: what is done already stays.",
+        )
