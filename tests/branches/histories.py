@@ -323,6 +323,8 @@ class World:
         changed = {part for part in verdict.did if self.main.rows(part) or branch.rows(part)}
         did = {part: verdict.did[part] for part in changed - choices.keys()}
         did |= dict.fromkeys(self.replaced & verdict.replaceable & did.keys(), Did.OVERWROTE)
+        added = {part for part in verdict.addable & did.keys() - self.replaced if did[part] is Did.OVERWROTE}
+        did |= dict.fromkeys(added, Did.APPENDED)
         theirs = frozenset(part for part, choice in choices.items() if choice == "theirs")
         point = branch.head
         branch.is_merged = True

@@ -159,6 +159,8 @@ class Verdict:
     """What the branch did since it was merged last."""
     replaceable: frozenset[Part] = frozenset()
     """Where it may look as if the branch overwrote, so that main gets the same rows in other files."""
+    addable: frozenset[Part] = frozenset()
+    """Where it may look as if the branch only appended, because there was nothing that it could have overwritten."""
 
     def is_agreed(self, found: Iterable[tuple[Part, str]]) -> bool:
         """Whether these conflicts, if there are any, are what there must or may be."""
@@ -193,6 +195,8 @@ def judge(main: Line, branch: Forked) -> Verdict:
         possible = [other for other in theirs if other is not None and not all(kinds[other])]
         if Did.OVERWROTE in possible:
             verdict.replaceable |= {part}
+        if Did.APPENDED in possible:
+            verdict.addable |= {part}
         old = {*taken.rows.get(part, ())}
         new = tuple(row for row in branch.rows(part) if row not in old)
         if not {*new}.isdisjoint(main.rows(part)):
