@@ -19,8 +19,10 @@ def some(left, every):
 
 
 def living(table):
-    """A process that comes after the dead one: time passes for it as it waits."""
-    return timed(table, Time())
+    """A process that comes a while after the dead one: time passes for it as it waits."""
+    time = Time()
+    time.sleep(10)
+    return timed(table, time)
 
 
 def replaced(table):
