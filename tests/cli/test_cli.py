@@ -1,5 +1,6 @@
 """The command line, as its users type it."""
 
+import io
 import json
 import subprocess
 import sys
@@ -114,3 +115,77 @@ def test_help_starts_without_arrow_and_spark():
     code = "import sys, anabranch.cli.main as m; m.run(['--help']); print([n for n in ('pyarrow','polars','pyspark') if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip().endswith("[]")
+
+
+def test_maps_from_json(cli, tmp_path):
+    cli(
+        "create-table", "db.m", "id BIGINT, m MAP<STRING, INT>, s ROW<x ARRAY<MAP<INT, TIMESTAMP(3)>>, y INT>"
+    )
+    (tmp_path / "rows.json").write_text(
+        '{"id": 1, "m": {"a": 1, "b": null}, "s": {"x": [{"1": "2024-01-02T00:00:00"}, null, {}], "y": 3}}\n'
+        "\n"
+        '{"id": 2, "m": [["z", 9]]}\n'
+        '{"id": 3, "m": null, "s": null}\n'
+    )
+    cli("append", "db.m", str(tmp_path / "rows.json"))
+    assert [json.loads(line) for line in cli("read", "db.m", "--json").splitlines()] == [
+        {
+            "id": 1,
+            "m": [["a", 1], ["b", None]],
+            "s": {"x": [[[1, "2024-01-02T00:00:00"]], None, []], "y": 3},
+        },
+        {"id": 2, "m": [["z", 9]], "s": None},
+        {"id": 3, "m": None, "s": None},
+    ]
+
+
+@pytest.mark.parametrize(
+    "bad", ['{"id": 1, "m": 3}', '{"id": 1, "m": [3]}', '{"id": 1, "m": ', '{"id": {}}', "7"]
+)
+def test_json_that_does_not_fit_a_table_with_a_map(cli, tmp_path, bad):
+    cli("create-table", "db.m", "id BIGINT, m MAP<STRING, INT>")
+    (tmp_path / "rows.json").write_text(bad)
+    assert "cannot be read as json" in cli("append", "db.m", str(tmp_path / "rows.json"), code=2)
+
+
+def test_a_bad_file_ends_the_process_as_it_should(cli, orders, tmp_path):
+    for row in (
+        "x,Bonn,1\n",
+        "1,Bonn,1\n" * 300_000 + "x,Bonn,1\n",
+    ):  # in the first block, and in a later one
+        orders.write_text("id,city,price\n" + row)
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "anabranch",
+                "-w",
+                str(tmp_path / "lake"),
+                "append",
+                "db.orders",
+                str(orders),
+            ],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert (done.returncode, "terminate" in done.stderr) == (2, False), done.stderr
+
+
+def test_nothing_chosen_is_refused(cli, orders):
+    for table in ("db.orders", "db.orders$files"):
+        assert "names no column" in cli("read", table, "-c", " ,", code=2)
+        assert "there is no column 'nope'" in cli("read", table, "-c", "nope", code=2)
+
+
+def test_how_many_snapshots(cli, orders):
+    cli("append", "db.orders", str(orders))
+    assert len(json.loads(cli("snapshots", "db.orders", "--json"))) == 2
+    assert len(json.loads(cli("snapshots", "db.orders", "--json", "--limit", "0"))) == 2
+    assert len(json.loads(cli("snapshots", "db.orders", "--json", "--limit", "1"))) == 1
+    assert "--limit" in cli("snapshots", "db.orders", "--limit", "-1", code=2)
+
+
+def test_nobody_is_asked_without_a_terminal(cli, orders, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    assert "removed db.orders" in cli("drop-table", "db.orders")

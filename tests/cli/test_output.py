@@ -1,7 +1,9 @@
 """How results look: in a pipe, on a terminal, and with values that would play tricks on either."""
 
 import io
+import json
 
+import pyarrow as pa
 import pytest
 from rich.console import Console
 
@@ -64,3 +66,32 @@ def test_numbers_of_rows_are_not_written_in_groups(tmp_path, capsys):
     header, line = capsys.readouterr().out.splitlines()
     assert header.split()[-1] == "extra_files"
     assert ".parquet" in line
+
+
+def test_json_has_no_numbers_that_json_does_not_have(capsys):
+    output.show_json({"a": [float("nan"), float("inf")], "b": {"c": float("-inf"), "d": 1.5}})
+    assert capsys.readouterr().out == '{"a": ["NaN", "Infinity"], "b": {"c": "-Infinity", "d": 1.5}}\n'
+
+
+def test_dates_outside_of_the_years_of_python_are_text(tmp_path, capsys):
+    table = make_table(tmp_path, schema="id BIGINT, d DATE, l ARRAY<TIMESTAMP(6)>, m MAP<DATE, ROW<t DATE>>")
+    far = pa.array([-1_000_000, 0], pa.int32()).cast(pa.date32())
+    table.append(
+        pa.table(
+            {
+                "id": [1, 2],
+                "d": far,
+                "l": pa.array([[-(10**17)], None]).cast(pa.list_(pa.timestamp("us"))),
+                "m": pa.MapArray.from_arrays(
+                    [0, 1, 2], far, pa.StructArray.from_arrays([far], fields=[pa.field("t", pa.date32())])
+                ),
+            }
+        )
+    )
+    assert run(["-w", str(tmp_path), "read", "db.t", "--json"]) == 0
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (first["d"], second["d"]) == ("-0768-02-04", "1970-01-01")
+    assert first["l"] == ["-1199-02-15 14:13:20.000000"]
+    assert first["m"] == [["-0768-02-04", {"t": "-0768-02-04"}]]
+    assert run(["-w", str(tmp_path), "read", "db.t"]) == 0
+    assert "-0768-02-04" in capsys.readouterr().out

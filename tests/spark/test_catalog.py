@@ -190,6 +190,38 @@ def test_procedures(session, lake):
     assert session.sql("CALL water.sys.delete_savepoint('db.p', 1)").count() == 1
 
 
+def test_what_is_cached_is_read_again_when_rows_change(session, lake):
+    session.sql("CREATE TABLE water.db.cached (id INT)")
+    session.sql("INSERT INTO water.db.cached VALUES (1)")
+    session.sql("CACHE TABLE water.db.cached")
+    count = "SELECT count(*) FROM water.db.cached"
+    run(session.sql, [
+        (count, [(1,)]),
+        ("INSERT INTO water.db.cached VALUES (2)", []),
+        (count, [(2,)]),
+        ("CALL water.sys.create_tag(table => 'db.cached', tag => 'two')", None),
+        ("CALL water.sys.create_branch(table => 'db.cached', branch => 'fix', tag => 'two')", None),
+        ("CALL water.sys.rollback(table => 'db.cached', to => '1')", None),
+        (count, [(1,)]),
+    ])  # fmt: skip
+    assert session.catalog.isCached("water.db.cached")
+    run(session.sql, [
+        ("CALL water.sys.replace_main_branch(table => 'db.cached', branch => 'fix')", None),
+        (count, [(2,)]),
+        ("CALL water.sys.undo_replace(table => 'db.cached')", None),
+        (count, [(1,)]),
+    ])  # fmt: skip
+    lake.table("db.cached").append(pa.table({"id": pa.array([3], pa.int32())}))
+    session.catalog.refreshTable("water.db.cached")
+    run(session.sql, [(count, [(2,)]), ("UNCACHE TABLE IF EXISTS water.db.cached", [])])
+
+
+def test_buckets_are_not_sorted_by_the_table(session):
+    frame = session.range(3).write.bucketBy(2, "id").sortBy("id")
+    with pytest.raises(Exception, match=r"leave sortBy out.*sort_compact"):
+        frame.saveAsTable("water.db.sorted")
+
+
 def test_names_that_spark_has_itself_are_left_to_it(spark, place, caplog):
     with pytest.raises(anabranch.InvalidNameError):
         anabranch.spark.attach(spark.newSession(), place, catalog="spark_catalog")

@@ -33,12 +33,26 @@ def test_names_get_their_capitals_back():
         ("anabranch.jop", "anabranch.job"),
         ("anabranch.code_version", "anabranch.code-version"),
         ("anabranch.entirely-different-thing", "own"),
+        ("scan.versoin", "scan.version"),
+        ("SCAN.VERSOIN", "scan.version"),
+        ("scan.entirely-different-thing", "own"),
     ],
 )
 def test_unknown_options_of_ours_are_refused_with_a_suggestion(key, hint):
     with pytest.raises(OptionError, match="unknown option") as caught:
         spelled({key: "x"})
     assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("key", "ours"), [("versionAsOf", "scan.version"), ("timestampasof", "scan.timestamp")]
+)
+def test_the_moment_of_a_table_of_a_catalog_is_none_of_the_data_source(tmp_path, key, ours):
+    make_table(tmp_path)
+    with pytest.raises(OptionError, match="tables of a catalog") as caught:
+        AnabranchSource({"path": "db.t", "warehouse": str(tmp_path), key: "1"}).schema()
+    assert ours in caught.value.hint
+    assert spelled({key: "1"}) == {}
 
 
 def test_values_are_checked_before_anything_is_opened():

@@ -3,10 +3,17 @@
 import pytest
 
 import anabranch
+from anabranch.spark.sql.changes import changes
+from anabranch.spark.sql.connect import Portable
 from anabranch.spark.sql.create import table_statement
 from anabranch.spark.sql.insert import insert
+from anabranch.spark.sql.names import Names
+from anabranch.spark.sql.reader import Reader
 from anabranch.spark.sql.references import references, replaced
 from anabranch.spark.sql.script import statements_of
+from anabranch.spark.tables import catalog_of
+from anabranch.spec.schema_change import RemoveOption, SetComment, SetOption
+from anabranch.spec.types import IntType
 
 
 def with_marks(query):
@@ -53,6 +60,52 @@ def test_what_is_said_of_a_table():
     assert (dict(found.options), found.alias_at) == ({"k": "it's", "n": "3"}, None)
     (found,) = references("SELECT * FROM t TIMESTAMP AS OF date_sub(current_date(), 1) WHERE a")
     assert found.timestamp == "date_sub(current_date(), 1)"
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("USE spark_catalog.default", "use spark.sql"),
+        ("USE DATABASE other.db", "use spark.sql"),
+        ("USE nope", "SHOW DATABASES"),
+    ],
+)
+def test_through_connect_the_lake_stays_the_catalog(tmp_path, statement, said):
+    names = Names("lake", catalog_of({"warehouse": str(tmp_path)}), "default")
+    with pytest.raises(anabranch.AnabranchError) as caught:
+        Portable(None, {}, names).run(statement)
+    assert said in caught.value.hint
+    assert names.database == "default"
+
+
+def test_insert_tells_whether_a_partition_may_be_there():
+    assert insert("INSERT OVERWRITE t PARTITION (d = 'x') IF NOT EXISTS SELECT 1").if_not_exists
+    assert not insert("INSERT OVERWRITE t PARTITION (d = 'x') SELECT 1").if_not_exists
+
+
+@pytest.mark.parametrize(
+    ("alteration", "wanted"),
+    [
+        ("SET TBLPROPERTIES ('comment' = 'x', 'a' = '1')", [SetComment("x"), SetOption("a", "1")]),
+        ("UNSET TBLPROPERTIES ('comment', 'a')", [SetComment(None), RemoveOption("a")]),
+        ("SET TBLPROPERTIES ('option.a' = '1')", "name the option itself: 'a'"),
+        ("UNSET TBLPROPERTIES ('option.a')", "name the option itself: 'a'"),
+        ("SET TBLPROPERTIES ('owner' = 'me')", "'owner' of a table is fixed"),
+        ("UNSET TBLPROPERTIES ('provider')", "'provider' of a table is fixed"),
+        ("ADD COLUMN a INT DEFAULT 7", "a column's DEFAULT"),
+        ("ADD COLUMN a INT NOT NULL DEFAULT 7", "a column's DEFAULT"),
+    ],
+)
+def test_properties_and_columns_that_alter_table_changes(alteration, wanted):
+    def changed():
+        return changes(Reader(alteration), lambda _: IntType())
+
+    if isinstance(wanted, list):
+        assert changed() == wanted
+        return
+    with pytest.raises(anabranch.UnsupportedFeatureError) as caught:
+        changed()
+    assert wanted in f"{caught.value.message} {caught.value.hint}"
 
 
 def test_insert_in_all_its_forms():

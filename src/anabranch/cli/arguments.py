@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from anabranch.errors import OptionError
+from anabranch.errors import InvalidInputError, OptionError
 
 TableName = Annotated[str, typer.Argument(metavar="DB.TABLE", help="The table, or db.table$branch_<name>.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
@@ -30,8 +30,13 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be 
 
 
 def names(text: str | None) -> list[str] | None:
-    """Comma-separated names as a list."""
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+    """Comma-separated names as a list; None if there is no text. Raises `InvalidInputError` if it names nothing."""
+    if text is None:
+        return None
+    found = [name.strip() for name in text.split(",") if name.strip()]
+    if not found:
+        raise InvalidInputError(f"'{text}' names no column", hint="leave the option out to mean all.")
+    return found
 
 
 def settings(pairs: list[str] | None) -> dict[str, str]:

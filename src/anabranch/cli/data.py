@@ -31,6 +31,7 @@ def read(
     """Read rows of a table, or of a system table such as 'db.t$files'; with --json one object a line."""
     from anabranch.service import tables as service
     from anabranch.service.system_tables import is_system_table
+    from anabranch.service.values import rows_of
 
     if is_system_table(table):
         shown = show_system_table(
@@ -51,11 +52,11 @@ def read(
     show_moment(view.moment)
     if json:
         for batch in scan.to_batches():
-            for row in batch.to_pylist():
+            for row in rows_of(batch):
                 show_json(row)
         return
     rows = scan.to_arrow()
-    show_table(rows.schema.names, [tuple(row.values()) for row in rows.to_pylist()], grouped=False)
+    show_table(rows.schema.names, [tuple(row.values()) for row in rows_of(rows)], grouped=False)
     if limit and rows.num_rows == limit:
         typer.echo(f"(the first {limit} rows; --limit 0 shows all)")
 

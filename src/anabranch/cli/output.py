@@ -6,6 +6,7 @@ import base64
 import datetime as dt
 import decimal
 import json
+import math
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, is_dataclass
@@ -25,8 +26,8 @@ _WIDEST = 100_000
 
 
 def show_json(value: Any) -> None:
-    """One JSON value on standard output."""
-    print(json.dumps(_plain(value), default=_encode, ensure_ascii=False))  # noqa: T201
+    """One JSON value on standard output; numbers that JSON does not have are text: "NaN", "Infinity", "-Infinity"."""
+    print(json.dumps(_plain(value), default=_encode, ensure_ascii=False, allow_nan=False))  # noqa: T201
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, grouped: bool = True) -> None:
@@ -118,7 +119,9 @@ def _text(value: Any, *, grouped: bool = True) -> Text:
 
 def _plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
+        return _plain(asdict(value))
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, dict):

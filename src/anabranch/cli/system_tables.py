@@ -53,16 +53,17 @@ def show_system_table(
     """Print a system table, with `json` one object a line; how many rows there were."""
     from anabranch.service import system_tables as service
     from anabranch.service.tables import View, open_lake
+    from anabranch.service.values import rows_of
 
     lake = open_lake(state.warehouse)
     view = View(table, branch, at, exact)
     rows, moment = service.read(lake, view, filter=filter, columns=columns, limit=limit)
     show_moment(moment)
     if json:
-        for row in rows.to_pylist():
+        for row in rows_of(rows):
             show_json(row)
     else:
-        show_table(rows.schema.names, [tuple(row.values()) for row in rows.to_pylist()], grouped=False)
+        show_table(rows.schema.names, [tuple(row.values()) for row in rows_of(rows)], grouped=False)
     return int(rows.num_rows)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from anabranch.cli import state
-from anabranch.cli.arguments import AsJson, At, Branch, Exact, TableName, Yes, names, settings
+from anabranch.cli.arguments import AsJson, At, Branch, Exact, TableName, Yes, confirm, names, settings
 from anabranch.cli.output import moment, show_json, show_moment, show_pairs, show_table
 
 if TYPE_CHECKING:
@@ -96,8 +96,7 @@ def drop_table(
         return
     rows = info.snapshot.rows if info.snapshot else 0
     what = f"{info.name}: {rows:,} rows, {info.files:,} live files, {info.bytes:,} bytes"
-    if not dry_run and not yes and not json:
-        typer.confirm(f"remove {what}?", abort=True)
+    confirm(f"remove {what}?", yes=yes or dry_run or json)
     if not dry_run:
         lake.drop_table(table)
     if json:
@@ -162,14 +161,14 @@ def schema(
 def snapshots(
     table: TableName,
     branch: Branch = None,
-    limit: Annotated[int | None, typer.Option(help="The newest so many.")] = None,
+    limit: Annotated[int, typer.Option(help="The newest so many; 0 for all.", min=0)] = 0,
     json: AsJson = False,
 ) -> None:
     """List the retained snapshots of a table, newest first."""
     from anabranch.service import tables as service
 
     view = service.open_table(service.open_lake(state.warehouse), service.View(table, branch))
-    found = service.snapshots(view, limit=limit)
+    found = service.snapshots(view, limit=limit or None)
     if json:
         show_json(found)
         return

@@ -10,6 +10,7 @@ from anabranch.audit import Verdict
 from anabranch.compare import Diff, RowCounts
 from anabranch.errors import InvalidInputError
 from anabranch.service.tables import View, open_lake, open_table
+from anabranch.service.values import rows_of
 from anabranch.table import Table
 
 
@@ -105,7 +106,7 @@ def _changes(
 ) -> tuple[Mapping[str, Any], ...]:
     found = diff.rows(filter, columns, limit).to_arrow()
     names = [found.schema.names[-1], *found.schema.names[:-1]]
-    return tuple({name: row[name] for name in names} for row in found.to_pylist())
+    return tuple({name: row[name] for name in names} for row in rows_of(found))
 
 
 def open_branch(warehouse: str, table: str, branch: str | None) -> Table:

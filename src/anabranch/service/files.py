@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -13,6 +13,7 @@ import pyarrow.json
 import pyarrow.parquet
 
 from anabranch.errors import InvalidInputError, NotFoundError, SchemaError
+from anabranch.service import json_maps
 
 FORMATS = ("parquet", "csv", "json")
 
@@ -39,13 +40,12 @@ def read_rows(source: str, file_format: str | None, schema: pa.Schema) -> Iterat
     path = Path(source)
     if not path.is_file():
         raise NotFoundError(f"file '{source}' does not exist")
-    with path.open("rb") as stream:
+    # Arrow's own file: its threads, which may read ahead when the program ends, need nothing of Python.
+    with pa.OSFile(str(path)) as stream:
         yield from _read(stream, chosen, schema, source)
 
 
-def _read(
-    stream: IO[bytes] | pa.BufferReader, file_format: str, schema: pa.Schema, name: str
-) -> Iterator[pa.RecordBatch]:
+def _read(stream: Any, file_format: str, schema: pa.Schema, name: str) -> Iterator[pa.RecordBatch]:
     try:
         match file_format:
             case "parquet":
@@ -55,14 +55,25 @@ def _read(
                 convert = pa.csv.ConvertOptions(
                     column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False
                 )
-                yield from pa.csv.open_csv(stream, convert_options=convert)
+                with pa.csv.open_csv(stream, convert_options=convert) as reader:
+                    yield from reader
             case _:
-                parse = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer")
-                yield from pa.json.read_json(stream, parse_options=parse).to_batches()
-    except pa.ArrowInvalid as error:
+                yield from _json(stream, schema).to_batches()
+    except (pa.ArrowException, ValueError, TypeError) as error:
         if file_format == "json" and "Empty" in str(error):
             return
         raise SchemaError(
             f"'{name}' cannot be read as {file_format} with the table's columns: {error}",
             hint="compare it with `anabranch schema`; CSV needs a header line, JSON one object a line.",
         ) from error
+
+
+def _json(stream: Any, schema: pa.Schema) -> pa.Table:
+    if not any(json_maps.has_map(f.type) for f in schema):
+        parse = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer")
+        return pa.json.read_json(stream, parse_options=parse)
+    text = json_maps.text_without_maps(stream.read(), schema)
+    parse = pa.json.ParseOptions(
+        explicit_schema=json_maps.without_maps(schema), unexpected_field_behavior="infer"
+    )
+    return json_maps.with_maps(pa.json.read_json(pa.BufferReader(text), parse_options=parse), schema)

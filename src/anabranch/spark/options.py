@@ -7,7 +7,7 @@ of the table keep their names and lie over those stored in the table.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from anabranch.errors import OptionError
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS
@@ -49,15 +49,26 @@ CHECKPOINT = "checkpointLocation"
 QUERY_NAME = "queryName"
 
 _KNOWN = {key.lower(): key for key in (*(o.key for o in ALL), CHECKPOINT, QUERY_NAME)}
-_OWN_PREFIX = "anabranch."
+_OWN_PREFIXES = ("anabranch.", "scan.")
+"""How options begin that nothing but a read or a write of ours would heed."""
+_TRAVEL = {"versionasof": SCAN_VERSION.key, "timestampasof": SCAN_TIMESTAMP.key}
+"""Spark's options for the moment of a table of a catalog, in lower case, and ours of the same meaning."""
 
 
 def spelled(options: Mapping[str, str]) -> dict[str, str]:
-    """The options under their proper names. Raises `OptionError` for unknown ``anabranch.*`` names."""
-    named = {_KNOWN.get(key.lower(), key): value for key, value in options.items()}
+    """The options under their proper names.
+
+    Those by which Spark finds the moment of a table of a catalog are left out: the catalog heard of it already.
+
+    Raises `OptionError` for unknown ``anabranch.*`` and ``scan.*`` names.
+    """
+    named = {
+        _KNOWN.get(key.lower(), key): value for key, value in options.items() if key.lower() not in _TRAVEL
+    }
     for key in named:
-        if key.startswith(_OWN_PREFIX) and key not in _KNOWN:
-            near = difflib.get_close_matches(key, [k for k in _KNOWN if k.startswith(_OWN_PREFIX)], n=1)
+        prefix = next((p for p in _OWN_PREFIXES if key.lower().startswith(p)), None)
+        if prefix is not None and key.lower() not in _KNOWN:
+            near = difflib.get_close_matches(key.lower(), [k for k in _KNOWN if k.startswith(prefix)], n=1)
             raise OptionError(
                 f"unknown option '{key}'",
                 hint=f"did you mean '{_KNOWN[near[0]]}'?"
@@ -66,6 +77,17 @@ def spelled(options: Mapping[str, str]) -> dict[str, str]:
             )
     check_options(table_options(named))
     return named
+
+
+def refuse_travel(names: Iterable[str]) -> None:
+    """Raise `OptionError` for options that name a moment only where Spark reads a table of a catalog."""
+    for key in names:
+        ours = _TRAVEL.get(key.lower())
+        if ours is not None:
+            raise OptionError(
+                f"option '{key}' is one for tables of a catalog, as in spark.read.option(...).table('lake.db.t')",
+                hint=f"the data source has '{ours}'.",
+            )
 
 
 def table_options(options: Mapping[str, str]) -> dict[str, str]:

@@ -29,7 +29,7 @@ from pyspark.sql.types import StructType
 from anabranch.errors import OptionError, SchemaError
 from anabranch.options import SCAN_COLUMNS, SCAN_FILTER, SCAN_ON_OVERWRITE, SCAN_WATERMARK_COLUMN
 from anabranch.spark.batch import BatchReader, BatchWriter
-from anabranch.spark.options import spelled
+from anabranch.spark.options import refuse_travel, spelled
 from anabranch.spark.stream_reader import StreamReader, follower, stream_reader
 from anabranch.spark.stream_writer import StreamWriter
 from anabranch.spark.system import SystemReader, system_read
@@ -100,6 +100,7 @@ class AnabranchSource(DataSource):
         return StreamWriter.of(table, schema, options, overwrite=overwrite, notices=self.notices)
 
     def _spelled(self) -> dict[str, str]:
+        refuse_travel(self.options)
         return {**self.defaults, **spelled(self.options)}
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.options import PATH, SCAN_LATE_ROWS, SCAN_WATERMARK_COLUMN
 from anabranch.spark.attached import options_of
-from anabranch.spark.options import spelled
+from anabranch.spark.options import refuse_travel, spelled
 from anabranch.spark.tables import open_table
 from anabranch.spec.watermark import WatermarkDefinition, watermark_definition
 from anabranch.streaming.delivery import WATERMARK_COLUMN
@@ -55,6 +55,7 @@ def read_stream(
         NotFoundError: there is no such table, or the session knows no warehouse.
         OptionError: an option is unknown or is not understood; or late rows are asked of a table that defines none.
     """
+    refuse_travel(options)
     asked = spelled({key: _text(value) for key, value in options.items()})
     if late_rows is not None:
         asked[SCAN_LATE_ROWS.key] = late_rows

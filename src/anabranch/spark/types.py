@@ -79,6 +79,19 @@ def spark_schema(fields: Iterable[t.Field]) -> st.StructType:
     )
 
 
+def catalog_schema(fields: Sequence[t.Field]) -> st.StructType:
+    """Columns of a table as Spark's catalog is told of them: with the lengths of texts, for ALTER TABLE and INSERT.
+
+    CHAR(n) is told as VARCHAR(n): of a CHAR Spark would pad every value that it reads, compare the padded ones, and
+    let no filter on it reach the files. Lengths inside of other types are not told.
+    """
+    schema = spark_schema(fields)
+    for field, ours in zip(schema, (f.type for f in fields), strict=True):
+        if isinstance(ours, t.CharType | t.VarCharType) and ours.length < t.MAX_LENGTH:
+            field.metadata = {**(field.metadata or {}), _CHAR_METADATA: f"varchar({ours.length})"}
+    return schema
+
+
 def spark_type(data_type: t.DataType) -> st.DataType:
     """The Spark type in which values of `data_type` are read and written."""
     match data_type:

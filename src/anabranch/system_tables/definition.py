@@ -76,12 +76,13 @@ def select(
     columns: Sequence[str] | None = None,
     limit: int | None = None,
 ) -> pa.Table:
-    """Some rows and columns of a system table that was read whole. Raises `PredicateError`."""
+    """Some rows and columns of a system table that was read whole. Raises `PredicateError`, `SchemaError`."""
     if filter is not None:
         mask = filter_mask(bind(parse(filter), fields), table)
         table = table.filter(mask)
     if columns is not None:
-        table = table.select(list(columns))
+        schema = TableSchema.create(fields, time_millis=0)
+        table = table.select([schema.field(name).name for name in columns])
     return table if limit is None else table.slice(0, limit)
 
 

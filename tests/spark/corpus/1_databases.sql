@@ -5,6 +5,9 @@ CREATE DATABASE lake.shop;
 --! already exists | exists already
 CREATE DATABASE IF NOT EXISTS lake.shop;
 CREATE SCHEMA lake.`old shop`;
+SHOW DATABASES IN spark_catalog LIKE 'defaul*';
+--> ('default',)
+SHOW TABLES IN spark_catalog.default LIKE 'no_such_table*';
 SHOW DATABASES IN lake;
 --> ('`old shop`',)
 --> ('shop',)

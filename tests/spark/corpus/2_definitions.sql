@@ -72,11 +72,48 @@ CREATE TABLE lake.def.like_a LIKE lake.def.a;
 SELECT count(*) FROM lake.def.like_a;
 --> (0,)
 --@ classic
+SHOW TBLPROPERTIES lake.def.like_a;
+--> ('mine', "it's")
+--> ('snapshot.num-retained.min', '3')
+--@ classic
 DROP TABLE lake.def.like_a;
+--@ classic
+CREATE TABLE lake.def.like_q LIKE lake.def.q TBLPROPERTIES ('bucket' = '3', 'more' = 'x');
+--@ classic
+SHOW TBLPROPERTIES lake.def.like_q ('bucket-key');
+--> ('bucket-key', 'id')
+--@ classic
+SHOW TBLPROPERTIES lake.def.like_q ('bucket');
+--> ('bucket', '3')
+--@ classic
+DROP TABLE lake.def.like_q;
+--@ classic
+CREATE TABLE lake.def.bad (id INT) DEFAULT COLLATION UTF8_LCASE;
+--! DEFAULT COLLATION
+CREATE TABLE lake.def.v (id INT, c CHAR(5), v VARCHAR(3));
+INSERT INTO lake.def.v SELECT 1, 'a', 'b';
+INSERT INTO lake.def.v SELECT 1, 'a', 'long';
+--! longer | EXCEED_LIMIT_LENGTH
+INSERT INTO lake.def.v SELECT 1, 'longer', 'b';
+--! longer | EXCEED_LIMIT_LENGTH
+ALTER TABLE lake.def.v ALTER COLUMN v TYPE VARCHAR(4);
+ALTER TABLE lake.def.v ALTER COLUMN v TYPE VARCHAR(2);
+--! v
+ALTER TABLE lake.def.v ALTER COLUMN c TYPE STRING;
+--! c
+INSERT INTO lake.def.v SELECT id + 1, c, 'long' FROM lake.def.v;
+INSERT INTO lake.def.v SELECT * FROM lake.def.v WHERE id = 2;
+SELECT id, concat(c, '|'), v FROM lake.def.v WHERE c = 'a';
+--? (1, 'a|', 'b')
+--? (2, 'a|', 'long')
+--? (2, 'a|', 'long')
+DROP TABLE lake.def.v;
 ALTER TABLE lake.def.a ADD COLUMNS (w INT COMMENT 'a w' AFTER id, s STRUCT<a: INT, b: STRING>);
 ALTER TABLE lake.def.a ADD COLUMN s.c DOUBLE FIRST;
 ALTER TABLE lake.def.a ADD COLUMN w STRING;
 --! already exists | exists already
+ALTER TABLE lake.def.a ADD COLUMN d INT DEFAULT 7;
+--! a column's DEFAULT
 ALTER TABLE lake.def.a ALTER COLUMN w TYPE BIGINT;
 ALTER TABLE lake.def.a ALTER COLUMN w TYPE STRING;
 --! w
@@ -108,6 +145,10 @@ DESCRIBE lake.def.a;
 ALTER TABLE lake.def.a SET TBLPROPERTIES ('mine' = 'yours', 'write-only' = 'true');
 ALTER TABLE lake.def.a SET TBLPROPERTIES ('bucket' = 'x');
 --! bucket
+ALTER TABLE lake.def.a SET TBLPROPERTIES ('option.mine' = 'x');
+--! option.mine
+ALTER TABLE lake.def.a SET TBLPROPERTIES ('comment' = 'x');
+ALTER TABLE lake.def.a UNSET TBLPROPERTIES ('comment');
 ALTER TABLE lake.def.a UNSET TBLPROPERTIES ('snapshot.num-retained.min');
 ALTER TABLE lake.def.a UNSET TBLPROPERTIES IF EXISTS ('snapshot.num-retained.max');
 SHOW TBLPROPERTIES lake.def.a;

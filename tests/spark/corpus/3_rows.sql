@@ -34,6 +34,8 @@ INSERT OVERWRITE lake.w.t PARTITION (dt = 'x') SELECT id + 100, v FROM lake.w.t 
 SELECT id FROM lake.w.t WHERE dt = 'x';
 --? (101,)
 --? (103,)
+INSERT OVERWRITE lake.w.t PARTITION (dt = 'x') IF NOT EXISTS SELECT 0, 'z';
+--! IF NOT EXISTS
 INSERT OVERWRITE TABLE lake.w.t PARTITION (dt) SELECT 7, 'g', 'only';
 SELECT * FROM lake.w.t;
 --> (7, 'g', 'only')

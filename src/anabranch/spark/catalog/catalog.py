@@ -12,7 +12,7 @@ from anabranch.catalog.connectors import CONNECTOR
 from anabranch.errors import AlreadyExistsError, InvalidNameError, NotFoundError, UnsupportedFeatureError
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.changes import altered
-from anabranch.spark.catalog.definitions import definition
+from anabranch.spark.catalog.definitions import definition, like
 from anabranch.spark.catalog.lookup import Asked, NoSuchTableError, Warehouse
 from anabranch.spark.catalog.procedures import Procedure, procedure, procedure_names
 from anabranch.spark.catalog.properties import TableDefinition
@@ -20,6 +20,7 @@ from anabranch.spark.catalog.staging import StagedCreation, StagedReplacement
 from anabranch.spark.catalog.tables import LOAD_OPTIONS, Relation
 from anabranch.spark.native.proxy import JavaProxy, Jvm
 from anabranch.spark.options import spelled
+from anabranch.spark.plan_inputs import TABLES
 from anabranch.spec.names import SYSTEM_DATABASE
 from anabranch.table import Table
 
@@ -145,15 +146,13 @@ class LakeCatalog(JavaProxy):
         """Nothing is kept that could be out of date."""
 
     def createTable(self, found: Any, *arguments: Any) -> Relation:  # noqa: N802
-        new = self._definition(arguments)
-        if CONNECTOR.key in new.options:
-            self._create_elsewhere(found, new)
-        else:
-            self._create(found, new)
-        return self.loadTable(found)
+        return self._made(found, self._definition(arguments))
 
-    def createTableLike(self, found: Any, info: Any, _source: Any) -> Relation:  # noqa: N802
-        return self.createTable(found, info)
+    def createTableLike(self, found: Any, info: Any, source: Any) -> Relation:  # noqa: N802
+        """With columns, partition columns, comment and options of a table of ours; of another with its columns."""
+        new = self._definition([info])
+        seen = TABLES.get((source.toString(), source.version()))
+        return self._made(found, new if seen is None else like(seen.schema, new))
 
     def alterTable(self, found: Any, changes: Any) -> Relation:  # noqa: N802
         table = self._opened(found)
@@ -229,6 +228,13 @@ class LakeCatalog(JavaProxy):
             schema = java.struct_of_columns(self.jvm, schema)
         usual = str(self.jvm.spark.conf.get("spark.sql.sources.default", "parquet"))
         return definition(schema, transforms, properties, default_provider=usual.lower())
+
+    def _made(self, found: Any, new: TableDefinition) -> Relation:
+        if CONNECTOR.key in new.options:
+            self._create_elsewhere(found, new)
+        else:
+            self._create(found, new)
+        return self.loadTable(found)
 
     def _create(self, found: Any, new: TableDefinition) -> Table:
         identifier = self._free(found)

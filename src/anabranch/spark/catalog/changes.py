@@ -8,27 +8,24 @@ from typing import Any
 from anabranch.alter import Alter
 from anabranch.errors import UnsupportedFeatureError
 from anabranch.spark.catalog import java
-from anabranch.spark.catalog.properties import RESERVED, WATERMARK, table_properties
+from anabranch.spark.catalog.properties import set_properties, unset_properties
 from anabranch.spark.types import type_from_spark
 from anabranch.spec.field_tree import After, First, Last, Position
 from anabranch.spec.schema_change import (
     AddColumn,
     DropColumn,
     MoveColumn,
-    RemoveOption,
     RenameColumn,
     SchemaChange,
     SetColumnComment,
-    SetComment,
     SetNullable,
-    SetOption,
     WidenColumn,
 )
 from anabranch.spec.types import DataType
-from anabranch.spec.watermark import WATERMARK_KEYS
 
+_DEFAULT = "a column's DEFAULT"
 _REFUSED = {
-    "UpdateColumnDefaultValue": "a column's DEFAULT",
+    "UpdateColumnDefaultValue": _DEFAULT,
     "ClusterBy": "CLUSTER BY",
     "AddConstraint": "a constraint",
     "DropConstraint": "a constraint",
@@ -48,31 +45,21 @@ def altered(alter: Alter, changes: Sequence[Any]) -> Alter:
 
 def _changes(change: Any) -> list[SchemaChange]:
     match change.getClass().getSimpleName():
-        case "SetProperty" if change.property() == "comment":
-            return [SetComment(change.value())]
-        case "RemoveProperty" if change.property() == "comment":
-            return [SetComment(None)]
-        case "SetProperty" | "RemoveProperty" if change.property() in RESERVED:
-            raise UnsupportedFeatureError(
-                f"'{change.property()}' of a table is fixed",
-                feature="table-change",
-                hint="tables lie in the warehouse, and belong to whoever can write there.",
-            )
         case "SetProperty":
-            options = table_properties({change.property(): change.value()})
-            return [SetOption(key, value) for key, value in options.items()]
-        case "RemoveProperty" if change.property() == WATERMARK:
-            return [RemoveOption(key) for key in WATERMARK_KEYS]
+            return set_properties({change.property(): change.value()})
         case "RemoveProperty":
-            return [RemoveOption(change.property())]
+            return unset_properties([change.property()])
     return [_column_change(change)]
 
 
 def _column_change(change: Any) -> SchemaChange:
     kind = change.getClass().getSimpleName()
-    if kind in _REFUSED:
+    refused = _REFUSED.get(kind)
+    if kind == "AddColumn" and change.defaultValue() is not None:
+        refused = _DEFAULT
+    if refused is not None:
         raise UnsupportedFeatureError(
-            f"tables do not have {_REFUSED[kind]}", feature="table-change", hint="leave it out."
+            f"tables do not have {refused}", feature="table-change", hint="leave it out."
         )
     name = tuple(change.fieldNames())
     match kind:

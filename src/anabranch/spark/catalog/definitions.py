@@ -9,10 +9,13 @@ from anabranch.errors import UnsupportedFeatureError
 from anabranch.kernel.scan.request import FORMATS
 from anabranch.options import BUCKET, BUCKET_KEY, FILE_FORMAT
 from anabranch.spark.catalog import java
-from anabranch.spark.catalog.properties import TableDefinition, table_properties
+from anabranch.spark.catalog.properties import OWN_PREFIX, TableDefinition, table_properties
 from anabranch.spark.types import fields_from_spark
+from anabranch.spec.schema import TableSchema
 
 PROVIDER = "anabranch"
+_BINARY = "UTF8_BINARY"
+"""The collation of texts that are compared by their bytes."""
 
 
 def definition(
@@ -32,10 +35,19 @@ def definition(
     """
     given = java.python_map(properties)
     _check_location(given)
+    _check_collation(given)
     partition_by, buckets = _placed(list(transforms))
     fields = fields_from_spark(java.python_struct(schema))
     options = {**_format(given, default_provider), **buckets, **table_properties(given)}
     return TableDefinition(fields, partition_by, options, given.get("comment"))
+
+
+def like(schema: TableSchema, new: TableDefinition) -> TableDefinition:
+    """What CREATE TABLE LIKE makes of a table: all that it is, but for what the statement says of the `new` one."""
+    kept = {key: value for key, value in schema.options.items() if not key.startswith(OWN_PREFIX)}
+    return TableDefinition(
+        schema.fields, tuple(schema.partition_keys), {**kept, **new.options}, schema.comment
+    )
 
 
 def _format(given: Mapping[str, str], default_provider: str | None) -> dict[str, str]:
@@ -61,6 +73,16 @@ def _check_location(given: Mapping[str, str]) -> None:
         )
 
 
+def _check_collation(given: Mapping[str, str]) -> None:
+    collation = given.get("collation", _BINARY)
+    if collation != _BINARY:
+        raise UnsupportedFeatureError(
+            f"a table has no DEFAULT COLLATION: its texts are compared as they are, not by {collation}",
+            feature="collation",
+            hint=f"leave it out, and compare with COLLATE: WHERE name COLLATE {collation} = 'x'.",
+        )
+
+
 def _placed(transforms: Sequence[Any]) -> tuple[tuple[str, ...], dict[str, str]]:
     """Partition columns, and the options of the buckets."""
     keys: list[str] = []
@@ -74,6 +96,12 @@ def _placed(transforms: Sequence[Any]) -> tuple[tuple[str, ...], dict[str, str]]
             case "bucket" if plain:
                 count = transform.numBuckets().value()
                 buckets = {BUCKET.key: str(count), BUCKET_KEY.key: ",".join(name[0] for name in names)}
+            case "sorted_bucket":
+                raise UnsupportedFeatureError(
+                    "the rows of a bucket are not kept sorted by the table itself",
+                    feature="sorted-buckets",
+                    hint="leave sortBy out, and sort the table when it is compacted: CALL lake.sys.sort_compact(...).",
+                )
             case "cluster_by":
                 raise UnsupportedFeatureError(
                     "CLUSTER BY is not kept by the table itself",

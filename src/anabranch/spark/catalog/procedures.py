@@ -10,6 +10,7 @@ import pyarrow as pa
 from anabranch.errors import NotFoundError
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.lookup import NoSuchTableError, Warehouse
+from anabranch.spark.catalog.recached import recached
 from anabranch.spark.catalog.verb import TABLE, Parameter, Verb, checked
 from anabranch.spark.catalog.verbs import VERBS, verb
 from anabranch.spark.native.internals import internal_rows
@@ -79,7 +80,8 @@ class Procedure(JavaProxy):
                 f"table '{name}' does not exist in catalog '{self._warehouse.catalog}'",
                 hint=f"SHOW TABLES IN {own}{short.partition('.')[0]} lists those there are.",
             ) from error
-        answer = list(self._verb.rows(table, checked(self._verb, given)))
+        with recached(self.jvm, self._warehouse, short, given.get("branch")):
+            answer = list(self._verb.rows(table, checked(self._verb, given)))
         return self.jvm.list([Answer(self.jvm, self._verb, answer)]).iterator()
 
     def _declared(self, parameter: Parameter) -> Any:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from anabranch.errors import UnsupportedFeatureError
+from anabranch.spec.schema_change import RemoveOption, SchemaChange, SetComment, SetOption
 from anabranch.spec.tokens import Tokens
 from anabranch.spec.types import Field
-from anabranch.spec.watermark import EXPRESSION, ROWTIME, read_watermark
+from anabranch.spec.watermark import EXPRESSION, ROWTIME, WATERMARK_KEYS, read_watermark
 
 WATERMARK = "watermark"
 """Property for what Spark's grammar has no place for: ``order_time - INTERVAL '5' SECOND``."""
@@ -15,7 +17,11 @@ RESERVED = frozenset(
     {"provider", "owner", "comment", "is_managed_location", "external", "location", "collation"}
 )
 """Properties that Spark sets for what its grammar says elsewhere; tables have none of that name."""
+OWN_PREFIX = "anabranch."
+"""How options begin that the table made for itself."""
+_COMMENT = "comment"
 _OPTION_PREFIX = "option."
+"""Spark says what stands in OPTIONS twice, the second time with this."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,48 @@ def table_properties(given: Mapping[str, str]) -> dict[str, str]:
         elif key not in RESERVED and not key.startswith(_OPTION_PREFIX):
             options[key] = value
     return options
+
+
+def set_properties(given: Mapping[str, str]) -> list[SchemaChange]:
+    """The changes that SET TBLPROPERTIES asks for.
+
+    Raises `UnsupportedFeatureError` for a property that tables do not have, `SchemaError` as `table_properties` does.
+    """
+    changes: list[SchemaChange] = []
+    for key, value in given.items():
+        _check_changeable(key)
+        if key == _COMMENT:
+            changes.append(SetComment(value))
+        else:
+            changes += [SetOption(name, text) for name, text in table_properties({key: value}).items()]
+    return changes
+
+
+def unset_properties(keys: Iterable[str]) -> list[SchemaChange]:
+    """The changes that UNSET TBLPROPERTIES asks for. Raises `UnsupportedFeatureError` as `set_properties` does."""
+    changes: list[SchemaChange] = []
+    for key in keys:
+        _check_changeable(key)
+        if key == _COMMENT:
+            changes.append(SetComment(None))
+        else:
+            changes += [RemoveOption(name) for name in (WATERMARK_KEYS if key == WATERMARK else (key,))]
+    return changes
+
+
+def _check_changeable(key: str) -> None:
+    if key in RESERVED - {_COMMENT}:
+        raise UnsupportedFeatureError(
+            f"'{key}' of a table is fixed",
+            feature="table-change",
+            hint="tables lie in the warehouse, and belong to whoever can write there.",
+        )
+    if key.startswith(_OPTION_PREFIX):
+        raise UnsupportedFeatureError(
+            f"a table has no property '{key}'",
+            feature="table-change",
+            hint=f"name the option itself: '{key.removeprefix(_OPTION_PREFIX)}'.",
+        )
 
 
 def watermark_options(text: str) -> dict[str, str]:

@@ -14,6 +14,7 @@ from anabranch.lineage.recording import note_state
 from anabranch.options import BRANCH, SCAN_COLUMNS, SCAN_FILTER, SCAN_MODE
 from anabranch.scan import Scan
 from anabranch.spark.catalog import java
+from anabranch.spark.catalog.properties import OWN_PREFIX
 from anabranch.spark.catalog.source import Place, source_scan, source_stream
 from anabranch.spark.catalog.writes import WriteBuilder
 from anabranch.spark.jobs import taking_part
@@ -21,13 +22,12 @@ from anabranch.spark.native.proxy import JavaProxy, Jvm
 from anabranch.spark.native.scan_builder import ScanBuilder
 from anabranch.spark.options import spelled, table_options
 from anabranch.spark.plan_inputs import TABLES
-from anabranch.spark.types import spark_schema
+from anabranch.spark.types import catalog_schema, spark_schema
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
 from anabranch.table import Table
 
 _CATALOG = f"{java.CONNECTOR}.catalog"
-_OWN_PREFIX = "anabranch."
 PROVIDER = "anabranch"
 STATE_OPTIONS = (*(option.key for option in MOMENT_OPTIONS), BRANCH.key)
 """Options of a read that name the moment and the branch."""
@@ -120,7 +120,7 @@ class LakeTable(Relation):
         ]
 
     def __init__(self, jvm: Jvm, seen: Seen, place: Place) -> None:
-        super().__init__(jvm, place, jvm.struct(spark_schema(seen.schema.fields)))
+        super().__init__(jvm, place, jvm.struct(catalog_schema(seen.schema.fields)))
         self.table = seen.table
         self._snapshot = seen.snapshot
         self._schema = seen.schema
@@ -129,9 +129,10 @@ class LakeTable(Relation):
         self._seen = TABLES.setdefault((self.toString(), self.version()), seen)
 
     def toString(self) -> str:  # noqa: N802 - Java's name
-        """Equal for views that Spark may take for one another: of what it keeps of a table it asks by this."""
+        """Equal for views of the same rows, which Spark may take for one another: what it has cached it finds by this."""
         at = "" if self.table.moment is None else f", {self.table.moment.name}"
-        return f"{self.place.name} ({self.table.branch_uuid}, schema {self._schema.id}{at})"
+        snapshot = "never written" if self._snapshot is None else f"snapshot {self._snapshot.id}"
+        return f"{self.place.name} ({self.table.branch_uuid}, {snapshot}, schema {self._schema.id}{at})"
 
     def id(self) -> str:
         return str(self.table.branch_uuid)
@@ -258,5 +259,5 @@ class AnyScan(JavaProxy):
 
 def shown_properties(schema: TableSchema) -> dict[str, str]:
     """The properties of a table that people see."""
-    options = {k: v for k, v in schema.options.items() if not k.startswith(_OWN_PREFIX)}
+    options = {k: v for k, v in schema.options.items() if not k.startswith(OWN_PREFIX)}
     return {**options, "provider": PROVIDER, **({"comment": schema.comment} if schema.comment else {})}

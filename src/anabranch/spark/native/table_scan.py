@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
 from py4j.protocol import Py4JError
+from pyspark.sql.types import StructType
 
 from anabranch.errors import UnsupportedFeatureError
 from anabranch.expr.bind import BoundPredicate
@@ -64,7 +65,13 @@ class Query:
         """The columns that the query needs, in the order in which Spark wants them."""
         if self.columns is None:
             return [f.name for f in self.scan.schema.fields]
-        return [str(field["name"]) for field in json.loads(self.columns.json())["fields"]]
+        return list(self.metadata)
+
+    @lazy
+    def metadata(self) -> dict[str, dict[str, Any]]:
+        """What Spark has noted of each column that it asks for."""
+        asked = [] if self.columns is None else json.loads(self.columns.json())["fields"]
+        return {str(field["name"]): dict(field["metadata"]) for field in asked}
 
 
 class Way(Protocol):
@@ -152,7 +159,15 @@ class TableScan(JavaProxy):
         self._decided: Way | None = None
 
     def readSchema(self) -> Any:  # noqa: N802
-        return self._way.inner.readSchema()
+        found = self._way.inner.readSchema()
+        noted = self._query.metadata
+        if isinstance(self._way, Natively) or not any(noted.values()):
+            return found
+        # By what it has noted of a column, such as the length of its texts, Spark checks the plan of a write.
+        columns = StructType.fromJson(json.loads(found.json()))
+        for column in columns:
+            column.metadata = noted.get(column.name, column.metadata)
+        return self.jvm.struct(columns)
 
     def description(self) -> str:
         if self._is_stream:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from anabranch.errors import UnsupportedFeatureError
-from anabranch.spark.catalog.properties import RESERVED, WATERMARK, table_properties
+from anabranch.spark.catalog.properties import set_properties, unset_properties
 from anabranch.spark.sql.create import properties
 from anabranch.spark.sql.reader import Reader
 from anabranch.spec.field_tree import After, First, Last, Position
@@ -13,16 +13,13 @@ from anabranch.spec.schema_change import (
     AddColumn,
     DropColumn,
     MoveColumn,
-    RemoveOption,
     RenameColumn,
     SchemaChange,
     SetColumnComment,
     SetNullable,
-    SetOption,
     WidenColumn,
 )
 from anabranch.spec.types import DataType
-from anabranch.spec.watermark import WATERMARK_KEYS
 
 TypeOf = Callable[[str], DataType]
 """What a type in Spark's SQL is in a table."""
@@ -34,15 +31,10 @@ def changes(reader: Reader, type_of: TypeOf) -> list[SchemaChange] | None:
     Raises `SqlError` for what is not understood, `UnsupportedFeatureError` for what tables do not have.
     """
     if reader.accept("SET", "TBLPROPERTIES"):
-        return _set(properties(reader.inside("( ... )")))
+        return set_properties(properties(reader.inside("( ... )")))
     if reader.accept("UNSET", "TBLPROPERTIES"):
         reader.accept("IF", "EXISTS")
-        keys = [word.value for word in reader.inside("( ... )")[::2]]
-        return [
-            RemoveOption(key)
-            for named in keys
-            for key in (WATERMARK_KEYS if named == WATERMARK else (named,))
-        ]
+        return unset_properties(word.value for word in reader.inside("( ... )")[::2])
     if reader.accept("ADD") and reader.accept_any("COLUMN", "COLUMNS"):
         return _added(reader, type_of)
     if reader.accept("DROP") and reader.accept_any("COLUMN", "COLUMNS"):
@@ -57,13 +49,6 @@ def changes(reader: Reader, type_of: TypeOf) -> list[SchemaChange] | None:
     return None
 
 
-def _set(given: dict[str, str]) -> list[SchemaChange]:
-    for key in given:
-        if key in RESERVED - {"comment"}:
-            raise UnsupportedFeatureError(f"'{key}' of a table is fixed", feature="table-change")
-    return [SetOption(key, value) for key, value in table_properties(given).items()]
-
-
 def _added(reader: Reader, type_of: TypeOf) -> list[SchemaChange]:
     parenthesised = reader.accept("(")
     found: list[SchemaChange] = []
@@ -72,6 +57,10 @@ def _added(reader: Reader, type_of: TypeOf) -> list[SchemaChange]:
         reader.accept(":")
         spelled = reader.until("COMMENT", "FIRST", "AFTER", "NOT", "DEFAULT", ",", ")")
         nullable = not reader.accept("NOT", "NULL")
+        if reader.accept("DEFAULT"):
+            raise UnsupportedFeatureError(
+                "tables do not have a column's DEFAULT", feature="table-change", hint="leave it out."
+            )
         comment = reader.text("a text") if reader.accept("COMMENT") else None
         position = _position(reader)
         found.append(AddColumn(name, type_of(spelled).with_nullable(nullable), comment, position or Last()))

@@ -150,7 +150,13 @@ class Portable:
         reader.end()
         if parts == (self._names.catalog,):
             return
-        name = parts[-1]
+        *catalog, name = parts
+        if catalog not in ([], [self._names.catalog]):
+            raise UnsupportedFeatureError(
+                f"'{'.'.join(parts)}' is no database of the lake",
+                feature="sql-through-connect",
+                hint=f"statements of the lake stay in {self._names.catalog}; use spark.sql(...) for other catalogs.",
+            )
         if name not in self._names.files.databases():
             raise NotFoundError(
                 f"database '{name}' does not exist", hint="SHOW DATABASES lists those there are."

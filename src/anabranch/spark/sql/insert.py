@@ -20,6 +20,8 @@ class Insert:
     overwrite: bool = False
     partition: Mapping[str, str | None] = field(default_factory=dict)
     """Partition columns in PARTITION: the expression of a value, or None for one that the rows bring."""
+    if_not_exists: bool = False
+    """Whether rows are to be written only if that partition is not there yet."""
     columns: tuple[str, ...] = ()
     """Those that the rows are for; () for all."""
     by_name: bool = False
@@ -52,8 +54,8 @@ def insert(statement: str) -> Insert | None:
     if matches(words, place, "PARTITION", "("):
         end = closing(words, place + 1)
         partition, place = assignments(statement, words[place + 2 : end]), end + 1
-    if matches(words, place, "IF", "NOT", "EXISTS"):
-        place += 3
+    if_not_exists = matches(words, place, "IF", "NOT", "EXISTS")
+    place += 3 if if_not_exists else 0
     by_name = matches(words, place, "BY", "NAME")
     place += 2 if by_name else 0
     where = None
@@ -68,7 +70,17 @@ def insert(statement: str) -> Insert | None:
         raise SqlError("INSERT has no rows", hint="write INSERT INTO db.t SELECT ... or VALUES (...).")
     common = statement[: words[start].start]
     query = common + statement[words[place].start :].rstrip().rstrip(";")
-    return Insert(target, query, overwrite, partition, columns, by_name, where, options)
+    return Insert(
+        target,
+        query,
+        overwrite,
+        partition,
+        if_not_exists=if_not_exists,
+        columns=columns,
+        by_name=by_name,
+        where=where,
+        options=options,
+    )
 
 
 def assignments(statement: str, words: Sequence[Word]) -> dict[str, str | None]:

@@ -10,7 +10,7 @@ from anabranch.errors import InvalidInputError, NotFoundError
 from anabranch.kernel.partitions import in_order_of_values
 from anabranch.kernel.scan.pruning import partition_values
 from anabranch.options import PATH
-from anabranch.spark.catalog.properties import RESERVED
+from anabranch.spark.catalog.properties import OWN_PREFIX, RESERVED
 from anabranch.spark.sql.names import Names
 from anabranch.spark.sql.reader import Reader
 from anabranch.spark.sql.tables import Tables
@@ -21,7 +21,6 @@ from anabranch.spec.schema import TableSchema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_OWN_PREFIX = "anabranch."
 _SECRET = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
 _HIDDEN = "*********(redacted)"
 """Which properties Spark hides, and how."""
@@ -39,14 +38,20 @@ class Looking:
     def databases(self, reader: Reader) -> DataFrame:
         """``[IN lake] [LIKE 'a*']``"""
         if reader.accept_any("IN", "FROM"):
-            reader.name("the name of the catalog")
+            parts = reader.name("the name of the catalog")
+            if parts != (self._names.catalog,):
+                return self._spark.sql(reader.statement)
         wanted = _pattern(reader)
         found = [(_shown(name),) for name in self._names.files.databases() if wanted(name)]
         return self._rows("namespace STRING", found)
 
     def tables(self, reader: Reader) -> DataFrame:
         """``[IN db] [LIKE 'a*']``"""
-        database = reader.name("a database")[-1] if reader.accept_any("IN", "FROM") else self._names.database
+        database = self._names.database
+        if reader.accept_any("IN", "FROM"):
+            *catalog, database = reader.name("a database")
+            if catalog not in ([], [self._names.catalog]):
+                return self._spark.sql(reader.statement)
         wanted = _pattern(reader)
         if database == SYSTEM_DATABASE:
             from anabranch.system_tables import LAKE_TABLES
@@ -69,7 +74,7 @@ class Looking:
         parts = reader.name("a table")
         schema = self._schema(parts)
         shown = {
-            k: v for k, v in schema.options.items() if not k.startswith(_OWN_PREFIX) and k not in RESERVED
+            k: v for k, v in schema.options.items() if not k.startswith(OWN_PREFIX) and k not in RESERVED
         }
         if reader.here is not None:
             key = reader.inside("( 'key' )")[0].value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -27,13 +28,14 @@ from anabranch.spark.sql.reader import Reader
 from anabranch.spark.sql.rows import in_columns
 from anabranch.spark.types import fields_from_spark, spark_schema, type_from_spark
 from anabranch.spec.ddl import parse_columns
-from anabranch.spec.types import DataType, Field
+from anabranch.spec.types import CharType, DataType, Field, VarCharType
 from anabranch.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _MODE = "spark.sql.sources.partitionOverwriteMode"
+_WITH_LENGTH = re.compile(r"(CHAR|CHARACTER|VARCHAR)\s*\(\s*(\d+)\s*\)", re.IGNORECASE)
 
 
 class Tables:
@@ -76,7 +78,16 @@ class Tables:
     # Rows
 
     def insert(self, statement: Insert, frame: DataFrame) -> None:
-        """Write the rows of a query. Raises what `Table.append` and `Table.replace` do."""
+        """Write the rows of a query.
+
+        Raises what `Table.append` and `Table.replace` do, and `UnsupportedFeatureError` for IF NOT EXISTS.
+        """
+        if statement.if_not_exists:
+            raise UnsupportedFeatureError(
+                f"rows of '{'.'.join(statement.target)}' are not written IF NOT EXISTS",
+                feature="insert-if-not-exists",
+                hint="leave it out, and look first whether the partition is there: SHOW PARTITIONS.",
+            )
         table = self.named(statement.target).with_options(statement.options)
         rows = in_columns(frame, statement, table.schema, also=WATERMARK_SOURCE_COLUMN.of(table.options))
         if not statement.overwrite and statement.where is None:
@@ -281,5 +292,9 @@ class Tables:
 
     def _type(self, text: str) -> DataType:
         """What a type in Spark's SQL is in a table. Raises `SchemaError`."""
+        length = _WITH_LENGTH.fullmatch(text.strip())
+        if length is not None:  # Spark forgets the length in a CAST
+            kind = VarCharType if length[1].upper() == "VARCHAR" else CharType
+            return kind(int(length[2]))
         found: Any = self._spark.sql(f"SELECT CAST(NULL AS {text}) AS type").schema[0].dataType
         return type_from_spark(found, nullable=True, where=text)

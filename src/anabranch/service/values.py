@@ -1,0 +1,34 @@
+"""Values of rows as Python has them, also where Python has none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+
+def rows_of(rows: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
+    """Each row as a dict. Dates and times of a column in which one is outside of Python's years are text."""
+    columns = [_values(column) for column in rows.columns]
+    names = rows.schema.names
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)] if names else []
+
+
+def _values(column: Any) -> list[Any]:
+    try:
+        return list(column.to_pylist())
+    except (OverflowError, ValueError):  # the years 1 to 9999; without pandas also nanoseconds
+        return list(column.cast(_in_text(column.type)).to_pylist())
+
+
+def _in_text(kind: Any) -> Any:
+    """The type with text in place of dates and times, inside of others too."""
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([f.with_type(_in_text(f.type)) for f in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_in_text(kind.key_type), _in_text(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_in_text(kind.value_type)))
+    return kind
