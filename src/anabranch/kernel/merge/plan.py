@@ -12,24 +12,21 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from anabranch.kernel.branches.fork_pins import fork_snapshot
 from anabranch.kernel.commit.base import Base
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.merge.branch_side import BranchSide
 from anabranch.kernel.merge.cases import Case, conflict_of
 from anabranch.kernel.merge.conflict import MergeConflict
 from anabranch.kernel.merge.entries import SCHEMA_REWRITE_NEEDED, MergeEntries, Share
 from anabranch.kernel.merge.facts import MERGE_USER, MergeFacts
 from anabranch.kernel.merge.record import Choice, MergeLog, Wishes
 from anabranch.kernel.merge.schema import MergedSchema, merge_schemas
-from anabranch.kernel.merge.standing import Standing, before_gap, descent_conflict, standing_of
-from anabranch.kernel.partitions import PartitionKey, partition_text
-from anabranch.kernel.provenance.births import fork_of, live_partitions
-from anabranch.kernel.provenance.branch_files import BranchFiles, Young
+from anabranch.kernel.merge.standing import Standing, descent_conflict, standing_of
+from anabranch.kernel.provenance.births import fork_of
 from anabranch.kernel.provenance.classify import Work
-from anabranch.kernel.provenance.foreign import foreign_files
 from anabranch.kernel.provenance.origin import Origin
 from anabranch.kernel.provenance.past import Past, counting, past_since
-from anabranch.kernel.provenance.sides import Done, Side, keyed, live_names_of, side_of, works
+from anabranch.kernel.provenance.sides import Side
 from anabranch.spec.data_file import ManifestEntry
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
@@ -143,8 +140,7 @@ class MergePlanner:
         self._wishes = wishes
         self._schema_id = schema_id
         self._overlap = overlap
-        self._files = BranchFiles(branch, head)
-        self._sides: dict[int, Side] = {}
+        self._side = BranchSide(branch, head, log)
         self._main: Past | None = None
 
     def origin_of(self, plan: MergePlan, origin: Origin) -> Mapping[str, str]:
@@ -162,21 +158,21 @@ class MergePlanner:
         """
         assert base.snapshot is not None, "main has the snapshot that the branch began with"
         self._main = past_since(base.context, base.snapshot, self._fork.snapshot, known=self._main)
-        found = standing_of(base.context, self._main, self._branch, self._log, self._files.born)
+        found = standing_of(base.context, self._main, self._branch, self._log, self._side.files.born)
         if found is None:
             return MergePlan((_merged_meanwhile(self._branch.title),))
         refusal = descent_conflict(base.context, self._branch, found)
         for taken in (found.taken, *found.unsure):
-            refusal = refusal or self._rewritten(taken)
+            refusal = refusal or self._side.rewritten(taken)
         if refusal is not None:
             return MergePlan((refusal,))
-        theirs = self._side(found.taken)
+        theirs = self._side.since(found.taken)
         schema = merge_schemas(
             self._branch.schemas.get(found.taken_schema),
             base.schema,
             self._branch.schemas.get(self._schema_id),
         )
-        cases = self._cases(found, theirs, base.schema)
+        cases = self._side.cases(found, base.schema)
         overlaps = self._overlaps(found, theirs)
         if not isinstance(schema, MergedSchema):
             _, conflicts = self._settle(base, cases, base.schema)
@@ -191,101 +187,6 @@ class MergePlanner:
         commits = counting([s for s in theirs.left if s.id > found.taken.id])
         return replace(whole, taken=found.taken, commits=commits)
 
-    def _side(self, taken: SnapshotRef) -> Side:
-        """What the branch did, reliably since main took it last."""
-        if taken.id not in self._sides:
-            self._sides[taken.id] = side_of(
-                self._branch, self._branch, self._files.past, self._fork.snapshot, taken=taken
-            )
-        return self._sides[taken.id]
-
-    def _rewritten(self, taken: SnapshotRef) -> MergeConflict | None:
-        """A conflict if the branch was rolled back for good to before what main took of it."""
-        theirs = self._side(taken)
-        there = next((s for s in theirs.left if s.id == taken.id), None)
-        is_past = self._head.id >= taken.id and (there is None or there.stamp == taken.stamp)
-        if is_past and not theirs.is_other:
-            return None
-        return MergeConflict(
-            "HISTORY_REWRITTEN",
-            f"snapshot {taken.id} of '{self._branch.title}', which main took, is not in the branch's history any more: "
-            "the branch was rolled back for good to before it",
-            "create a branch from a tag of today's main, and write the rows to that.",
-        )
-
-    # Which partitions, and what was done there
-
-    def _cases(self, found: Standing, theirs: Side, schema: TableSchema) -> list[Case]:
-        """The partitions that the branch changed, in the order of their folders."""
-        taken = found.taken
-        changed, by_branch = self._changed(found, taken, schema)
-        for other in found.unsure:  # what was taken back on the branch since may still be in main
-            places, done = self._changed(found, other, schema)
-            changed, by_branch = places | changed, done | by_branch
-        seen = found.seen(schema)
-        by_main = works(
-            found.main,
-            changed,
-            schema,
-            since={key: seen.get(key, self._fork.snapshot.id) for key in changed},
-            before_gap=before_gap(found, self._branch, self._log, schema),
-            besides=self._born_until(taken.id),
-        )
-        young = self._files.after(taken.id, schema)
-        foreign = foreign_files(found.main, young, self._fork.branch_uuid)
-        cases = [
-            Case(
-                key,
-                row,
-                partition_text(row, schema),
-                by_branch[key],
-                Done(Work.UNKNOWN) if found.unsure else by_main[key],
-                young.get(key, Young()),
-                foreign.get(key, ()),
-                theirs.gap_until is not None,
-            )
-            for key, row in changed.items()
-        ]
-        return sorted(cases, key=lambda case: case.text)
-
-    def _changed(
-        self, found: Standing, taken: SnapshotRef, schema: TableSchema
-    ) -> tuple[dict[PartitionKey, bytes], dict[PartitionKey, Done]]:
-        """The partitions in which the branch did something since `taken`, each with a row of it; and what it did there."""
-        theirs = self._side(taken)
-        places, before = self._places(found, theirs, taken, schema)
-        done = works(theirs, places, schema, since=dict.fromkeys(places, taken.id), before_gap=before)
-        changed = {key: row for key, row in places.items() if done[key].work != Work.NOTHING}
-        return changed, {key: done[key] for key in changed}
-
-    def _places(
-        self, found: Standing, theirs: Side, taken: SnapshotRef, schema: TableSchema
-    ) -> tuple[dict[PartitionKey, bytes], Mapping[PartitionKey, frozenset[str]]]:
-        """Partitions in which the branch may have done something; and what main took, if files must be compared."""
-        rows = theirs.rows()
-        if theirs.span is not None and theirs.span.wide:
-            rows |= found.main.rows()  # also where only main has rows
-        before: Mapping[PartitionKey, frozenset[str]] = {}
-        until = theirs.gap_until
-        if until is not None and taken.id < until.id:
-            begun = self._snapshot_of(taken)
-            if begun is not None:
-                rows |= live_partitions(self._branch, begun)
-                before = live_names_of(self._branch, begun, schema)
-        return dict(keyed(sorted(rows), schema)), before
-
-    def _snapshot_of(self, taken: SnapshotRef) -> Snapshot | None:
-        merged = next((r.head for r in self._log.records.values() if r.head.stamp == taken.stamp), None)
-        return merged or fork_snapshot(self._branch)
-
-    def _born_until(self, point: int) -> frozenset[str]:
-        """Names of the files that the branch made and main took."""
-        begun = self._fork.snapshot.id
-        known = self._files.born.known.items()
-        return frozenset(name for name, birth in known if birth.is_after(begun) and birth.is_until(point))
-
-    # What is to be done there
-
     def _settle(
         self, base: Base, cases: Sequence[Case], merged: TableSchema
     ) -> tuple[list[_Settled], list[MergeConflict]]:
@@ -297,7 +198,7 @@ class MergePlanner:
             for case in cases
             if case.theirs.work == Work.OVERWRITTEN or self._wishes.of(case.text) == Choice.THEIRS
         )
-        entries = MergeEntries(base, self._branch, self._files, merged, overwritten)
+        entries = MergeEntries(base, self._branch, self._side.files, merged, overwritten)
         for case in cases:
             done = self._settled(case, entries)
             if isinstance(done, MergeConflict):
@@ -340,7 +241,7 @@ class MergePlanner:
     def _whole(
         self, base: Base, found: Standing, schema: MergedSchema, settled: Sequence[_Settled]
     ) -> MergePlan:
-        entries = MergeEntries(base, self._branch, self._files, schema.schema, frozenset())
+        entries = MergeEntries(base, self._branch, self._side.files, schema.schema, frozenset())
         added = [entry.file.file_name for one in settled for entry in one.share.added]
         landed = [self._fork.snapshot.id]
         landed += [
@@ -348,7 +249,7 @@ class MergePlanner:
             for number, record in self._log.records.items()
             if number not in self._log.ends or self._log.ends[number].snapshot is not None
         ]
-        born, newest = self._files.born, max(landed)
+        born, newest = self._side.files.born, max(landed)
         return MergePlan(
             partitions=tuple(_told(one) for one in settled),
             entries=tuple(entries.together(one.share for one in settled)),
