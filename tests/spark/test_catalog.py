@@ -114,6 +114,8 @@ def test_views_of_a_table(session, lake):
     table.append(pa.table({"id": [3], "dt": ["a"], "w": [7]}))
     at = f"timestamp_millis({first.time_millis})"
     old = Rows([(1, "a"), (2, "b")])
+    # Spark 4.1 does not tell a catalog the options: it has the rows of then in the columns of today.
+    by_option = Rows([(1, "a", None), (2, "b", None)]) if session.version < "4.2" else old
     run(session.sql, [
         ("SELECT * FROM water.db.v", Rows([(1, "a", None), (2, "b", None), (3, "a", 7)])),
         ("SELECT id FROM water.db.v WHERE dt = 'a' AND id > 1", [(3,)]),
@@ -123,7 +125,7 @@ def test_views_of_a_table(session, lake):
         ("SELECT * FROM water.db.v VERSION AS OF 'savepoint.1'", old),
         ("SELECT * FROM water.db.v VERSION AS OF 'good' AS x", old),
         (f"SELECT * FROM water.db.v TIMESTAMP AS OF {at}", old),
-        ("SELECT * FROM water.db.v WITH ('scan.tag-name' = 'good')", old),
+        ("SELECT * FROM water.db.v WITH ('scan.tag-name' = 'good')", by_option),
         ("SELECT * FROM water.db.v WITH ('scan.snapshot-id' = '1', 'scan.mode' = 'from-snapshot') WHERE id = 1",
          [(1, "a", None)]),
         ("SELECT x.w FROM water.db.v x JOIN water.db.v VERSION AS OF 1 y ON x.id = y.id + 2", [(7,)]),
