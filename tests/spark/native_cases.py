@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from anabranch.spark.arrow_values import to_schema
+from anabranch.spark.catalog import java
 from anabranch.spark.native.proxy import JavaProxy, Jvm, start_callbacks
 from anabranch.spark.native.scan_builder import ScanBuilder
 from anabranch.spark.types import arrow_schema, spark_schema
@@ -143,7 +144,7 @@ class PlainTable(JavaProxy):
         return self.jvm.struct(spark_schema(self.scan.schema.fields))
 
     def columns(self):
-        return self.jvm.of(f"{_CATALOG}.CatalogV2Util").structTypeToV2Columns(self.schema(), False)
+        return java.columns(self.jvm, self.schema())
 
     def partitioning(self):
         return self.jvm.array("org.apache.spark.sql.connector.expressions.Transform", [])
