@@ -341,6 +341,9 @@ class World:
         )
         if self.main.head is not known:
             self.taken_columns[branch.name] = self.columns(branch)
+            head = self.main.head
+            same = {part for part in head.overwrote if known.files.get(part) == head.files.get(part)}
+            head.overwrote -= same - theirs  # replaced by just the files that were there
         self.note(branch, branch.head.rows)
         self.check(self.main)
 
