@@ -139,6 +139,17 @@ def test_maps_from_json(cli, tmp_path):
     ]
 
 
+def test_decimals_from_json_are_exact_beside_a_map(cli, tmp_path):
+    columns = "d DECIMAL(38, 20), f DOUBLE, m MAP<STRING, DECIMAL(38, 20)>, s ROW<d DECIMAL(38, 20)>"
+    cli("create-table", "db.m", columns)
+    exact = "1.12345678901234567891"
+    row = f'{{"d": {exact}, "f": 0.1, "m": {{"a": {exact}}}, "s": {{"d": {exact}}}}}\n'
+    (tmp_path / "rows.json").write_text(row + row.replace(exact, f'"{exact}"'))
+    cli("append", "db.m", str(tmp_path / "rows.json"))
+    wanted = {"d": exact, "f": 0.1, "m": [["a", exact]], "s": {"d": exact}}
+    assert [json.loads(line) for line in cli("read", "db.m", "--json").splitlines()] == [wanted] * 2
+
+
 @pytest.mark.parametrize(
     "bad", ['{"id": 1, "m": 3}', '{"id": 1, "m": [3]}', '{"id": 1, "m": ', '{"id": {}}', "7"]
 )

@@ -6,6 +6,7 @@ A map is written as an object, ``{"a": 1}``, or as a list of pairs, ``[["a", 1]]
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -28,10 +29,10 @@ def text_without_maps(text: bytes, schema: pa.Schema) -> bytes:
     kinds = {f.name: f.type for f in schema}
     lines = []
     for line in text.splitlines():
-        row = json.loads(line) if line.strip() else None
+        row = json.loads(line, parse_float=Decimal) if line.strip() else None
         if isinstance(row, dict):
             row = {name: _entries(value, kinds.get(name)) for name, value in row.items()}
-        lines.append("" if row is None else json.dumps(row, ensure_ascii=False))
+        lines.append("" if row is None else json.dumps(row, ensure_ascii=False, default=float))
     return "\n".join(lines).encode()
 
 
@@ -60,8 +61,10 @@ def _entries_type(kind: Any) -> Any:
 
 
 def _entries(value: Any, kind: Any) -> Any:
-    if value is None or kind is None or not has_map(kind):
+    if value is None or kind is None:
         return value
+    if isinstance(value, Decimal) and pa.types.is_decimal(kind):
+        return str(value)  # as text it stays exact
     if pa.types.is_map(kind) and isinstance(value, dict | list):
         pairs = [(_key(k, kind.key_type), v) for k, v in value.items()] if isinstance(value, dict) else value
         return [{_KEY: _entries(k, kind.key_type), _VALUE: _entries(v, kind.item_type)} for k, v in pairs]
