@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from anabranch.cascade.plan import Work, work_of
 from anabranch.cascade.values import CascadePlan, CascadeStep
-from anabranch.errors import CommitConflictError, CorruptTableError
+from anabranch.errors import CommitConflictError
 from anabranch.jobs.job import Job
 from anabranch.kernel.replacement.group_result import GroupResult
 from anabranch.kernel.replacement.wishes import Seen
-from anabranch.lineage.model import lineage_of
+from anabranch.lineage.model import entry_or_none
 from anabranch.spec.snapshot import CommitKind, Snapshot
 from anabranch.table.grouping import replace_together
 
@@ -64,10 +64,7 @@ def _is_made_again(snapshot: Snapshot, jobs: Collection[str]) -> bool:
     """Whether nothing of a commit to main is lost with it: it brought no rows, or one of these jobs made it."""
     if snapshot.commit_kind in (CommitKind.COMPACT, CommitKind.ANALYZE):
         return True
-    try:
-        entry = lineage_of(snapshot.properties, where=f"snapshot {snapshot.id}")
-    except CorruptTableError:
-        return False
+    entry = entry_or_none(snapshot)
     return entry is not None and entry.taken is None and entry.job in jobs
 
 

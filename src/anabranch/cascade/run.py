@@ -23,7 +23,7 @@ from anabranch.cascade.publish import publish
 from anabranch.cascade.result import CascadeResult
 from anabranch.cascade.values import CascadePlan, CascadeStep, JobPart
 from anabranch.cascade.writers import EMPTYING
-from anabranch.errors import AnabranchError, CommitConflictError, CorruptTableError, InvalidInputError
+from anabranch.errors import AnabranchError, CommitConflictError, InvalidInputError
 from anabranch.jobs.job import Job
 from anabranch.jobs.prepare import Run
 from anabranch.jobs.run import Schedule, run_jobs
@@ -36,7 +36,7 @@ from anabranch.kernel.context import TableContext
 from anabranch.kernel.replacement.copy_history import copy_past
 from anabranch.kernel.replacement.main import main_of
 from anabranch.kernel.replacement.seal import is_replaced_by
-from anabranch.lineage.model import LINEAGE_PROPERTY, LineageEntry, lineage_of
+from anabranch.lineage.model import LINEAGE_PROPERTY, LineageEntry, entry_or_none, lineage_of
 from anabranch.spec.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -241,10 +241,7 @@ def _branch_of(main: TableContext, step: CascadeStep) -> TableContext | None:
 
 def _empties(snapshot: Snapshot) -> bool:
     """Whether a snapshot emptied the branch of a cascade."""
-    try:
-        entry = lineage_of(snapshot.properties, where=f"snapshot {snapshot.id}")
-    except CorruptTableError:
-        return False
+    entry = entry_or_none(snapshot)
     return entry is not None and entry.engine.query == EMPTYING.query
 
 

@@ -19,8 +19,8 @@ def coverage(
 ) -> Covered | None:
     """See `anabranch.kernel.replacement.coverage.Coverage`.
 
-    Not known if a commit of main since the two parted does not say what it read, if the branch has commits and none of them does, or if one
-    read a source whose positions cannot be compared.
+    Not known if a commit of main since the two parted does not say what it read, if the branch has commits and none of
+    them does, or if one read a source whose positions cannot be compared.
     """
     begun = {} if fork is None else _ends(fork) or {}
     ends = [_ends(snapshot) for snapshot in main if _adds_rows(snapshot)]

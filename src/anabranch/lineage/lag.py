@@ -13,10 +13,10 @@ from typing import Self
 
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.history.archive import Following
+from anabranch.kernel.history.commits import back_from, expired
 from anabranch.kernel.provenance.past import rolled_back_to
 from anabranch.lineage.model import Input, TableInput, entry_or_none
 from anabranch.lineage.overlap import Place, places
-from anabranch.lineage.past import back_from, expired
 from anabranch.spec.history_segment import PastSnapshot
 from anabranch.spec.snapshot import CommitKind, Snapshot
 
@@ -126,10 +126,8 @@ def branch_lag(main: TableContext, branch: TableContext) -> BranchLag:
     parted = 0 if fork is None else fork.id
     in_main, in_branch = _Content(), _Content()
     since, own = _since(main, parted, in_main), _since(branch, parted, in_branch)
-    lost, own_lost = (
-        in_main.problems,
-        in_branch.problems,
-    )  # what is lost of the time before only leaves sources unknown
+    # What is lost of the time before only leaves sources unknown.
+    lost, own_lost = in_main.problems, in_branch.problems
     there = main.snapshots.find(parted) if parted else None
     is_other = there is not None and fork is not None and there.stamp != fork.stamp
     before: list[Past] = []
