@@ -35,7 +35,9 @@ def names(text: str | None) -> list[str] | None:
         return None
     found = [name.strip() for name in text.split(",") if name.strip()]
     if not found:
-        raise InvalidInputError(f"'{text}' names no column", hint="leave the option out to mean all.")
+        raise InvalidInputError(
+            f"'{text}' names no column", hint="write names with commas, or leave the option out."
+        )
     return found
 
 
