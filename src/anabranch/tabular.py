@@ -7,16 +7,16 @@ from collections.abc import Iterable, Sequence
 from io import StringIO
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 _WIDTH = 120
 """Characters of a line, beyond which cells are folded."""
 
 
 def as_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """Rows under a header, numbers to the right, whatever markup or signs for terminals the values hold."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     shown = [[*row] for row in rows]
     table = Table(header_style=None, box=None, pad_edge=False)
     for place, column in enumerate(columns):

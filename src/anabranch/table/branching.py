@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from anabranch.errors import InvalidInputError
-from anabranch.kernel.branches.branch_info import BranchInfo, branch_infos
 from anabranch.kernel.branches.branch_log import open_branch
-from anabranch.kernel.branches.create import create_branch
-from anabranch.kernel.branches.delete import DeletedBranch, delete_branch
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.merge.merge import merge_branch
-from anabranch.kernel.merge.record import wishes_of
-from anabranch.kernel.merge.result import MergeResult
 from anabranch.kernel.refs.moments import resolve
 from anabranch.kernel.refs.tags import parse_retained
 from anabranch.kernel.refs.upkeep import keep_due
 from anabranch.kernel.replacement.follow import on_main
 from anabranch.kernel.replacement.main import main_of
-from anabranch.lineage.duplicates import duplicate_sources
-from anabranch.lineage.lag import BranchLag, branch_lag
-from anabranch.lineage.merging import merged_origin
 from anabranch.table.view import TableView
+
+if TYPE_CHECKING:
+    from anabranch.kernel.branches.branch_info import BranchInfo
+    from anabranch.kernel.branches.delete import DeletedBranch
+    from anabranch.kernel.merge.result import MergeResult
+    from anabranch.lineage.lag import BranchLag
 
 
 class Branching(TableView):
@@ -57,6 +55,8 @@ class Branching(TableView):
             AlreadyExistsError: there is such a branch, or the tag names another moment.
             NotFoundError: main has no such tag, snapshot or savepoint.
         """
+        from anabranch.kernel.branches.create import create_branch
+
         if snapshot is not None and savepoint is not None:
             raise InvalidInputError("a branch begins either with a snapshot or with a savepoint")
         version = snapshot if savepoint is None else f"savepoint.{savepoint}"
@@ -81,6 +81,8 @@ class Branching(TableView):
 
         Raises `NotFoundError`, `InvalidInputError` for the branch that is main.
         """
+        from anabranch.kernel.branches.delete import delete_branch
+
         return delete_branch(main_of(self._context), name)
 
     def merge_branch(
@@ -116,6 +118,11 @@ class Branching(TableView):
             CommitConflictError: something stands against it; ``conflicts`` lists all of it. Nothing was merged.
             CommitError: see `anabranch.errors`.
         """
+        from anabranch.kernel.merge.merge import merge_branch
+        from anabranch.kernel.merge.record import wishes_of
+        from anabranch.lineage.duplicates import duplicate_sources
+        from anabranch.lineage.merging import merged_origin
+
         self._check_unpinned()
         wishes = wishes_of(resolve, allow_source_overlap=allow_source_overlap)
         result = merge_branch(
@@ -136,9 +143,13 @@ class Branching(TableView):
 
         Raises `NotFoundError`: there is no such branch.
         """
+        from anabranch.lineage.lag import branch_lag
+
         main = main_of(self._context)
         return branch_lag(main, open_branch(main, name))
 
     def branch_infos(self) -> list[BranchInfo]:
         """Facts about main and each branch: identity, beginning, how far each has moved since; main first."""
+        from anabranch.kernel.branches.branch_info import branch_infos
+
         return branch_infos(main_of(self._context))

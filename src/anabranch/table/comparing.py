@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
-from anabranch.audit import Checks, Sides, Verdict, audit
-from anabranch.compare import Diff
-from anabranch.kernel.branches.diff import Side, side_of
 from anabranch.kernel.replacement.main import main_of
 from anabranch.lineage.recording import aside
 from anabranch.table.view import TableView
+
+if TYPE_CHECKING:
+    from anabranch.audit import Checks, Verdict
+    from anabranch.compare import Diff
 
 
 class Comparing(TableView):
@@ -31,6 +33,9 @@ class Comparing(TableView):
             NotFoundError: there is no such branch or moment; the message says what there is.
             InvalidInputError: the moment names several things.
         """
+        from anabranch.compare import Diff
+        from anabranch.kernel.branches.diff import side_of
+
         main = main_of(self._context)
         asked = self._own_name if right is None else right
         return Diff(side_of(main, left), side_of(main, asked), self._engine)
@@ -50,6 +55,9 @@ class Comparing(TableView):
         Raises:
             InvalidInputError: the file of checks is not as it must be; the message names the line.
         """
+        from anabranch.audit import Checks, Sides, audit
+        from anabranch.kernel.branches.diff import Side, side_of
+
         given = checks if isinstance(checks, Checks) else Checks.load(checks)
         snapshot, schema = self.snapshot, self.schema
         branch = Side(self._own_name, self._context, snapshot, schema)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from anabranch.errors import InvalidInputError
 from anabranch.kernel.context import TableContext
@@ -14,11 +15,13 @@ from anabranch.kernel.refs.tag_log import find_tag, is_internal, tag_names
 from anabranch.kernel.refs.tags import create_tag, delete_tag, parse_retained, rename_tag, replace_tag
 from anabranch.kernel.refs.time_travel import at_time
 from anabranch.kernel.replacement.follow import on_main
-from anabranch.maintenance.rollback import RollbackResult, rollback
 from anabranch.savepoint_manager import SavepointManager
 from anabranch.spec.refs import Tag
 from anabranch.spec.savepoint import Savepoint
 from anabranch.table.view import TableView
+
+if TYPE_CHECKING:
+    from anabranch.maintenance.rollback import RollbackResult
 
 
 class Keeping(TableView):
@@ -157,6 +160,8 @@ class Keeping(TableView):
                 would be removed (``conflicts`` lists it) or the moment is not part of the current history.
             CommitError: see `anabranch.errors`.
         """
+        from anabranch.maintenance.rollback import rollback
+
         self._check_unpinned()
         return rollback(self._follow(), version, destructive=destructive, force=force, dry_run=dry_run)
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
-from anabranch.audit import Checks, Verdict
 from anabranch.errors import AlreadyExistsError, CommitConflictError
-from anabranch.kernel.branches.audit_log import AUDIT_FAILED
 from anabranch.kernel.branches.branch_log import open_branch
 from anabranch.kernel.commit.base import Conflict
-from anabranch.kernel.merge.result import MergeResult
 from anabranch.table.branching import Branching
 from anabranch.table.comparing import Comparing
 from anabranch.table.keeping import Keeping
+
+if TYPE_CHECKING:
+    from anabranch.audit import Checks, Verdict
+    from anabranch.kernel.merge.result import MergeResult
 
 T = TypeVar("T", bound="Publishing")
 
@@ -47,6 +48,8 @@ class Publishing(Keeping, Branching, Comparing):
             CommitConflictError: at the end: a check failed (``AUDIT_FAILED``), or main has changed so that the branch
                 cannot be merged.
         """
+        from anabranch.audit import Checks
+
         given = Checks.load(checks) if isinstance(checks, str | os.PathLike) else checks
         return Publication(self, name, given, by)
 
@@ -119,6 +122,8 @@ class Publication(Generic[T]):
         )
 
     def _refusal(self, verdict: Verdict) -> CommitConflictError:
+        from anabranch.kernel.branches.audit_log import AUDIT_FAILED
+
         failed = [check for check in verdict.failed if check.blocking]
         reasons = "; ".join(f"{c.name}: expected {c.expected}, found {c.found}" for c in failed)
         many = "a check" if len(failed) == 1 else f"{len(failed)} checks"

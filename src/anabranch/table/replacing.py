@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from anabranch.errors import InvalidInputError
-from anabranch.kernel.replacement.catch_up import FOREVER
-from anabranch.kernel.replacement.content import replace_content
-from anabranch.kernel.replacement.release import release_due
-from anabranch.kernel.replacement.replace import planned, replace_main
-from anabranch.kernel.replacement.result import ReplaceResult
-from anabranch.kernel.replacement.undo import undo_replace
-from anabranch.kernel.replacement.wishes import Replacement
-from anabranch.lineage.coverage import coverage
-from anabranch.lineage.merging import replaced_origin
 from anabranch.options import REPLACED_MAIN_TIME_RETAINED, parse_duration
 from anabranch.table.view import TableView
+
+if TYPE_CHECKING:
+    from anabranch.kernel.replacement.result import ReplaceResult
 
 
 class Replacing(TableView):
@@ -58,6 +54,14 @@ class Replacing(TableView):
                 as it was.
             CommitError: see `anabranch.errors`.
         """
+        from anabranch.kernel.replacement.content import replace_content
+        from anabranch.kernel.replacement.release import release_due
+        from anabranch.kernel.replacement.replace import planned, replace_main
+        from anabranch.kernel.replacement.result import ReplaceResult
+        from anabranch.kernel.replacement.wishes import Replacement
+        from anabranch.lineage.coverage import coverage
+        from anabranch.lineage.merging import replaced_origin
+
         self._check_unpinned()
         wishes = Replacement(
             name,
@@ -105,6 +109,9 @@ class Replacing(TableView):
             InvalidInputError: that is not the last replacement, or it was made together with those of other tables:
                 `Lake.undo_group` takes all of them back.
         """
+        from anabranch.kernel.replacement.result import ReplaceResult
+        from anabranch.kernel.replacement.undo import undo_replace
+
         self._check_unpinned()
         made, repeated = undo_replace(self._context, number, alone=alone, by=by, reason=reason)
         self._follow()
@@ -113,6 +120,8 @@ class Replacing(TableView):
 
 def wait_millis(wait: str | bool | None) -> int | None:
     """How long to wait, in milliseconds; None not to. Raises `InvalidInputError`."""
+    from anabranch.kernel.replacement.catch_up import FOREVER
+
     if wait is None or wait is False:
         return None
     if wait is True:

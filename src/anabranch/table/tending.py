@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from anabranch.errors import InvalidInputError
 from anabranch.kernel.branches.branch_log import check_still_the_same
-from anabranch.kernel.compaction.selection import Partitions
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.expiry.expire import Expiry, Tally
-from anabranch.kernel.health import Health, health
-from anabranch.maintenance.compact import CompactionResult, compact
-from anabranch.maintenance.cutoff import Cutoff
-from anabranch.maintenance.expire import expire_snapshots
-from anabranch.maintenance.maintain import Upkeep, maintain
-from anabranch.maintenance.orphans import Cleaning, remove_orphan_files, restore_orphan_files
-from anabranch.maintenance.sort import sort_compact
 from anabranch.options import parse_duration
 from anabranch.table.view import TableView
+
+if TYPE_CHECKING:
+    from anabranch.kernel.compaction.selection import Partitions
+    from anabranch.kernel.expiry.expire import Expiry, Tally
+    from anabranch.kernel.health import Health
+    from anabranch.maintenance.compact import CompactionResult
+    from anabranch.maintenance.cutoff import Cutoff
+    from anabranch.maintenance.maintain import Upkeep
+    from anabranch.maintenance.orphans import Cleaning
 
 
 class Tending(TableView):
@@ -41,6 +42,8 @@ class Tending(TableView):
             InvalidInputError: `partitions` or `idle` cannot be read, or this view is pinned.
             CommitError, StorageError: it could not be brought to its end; what was finished is committed.
         """
+        from anabranch.maintenance.compact import compact
+
         return compact(
             self._to_tend(),
             self._options,
@@ -71,6 +74,8 @@ class Tending(TableView):
             UnsupportedFeatureError: the table is a queue, whose order sorting would destroy.
             CommitError, StorageError: it could not be brought to its end; what was finished is committed.
         """
+        from anabranch.maintenance.sort import sort_compact
+
         return sort_compact(
             self._to_tend(),
             self._options,
@@ -104,6 +109,8 @@ class Tending(TableView):
             UnsupportedFeatureError: the table uses something that this version does not know; nothing was deleted.
             InvalidInputError: an argument cannot be used.
         """
+        from anabranch.maintenance.expire import expire_snapshots
+
         return expire_snapshots(
             self._to_tend(),
             self.options,
@@ -126,6 +133,8 @@ class Tending(TableView):
             CorruptTableError: a ref, or what it names, cannot be read; nothing was moved.
             UnsupportedFeatureError: the table uses something that this version does not know; nothing was moved.
         """
+        from anabranch.maintenance.orphans import remove_orphan_files
+
         self._check_unpinned()
         return remove_orphan_files(
             self._follow(), older_than=older_than, engine=self._engine, dry_run=dry_run
@@ -133,6 +142,8 @@ class Tending(TableView):
 
     def restore_orphan_files(self, run: int) -> Tally:
         """Bring back what a run of `remove_orphan_files` moved, until a later run purges it. Raises `NotFoundError`."""
+        from anabranch.maintenance.orphans import restore_orphan_files
+
         return restore_orphan_files(self._follow(), run, engine=self._engine)
 
     def maintain(self, dry_run: bool = False) -> Upkeep:
@@ -141,10 +152,14 @@ class Tending(TableView):
         Args:
             dry_run: find out only.
         """
+        from anabranch.maintenance.maintain import maintain
+
         return maintain(self._to_tend(), self.options, engine=self._engine, dry_run=dry_run)
 
     def health(self) -> Health:
         """How the table is: small files, what compaction would gain, and the commands that mend it."""
+        from anabranch.kernel.health import health
+
         if self._pinned is None:
             self._to_tend()
         schema = self.schema
