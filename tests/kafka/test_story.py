@@ -115,13 +115,25 @@ class Story:
     def kill_after(self, commits, wait):
         """Let the queries make so many commits to some table, wait a little, and kill everything they run in."""
         before, end = self.commits(), time.monotonic() + PATIENCE
-        process = self.start("follow")
-        try:
+        with self.killed() as process:
             while self.commits() < before + commits and self.is_alive(process):
                 assert time.monotonic() < end, self.log()
                 time.sleep(0.2)
             time.sleep(wait)
             self.is_alive(process)
+
+    def kill_within(self, seconds):
+        """Kill everything the queries run in so soon that they may not have begun, or be at anything."""
+        with self.killed() as process:
+            end = time.monotonic() + seconds
+            while time.monotonic() < end and self.is_alive(process):
+                time.sleep(0.1)
+
+    @contextlib.contextmanager
+    def killed(self):
+        process = self.start("follow")
+        try:
+            yield process
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -202,7 +214,10 @@ def tell(story, events, kills, seed=1, restarts=0):
     sender.start()
     restart_at = set(chance.sample(range(kills), restarts)) if restarts else set()
     for number in range(kills):
-        story.kill_after(chance.randint(1, 3), chance.uniform(0, 1.0))
+        if number % 2:
+            story.kill_within(chance.uniform(4, 16))
+        else:
+            story.kill_after(chance.randint(1, 3), chance.uniform(0, 1.0))
         if number in restart_at:
             sender.join()  # what is not acknowledged yet would be the producer's to lose
             story.broker.restart()

@@ -12,6 +12,8 @@ from tests.spark.stream_queries import Stream
 
 CONF = {
     "spark.driver.memory": "1g",
+    # Most of these processes live for seconds, in which better machine code does not pay off.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
