@@ -368,7 +368,7 @@ def connect(warehouse: str, *, spark: Any = None, options: Mapping[str, str] | N
         options: credentials and endpoint of the store; see the storage page.
     """
     if spark is not None:
-        from anabranch.spark.session import attach
+        from anabranch.spark.sessions import attach
 
         attach(spark, warehouse, options=options)
     return Lake(open_storage(warehouse, options), spark=spark, options=options)

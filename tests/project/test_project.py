@@ -1,5 +1,6 @@
 """The project keeps its own promises: examples run, pages are current, layers stay apart."""
 
+import importlib.util
 import json
 import re
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import anabranch
+import anabranch.spark
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -101,15 +103,23 @@ def test_public_names():
         assert getattr(anabranch, name) is not None
 
 
+@pytest.mark.parametrize("package", [anabranch, anabranch.spark], ids=lambda package: package.__name__)
+def test_no_module_takes_the_place_of_a_public_name(package):
+    """Python sets a module that is imported as an attribute of its package, over what is called so."""
+    for name in package.__all__:
+        assert importlib.util.find_spec(f"{package.__name__}.{name}") is None, name
+        assert getattr(package, name) is not None
+
+
 def test_the_kernel_loads_no_engine():
     code = "import sys, anabranch.kernel.commit.transaction, anabranch.kernel.scan.request; print(sorted({'pyspark', 'sqlglot', 'anabranch.arrow'} & set(sys.modules)))"
     assert _run("-c", code).stdout.strip() == "[]"
 
 
-def test_sparks_processes_do_not_load_pandas_to_begin():
-    code = "import sys, anabranch.spark.source; print('pandas' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+def test_sparks_processes_do_not_load_what_they_seldom_need():
+    """Spark starts several for each query, and each imports anew what the source needs."""
+    code = "import sys, anabranch.spark.source; print(sorted({'pandas', 'rich', 'yaml', 'sqlglot', 'anabranch.audit', 'anabranch.kernel.merge.merge'} & set(sys.modules)))"
+    assert _run("-c", code).stdout.strip() == "[]"
 
 
 def test_errors_survive_pickling():

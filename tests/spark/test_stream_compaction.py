@@ -13,7 +13,7 @@ import pytest
 
 from anabranch.spark.compactor import Compactor
 from anabranch.spark.notices import Notice, leave, make_folder, take
-from anabranch.spark.session import _check_scheduling, attach
+from anabranch.spark.sessions import _check_scheduling, attach
 from tests.support.faults import FaultyStorage, fail, run
 from tests.support.tables import SCHEMA, ids_of, rows
 

@@ -44,7 +44,7 @@ def local_spark(
 
     Raises `NotFoundError` if there is no Java.
     """
-    from anabranch.spark.session import session
+    from anabranch.spark.sessions import session
 
     is_here = master is not None and master.startswith("local")
     quieting = {k: v for k, v in _QUIET.items() if is_here or not k.startswith("spark.driver.")}

@@ -232,7 +232,7 @@ def health(warehouse: str, target: str, branch: str | None) -> list[Health]:
 def _open(warehouse: str, master: str | None) -> Lake:
     if master is None:
         return open_lake(warehouse)
-    from anabranch.spark.session import session
+    from anabranch.spark.sessions import session
 
     return connect(warehouse, spark=session(warehouse, master=master, app_name="anabranch maintenance"))
 

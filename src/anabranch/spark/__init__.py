@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from anabranch.spark.bounded import await_bounded
     from anabranch.spark.clustering import cluster
-    from anabranch.spark.session import attach, session
+    from anabranch.spark.sessions import attach, session
     from anabranch.spark.streams import read_stream
 
 __all__ = ["attach", "await_bounded", "cluster", "read_stream", "session"]
 
 _HOMES = {
-    "attach": "anabranch.spark.session",
+    "attach": "anabranch.spark.sessions",
     "await_bounded": "anabranch.spark.bounded",
     "cluster": "anabranch.spark.clustering",
     "read_stream": "anabranch.spark.streams",
-    "session": "anabranch.spark.session",
+    "session": "anabranch.spark.sessions",
 }
 
 
