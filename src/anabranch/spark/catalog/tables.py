@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from anabranch.errors import OptionError, UnsupportedFeatureError
 from anabranch.expr.bind import bind
 from anabranch.expr.parse import parse
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS
+from anabranch.lazy import lazy
 from anabranch.lineage.recording import note_state
 from anabranch.options import BRANCH, SCAN_COLUMNS, SCAN_FILTER, SCAN_MODE
 from anabranch.scan import Scan
@@ -107,6 +108,11 @@ class Seen:
         view = self.table.with_options(table_options(options))
         return Seen(view, view.snapshot, self.schema)
 
+    @lazy
+    def scan(self) -> Scan:
+        """All rows; its files are planned once, however many statements read them."""
+        return Scan(self.table.context, self.snapshot, self.schema, options=self.table.options)
+
 
 class LakeTable(Relation):
     """One branch of a table, at its newest state or at a moment."""
@@ -189,12 +195,12 @@ class LakeTable(Relation):
 
     def _scan(self, options: Mapping[str, str]) -> Scan:
         seen = self._seen.by(options)
-        view, snapshot = seen.table, seen.snapshot
         with taking_part(self.jvm.spark):
-            note_state(view.context, snapshot)
+            note_state(seen.table.context, seen.snapshot)
         condition = SCAN_FILTER.of(options)
-        predicate = None if condition is None else bind(parse(condition), self._schema.fields)
-        return Scan(view.context, snapshot, self._schema, predicate, options=view.options)
+        if condition is None:
+            return seen.scan
+        return replace(seen.scan, predicate=bind(parse(condition), seen.schema.fields))
 
     def _refusal(self, command: str) -> UnsupportedFeatureError:
         return UnsupportedFeatureError(
