@@ -30,10 +30,10 @@ java:
 compiled: $(STAMP)
 	@$(BIN)/python -m compileall -q src tests
 
-demo: java compiled ## The whole story on real flights: a stream goes wrong and is corrected while it runs (about 4 minutes)
+demo: java compiled ## The whole story on real flights: a stream goes wrong and is corrected while it runs (about 5 minutes)
 	@$(BIN)/anabranch demo
 
-test: java compiled ## All tests in their short form (about 13 minutes)
+test: java compiled ## All tests in their short form (about 14 minutes)
 	@$(BIN)/python -m pytest -m "not long" -n 2 --dist loadfile --no-loadscope-reorder
 
 test-long: java compiled ## The long forms: property tests, kill sweeps, soaks

@@ -27,32 +27,35 @@ def main(warehouse, checkpoints, bootstrap, topic, mode, most):
     spark.sparkContext.setLogLevel("OFF")
     lake = anabranch.connect(warehouse, spark=spark)
 
+    queries = []
+
     def start(name, frame, **options):
         writer = frame.writeStream.format("anabranch").queryName(name).options(**options)
         writer = writer.option("checkpointLocation", f"{checkpoints}/{name}")
-        # One after another at the end, each taking all that the one before it has left.
+        when = {"availableNow": True} if mode == "finish" else {"processingTime": "300 milliseconds"}
+        queries.append(writer.trigger(**when).start(f"db.{name}"))
+
+    def finish():
+        """At the end each takes all that the one before it has left."""
         if mode == "finish":
-            query = writer.trigger(availableNow=True).start(f"db.{name}")
-            assert query.awaitTermination(300), name
-            return query
-        return writer.trigger(processingTime="300 milliseconds").start(f"db.{name}")
+            assert all(query.awaitTermination(300) for query in queries)
 
     kafka = spark.readStream.format("anabranch-kafka").option("kafka.bootstrap.servers", bootstrap)
     kafka = kafka.options(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=most).load()
     event = F.from_json(F.col("value").cast("string"), "id BIGINT, user STRING, at BIGINT")
     events = kafka.select(event.alias("e"), F.concat_ws("-", "topic", "partition").alias("_source"))
     events = events.select("e.id", "e.user", F.timestamp_millis("e.at").alias("at"), "_source")
-    queries = [start("raw", events, **{"sink.watermark.source-column": "_source"})]
+    start("raw", events, **{"sink.watermark.source-column": "_source"})
+    finish()
 
-    queries.append(
-        start("clean", lake.read_stream("db.raw", **FIRST, **{"read.stream.maxRowsPerTrigger": most}))
-    )
+    start("clean", lake.read_stream("db.raw", **FIRST, **{"read.stream.maxRowsPerTrigger": most}))
+    finish()
 
     counted = lake.read_stream("db.clean", late_rows="drop", **FIRST).groupBy(F.window("at", WINDOW)).count()
     windows = counted.select(F.col("window.start").alias("start"), F.col("count").alias("rows"))
-    queries.append(start("windows", windows))
-
-    queries.append(start("late", lake.read_stream("db.clean", late_rows="only", **FIRST)))
+    start("windows", windows)
+    start("late", lake.read_stream("db.clean", late_rows="only", **FIRST))
+    finish()
     if mode == "follow":
         spark.streams.awaitAnyTermination()
         for query in queries:

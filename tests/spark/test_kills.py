@@ -82,6 +82,7 @@ def job(tmp_path):
     return job
 
 
+@pytest.mark.long
 def test_a_driver_dies_alone(job):
     # Its JVM and this very process go on to commit while the next run starts.
     assert job.run("before-commit:lingering", 1) == -signal.SIGKILL
