@@ -1,10 +1,10 @@
 """A streaming lakehouse for PySpark: append-only tables in the open Apache Paimon format."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from anabranch.errors import *  # noqa: F403 - the whole tree is public
 from anabranch.errors import __all__ as _errors
+from anabranch.lazy import lazy_names
 from anabranch.version import __version__
 
 if TYPE_CHECKING:
@@ -77,10 +77,4 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    # Loaded on first use, so that the command line answers --help without loading Arrow.
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    if name == "spark":
-        return import_module("anabranch.spark")
-    raise AttributeError(f"module 'anabranch' has no attribute '{name}'")
+__getattr__ = lazy_names(__name__, _HOMES, packages=("spark",))

@@ -1,12 +1,13 @@
-"""Values that are computed when first asked for.
+"""Values that are computed, and names that are imported, when first asked for.
 
-As `functools.cached_property`, without its lock: up to Python 3.11 that is one for the whole process, so a slow
+`lazy` is as `functools.cached_property`, without its lock: up to Python 3.11 that is one for the whole process, so a slow
 read for one table would hold up all others, and work that asks again from another thread would never end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from importlib import import_module
 from typing import Any, Generic, TypeVar, overload
 
 T = TypeVar("T")
@@ -33,3 +34,28 @@ class lazy(Generic[T]):  # noqa: N801 - used like property
         # Beside the attributes, so that this works on frozen dataclasses; from now on it is found there first.
         kept: T = instance.__dict__.setdefault(self._name, value)
         return kept
+
+
+def lazy_names(
+    package: str, homes: Mapping[str, str], packages: Collection[str] = ()
+) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a package whose public names are imported when they are first asked for.
+
+    So the command line answers ``--help`` without loading Arrow, and each of the many Python processes that Spark starts
+    loads only what it needs.
+
+    Args:
+        package: its name.
+        homes: the module of each public name. None may be called as a module of the package is: Python sets a module
+            as an attribute of its package when it is imported, over what was there.
+        packages: packages in it that are there without being imported by themselves.
+    """
+
+    def __getattr__(name: str) -> Any:  # noqa: N807 - what it becomes
+        if name in homes:
+            return getattr(import_module(homes[name]), name)
+        if name in packages:
+            return import_module(f"{package}.{name}")
+        raise AttributeError(f"module '{package}' has no attribute '{name}'")
+
+    return __getattr__

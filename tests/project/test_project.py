@@ -111,6 +111,14 @@ def test_no_module_takes_the_place_of_a_public_name(package):
         assert getattr(package, name) is not None
 
 
+@pytest.mark.parametrize(
+    ("imported", "name"),
+    [("anabranch", "anabranch.spark.session"), ("anabranch.spark", "anabranch.spark.kafka.register")],
+)
+def test_names_of_the_documentation_are_there_after_one_import(imported, name):
+    assert _run("-c", f"import {imported}; print(callable({name}))").stdout.strip() == "True"
+
+
 def test_the_kernel_loads_no_engine():
     code = "import sys, anabranch.kernel.commit.transaction, anabranch.kernel.scan.request; print(sorted({'pyspark', 'sqlglot', 'anabranch.arrow'} & set(sys.modules)))"
     assert _run("-c", code).stdout.strip() == "[]"

@@ -1,7 +1,8 @@
 """Anabranch on Spark. Importing this package does not start Spark."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from anabranch.lazy import lazy_names
 
 if TYPE_CHECKING:
     from anabranch.spark.bounded import await_bounded
@@ -20,11 +21,4 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Spark starts many processes of Python, each of which needs a few modules of this package only."""
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _HOMES, packages=("kafka",))
