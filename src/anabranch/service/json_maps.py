@@ -25,7 +25,10 @@ def without_maps(schema: pa.Schema) -> pa.Schema:
 
 
 def text_without_maps(text: bytes, schema: pa.Schema) -> bytes:
-    """JSON, an object a line, with a list of entries in place of each map. Raises `ValueError` if it is no JSON."""
+    """JSON, an object a line, with a list of entries in place of each map, and decimals as text, so that they stay exact.
+
+    Raises `ValueError` if it is no JSON.
+    """
     kinds = {f.name: f.type for f in schema}
     lines = []
     for line in text.splitlines():
@@ -64,7 +67,7 @@ def _entries(value: Any, kind: Any) -> Any:
     if value is None or kind is None:
         return value
     if isinstance(value, Decimal) and pa.types.is_decimal(kind):
-        return str(value)  # as text it stays exact
+        return str(value)
     if pa.types.is_map(kind) and isinstance(value, dict | list):
         pairs = [(_key(k, kind.key_type), v) for k, v in value.items()] if isinstance(value, dict) else value
         return [{_KEY: _entries(k, kind.key_type), _VALUE: _entries(v, kind.item_type)} for k, v in pairs]

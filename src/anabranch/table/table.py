@@ -1,4 +1,8 @@
-"""A table as its users hold it: thin, over the kernel and the embedded engine."""
+"""A table as its users hold it: thin, over the kernel and the embedded engine.
+
+Reading and writing are imported with it. What its other verbs call they import themselves, when they are called: each
+of the many Python processes that Spark starts imports a table, and hardly any of them merges or audits one.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,6 @@ from anabranch.errors import UnsupportedFeatureError
 from anabranch.expr.nodes import Column, ColumnExpression, Predicate, all_of, any_of
 from anabranch.kernel.partitions import in_order_of_values
 from anabranch.kernel.scan.pruning import partition_values
-from anabranch.scan import Scan
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.tables import LakeTable
 from anabranch.spark.native.planned_files import partition_rows
@@ -75,8 +74,9 @@ class PartitionedTable(LakeTable):
 
     def _partitions(self) -> list[tuple[bytes, Any]]:
         """Partitions with rows in the order of their values, as metadata and as Spark have them."""
-        plan = Scan(self.table.context, self._snapshot, self._schema, options=self.table.options).plan()
-        partitions = in_order_of_values(plan.files["partition"].unique(), self._schema).to_list()
+        partitions = in_order_of_values(
+            self._seen.scan.plan().files["partition"].unique(), self._schema
+        ).to_list()
         rows = partition_rows(self.jvm, self._schema, partitions)
         return [(partition, rows.apply(place)) for place, partition in enumerate(partitions)]
 
