@@ -5,6 +5,8 @@ import pytest
 
 import anabranch
 import anabranch.spark
+from anabranch.kernel.scan.request import ScanRequest
+from anabranch.spark.native import planned_files
 from tests.spark.statements import Rows, run
 
 pytestmark = [pytest.mark.spark, pytest.mark.versions]
@@ -157,6 +159,46 @@ def test_conditions_and_columns_of_a_query_leave_out_files(session, lake):
     size = plan._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()
     whole = session.table("water.db.plan")._jdf.queryExecution().optimizedPlan().stats()
     assert 0 < int(str(size)) < int(str(whole.sizeInBytes())) < 1 << 20
+
+
+def test_the_same_question_of_the_same_snapshot_is_planned_once(session, lake, monkeypatch):
+    table = lake.create_table("db.again", "id BIGINT, dt STRING", partition_by=["dt"])
+    table.append(pa.table({"id": [1, 2], "dt": ["a", "b"]}))
+    made, planned = [], []
+    fill, plan = planned_files.filled_index, ScanRequest.plan
+    monkeypatch.setattr(planned_files, "filled_index", lambda *a, **k: made.append(1) or fill(*a, **k))
+    monkeypatch.setattr(ScanRequest, "plan", lambda self: planned.append(1) or plan(self))
+    frames = []  # a statement that is still there keeps what it saw
+
+    def ask(condition):
+        made.clear()
+        planned.clear()
+        frames.append(session.sql(f"SELECT id FROM water.db.again WHERE {condition}"))
+        return [row.id for row in frames[-1].collect()], len(made), len(planned)
+
+    assert ask("dt = 'a'")[0] == [1]
+    assert ask("dt = 'a'") == ([1], 0, 0)
+    assert ask("dt = 'b'") == ([2], 1, 1)
+    table.append(pa.table({"id": [3], "dt": ["a"]}))
+    assert sorted(ask("dt = 'a'")[0]) == [1, 3]
+
+
+@pytest.mark.parametrize("door", ["native", "portable"])
+def test_the_optimiser_is_told_the_bytes_of_the_columns_that_are_read(session, lake, door):
+    """By these it decides which side of a join is small."""
+    table = lake.create_table(f"db.told_{door}", "id INT, a BIGINT, b BIGINT, c STRING")
+    table.append(pa.table({"id": [1], "a": [1], "b": [1], "c": ["x"]}, schema=table.writer().schema))
+    if door == "portable":
+        table.alter().rename_column("a", "older").apply()
+
+    def told(columns):
+        plan = session.sql(f"SELECT {columns} FROM water.db.told_{door}")._jdf.queryExecution()
+        return int(str(plan.optimizedPlan().stats().sizeInBytes())), "portable door" in plan.toString()
+
+    whole, renamed = table.scan().plan().report.bytes, table.schema.fields[1].name
+    assert told("*") == (whole, door == "portable")
+    assert told(f"{renamed}, c") == (whole * 28 // (4 + 8 + 8 + 20), door == "portable")
+    assert told("id") == (whole * 4 // (4 + 8 + 8 + 20), False)
 
 
 def test_procedures(session, lake):

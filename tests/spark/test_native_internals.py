@@ -108,6 +108,35 @@ def test_an_index_of_partitions_holds_their_values(jvm, values):
     assert found.apply(1).values().isNullAt(0)
 
 
+@pytest.mark.parametrize(
+    "conf",
+    [
+        {},
+        {"spark.sql.parquet.enableVectorizedReader": "false"},
+        {"spark.sql.parquet.enableNestedColumnVectorizedReader": "false"},
+        {"spark.sql.codegen.wholeStage": "false"},
+    ],
+    ids=["as it is", "no batches", "no batches of nested columns", "no generated code"],
+)
+def test_batches_are_promised_where_the_reader_gives_them(spark, conf):
+    session = spark.newSession()
+    for key, value in conf.items():
+        session.conf.set(key, value)
+    jvm = Jvm(session)
+    flat = st.StructType().add("i", "integer").add("s", "string")
+    nested = st.StructType().add("i", "integer").add("r", flat).add("l", st.ArrayType(st.LongType()))
+    wide = st.StructType([st.StructField(f"c{n}", st.LongType()) for n in range(150)])
+    said = {}
+    for name, columns in (("flat", flat), ("nested", nested), ("wide", wide), ("none", st.StructType())):
+        index = internals.filled_index(jvm, FILES[:1], columns, identity=f"file:/nowhere/{name}")
+        scan = internals.parquet_scan_builder(jvm, index, columns, st.StructType()).build()
+        said[name] = internals.is_columnar(jvm, scan.readSchema())
+        assert said[name] == scan.createReaderFactory().supportColumnarReads(None), name
+    assert said["flat"] == (not conf or "Nested" in next(iter(conf)))
+    assert said["nested"] == (not conf)
+    assert not said["wide"]
+
+
 def test_files_that_hadoop_does_not_reach(jvm, tmp_path):
     file = tmp_path / "a b.parquet"
     file.write_bytes(b"1234")

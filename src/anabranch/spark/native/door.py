@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 from py4j.protocol import Py4JError
 
+from anabranch.kernel.cache import MetadataCache
 from anabranch.spark.native.generations import Generation, Obstacle, generations
 from anabranch.spark.native.internals import missing, reachable, unsupported
 from anabranch.spark.native.planned_files import hadoop_root
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from anabranch.scan import Scan
 
 _LOG = logging.getLogger(__name__)
+_REACHED_BYTES = 1 << 20
+"""Of names of files that were found, so that not every query looks for them again."""
 
 
 def native_generations(
@@ -68,10 +71,18 @@ def unreachable(spark: SparkSession, context: TableContext, path: str, size: int
     root = hadoop_root(context.storage.url)
     if root is None:
         return _unnamed(context)
+    jvm, whole = Jvm(spark), f"{root}/{path}"
+    reached = jvm.once("files that Hadoop reaches", lambda: MetadataCache(_REACHED_BYTES))
+    key = (whole, str(size))
+    if reached.get(key):
+        return None
     try:
-        return reachable(Jvm(spark), f"{root}/{path}", size)
+        reason = reachable(jvm, whole, size)
     except Py4JError as error:
         return not_as_expected(error)
+    if reason is None:
+        reached.put(key, True, len(whole))
+    return reason
 
 
 def foreign_formats(names: pl.Series) -> str | None:

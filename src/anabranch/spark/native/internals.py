@@ -211,6 +211,18 @@ def filled_index(
     )
 
 
+def is_columnar(jvm: Jvm, columns: Any) -> bool:
+    """Whether Spark's Parquet reader gives batches of these columns, a ``StructType``, and not rows.
+
+    Its factory of readers would say the same, but making one sends the settings of Hadoop to all executors.
+    """
+    conf = jvm.session.sessionState().conf()
+    if not jvm.of(f"{_DATASOURCES}.parquet.ParquetUtils").isBatchReadSupportedForSchema(conf, columns):
+        return False
+    too_many = jvm.of("org.apache.spark.sql.execution.WholeStageCodegenExec").isTooManyFields(conf, columns)
+    return bool(conf.wholeStageEnabled()) and not too_many
+
+
 def reachable(jvm: Jvm, path: str, size: int) -> str | None:
     """Why Hadoop does not find a file of that many bytes at the path; None if it does."""
     from py4j.protocol import Py4JError

@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from anabranch.errors import UnsupportedFeatureError
 from anabranch.expr.bind import BoundPredicate
+from anabranch.kernel.cache import MetadataCache
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.scan.pruning import partition_values
+from anabranch.kernel.scan.pruning import partition_values, partitions_match
 from anabranch.kernel.scan.request import ScanRequest
 from anabranch.lazy import lazy
 from anabranch.scan import Scan
@@ -77,8 +78,19 @@ class PlannedFiles:
         """Size of all of them."""
         return int(self.whole["file_size"].sum())
 
-    def matching(self, predicate: BoundPredicate | None) -> list[Folder]:
-        """The files that may hold rows for which a predicate on `schema` is TRUE."""
+    def matching(self, predicate: BoundPredicate | None) -> Sequence[Folder]:
+        """The files that may hold rows for which a predicate on `schema` is TRUE; known to the next query that asks."""
+        whole = self.scan.plan()
+        key = (str(id(whole)), str(self.schema.id), str(sorted(self.schema_ids)), repr(predicate))
+        kept = _MATCHING.get(key)
+        if kept is not None and kept[0] is whole:
+            known: Sequence[Folder] = kept[1]
+            return known
+        found = self._matching(predicate)
+        _MATCHING.put(key, (whole, found), len(key[-1]) + _FILE_BYTES * (1 + whole.files.height))
+        return found
+
+    def _matching(self, predicate: BoundPredicate | None) -> Sequence[Folder]:
         scan = self.scan
         if predicate is None:
             plan, frame = scan.plan(), self.whole
@@ -87,7 +99,7 @@ class PlannedFiles:
             frame = self._of_ours(plan.files)
             if scan.predicate is not None or scan.limit is not None or scan.only is not None:
                 frame = frame.join(self.whole, on=_KEY, how="semi", maintain_order="left")
-        return [*self._folders(frame, plan.folders)]
+        return tuple(self._folders(frame, plan.folders))
 
     def _of_ours(self, files: pl.DataFrame) -> pl.DataFrame:
         return files.filter(pl.col("schema_id").is_in(sorted(self.schema_ids)))
@@ -107,6 +119,17 @@ class PlannedFiles:
                 sum(rows for _, _, rows in files),
                 tuple((f"{path}/{name}", size, millis) for name, size, _ in files),
             )
+
+
+def folders_matching(
+    folders: Sequence[Folder], predicate: BoundPredicate, schema: TableSchema
+) -> list[Folder]:
+    """Those in whose partitions a predicate on partition columns may be TRUE."""
+    numbered = pl.DataFrame(
+        {"number": range(len(folders)), "partition": [folder.partition for folder in folders]},
+        schema={"number": pl.Int64, "partition": pl.Binary},
+    )
+    return [folders[number] for number in partitions_match(numbered, predicate, schema)["number"]]
 
 
 def folders_of(context: TableContext, splits: Iterable[FeedSplit]) -> list[Folder]:
@@ -130,6 +153,12 @@ def folders_of(context: TableContext, splits: Iterable[FeedSplit]) -> list[Folde
     ]
 
 
+_INDEX_BYTES = 32 << 20
+"""About the most that Spark's indexes of files may take in the JVM that are kept for the next query of the same files."""
+_FILE_BYTES = 512
+"""About what a file takes in one of them, and in a plan here."""
+_MATCHING = MetadataCache(32 << 20)
+"""Files of plans by the predicates that were asked, with the plan: a table that nobody writes is planned once for each."""
 _KEY = ["partition", "bucket", "file_name"]
 """What makes a file one, in every plan of a snapshot."""
 
@@ -150,31 +179,35 @@ def directories(jvm: Jvm, schema: TableSchema, folders: Sequence[Folder]) -> Any
 
 
 def spark_index(jvm: Jvm, scan: Scan, folders: Sequence[Folder], fields: Sequence[Field]) -> Any:
-    """An ``InMemoryFileIndex`` of exactly these folders.
+    """An ``InMemoryFileIndex`` of exactly these folders; the same one for the same files, where it was kept.
 
     Raises `UnsupportedFeatureError` if Spark's index does not take all files, as it passes over some names.
     """
     keys = scan.schema.partition_fields
-    files = [file for folder in folders for file in folder.files]
-    partitions = None
-    if keys:
-        rows = partition_rows(jvm, scan.schema, [f.partition for f in folders])
-        partitions = Partitions(spark_schema(keys), [f.path for f in folders], rows)
-    index = filled_index(
-        jvm,
-        files,
-        spark_schema([f for f in fields if f.name not in scan.schema.partition_keys]),
-        partitions,
-        identity=f"{hadoop_root(scan.context.storage.url)}/planned-{_digest(folders)}",
-    )
-    found = index.allFiles().length()
-    if found != len(files):
-        raise UnsupportedFeatureError(
-            f"table '{scan.context.title}': Spark's index of files holds {found} of the {len(files)} files of a plan",
-            feature="native-scan",
-            hint="read the table with spark.read.format('anabranch').",
-        )
-    return index
+    columns = spark_schema([f for f in fields if f.name not in scan.schema.partition_keys])
+    identity = f"{hadoop_root(scan.context.storage.url)}/planned-{_digest(folders)}"
+    count = sum(len(folder.files) for folder in folders)
+
+    def made() -> Any:
+        partitions = None
+        if keys:
+            rows = partition_rows(jvm, scan.schema, [f.partition for f in folders])
+            partitions = Partitions(spark_schema(keys), [f.path for f in folders], rows)
+        files = [file for folder in folders for file in folder.files]
+        index = filled_index(jvm, files, columns, partitions, identity=identity)
+        found = index.allFiles().length()
+        if found != count:
+            raise UnsupportedFeatureError(
+                f"table '{scan.context.title}': Spark's index of files holds {found} of the {count} files of a plan",
+                feature="native-scan",
+                hint="read the table with spark.read.format('anabranch').",
+            )
+        return index
+
+    # Making one takes many calls of the JVM, some milliseconds together.
+    kept = jvm.once("indexes of files", lambda: MetadataCache(_INDEX_BYTES))
+    key = (identity, columns.json(), spark_schema(keys).json())
+    return kept.get_or(key, made, lambda _: _INDEX_BYTES // 256 + _FILE_BYTES * count)
 
 
 def _digest(folders: Sequence[Folder]) -> str:

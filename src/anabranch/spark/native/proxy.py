@@ -33,6 +33,8 @@ _STARTING = threading.Lock()
 _NUMBERS = itertools.count()
 _CLASSES: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 """Classes of each gateway to a JVM, by their full names."""
+_MADE: WeakKeyDictionary[Any, dict[object, Any]] = WeakKeyDictionary()
+"""What was made once for each session."""
 
 _ALL_MESSAGE = "_LEGACY_ERROR_TEMP_3100"
 """Spark's condition of an error that is its message and nothing else."""
@@ -77,7 +79,7 @@ class Jvm:
         self.root: Any = spark._jvm  # noqa: SLF001
         self.gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
         self._classes = _CLASSES.setdefault(self.gateway, {})
-        self._made: dict[object, Any] = {}
+        self._made = _MADE.setdefault(spark, {})
 
     def of(self, name: str) -> Any:
         """The class of that full name, to make objects of or to call its static methods.
@@ -93,7 +95,7 @@ class Jvm:
         return found
 
     def once(self, what: object, make: Callable[[], Made]) -> Made:
-        """The object of the JVM that `make` gives, made once: for what nobody changes and Spark often asks for.
+        """What `make` gives, made once for a session: for what nobody changes and Spark often asks for.
 
         Args:
             what: names it.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
@@ -26,12 +26,14 @@ from anabranch.scan import Scan
 from anabranch.spark.native.door import native_generations, not_as_expected, tell
 from anabranch.spark.native.expressions import columns_in, predicate_of
 from anabranch.spark.native.generations import Generation, Obstacle
+from anabranch.spark.native.internals import is_columnar
 from anabranch.spark.native.nan import shielded
 from anabranch.spark.native.parquet_scan import parquet_scan, read_fields
-from anabranch.spark.native.planned_files import Folder, PlannedFiles
+from anabranch.spark.native.planned_files import Folder, PlannedFiles, folders_matching
 from anabranch.spark.native.proxy import JavaProxy, Jvm
 from anabranch.spark.native.runtime_filters import runtime_predicate
 from anabranch.spark.types import spark_schema
+from anabranch.spec.types import Field
 
 _READ = "org.apache.spark.sql.connector.read"
 
@@ -96,10 +98,45 @@ class Way(Protocol):
 class Natively:
     """Files read by Spark's own reader."""
 
+    jvm: Jvm
+    scan: Scan
     generation: Generation
-    planned: PlannedFiles
-    folders: list[Folder]
-    inner: Any
+    filters: Any
+    """Those of the query that footers may be asked for; None for none."""
+    columns: Any
+    """A ``StructType`` of the JVM; None for all columns."""
+    planned: Sequence[Folder]
+    """What was there before the running query left anything out."""
+    folders: Sequence[Folder]
+
+    @classmethod
+    def of(cls, jvm: Jvm, query: Query, generation: Generation) -> Natively:
+        """The files of a query. Raises ``Py4JError`` and `UnsupportedFeatureError` where Spark does not take them."""
+        filters = query.filters
+        if filters is not None:
+            parts = [(part, columns_in(part)) for part in (filters.apply(i) for i in range(filters.length()))]
+            shields = shielded(query.scan, generation, {name for _, names in parts for name in names})
+            filters = jvm.seq(part for part, names in parts if not names & shields)
+        files = PlannedFiles(query.scan, generation.schema, generation.schema_ids)
+        folders = files.matching(query.predicate)
+        made = cls(jvm, query.scan, generation, filters, query.columns, folders, folders)
+        made.inner  # noqa: B018 - so that what Spark does not take is known now
+        return made
+
+    def only(self, runtime: BoundPredicate) -> Natively:
+        """Without the partitions that the running query has no use for, however often it has told."""
+        return replace(self, folders=folders_matching(self.planned, runtime, self.scan.schema))
+
+    @lazy
+    def inner(self) -> Any:
+        return parquet_scan(
+            self.jvm,
+            self.scan,
+            self.folders,
+            self.generation.fields,
+            filters=self.filters,
+            columns=self.columns,
+        )
 
     @property
     def files(self) -> int:
@@ -111,14 +148,22 @@ class Natively:
 
     @lazy
     def bytes(self) -> int:
-        """Of the columns that are read, as Spark shares the bytes of a file among its columns."""
-        return int(self.inner.estimateStatistics().sizeInBytes().getAsLong())
+        """Of the columns that are read."""
+        # Spark has shared out the bytes already, among the columns that it was told of.
+        known = int(self.inner.estimateStatistics().sizeInBytes().getAsLong())
+        return _share(self.jvm, known, self.generation.fields, self.scan.schema.fields)
+
+    @lazy
+    def is_columnar(self) -> bool:
+        """Whether the rows come in batches."""
+        return is_columnar(self.jvm, self.inner.readSchema())
 
 
 @dataclass(frozen=True)
 class Portably:
     """Files read by Python."""
 
+    jvm: Jvm
     asked: Scan
     inner: Any
 
@@ -130,9 +175,12 @@ class Portably:
     def rows(self) -> int:
         return self.asked.plan().report.rows
 
-    @property
+    @lazy
     def bytes(self) -> int:
-        return self.asked.plan().report.bytes
+        """Of the columns that are read."""
+        whole = self.asked.schema.fields
+        read = [f for f in whole if self.asked.columns is None or f.name in self.asked.columns]
+        return _share(self.jvm, self.asked.plan().report.bytes, read, whole)
 
 
 class TableScan(JavaProxy):
@@ -157,6 +205,7 @@ class TableScan(JavaProxy):
         self._is_stream = False
         self._deciding = threading.RLock()
         self._decided: Way | None = None
+        self._statistics: Statistics | None = None
 
     def readSchema(self) -> Any:  # noqa: N802
         found = self._way.inner.readSchema()
@@ -207,10 +256,15 @@ class TableScan(JavaProxy):
         way = self._way
         asked = runtime_predicate(list(predicates), self._query.scan.schema.partition_fields)
         if asked is not None and isinstance(way, Natively):
-            self._decided = _planned(self.jvm, self._query, way.generation, way.planned, asked)
+            self._decided = way.only(asked)
 
     def estimateStatistics(self) -> Statistics:  # noqa: N802
-        return Statistics(self.jvm, None if self._is_stream else self._way)
+        if self._is_stream:
+            return Statistics(self.jvm, None)
+        way, known = self._way, self._statistics
+        if known is None or known.way is not way:
+            known = self._statistics = Statistics(self.jvm, way)
+        return known
 
     def estimateSizeInBytes(self) -> Any:  # noqa: N802
         return self.estimateStatistics().sizeInBytes()
@@ -235,8 +289,13 @@ class TableScan(JavaProxy):
         return self.jvm.array("org.apache.spark.sql.connector.metric.CustomTaskMetric", [])
 
     def columnarSupportMode(self) -> Any:  # noqa: N802
+        """Whether rows come in batches. Where that is left to the partitions, Spark plans them again and again to ask."""
+        way = None if self._is_stream else self._way
+        name = "PARTITION_DEFINED"
+        if isinstance(way, Natively):
+            name = "SUPPORTED" if way.is_columnar else "UNSUPPORTED"
         modes = self.jvm.of(f"{_READ}.Scan$ColumnarSupportMode")
-        return self.jvm.once("columnar support", lambda: modes.valueOf("PARTITION_DEFINED"))
+        return self.jvm.once(name, lambda: modes.valueOf(name))
 
     @property
     def _way(self) -> Way:
@@ -256,31 +315,47 @@ class TableScan(JavaProxy):
         chosen = tuple(self._query.names or [scan.schema.fields[0].name])
         asked = replace(scan, columns=chosen, predicate=None if both == ALWAYS else both)
         columns = self.jvm.struct(spark_schema([scan.schema.field(name) for name in chosen]))
-        return Portably(asked, self._portable(asked, columns))
+        return Portably(self.jvm, asked, self._portable(asked, columns))
 
 
 class Statistics(JavaProxy):
-    """What the optimiser is told of files before they are read; nothing of a stream."""
+    """What the optimiser is told of files before they are read, as often as it asks; nothing of a stream."""
 
     class Java:
         implements: ClassVar = [f"{_READ}.Statistics"]
 
     def __init__(self, jvm: Jvm, way: Way | None) -> None:
         self.jvm = jvm
-        self._way = way
+        self.way = way
 
     def sizeInBytes(self) -> Any:  # noqa: N802
-        return self._optional(None if self._way is None else self._way.bytes)
+        return self._bytes
 
     def numRows(self) -> Any:  # noqa: N802
-        return self._optional(None if self._way is None else self._way.rows)
+        return self._rows
 
     def columnStats(self) -> Any:  # noqa: N802
         return self.jvm.map({})
 
+    @lazy
+    def _bytes(self) -> Any:
+        return self._optional(None if self.way is None else self.way.bytes)
+
+    @lazy
+    def _rows(self) -> Any:
+        return self._optional(None if self.way is None else self.way.rows)
+
     def _optional(self, number: int | None) -> Any:
         kind = self.jvm.of("java.util.OptionalLong")
         return kind.empty() if number is None else kind.of(number)
+
+
+def _share(jvm: Jvm, size: int, read: Sequence[Field], whole: Sequence[Field]) -> int:
+    """The bytes of some columns of all, by what Spark takes a value of each type to need."""
+    if len(read) == len(whole):
+        return size
+    some, every = (int(jvm.struct(spark_schema(fields)).defaultSize()) for fields in (read, whole))
+    return size * some // every
 
 
 def _natively(jvm: Jvm, query: Query) -> Natively | Obstacle:
@@ -292,27 +367,7 @@ def _natively(jvm: Jvm, query: Query) -> Natively | Obstacle:
         return made
     if len(made) > 1 or not made[0].is_plain:
         return Obstacle("there are files from before columns were renamed or given other types")
-    files = PlannedFiles(scan, made[0].schema, made[0].schema_ids)
     try:
-        return _planned(jvm, query, made[0], files)
+        return Natively.of(jvm, query, made[0])
     except (Py4JError, UnsupportedFeatureError) as error:
         return Obstacle(not_as_expected(error))
-
-
-def _planned(
-    jvm: Jvm,
-    query: Query,
-    generation: Generation,
-    files: PlannedFiles,
-    runtime: BoundPredicate | None = None,
-) -> Natively:
-    """The files of a query as Spark reads them, also by what only the running query knows."""
-    filters = query.filters
-    if filters is not None:
-        parts = [(part, columns_in(part)) for part in (filters.apply(i) for i in range(filters.length()))]
-        shields = shielded(query.scan, generation, {name for _, names in parts for name in names})
-        filters = jvm.seq(part for part, names in parts if not names & shields)
-    known = [p for p in (query.predicate, runtime) if p is not None]
-    folders = files.matching(conjunction(known) if known else None)
-    inner = parquet_scan(jvm, query.scan, folders, generation.fields, filters=filters, columns=query.columns)
-    return Natively(generation, files, folders, inner)
