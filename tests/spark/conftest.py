@@ -12,7 +12,7 @@ from tests.spark.stream_queries import Stream
 
 CONF = {
     "spark.driver.memory": "1g",
-    # Most of these processes live for seconds, in which better machine code does not pay off.
+    # Most plans and tasks of tests run once or twice, so that better machine code costs more than it gives back.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
