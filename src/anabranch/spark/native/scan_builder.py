@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 from anabranch.scan import Scan
 from anabranch.spark.native.portable import portable_scan
 from anabranch.spark.native.proxy import JavaProxy, Jvm, start_callbacks
-from anabranch.spark.native.table_scan import Portable, Query, TableScan
+from anabranch.spark.native.table_scan import TableScan
+from anabranch.spark.native.ways import Portable, Query
 
 
 class ScanBuilder(JavaProxy):

@@ -1,0 +1,213 @@
+"""How a query of a table comes by its rows: files read by Spark's own Parquet reader, or through the portable door.
+
+A scan by DataSource V2 has one set of names for all its files. Where they would need several, as after a column was
+renamed, the portable door reads them until compaction has rewritten them; `native_frame` can join several.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from py4j.protocol import Py4JError
+
+from anabranch.errors import UnsupportedFeatureError
+from anabranch.expr.bind import BoundPredicate
+from anabranch.expr.bound import ALWAYS, conjunction
+from anabranch.lazy import lazy
+from anabranch.scan import Scan
+from anabranch.spark.native.door import native_generations, not_as_expected, tell
+from anabranch.spark.native.expressions import columns_in, predicate_of
+from anabranch.spark.native.generations import Generation, Obstacle
+from anabranch.spark.native.internals import is_columnar
+from anabranch.spark.native.nan import shielded
+from anabranch.spark.native.parquet_scan import parquet_scan, read_fields
+from anabranch.spark.native.planned_files import Folder, PlannedFiles, folders_matching
+from anabranch.spark.native.proxy import Jvm
+from anabranch.spark.types import spark_schema
+from anabranch.spec.types import Field
+
+Portable = Callable[[Scan, Any], Any]
+"""Makes a ``Scan`` of the JVM that reads an Anabranch scan through the portable door; given are the scan, with columns
+and filter, and its columns as a ``StructType`` of the JVM."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """What one query reads of a table."""
+
+    find: Callable[[], Scan]
+    filters: Any
+    """Spark's expressions, all of which must hold; None for none."""
+    columns: Any
+    """A ``StructType`` of the JVM; None for all columns."""
+
+    @lazy
+    def scan(self) -> Scan:
+        """What the table was when the query named it."""
+        return self.find()
+
+    @lazy
+    def predicate(self) -> BoundPredicate | None:
+        """The filters as far as the planner understands them."""
+        return None if self.filters is None else predicate_of(self.filters, self.scan.schema.fields)
+
+    @lazy
+    def names(self) -> list[str]:
+        """The columns that the query needs, in the order in which Spark wants them."""
+        if self.columns is None:
+            return [f.name for f in self.scan.schema.fields]
+        return list(self.metadata)
+
+    @lazy
+    def metadata(self) -> dict[str, dict[str, Any]]:
+        """What Spark has noted of each column that it asks for."""
+        asked = [] if self.columns is None else json.loads(self.columns.json())["fields"]
+        return {str(field["name"]): dict(field["metadata"]) for field in asked}
+
+
+class Way(Protocol):
+    """How a scan comes by its rows."""
+
+    @property
+    def inner(self) -> Any:
+        """A ``Scan`` of the JVM."""
+        ...
+
+    @property
+    def files(self) -> int: ...
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def bytes(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Natively:
+    """Files read by Spark's own reader."""
+
+    jvm: Jvm
+    scan: Scan
+    generation: Generation
+    filters: Any
+    """Those of the query that footers may be asked for; None for none."""
+    columns: Any
+    """A ``StructType`` of the JVM; None for all columns."""
+    planned: Sequence[Folder]
+    """What was there before the running query left anything out."""
+    folders: Sequence[Folder]
+
+    @classmethod
+    def of(cls, jvm: Jvm, query: Query, generation: Generation) -> Natively:
+        """The files of a query. Raises ``Py4JError`` and `UnsupportedFeatureError` where Spark does not take them."""
+        filters = query.filters
+        if filters is not None:
+            parts = [(part, columns_in(part)) for part in (filters.apply(i) for i in range(filters.length()))]
+            shields = shielded(query.scan, generation, {name for _, names in parts for name in names})
+            filters = jvm.seq(part for part, names in parts if not names & shields)
+        files = PlannedFiles(query.scan, generation.schema, generation.schema_ids)
+        folders = files.matching(query.predicate)
+        made = cls(jvm, query.scan, generation, filters, query.columns, folders, folders)
+        made.inner  # noqa: B018 - so that what Spark does not take is known now
+        return made
+
+    def only(self, runtime: BoundPredicate) -> Natively:
+        """Without the partitions that the running query has no use for, however often it has told."""
+        return replace(self, folders=folders_matching(self.planned, runtime, self.scan.schema))
+
+    @lazy
+    def inner(self) -> Any:
+        return parquet_scan(
+            self.jvm,
+            self.scan,
+            self.folders,
+            self.generation.fields,
+            filters=self.filters,
+            columns=self.columns,
+        )
+
+    @property
+    def files(self) -> int:
+        return sum(len(folder.files) for folder in self.folders)
+
+    @property
+    def rows(self) -> int:
+        return sum(folder.rows for folder in self.folders)
+
+    @lazy
+    def bytes(self) -> int:
+        """Of the columns that are read."""
+        # Spark has shared out the bytes already, among the columns that it was told of.
+        known = int(self.inner.estimateStatistics().sizeInBytes().getAsLong())
+        return _share(self.jvm, known, self.generation.fields, self.scan.schema.fields)
+
+    @lazy
+    def is_columnar(self) -> bool:
+        """Whether the rows come in batches."""
+        return is_columnar(self.jvm, self.inner.readSchema())
+
+
+@dataclass(frozen=True)
+class Portably:
+    """Files read by Python."""
+
+    jvm: Jvm
+    asked: Scan
+    inner: Any
+
+    @property
+    def files(self) -> int:
+        return self.asked.plan().files.height
+
+    @property
+    def rows(self) -> int:
+        return self.asked.plan().report.rows
+
+    @lazy
+    def bytes(self) -> int:
+        """Of the columns that are read."""
+        whole = self.asked.schema.fields
+        read = [f for f in whole if self.asked.columns is None or f.name in self.asked.columns]
+        return _share(self.jvm, self.asked.plan().report.bytes, read, whole)
+
+
+def way_of(jvm: Jvm, query: Query, portable: Portable) -> Way:
+    """How a query is answered: natively where that is possible, or else, with a warning, through the portable door."""
+    found = _natively(jvm, query)
+    if not isinstance(found, Obstacle):
+        return found
+    tell(query.scan, found)
+    scan = query.scan
+    both = conjunction(p for p in (scan.predicate, query.predicate) if p is not None)
+    # Rows without any column cannot travel from a Python process.
+    chosen = tuple(query.names or [scan.schema.fields[0].name])
+    asked = replace(scan, columns=chosen, predicate=None if both == ALWAYS else both)
+    columns = jvm.struct(spark_schema([scan.schema.field(name) for name in chosen]))
+    return Portably(jvm, asked, portable(asked, columns))
+
+
+def _natively(jvm: Jvm, query: Query) -> Natively | Obstacle:
+    scan = query.scan
+    if scan.predicate is not None or scan.limit is not None:
+        return Obstacle("the scan filters or limits rows itself")
+    made = native_generations(jvm.spark, scan, read_fields(scan.schema, query.names))
+    if isinstance(made, Obstacle):
+        return made
+    if len(made) > 1 or not made[0].is_plain:
+        return Obstacle("there are files from before columns were renamed or given other types")
+    try:
+        return Natively.of(jvm, query, made[0])
+    except (Py4JError, UnsupportedFeatureError) as error:
+        return Obstacle(not_as_expected(error))
+
+
+def _share(jvm: Jvm, size: int, read: Sequence[Field], whole: Sequence[Field]) -> int:
+    """The bytes of some columns of all, by what Spark takes a value of each type to need."""
+    if len(read) == len(whole):
+        return size
+    some, every = (int(jvm.struct(spark_schema(fields)).defaultSize()) for fields in (read, whole))
+    return size * some // every
