@@ -250,18 +250,8 @@ def _text(version: tuple[int, int]) -> str:
 
 
 def _status(path: str, size: int, millis: int) -> dict[str, Any]:
-    return {
-        "path": path,
-        "length": size,
-        "isdir": False,
-        "block_replication": 1,
-        "blocksize": _BLOCK,
-        "modification_time": millis,
-        "access_time": 0,
-        "owner": "",
-        "group": "",
-        "attr": [],
-    }
+    """The fields of a ``FileStatus`` that are not as its constructor leaves them."""
+    return {"path": path, "length": size, "blocksize": _BLOCK, "modification_time": millis}
 
 
 def _pairs(jvm: Jvm, kind: str, rows: Any, others: Any, other_kind: str) -> Any:
