@@ -36,7 +36,7 @@ def ask(clock: Clock, home: str, queries: list[int], rounds: int) -> dict[str, A
         text = both.query(number)
         for seconds in taken.values():
             seconds.append([])
-        spark._jvm.System.gc()  # noqa: SLF001 - so that no query pays for the one before
+        spark._jvm.System.gc()  # so that no query pays for the one before
         for turn in range(rounds + 1):
             answers = {}
             for side, session in (("lake", both.lake), ("plain", both.plain)):
