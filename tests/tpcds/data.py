@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -41,6 +42,9 @@ LAYOUTS: Mapping[str, Layout] = {
 }
 """Tables that are more than one commit."""
 
+_AS_SPARK: Mapping[str, Any] = {"compression": "zstd", "store_decimal_as_integer": True}
+_GROUP_ROWS = 1 << 20
+
 
 def connection() -> duckdb.DuckDBPyConnection:
     """DuckDB with what makes data and queries, and nothing loaded from elsewhere."""
@@ -70,7 +74,10 @@ def load(lake: Lake, tables: Mapping[str, pa.Table]) -> None:
 
 
 def write_parquet(folder: Path, tables: Mapping[str, pa.Table]) -> None:
-    """The same rows as Parquet files with the same compression, in as many files: those that compaction made are one."""
+    """The same rows as Parquet files with the same compression, in as many files: those that compaction made are one.
+
+    They are as Spark would have written them: decimals as integers where these are wide enough, no small row groups.
+    """
     for name, rows in tables.items():
         layout = LAYOUTS.get(name, Layout())
         parts = _parts(rows, layout.commits)
@@ -80,7 +87,7 @@ def write_parquet(folder: Path, tables: Mapping[str, pa.Table]) -> None:
                 _write_partitions(folder / name, part, layout.partition_by, number)
             else:
                 (folder / name).mkdir(parents=True, exist_ok=True)
-                pq.write_table(part, folder / name / f"part-{number}.parquet", compression="zstd")
+                pq.write_table(part, folder / name / f"part-{number}.parquet", **_AS_SPARK)
 
 
 def _write_partitions(folder: Path, rows: pa.Table, columns: tuple[str, ...], number: int) -> None:
@@ -90,7 +97,10 @@ def _write_partitions(folder: Path, rows: pa.Table, columns: tuple[str, ...], nu
         format="parquet",
         basename_template=f"part-{number}-{{i}}.parquet",
         partitioning=ds.partitioning(pa.schema([rows.schema.field(name) for name in columns]), flavor="hive"),
-        file_options=ds.ParquetFileFormat().make_write_options(compression="zstd"),
+        file_options=ds.ParquetFileFormat().make_write_options(**_AS_SPARK),
+        # Without this each batch that comes in would be a row group in each of the partitions.
+        min_rows_per_group=_GROUP_ROWS,
+        max_rows_per_group=_GROUP_ROWS,
         existing_data_behavior="overwrite_or_ignore",
     )
 

@@ -36,6 +36,12 @@ from anabranch.spec.types import Field
 from anabranch.streaming.delivery import FeedFile, FeedSplit
 
 _HADOOP_SCHEMES = {"file": "file", "s3": "s3a", "s3a": "s3a", "gs": "gs", "abfs": "abfs", "abfss": "abfss"}
+_INDEX_BYTES = 32 << 20
+"""About the most that Spark's indexes of files may take in the JVM that are kept for the next query of the same files."""
+_FILE_BYTES = 512
+"""About what a file takes in one of them, and in a plan here."""
+_MATCHING = MetadataCache(32 << 20)
+"""Files of plans by the predicates that were asked, with the plan: a table that nobody writes is planned once for each."""
 
 
 def hadoop_root(url: str) -> str | None:
@@ -153,12 +159,6 @@ def folders_of(context: TableContext, splits: Iterable[FeedSplit]) -> list[Folde
     ]
 
 
-_INDEX_BYTES = 32 << 20
-"""About the most that Spark's indexes of files may take in the JVM that are kept for the next query of the same files."""
-_FILE_BYTES = 512
-"""About what a file takes in one of them, and in a plan here."""
-_MATCHING = MetadataCache(32 << 20)
-"""Files of plans by the predicates that were asked, with the plan: a table that nobody writes is planned once for each."""
 _KEY = ["partition", "bucket", "file_name"]
 """What makes a file one, in every plan of a snapshot."""
 
