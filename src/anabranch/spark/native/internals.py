@@ -27,6 +27,8 @@ _FILE_STATUS = "org.apache.hadoop.fs.FileStatus"
 _ARRAY_SEQ = "scala.collection.immutable.ArraySeq"
 _OLDEST, _NEWEST = (4, 1), (4, 3)
 _BLOCK = 128 << 20
+_ROW_BYTES = 8
+"""What Spark adds for each row to what the columns of it need."""
 
 READ_OPTIONS: Mapping[str, str] = {
     # Days and moments in our files are of the calendar that Spark uses, whatever the session says of files in general.
@@ -209,6 +211,20 @@ def filled_index(
         spec,
         jvm.none(),
     )
+
+
+def estimated_bytes(jvm: Jvm, size: int, read: Any, whole: StructType) -> int:
+    """What Spark takes some columns of files to need, as it estimates those of its own tables.
+
+    Args:
+        jvm: of the session.
+        size: bytes of the files.
+        read: the columns, a ``StructType`` of the JVM; there may be none.
+        whole: all columns of the table.
+    """
+    factor = float(jvm.session.sessionState().conf().fileCompressionFactor())
+    some, every = (_ROW_BYTES + int(columns.defaultSize()) for columns in (read, jvm.struct(whole)))
+    return int(size * factor) * some // every
 
 
 def is_columnar(jvm: Jvm, columns: Any) -> bool:

@@ -21,13 +21,12 @@ from anabranch.scan import Scan
 from anabranch.spark.native.door import native_generations, not_as_expected, tell
 from anabranch.spark.native.expressions import columns_in, predicate_of
 from anabranch.spark.native.generations import Generation, Obstacle
-from anabranch.spark.native.internals import is_columnar
+from anabranch.spark.native.internals import estimated_bytes, is_columnar
 from anabranch.spark.native.nan import shielded
 from anabranch.spark.native.parquet_scan import parquet_scan, read_fields
 from anabranch.spark.native.planned_files import Folder, PlannedFiles, folders_matching
 from anabranch.spark.native.proxy import Jvm
 from anabranch.spark.types import spark_schema
-from anabranch.spec.types import Field
 
 Portable = Callable[[Scan, Any], Any]
 """Makes a ``Scan`` of the JVM that reads an Anabranch scan through the portable door; given are the scan, with columns
@@ -100,6 +99,7 @@ class Natively:
     planned: Sequence[Folder]
     """What was there before the running query left anything out."""
     folders: Sequence[Folder]
+    inner: Any
 
     @classmethod
     def of(cls, jvm: Jvm, query: Query, generation: Generation) -> Natively:
@@ -111,24 +111,17 @@ class Natively:
             filters = jvm.seq(part for part, names in parts if not names & shields)
         files = PlannedFiles(query.scan, generation.schema, generation.schema_ids)
         folders = files.matching(query.predicate)
-        made = cls(jvm, query.scan, generation, filters, query.columns, folders, folders)
-        made.inner  # noqa: B018 - so that what Spark does not take is known now
-        return made
+        made = cls(jvm, query.scan, generation, filters, query.columns, folders, folders, inner=None)
+        return made._reading(folders)
 
     def only(self, runtime: BoundPredicate) -> Natively:
         """Without the partitions that the running query has no use for, however often it has told."""
-        return replace(self, folders=folders_matching(self.planned, runtime, self.scan.schema))
+        return self._reading(folders_matching(self.planned, runtime, self.scan.schema))
 
-    @lazy
-    def inner(self) -> Any:
-        return parquet_scan(
-            self.jvm,
-            self.scan,
-            self.folders,
-            self.generation.fields,
-            filters=self.filters,
-            columns=self.columns,
-        )
+    def _reading(self, folders: Sequence[Folder]) -> Natively:
+        fields, filters, columns = self.generation.fields, self.filters, self.columns
+        inner = parquet_scan(self.jvm, self.scan, folders, fields, filters=filters, columns=columns)
+        return replace(self, folders=folders, inner=inner)
 
     @property
     def files(self) -> int:
@@ -141,9 +134,8 @@ class Natively:
     @lazy
     def bytes(self) -> int:
         """Of the columns that are read."""
-        # Spark has shared out the bytes already, among the columns that it was told of.
-        known = int(self.inner.estimateStatistics().sizeInBytes().getAsLong())
-        return _share(self.jvm, known, self.generation.fields, self.scan.schema.fields)
+        size = sum(size for folder in self.folders for _, size, _ in folder.files)
+        return estimated_bytes(self.jvm, size, self.inner.readSchema(), spark_schema(self.scan.schema.fields))
 
     @lazy
     def is_columnar(self) -> bool:
@@ -170,9 +162,8 @@ class Portably:
     @lazy
     def bytes(self) -> int:
         """Of the columns that are read."""
-        whole = self.asked.schema.fields
-        read = [f for f in whole if self.asked.columns is None or f.name in self.asked.columns]
-        return _share(self.jvm, self.asked.plan().report.bytes, read, whole)
+        size, whole = self.asked.plan().report.bytes, spark_schema(self.asked.schema.fields)
+        return estimated_bytes(self.jvm, size, self.inner.readSchema(), whole)
 
 
 def way_of(jvm: Jvm, query: Query, portable: Portable) -> Way:
@@ -203,11 +194,3 @@ def _natively(jvm: Jvm, query: Query) -> Natively | Obstacle:
         return Natively.of(jvm, query, made[0])
     except (Py4JError, UnsupportedFeatureError) as error:
         return Obstacle(not_as_expected(error))
-
-
-def _share(jvm: Jvm, size: int, read: Sequence[Field], whole: Sequence[Field]) -> int:
-    """The bytes of some columns of all, by what Spark takes a value of each type to need."""
-    if len(read) == len(whole):
-        return size
-    some, every = (int(jvm.struct(spark_schema(fields)).defaultSize()) for fields in (read, whole))
-    return size * some // every
