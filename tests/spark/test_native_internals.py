@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as st
 
-from anabranch.spark.native import internals
+from anabranch.spark.native import bulk, internals
+from anabranch.spark.native.catalyst import Filters
 from anabranch.spark.native.expressions import predicate_of
 from anabranch.spark.native.proxy import JavaProxy, Jvm, start_callbacks
 from anabranch.spec.types import Field, IntType, VarCharType
@@ -147,7 +148,7 @@ def test_files_that_hadoop_does_not_reach(jvm, tmp_path):
 
 
 def test_texts_in_an_array(jvm):
-    assert list(internals.text_array(jvm, ["a", "é'\"", ""])) == ["a", "é'\"", ""]
+    assert list(bulk.text_array(jvm, ["a", "é'\"", ""])) == ["a", "é'\"", ""]
 
 
 def test_a_proxy_equals_what_says_the_same(jvm):
@@ -187,13 +188,60 @@ def test_what_is_understood_of_conditions(spark, condition, said):
     fields = [Field(0, "i", IntType()), Field(1, "s", VarCharType())]
     frame = spark.sql("SELECT * FROM VALUES (1, 'a') AS t(i, s)").cache()
     plan = frame.filter(condition)._jdf.queryExecution().optimizedPlan()
-    found = (
-        predicate_of(Jvm(spark).seq([plan.condition()]), fields) if "Filter" in plan.nodeName() else "FALSE"
-    )
+    jvm = Jvm(spark)
+    found: object = "FALSE"
+    if "Filter" in plan.nodeName():
+        found = predicate_of(Filters(jvm, jvm.seq([plan.condition()])), fields)
     if len(condition) > 1000:
         assert "IN (" in str(found)
     else:
         assert (None if found is None else str(found)) == said
+
+
+def test_filters_are_taken_apart_in_one_call(spark, jvm):
+    frame = spark.sql("SELECT * FROM VALUES (1, 'a', 2) AS t(i, s, n)").cache()
+    conditions = [
+        frame.filter(text)._jdf.queryExecution().optimizedPlan().condition()
+        for text in ("i > 5 OR n < 3", "s LIKE 'a_b%'", "n IN (1, 2)")
+    ]
+    filters = Filters(jvm, jvm.seq(conditions))
+    assert [part.kind for part in filters.parts] == ["Or", "Like", "In"]
+    assert [part.columns for part in filters.parts] == [{"i", "n"}, {"s"}, {"n"}]
+    assert [filters.at(part).toString() for part in filters.parts] == [c.toString() for c in conditions]
+    assert filters.without([]) is filters.expressions
+    left = filters.without({"n"})
+    assert (left.length(), left.head().toString()) == (1, conditions[1].toString())
+    assert Filters(jvm, jvm.seq([])).parts == ()
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "said"),
+    [
+        ([1, 2**31 - 1, None], st.IntegerType(), ["1", "2147483647", "null"]),
+        (["it's, 'quoted'", "", "\x1f"], st.StringType(), ["it's, 'quoted'", "", "\x1f"]),
+        ([True, False], st.BooleanType(), ["true", "false"]),
+        ([Decimal("1.50")], st.DecimalType(5, 2), ["1.50"]),
+        ([date(1970, 1, 2)], st.DateType(), ["1"]),
+        (["\x1f", "\x1e", "\x00\x1f\x00"], st.StringType(), None),
+    ],
+)
+def test_literals_of_a_predicate(spark, jvm, values, kind, said):
+    rows = spark.createDataFrame([(v,) for v in values], st.StructType().add("v", kind))
+    found = rows._jdf.queryExecution().executedPlan().executeCollect()
+    data_type = jvm.struct(rows.schema).head().dataType()
+    package = "org.apache.spark.sql.connector.expressions"
+    children = [jvm.of(f"{package}.Expressions").column("v")] + [
+        jvm.of(f"{package}.LiteralValue")(row.get(0, data_type), data_type) for row in found
+    ]
+    found = internals.literal_texts(jvm, jvm.array(f"{package}.Expression", children))
+    assert found == (None if said is None else (data_type.json(), said))
+
+
+def test_literals_of_several_types(jvm):
+    package = "org.apache.spark.sql.connector.expressions"
+    made = jvm.of(f"{package}.Expressions")
+    children = [made.column("v"), made.literal(1), made.literal("a")]
+    assert internals.literal_texts(jvm, jvm.array(f"{package}.Expression", children)) is None
 
 
 def test_what_is_made_of_many_files_takes_no_more_calls(jvm, monkeypatch):

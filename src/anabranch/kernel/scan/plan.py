@@ -63,6 +63,16 @@ class Plan:
     steps: tuple[PlanStep, ...] = ()
 
     @lazy
+    def formats(self) -> frozenset[str]:
+        """Formats that the files are of, by their names."""
+        return frozenset(self.files["file_name"].str.extract(r"\.([^.]*)$").fill_null("").unique())
+
+    @lazy
+    def schema_ids(self) -> frozenset[int]:
+        """Schemas that the files were written with."""
+        return frozenset(self.files["schema_id"].unique())
+
+    @lazy
     def splits(self) -> list[Split]:
         """The files in units of work; files of one bucket keep their order."""
         if self.files.height == 0:

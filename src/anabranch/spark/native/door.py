@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-import polars as pl
 from py4j.protocol import Py4JError
 
 from anabranch.kernel.cache import MetadataCache
@@ -14,7 +13,7 @@ from anabranch.spark.native.generations import Generation, Obstacle, generations
 from anabranch.spark.native.internals import missing, reachable, unsupported
 from anabranch.spark.native.planned_files import hadoop_root
 from anabranch.spark.native.proxy import Jvm
-from anabranch.spec.layout import Layout, file_format_of
+from anabranch.spec.layout import Layout
 from anabranch.spec.types import Field
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def native_generations(
     return generations(
         scan.schema,
         wanted,
-        scan.plan().files["schema_id"].unique().to_list(),
+        scan.plan().schema_ids,
         scan.context.schemas.get,
         case_sensitive=spark.conf.get("spark.sql.caseSensitive", "false") == "true",
     )
@@ -85,12 +84,10 @@ def unreachable(spark: SparkSession, context: TableContext, path: str, size: int
     return reason
 
 
-def foreign_formats(names: pl.Series) -> str | None:
-    """Why files of those names cannot be read natively; None if they can."""
-    others = names.filter(~names.str.ends_with(".parquet"))
-    if others.is_empty():
-        return None
-    return f"there are files of format {', '.join(sorted({file_format_of(name) for name in others}))}"
+def foreign(formats: Collection[str]) -> str | None:
+    """Why files of those formats cannot be read natively; None if they can."""
+    others = sorted({*formats} - {"parquet"})
+    return f"there are files of format {', '.join(others)}" if others else None
 
 
 def not_as_expected(error: Exception) -> str:
@@ -102,9 +99,9 @@ def _reason(spark: SparkSession, scan: Scan) -> str | None:
     plan = scan.plan()
     if plan.files.height == 0:
         return None if hadoop_root(scan.context.storage.url) else _unnamed(scan.context)
-    folder, bucket, name, size = plan.files.select("folder", "bucket", "file_name", "file_size").row(0)
-    path = f"{Layout().bucket_path(plan.folders[folder], bucket)}/{name}"
-    return foreign_formats(plan.files["file_name"]) or unreachable(spark, scan.context, path, size)
+    first = plan.files.row(0, named=True)
+    path = f"{Layout().bucket_path(plan.folders[first['folder']], first['bucket'])}/{first['file_name']}"
+    return foreign(plan.formats) or unreachable(spark, scan.context, path, first["file_size"])
 
 
 def _unnamed(context: TableContext) -> str:

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from anabranch.expr.bound import conjunction
+from anabranch.spark.native.bulk import text_array
+from anabranch.spark.native.catalyst import Filters
 from anabranch.spark.native.expressions import predicate_of
-from anabranch.spark.native.internals import hadoop_path, text_array
+from anabranch.spark.native.internals import hadoop_path
 from anabranch.spark.native.planned_files import PlannedFiles, directories, hadoop_root, spark_index
 from anabranch.spark.native.proxy import JavaProxy, Jvm
 from anabranch.spark.plan_inputs import FILES
@@ -33,7 +35,8 @@ class PlannedFileIndex(JavaProxy):
         Spark never looks again at what it asks of partition columns alone: of these filters the planner uses what
         it understands, and then Spark decides by all of them.
         """
-        parts = [predicate_of(filters, self._fields) for filters in (partition_filters, data_filters)]
+        asked = [Filters(self.jvm, filters) for filters in (partition_filters, data_filters)]
+        parts = [predicate_of(filters, self._fields) for filters in asked]
         folders = self._files.matching(conjunction(part for part in parts if part is not None))
         if partition_filters.isEmpty() or not folders:
             return directories(self.jvm, self._files.schema, folders)

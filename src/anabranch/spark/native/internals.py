@@ -6,7 +6,6 @@ missing all the same, Py4J raises, and reading goes through the portable door.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from anabranch.spark.engine import context_of
+from anabranch.spark.native.bulk import class_of, each, member_texts, pairs, read_json, text_array
 from anabranch.spark.native.proxy import Jvm
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _DATASOURCES = "org.apache.spark.sql.execution.datasources"
 _ROW = "org.apache.spark.sql.catalyst.InternalRow"
 _FILE_STATUS = "org.apache.hadoop.fs.FileStatus"
+_LITERAL = "org.apache.spark.sql.connector.expressions.LiteralValue"
 _ARRAY_SEQ = "scala.collection.immutable.ArraySeq"
 _OLDEST, _NEWEST = (4, 1), (4, 3)
 _BLOCK = 128 << 20
@@ -93,8 +94,9 @@ def _try(jvm: Jvm) -> None:
     for found in (partitions, None):
         index = filled_index(jvm, files, columns, found, identity="file:/t")
         parquet_scan_builder(jvm, index, columns, StructType() if found is None else keys).build().toBatch()
+    joined(jvm, jvm.seq([])).toJSON()
     for name in ("HadoopFsRelation", "parquet.ParquetFileFormat"):
-        _class(jvm, jvm.of(f"{_DATASOURCES}.{name}")._fqn)  # noqa: SLF001
+        class_of(jvm, jvm.of(f"{_DATASOURCES}.{name}")._fqn)  # noqa: SLF001
 
 
 def hadoop_path(jvm: Jvm, path: str) -> Any:
@@ -104,13 +106,7 @@ def hadoop_path(jvm: Jvm, path: str) -> Any:
 
 def file_statuses(jvm: Jvm, groups: Sequence[Iterable[FileRow]]) -> Any:
     """Files in groups as a ``FileStatus[][]``, all of them in one call."""
-    text = json.dumps([[_status(*row) for row in group] for group in groups])
-    return _mapper(jvm).readValue(text, _class(jvm, f"[[L{_FILE_STATUS};"))
-
-
-def text_array(jvm: Jvm, texts: Sequence[str]) -> Any:
-    """A ``String[]``, in one call."""
-    return _mapper(jvm).readValue(json.dumps(texts), _class(jvm, "[Ljava.lang.String;"))
+    return read_json(jvm, [[_status(*row) for row in group] for group in groups], f"[[L{_FILE_STATUS};")
 
 
 def internal_rows(jvm: Jvm, rows: pa.RecordBatch, schema: StructType) -> Any:
@@ -145,7 +141,7 @@ def partition_directories(jvm: Jvm, values: Any, groups: Sequence[Iterable[FileR
         groups: the files.
     """
     statuses = jvm.of(_ARRAY_SEQ).unsafeWrapArray(file_statuses(jvm, groups))
-    return _pairs(jvm, f"{_DATASOURCES}.PartitionDirectory", values, statuses, f"[L{_FILE_STATUS};")
+    return pairs(jvm, f"{_DATASOURCES}.PartitionDirectory", values, statuses, of=(_ROW, f"[L{_FILE_STATUS};"))
 
 
 def relation_frame(jvm: Jvm, index: Any, columns: StructType, partition_columns: StructType) -> DataFrame:
@@ -174,6 +170,27 @@ def parquet_scan_builder(jvm: Jvm, index: Any, columns: StructType, partition_co
     )
 
 
+def joined(jvm: Jvm, expressions: Any) -> Any:
+    """A ``Seq`` of Catalyst expressions as the children of one, so that the JVM tells of all of them in one call.
+
+    It has no meaning of its own and is never evaluated.
+    """
+    return jvm.of("org.apache.spark.sql.catalyst.expressions.Coalesce")(expressions)
+
+
+def literal_texts(jvm: Jvm, children: Any) -> tuple[str, list[str]] | None:
+    """The literals that follow the first child of a predicate of DataSource V2: their type as JSON, and their texts.
+
+    It takes few calls however many there are. None if they are of several types, or no texts can be had.
+    """
+    literals = jvm.of(_ARRAY_SEQ).unsafeWrapArray(children).tail()
+    types = each(jvm, _LITERAL, "dataType", literals, gives="org.apache.spark.sql.types.DataType").distinct()
+    texts = member_texts(each(jvm, _LITERAL, "value", literals, gives="java.lang.Object"))
+    if texts is None or types.length() != 1:
+        return None
+    return str(types.head().json()), texts
+
+
 def filled_index(
     jvm: Jvm,
     files: Sequence[FileRow],
@@ -199,7 +216,9 @@ def filled_index(
     spec = jvm.none()
     if partitions is not None:
         paths = jvm.of(_ARRAY_SEQ).unsafeWrapArray(text_array(jvm, partitions.folders))
-        made = _pairs(jvm, f"{_DATASOURCES}.PartitionPath", partitions.values, paths, "java.lang.String")
+        made = pairs(
+            jvm, f"{_DATASOURCES}.PartitionPath", partitions.values, paths, of=(_ROW, "java.lang.String")
+        )
         spec = jvm.some(jvm.of(f"{_DATASOURCES}.PartitionSpec")(jvm.struct(partitions.columns), made))
     return jvm.of(f"{_DATASOURCES}.InMemoryFileIndex")(
         jvm.session,
@@ -222,7 +241,7 @@ def estimated_bytes(jvm: Jvm, size: int, read: Any, whole: StructType) -> int:
         read: the columns, a ``StructType`` of the JVM; there may be none.
         whole: all columns of the table.
     """
-    factor = float(jvm.session.sessionState().conf().fileCompressionFactor())
+    factor = float(_conf(jvm).fileCompressionFactor())
     some, every = (_ROW_BYTES + int(columns.defaultSize()) for columns in (read, jvm.struct(whole)))
     return int(size * factor) * some // every
 
@@ -232,11 +251,16 @@ def is_columnar(jvm: Jvm, columns: Any) -> bool:
 
     Its factory of readers would say the same, but making one sends the settings of Hadoop to all executors.
     """
-    conf = jvm.session.sessionState().conf()
+    conf = _conf(jvm)
     if not jvm.of(f"{_DATASOURCES}.parquet.ParquetUtils").isBatchReadSupportedForSchema(conf, columns):
         return False
     too_many = jvm.of("org.apache.spark.sql.execution.WholeStageCodegenExec").isTooManyFields(conf, columns)
     return bool(conf.wholeStageEnabled()) and not too_many
+
+
+def _conf(jvm: Jvm) -> Any:
+    """The settings of the session as they are now, always."""
+    return jvm.once("conf", lambda: jvm.session.sessionState().conf())
 
 
 def reachable(jvm: Jvm, path: str, size: int) -> str | None:
@@ -268,45 +292,3 @@ def _text(version: tuple[int, int]) -> str:
 def _status(path: str, size: int, millis: int) -> dict[str, Any]:
     """The fields of a ``FileStatus`` that are not as its constructor leaves them."""
     return {"path": path, "length": size, "blocksize": _BLOCK, "modification_time": millis}
-
-
-def _pairs(jvm: Jvm, kind: str, rows: Any, others: Any, other_kind: str) -> Any:
-    """What ``apply(row, other)`` of a class makes of each row and its other, as a Scala ``Seq``, in few calls.
-
-    Args:
-        jvm: of the session.
-        kind: name of the class.
-        rows: a ``Seq[InternalRow]``.
-        others: a ``Seq`` of the same length.
-        other_kind: name of the class of these.
-    """
-    invoke, found = "java.lang.invoke", _class(jvm, kind)
-    parameters = jvm.array("java.lang.Class", [_class(jvm, _ROW), _class(jvm, other_kind)])
-    signature = jvm.of(f"{invoke}.MethodType").methodType(found, parameters)
-    method = jvm.of(f"{invoke}.MethodHandles").publicLookup().findStatic(found, "apply", signature)
-    apply = jvm.of(f"{invoke}.MethodHandleProxies").asInterfaceInstance(
-        _class(jvm, "scala.Function2"), method
-    )
-    build = getattr(jvm.of("scala.collection.BuildFrom$"), "MODULE$").buildFromIterableOps()
-    return rows.lazyZip(others).map(apply, build)
-
-
-def _class(jvm: Jvm, name: str) -> Any:
-    found = jvm.of("org.apache.spark.util.Utils")
-    return jvm.once(("class", name), lambda: found.classForName(name, True, False))
-
-
-def _mapper(jvm: Jvm) -> Any:
-    return jvm.once("mapper", lambda: _json_mapper(jvm))
-
-
-def _json_mapper(jvm: Jvm) -> Any:
-    """Jackson as Spark ships it, setting the fields of objects themselves."""
-    annotation = "com.fasterxml.jackson.annotation"
-    mapper = jvm.of("com.fasterxml.jackson.databind.ObjectMapper")()
-    accessors = jvm.of(f"{annotation}.PropertyAccessor")
-    visibility = jvm.of(f"{annotation}.JsonAutoDetect$Visibility")
-    mapper.setVisibility(accessors.ALL, visibility.NONE)
-    mapper.setVisibility(accessors.FIELD, visibility.ANY)
-    mapper.setVisibility(accessors.CREATOR, visibility.ANY)
-    return mapper

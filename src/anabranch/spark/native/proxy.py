@@ -20,6 +20,7 @@ from py4j.java_gateway import JavaClass, JavaMember
 from py4j.protocol import Py4JJavaError
 
 from anabranch.errors import AnabranchError, InvalidInputError, UnsupportedFeatureError
+from anabranch.kernel.cache import MetadataCache
 from anabranch.spark.native.raised import remember_raised
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ _CLASSES: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 """Classes of each gateway to a JVM, by their full names."""
 _MADE: WeakKeyDictionary[Any, dict[object, Any]] = WeakKeyDictionary()
 """What was made once for each session."""
+
+_STRUCT_BYTES = 1 << 20
+"""The most that descriptions of tables' columns may be, by which they are found in the JVM."""
 
 _ALL_MESSAGE = "_LEGACY_ERROR_TEMP_3100"
 """Spark's condition of an error that is its message and nothing else."""
@@ -150,8 +154,11 @@ class Jvm:
         return self.of("scala.Option").empty()
 
     def struct(self, schema: StructType) -> Any:
-        """A ``StructType`` of the JVM."""
-        return self.of("org.apache.spark.sql.types.DataType").fromJson(schema.json())
+        """A ``StructType`` of the JVM; the same one each time, as long as there is room for it."""
+        text = schema.json()
+        kept = self.once("structs", lambda: MetadataCache(_STRUCT_BYTES))
+        make = self.of("org.apache.spark.sql.types.DataType").fromJson
+        return kept.get_or((text,), lambda: make(text), lambda _: len(text))
 
     @property
     def _python_utils(self) -> Any:

@@ -10,40 +10,44 @@ from anabranch.errors import PredicateError
 from anabranch.expr.bind import BoundPredicate, bind
 from anabranch.expr.bound import conjunction
 from anabranch.expr.nodes import Column, In
-from anabranch.spark.native.expressions import literal_of_text
+from anabranch.spark.native.internals import literal_texts
+from anabranch.spark.native.literals import literal_of_text
+from anabranch.spark.native.proxy import Jvm
 from anabranch.spec.types import Field
 
-_MOST_VALUES = 1_000
-"""Values above which asking the JVM for each takes longer than it saves."""
+_MOST_VALUES = 10_000
+"""Values above which looking for each takes longer than it saves."""
 
 
-def runtime_predicate(predicates: Sequence[Any], fields: Sequence[Field]) -> BoundPredicate | None:
+def runtime_predicate(jvm: Jvm, predicates: Any, fields: Sequence[Field]) -> BoundPredicate | None:
     """Memberships, of which all must hold, on `fields`; None if none of them can be said.
 
     Spark looks at the rows again, so what cannot be said is left out.
+
+    Args:
+        jvm: of the session.
+        predicates: an array of predicates of DataSource V2.
+        fields: the partition columns.
     """
-    parts = [part for p in predicates if (part := _membership(p, fields)) is not None]
+    parts = [part for p in predicates if (part := _membership(jvm, p, fields)) is not None]
     return conjunction(parts) if parts else None
 
 
-def _membership(predicate: Any, fields: Sequence[Field]) -> BoundPredicate | None:
+def _membership(jvm: Jvm, predicate: Any, fields: Sequence[Field]) -> BoundPredicate | None:
     if predicate.name() not in ("IN", "="):
         return None
-    column, *values = predicate.children()
-    if not values or len(values) > _MOST_VALUES:
+    children = predicate.children()
+    if not 1 < len(children) <= _MOST_VALUES:
         return None
+    found = literal_texts(jvm, children)
+    if found is None:
+        return None
+    data_type, texts = found
     try:
-        literals = [literal_of_text(json.loads(v.dataType().json()), _text(v.value())) for v in values]
-        known = [literal for literal in literals if literal is not None]
+        literals = [literal_of_text(json.loads(data_type), text) for text in texts]
+        known = tuple(literal for literal in literals if literal is not None)
         if len(known) < len(literals):
             return None
-        return bind(In(Column(tuple(column.fieldNames())), tuple(known)), fields)
+        return bind(In(Column(tuple(children[0].fieldNames())), known), fields)
     except PredicateError:
         return None
-
-
-def _text(value: Any) -> str:
-    """A value as the JVM spells it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value.toString()) if hasattr(value, "_target_id") else str(value)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from anabranch.scan import Scan
+from anabranch.spark.native.catalyst import Filters
 from anabranch.spark.native.portable import portable_scan
 from anabranch.spark.native.proxy import JavaProxy, Jvm, start_callbacks
 from anabranch.spark.native.table_scan import TableScan
@@ -45,12 +46,12 @@ class ScanBuilder(JavaProxy):
         self._find = find
         self._portable: Portable = portable or (lambda found, _: portable_scan(jvm, found))
         self._streams = streams
-        self._filters: Any = None
+        self._filters: Filters | None = None
         self._columns: Any = None
 
     def pushFilters(self, filters: Any) -> Any:  # noqa: N802
         """Takes all; Spark checks every row by all of them as well."""
-        self._filters = filters
+        self._filters = Filters(self.jvm, filters)
         return filters
 
     def pushedFilters(self) -> Any:  # noqa: N802

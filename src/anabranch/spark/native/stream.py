@@ -18,13 +18,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote
 
-import polars as pl
 from py4j.protocol import Py4JError
 
 from anabranch.errors import UnsupportedFeatureError
 from anabranch.kernel.scan.split import SplitFile
 from anabranch.scan import Scan
-from anabranch.spark.native.door import foreign_formats, impossible, not_as_expected, unreachable
+from anabranch.spark.native.door import foreign, impossible, not_as_expected, unreachable
 from anabranch.spark.native.generations import Obstacle, generations
 from anabranch.spark.native.parquet_scan import parquet_scan
 from anabranch.spark.native.planned_files import folders_of
@@ -193,12 +192,7 @@ class NativeStream(JavaProxy):
         if self._unreachable is None and files:
             context = self._reader.feed.context
             self._unreachable = unreachable(spark, context, files[0].path, files[0].size) or ""
-        return (
-            impossible(spark)
-            or foreign_formats(pl.Series([f.path for f in files]))
-            or self._unreachable
-            or None
-        )
+        return impossible(spark) or foreign({f.format for f in files}) or self._unreachable or None
 
     def _in_order(self, partitions: Any, splits: Sequence[FeedSplit]) -> Any:
         """The same pieces of files, those of a split in one partition and in its order."""

@@ -93,7 +93,7 @@ class TableScan(JavaProxy):
     def filter(self, predicates: Any) -> None:
         """Leave out files of partitions that a join, say, has no use for."""
         way = self._way
-        asked = runtime_predicate(list(predicates), self._query.scan.schema.partition_fields)
+        asked = runtime_predicate(self.jvm, predicates, self._query.scan.schema.partition_fields)
         if asked is not None and isinstance(way, Natively):
             self._decided = way.only(asked)
 

@@ -18,8 +18,9 @@ from anabranch.expr.bind import BoundPredicate
 from anabranch.expr.bound import ALWAYS, conjunction
 from anabranch.lazy import lazy
 from anabranch.scan import Scan
+from anabranch.spark.native.catalyst import Filters
 from anabranch.spark.native.door import native_generations, not_as_expected, tell
-from anabranch.spark.native.expressions import columns_in, predicate_of
+from anabranch.spark.native.expressions import predicate_of
 from anabranch.spark.native.generations import Generation, Obstacle
 from anabranch.spark.native.internals import estimated_bytes, is_columnar
 from anabranch.spark.native.nan import shielded
@@ -38,8 +39,8 @@ class Query:
     """What one query reads of a table."""
 
     find: Callable[[], Scan]
-    filters: Any
-    """Spark's expressions, all of which must hold; None for none."""
+    filters: Filters | None
+    """What must hold for a row; None for all rows."""
     columns: Any
     """A ``StructType`` of the JVM; None for all columns."""
 
@@ -104,11 +105,10 @@ class Natively:
     @classmethod
     def of(cls, jvm: Jvm, query: Query, generation: Generation) -> Natively:
         """The files of a query. Raises ``Py4JError`` and `UnsupportedFeatureError` where Spark does not take them."""
-        filters = query.filters
-        if filters is not None:
-            parts = [(part, columns_in(part)) for part in (filters.apply(i) for i in range(filters.length()))]
-            shields = shielded(query.scan, generation, {name for _, names in parts for name in names})
-            filters = jvm.seq(part for part, names in parts if not names & shields)
+        filters = None
+        if query.filters is not None:
+            asked = {name for part in query.filters.parts for name in part.columns}
+            filters = query.filters.without(shielded(query.scan, generation, asked))
         files = PlannedFiles(query.scan, generation.schema, generation.schema_ids)
         folders = files.matching(query.predicate)
         made = cls(jvm, query.scan, generation, filters, query.columns, folders, folders, inner=None)

@@ -1,0 +1,88 @@
+"""Filters of a query as Spark plans with them: expressions of its optimiser, Catalyst, as values here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.lazy import lazy
+from anabranch.spark.native.internals import joined
+from anabranch.spark.native.proxy import Jvm
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An expression."""
+
+    number: int
+    """Its place in the whole, by which the JVM finds it."""
+    kind: str
+    """Name of its class, without the package."""
+    json: dict[str, Any]
+    children: tuple[Node, ...]
+
+    def chain(self, kind: str) -> Iterator[Node]:
+        """The parts that ANDs or ORs join, however they are nested: Spark nests as many as there are."""
+        waiting = [self]
+        while waiting:
+            part = waiting.pop()
+            if part.kind == kind:
+                waiting.extend(reversed(part.children))
+            else:
+                yield part
+
+    @property
+    def columns(self) -> set[str]:
+        """Names of the top-level columns that it looks at."""
+        found, waiting = set(), [self]
+        while waiting:
+            part = waiting.pop()
+            waiting.extend(part.children)
+            if part.kind == "AttributeReference":
+                found.add(str(part.json["name"]))
+        return found
+
+
+class Filters:
+    """Expressions, all of which must hold.
+
+    Args:
+        jvm: of the session.
+        expressions: a Scala ``Seq`` of Catalyst expressions.
+    """
+
+    def __init__(self, jvm: Jvm, expressions: Any) -> None:
+        self._jvm = jvm
+        self.expressions = expressions
+
+    @lazy
+    def parts(self) -> tuple[Node, ...]:
+        """The expressions, taken apart, in their order."""
+        return _tree(json.loads(self._whole.toJSON())).children
+
+    def at(self, node: Node) -> Any:
+        """An expression in the JVM."""
+        return self._whole.apply(node.number)
+
+    def without(self, names: Collection[str]) -> Any:
+        """A Scala ``Seq`` of those that look at no column of these names."""
+        kept = [part for part in self.parts if part.columns.isdisjoint(names)]
+        if len(kept) == len(self.parts):
+            return self.expressions
+        return self._jvm.seq(self.at(part) for part in kept)
+
+    @lazy
+    def _whole(self) -> Any:
+        return joined(self._jvm, self.expressions)
+
+
+def _tree(flat: list[dict[str, Any]]) -> Node:
+    """The expression from its nodes, each followed by its children."""
+    done: list[Node] = []
+    for number in range(len(flat) - 1, -1, -1):
+        found = flat[number]
+        children = tuple(done.pop() for _ in range(found["num-children"]))
+        done.append(Node(number, str(found["class"]).rpartition(".")[2], found, children))
+    return done[0]
