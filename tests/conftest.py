@@ -1,6 +1,7 @@
 """What holds for all tests."""
 
 import os
+from pathlib import Path
 
 from hypothesis import settings
 
@@ -13,3 +14,7 @@ settings.load_profile("anabranch")
 os.environ.setdefault(
     "SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 )
+
+# What Python does first in each of the many processes that Spark starts.
+_STARTUP = str(Path(__file__).parent / "support" / "python_startup")
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_STARTUP, os.environ.get("PYTHONPATH")]))

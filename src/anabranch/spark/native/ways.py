@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 from py4j.protocol import Py4JError
@@ -92,11 +93,8 @@ class Natively:
 
     jvm: Jvm
     scan: Scan
-    generation: Generation
-    filters: Any
-    """Those of the query that footers may be asked for; None for none."""
-    columns: Any
-    """A ``StructType`` of the JVM; None for all columns."""
+    read: Callable[[Sequence[Folder]], Any]
+    """Makes a ``Scan`` of the JVM that reads some folders as the query asks."""
     planned: Sequence[Folder]
     """What was there before the running query left anything out."""
     folders: Sequence[Folder]
@@ -111,17 +109,15 @@ class Natively:
             filters = query.filters.without(shielded(query.scan, generation, asked))
         files = PlannedFiles(query.scan, generation.schema, generation.schema_ids)
         folders = files.matching(query.predicate)
-        made = cls(jvm, query.scan, generation, filters, query.columns, folders, folders, inner=None)
-        return made._reading(folders)
+        read = partial(
+            parquet_scan, jvm, query.scan, fields=generation.fields, filters=filters, columns=query.columns
+        )
+        return cls(jvm, query.scan, read, folders, folders, read(folders))
 
     def only(self, runtime: BoundPredicate) -> Natively:
         """Without the partitions that the running query has no use for, however often it has told."""
-        return self._reading(folders_matching(self.planned, runtime, self.scan.schema))
-
-    def _reading(self, folders: Sequence[Folder]) -> Natively:
-        fields, filters, columns = self.generation.fields, self.filters, self.columns
-        inner = parquet_scan(self.jvm, self.scan, folders, fields, filters=filters, columns=columns)
-        return replace(self, folders=folders, inner=inner)
+        folders = folders_matching(self.planned, runtime, self.scan.schema)
+        return replace(self, folders=folders, inner=self.read(folders))
 
     @property
     def files(self) -> int:
