@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -79,17 +80,34 @@ def spark_schema(fields: Iterable[t.Field]) -> st.StructType:
     )
 
 
-def catalog_schema(fields: Sequence[t.Field]) -> st.StructType:
+def spark_schema_json(fields: Iterable[t.Field]) -> str:
+    """The same as Spark's JSON."""
+    return _schema_json(tuple(fields))
+
+
+@lru_cache(
+    maxsize=512
+)  # PySpark takes a millisecond for thirty columns, and planning asks for the same again and again
+def _schema_json(fields: tuple[t.Field, ...]) -> str:
+    return spark_schema(fields).json()
+
+
+def catalog_schema_json(fields: Iterable[t.Field]) -> str:
     """Columns of a table as Spark's catalog is told of them: with the lengths of texts, for ALTER TABLE and INSERT.
 
     CHAR(n) is told as VARCHAR(n): of a CHAR Spark would pad every value that it reads, compare the padded ones, and
     let no filter on it reach the files. Lengths inside of other types are not told.
     """
+    return _catalog_json(tuple(fields))
+
+
+@lru_cache(maxsize=512)
+def _catalog_json(fields: tuple[t.Field, ...]) -> str:
     schema = spark_schema(fields)
     for field, ours in zip(schema, (f.type for f in fields), strict=True):
         if isinstance(ours, t.CharType | t.VarCharType) and ours.length < t.MAX_LENGTH:
             field.metadata = {**(field.metadata or {}), _CHAR_METADATA: f"varchar({ours.length})"}
-    return schema
+    return schema.json()
 
 
 def spark_type(data_type: t.DataType) -> st.DataType:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from anabranch.errors import OptionError, SchemaError, UnsupportedFeatureError
@@ -118,31 +119,7 @@ class TableSchema:
             CorruptTableError: the file does not say what it must.
             UnsupportedFeatureError: a later version of the format, or a type that is not implemented.
         """
-        content = JsonObject.parse(data, path=path)
-        version = content.optional_integer("version", minimum=0)
-        version = _VERSION_WITHOUT_BUCKET if version is None else version
-        if version > NEWEST_VERSION:
-            raise UnsupportedFeatureError(
-                f"schema of format version {version}, the newest known is {NEWEST_VERSION}",
-                feature="schema-version",
-                path=path,
-                hint="read the table with a newer version of Anabranch.",
-            )
-        fields = parse_fields(content.items("fields"), where=path)
-        highest = content.integer("highestFieldId", minimum=-1, maximum=MAX_FIELD_ID)
-        schema = cls(
-            id=content.integer("id", minimum=0),
-            fields=fields,
-            partition_keys=content.texts("partitionKeys"),
-            primary_keys=content.texts("primaryKeys"),
-            options=_with_former_defaults(content.text_map("options"), version),
-            highest_field_id=max([highest, *(f.id for f in walk_fields(fields))]),
-            comment=content.optional_text("comment"),
-            time_millis=content.optional_integer("timeMillis") or 0,
-            version=version,
-        )
-        _check_consistent(schema, content)
-        return schema
+        return _parsed(data, path)
 
     def to_json(self) -> bytes:
         """The content of the schema's file."""
@@ -202,6 +179,35 @@ class TableSchema:
     def bucket_follows_from_keys(self) -> bool:
         """Whether the bucket of a row can be computed from its bucket keys, so that others can be skipped."""
         return bool(self.bucket_keys) and has_known_bucket_function(self.options)
+
+
+@lru_cache(maxsize=128)  # a table is opened for every statement, and its file says the same each time
+def _parsed(data: bytes, path: str) -> TableSchema:
+    content = JsonObject.parse(data, path=path)
+    version = content.optional_integer("version", minimum=0)
+    version = _VERSION_WITHOUT_BUCKET if version is None else version
+    if version > NEWEST_VERSION:
+        raise UnsupportedFeatureError(
+            f"schema of format version {version}, the newest known is {NEWEST_VERSION}",
+            feature="schema-version",
+            path=path,
+            hint="read the table with a newer version of Anabranch.",
+        )
+    fields = parse_fields(content.items("fields"), where=path)
+    highest = content.integer("highestFieldId", minimum=-1, maximum=MAX_FIELD_ID)
+    schema = TableSchema(
+        id=content.integer("id", minimum=0),
+        fields=fields,
+        partition_keys=content.texts("partitionKeys"),
+        primary_keys=content.texts("primaryKeys"),
+        options=_with_former_defaults(content.text_map("options"), version),
+        highest_field_id=max([highest, *(f.id for f in walk_fields(fields))]),
+        comment=content.optional_text("comment"),
+        time_millis=content.optional_integer("timeMillis") or 0,
+        version=version,
+    )
+    _check_consistent(schema, content)
+    return schema
 
 
 def _with_explicit_defaults(options: dict[str, str]) -> dict[str, str]:

@@ -23,7 +23,7 @@ from anabranch.spark.native.proxy import JavaProxy, Jvm
 from anabranch.spark.native.scan_builder import ScanBuilder
 from anabranch.spark.options import spelled, table_options
 from anabranch.spark.plan_inputs import TABLES
-from anabranch.spark.types import catalog_schema, spark_schema
+from anabranch.spark.types import catalog_schema_json, spark_schema
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
 from anabranch.table import Table
@@ -126,7 +126,7 @@ class LakeTable(Relation):
         ]
 
     def __init__(self, jvm: Jvm, seen: Seen, place: Place) -> None:
-        super().__init__(jvm, place, jvm.struct(catalog_schema(seen.schema.fields)))
+        super().__init__(jvm, place, jvm.struct(catalog_schema_json(seen.schema.fields)))
         self.table = seen.table
         self._snapshot = seen.snapshot
         self._schema = seen.schema

@@ -93,7 +93,8 @@ def _try(jvm: Jvm) -> None:
     partitions = Partitions(keys, ["file:/t/p=1"], rows)
     for found in (partitions, None):
         index = filled_index(jvm, files, columns, found, identity="file:/t")
-        parquet_scan_builder(jvm, index, columns, StructType() if found is None else keys).build().toBatch()
+        whole = StructType([*columns, *([] if found is None else keys)])
+        parquet_scan_builder(jvm, index, whole.json(), columns.json()).build().toBatch()
     joined(jvm, jvm.seq([])).toJSON()
     for name in ("HadoopFsRelation", "parquet.ParquetFileFormat"):
         class_of(jvm, jvm.of(f"{_DATASOURCES}.{name}")._fqn)  # noqa: SLF001
@@ -160,9 +161,15 @@ def relation_frame(jvm: Jvm, index: Any, columns: StructType, partition_columns:
     return DataFrame(jvm.session.baseRelationToDataFrame(relation), jvm.spark)
 
 
-def parquet_scan_builder(jvm: Jvm, index: Any, columns: StructType, partition_columns: StructType) -> Any:
-    """The ``ScanBuilder`` of Spark's own Parquet source over an ``InMemoryFileIndex``."""
-    whole = StructType([*columns.fields, *partition_columns.fields])
+def parquet_scan_builder(jvm: Jvm, index: Any, whole: str, columns: str) -> Any:
+    """The ``ScanBuilder`` of Spark's own Parquet source over an ``InMemoryFileIndex``.
+
+    Args:
+        jvm: of the session.
+        index: the files.
+        whole: all columns as Spark's JSON, partition columns last.
+        columns: those in the files.
+    """
     made = jvm.of("org.apache.spark.sql.util.CaseInsensitiveStringMap")
     options = jvm.once("read options", lambda: made(jvm.map(READ_OPTIONS)))
     return jvm.of(f"{_DATASOURCES}.v2.parquet.ParquetScanBuilder")(
@@ -232,14 +239,14 @@ def filled_index(
     )
 
 
-def estimated_bytes(jvm: Jvm, size: int, read: Any, whole: StructType) -> int:
+def estimated_bytes(jvm: Jvm, size: int, read: Any, whole: str) -> int:
     """What Spark takes some columns of files to need, as it estimates those of its own tables.
 
     Args:
         jvm: of the session.
         size: bytes of the files.
         read: the columns, a ``StructType`` of the JVM; there may be none.
-        whole: all columns of the table.
+        whole: all columns of the table as Spark's JSON.
     """
     factor = float(_conf(jvm).fileCompressionFactor())
     some, every = (_ROW_BYTES + int(columns.defaultSize()) for columns in (read, jvm.struct(whole)))

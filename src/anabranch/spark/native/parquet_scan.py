@@ -9,7 +9,7 @@ from anabranch.scan import Scan
 from anabranch.spark.native.internals import parquet_scan_builder
 from anabranch.spark.native.planned_files import Folder, spark_index
 from anabranch.spark.native.proxy import Jvm
-from anabranch.spark.types import spark_schema
+from anabranch.spark.types import spark_schema_json
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.types import Field
 
@@ -34,17 +34,14 @@ def parquet_scan(
         columns: the ``StructType`` to read, of `fields` and partition columns; all of them if None.
     """
     index = spark_index(jvm, scan, folders, fields)
-    partition_columns = spark_schema(scan.schema.partition_fields)
-    builder = parquet_scan_builder(jvm, index, spark_schema(_in_files(scan, fields)), partition_columns)
+    data = [f for f in fields if f.name not in scan.schema.partition_keys]
+    whole = spark_schema_json([*data, *scan.schema.partition_fields])
+    builder = parquet_scan_builder(jvm, index, whole, spark_schema_json(data))
     if filters is not None:
         builder.pushFilters(filters)
     if columns is not None:
         builder.pruneColumns(columns)
     return builder.build()
-
-
-def _in_files(scan: Scan, fields: Sequence[Field]) -> list[Field]:
-    return [f for f in fields if f.name not in scan.schema.partition_keys]
 
 
 def read_fields(schema: TableSchema, names: Sequence[str]) -> list[Field]:

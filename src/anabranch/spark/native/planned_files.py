@@ -29,7 +29,7 @@ from anabranch.spark.native.internals import (
     partition_directories,
 )
 from anabranch.spark.native.proxy import Jvm
-from anabranch.spark.types import arrow_schema, spark_schema
+from anabranch.spark.types import arrow_schema, spark_schema, spark_schema_json
 from anabranch.spec.layout import Layout
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.types import Field
@@ -184,7 +184,7 @@ def spark_index(jvm: Jvm, scan: Scan, folders: Sequence[Folder], fields: Sequenc
     Raises `UnsupportedFeatureError` if Spark's index does not take all files, as it passes over some names.
     """
     keys = scan.schema.partition_fields
-    columns = spark_schema([f for f in fields if f.name not in scan.schema.partition_keys])
+    data = [f for f in fields if f.name not in scan.schema.partition_keys]
     identity = f"{hadoop_root(scan.context.storage.url)}/planned-{_digest(folders)}"
     count = sum(len(folder.files) for folder in folders)
 
@@ -194,7 +194,7 @@ def spark_index(jvm: Jvm, scan: Scan, folders: Sequence[Folder], fields: Sequenc
             rows = partition_rows(jvm, scan.schema, [f.partition for f in folders])
             partitions = Partitions(spark_schema(keys), [f.path for f in folders], rows)
         files = [file for folder in folders for file in folder.files]
-        index = filled_index(jvm, files, columns, partitions, identity=identity)
+        index = filled_index(jvm, files, spark_schema(data), partitions, identity=identity)
         found = index.allFiles().length()
         if found != count:
             raise UnsupportedFeatureError(
@@ -206,7 +206,7 @@ def spark_index(jvm: Jvm, scan: Scan, folders: Sequence[Folder], fields: Sequenc
 
     # Making one takes many calls of the JVM, some milliseconds together.
     kept = jvm.once("indexes of files", lambda: MetadataCache(_INDEX_BYTES))
-    key = (identity, columns.json(), spark_schema(keys).json())
+    key = (identity, spark_schema_json(data), spark_schema_json(keys))
     return kept.get_or(key, made, lambda _: _INDEX_BYTES // 256 + _FILE_BYTES * count)
 
 

@@ -153,9 +153,9 @@ class Jvm:
         """Scala's ``None``."""
         return self.of("scala.Option").empty()
 
-    def struct(self, schema: StructType) -> Any:
-        """A ``StructType`` of the JVM; the same one each time, as long as there is room for it."""
-        text = schema.json()
+    def struct(self, schema: StructType | str) -> Any:
+        """A ``StructType`` of the JVM, also from JSON; the same one each time, as long as there is room for it."""
+        text = schema if isinstance(schema, str) else schema.json()
         kept = self.once("structs", lambda: MetadataCache(_STRUCT_BYTES))
         make = self.of("org.apache.spark.sql.types.DataType").fromJson
         return kept.get_or((text,), lambda: make(text), lambda _: len(text))

@@ -28,7 +28,7 @@ from anabranch.spark.native.nan import shielded
 from anabranch.spark.native.parquet_scan import parquet_scan, read_fields
 from anabranch.spark.native.planned_files import Folder, PlannedFiles, folders_matching
 from anabranch.spark.native.proxy import Jvm
-from anabranch.spark.types import spark_schema
+from anabranch.spark.types import spark_schema_json
 
 Portable = Callable[[Scan, Any], Any]
 """Makes a ``Scan`` of the JVM that reads an Anabranch scan through the portable door; given are the scan, with columns
@@ -131,7 +131,9 @@ class Natively:
     def bytes(self) -> int:
         """Of the columns that are read."""
         size = sum(size for folder in self.folders for _, size, _ in folder.files)
-        return estimated_bytes(self.jvm, size, self.inner.readSchema(), spark_schema(self.scan.schema.fields))
+        return estimated_bytes(
+            self.jvm, size, self.inner.readSchema(), spark_schema_json(self.scan.schema.fields)
+        )
 
     @lazy
     def is_columnar(self) -> bool:
@@ -158,7 +160,7 @@ class Portably:
     @lazy
     def bytes(self) -> int:
         """Of the columns that are read."""
-        size, whole = self.asked.plan().report.bytes, spark_schema(self.asked.schema.fields)
+        size, whole = self.asked.plan().report.bytes, spark_schema_json(self.asked.schema.fields)
         return estimated_bytes(self.jvm, size, self.inner.readSchema(), whole)
 
 
@@ -173,7 +175,7 @@ def way_of(jvm: Jvm, query: Query, portable: Portable) -> Way:
     # Rows without any column cannot travel from a Python process.
     chosen = tuple(query.names or [scan.schema.fields[0].name])
     asked = replace(scan, columns=chosen, predicate=None if both == ALWAYS else both)
-    columns = jvm.struct(spark_schema([scan.schema.field(name) for name in chosen]))
+    columns = jvm.struct(spark_schema_json([scan.schema.field(name) for name in chosen]))
     return Portably(jvm, asked, portable(asked, columns))
 
 
