@@ -12,8 +12,6 @@ from tests.spark.stream_queries import Stream
 
 CONF = {
     "spark.driver.memory": "1g",
-    # Most plans and tasks of tests run once or twice, so that better machine code costs more than it gives back.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
