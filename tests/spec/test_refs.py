@@ -96,6 +96,11 @@ def test_times_that_cannot_be_are_corrupt(changes):
     assert caught.value.path == PATH
 
 
+def test_retention_is_exact_up_to_the_longest():
+    for millis in (2**50 - 700, 2**50 - 623, 2**50 - 1, 2**50):
+        assert read(Tag("good", FIRST, None, millis).to_json()).time_retained == millis
+
+
 def test_a_tag_expires_after_its_time():
     tag = Tag("good", FIRST, EVENING, 1000)
     assert not tag.is_expired(EVENING + 1000)

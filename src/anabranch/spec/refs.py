@@ -146,7 +146,7 @@ def _time_retained(content: JsonObject) -> int | None:
         return None
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds < 0:
         content.fail(f"'{_TIME_RETAINED}' is {describe(seconds)}, expected seconds above 0")
-    if seconds > _LONGEST_RETENTION // 1000 or math.isinf(seconds):
+    if seconds > _LONGEST_RETENTION / 1000 or math.isinf(seconds):
         return _LONGEST_RETENTION
     return round(seconds * 1000)
 
