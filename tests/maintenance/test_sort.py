@@ -208,7 +208,7 @@ def test_the_newest_schema_is_written():
 def _foreign():
     for path in sorted(FOREIGN.glob("*/*/expected/case.json")):
         writer, case = path.parts[-4:-2]
-        marks = [] if case[0] == "b" else [pytest.mark.long]
+        marks = [] if case[0] in "bd" else [pytest.mark.long]
         yield pytest.param(path.parent.parent, id=f"{writer}-{case}", marks=marks)
 
 
