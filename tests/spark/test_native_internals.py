@@ -23,6 +23,24 @@ def jvm(spark):
     return Jvm(spark)
 
 
+@pytest.fixture
+def calls(jvm, monkeypatch):
+    """What was asked of the JVM."""
+    found = []
+    client = type(jvm.gateway._gateway_client)
+    send = client.send_command
+
+    def noted(self, command, *arguments, **named):
+        if not command.startswith(
+            "m\n"
+        ):  # these say that an object is no longer needed, whenever it is collected
+            found.append(command)
+        return send(self, command, *arguments, **named)
+
+    monkeypatch.setattr(client, "send_command", noted)
+    return found
+
+
 def test_the_versions_that_are_known():
     def of(version, **more):
         return internals.unsupported(SimpleNamespace(version=version, **more))
@@ -198,13 +216,16 @@ def test_what_is_understood_of_conditions(spark, condition, said):
         assert (None if found is None else str(found)) == said
 
 
-def test_filters_are_taken_apart_in_one_call(spark, jvm):
+def test_filters_are_taken_apart(spark, jvm, calls):
     frame = spark.sql("SELECT * FROM VALUES (1, 'a', 2) AS t(i, s, n)").cache()
     conditions = [
         frame.filter(text)._jdf.queryExecution().optimizedPlan().condition()
         for text in ("i > 5 OR n < 3", "s LIKE 'a_b%'", "n IN (1, 2)")
     ]
     filters = Filters(jvm, jvm.seq(conditions))
+    calls.clear()
+    assert len(filters.parts) == 3
+    assert len(calls) == 2, "one joins them, one takes them apart"
     assert [part.kind for part in filters.parts] == ["Or", "Like", "In"]
     assert [part.columns for part in filters.parts] == [{"i", "n"}, {"s"}, {"n"}]
     assert [filters.at(part).toString() for part in filters.parts] == [c.toString() for c in conditions]
@@ -237,6 +258,21 @@ def test_literals_of_a_predicate(spark, jvm, values, kind, said):
     assert found == (None if said is None else (data_type.json(), said))
 
 
+def test_many_literals_take_no_more_calls(jvm, calls):
+    package = "org.apache.spark.sql.connector.expressions"
+    made = jvm.of(f"{package}.Expressions")
+
+    def calls_for(count):
+        children = [made.column("v"), *(made.literal(n) for n in range(count))]
+        array = jvm.array(f"{package}.Expression", children)
+        calls.clear()
+        assert internals.literal_texts(jvm, array)[1] == [str(n) for n in range(count)]
+        return len(calls)
+
+    calls_for(1)  # classes and their methods are asked for once
+    assert calls_for(2) == calls_for(200)
+
+
 def test_literals_of_several_types(jvm):
     package = "org.apache.spark.sql.connector.expressions"
     made = jvm.of(f"{package}.Expressions")
@@ -244,18 +280,7 @@ def test_literals_of_several_types(jvm):
     assert internals.literal_texts(jvm, jvm.array(f"{package}.Expression", children)) is None
 
 
-def test_what_is_made_of_many_files_takes_no_more_calls(jvm, monkeypatch):
-    calls = []
-    client = type(jvm.gateway._gateway_client)
-    send = client.send_command
-
-    def counted(self, command, *arguments, **named):
-        if not command.startswith(
-            "m\n"
-        ):  # those say that an object is no longer needed, whenever it is collected
-            calls.append(command)
-        return send(self, command, *arguments, **named)
-
+def test_what_is_made_of_many_files_takes_no_more_calls(jvm, calls):
     def calls_for(count):
         keys = st.StructType().add("x", st.IntegerType())
         rows = internals.internal_rows(
@@ -271,6 +296,5 @@ def test_what_is_made_of_many_files_takes_no_more_calls(jvm, monkeypatch):
         assert (index.allFiles().length(), made.length()) == (count, count)
         return found
 
-    monkeypatch.setattr(client, "send_command", counted)
     calls_for(1)  # classes and their methods are asked for once
     assert calls_for(2) == calls_for(500) < 80
