@@ -29,13 +29,14 @@ def bag(rows):
 def in_spark(spark, scan):
     """The rows of a scan as the embedded engine reads them, in a frame that holds them itself."""
     fields = scan.reader.fields if scan.columns is None else [scan.schema.field(n) for n in scan.columns]
-    batch = pa.Table.to_batches(scan.to_arrow().combine_chunks())
     wanted = arrow_schema(fields)
-    rows = pa.Table.from_batches([to_schema(b, wanted) for b in batch], wanted)
+    # PySpark takes no table without any batch.
+    batches = scan.to_arrow().combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], wanted)]
+    rows = pa.Table.from_batches([to_schema(b, wanted) for b in batches], wanted)
     return spark.createDataFrame(rows, spark_schema(fields))
 
 
-def answers(frame, filters, columns=("*",), at_once=40):
+def answers(frame, filters, columns=("*",), at_once=10):
     """For each filter, a Spark SQL text, the bag of rows it keeps; by one job for some of them."""
     tagged = [frame.filter(f).select(fn.lit(i).alias("_case"), *columns) for i, f in enumerate(filters)]
     kept = [[] for _ in filters]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any, ClassVar
 
 from anabranch.expr.bound import conjunction
@@ -10,7 +11,7 @@ from anabranch.spark.native.bulk import text_array
 from anabranch.spark.native.catalyst import Filters
 from anabranch.spark.native.expressions import predicate_of
 from anabranch.spark.native.internals import hadoop_path
-from anabranch.spark.native.planned_files import PlannedFiles, directories, hadoop_root, spark_index
+from anabranch.spark.native.planned_files import PlannedFiles, apart, directories, hadoop_root, spark_index
 from anabranch.spark.native.proxy import JavaProxy, Jvm
 from anabranch.spark.plan_inputs import FILES
 from anabranch.spark.types import spark_schema
@@ -40,8 +41,9 @@ class PlannedFileIndex(JavaProxy):
         folders = self._files.matching(conjunction(part for part in parts if part is not None))
         if partition_filters.isEmpty() or not folders:
             return directories(self.jvm, self._files.schema, folders)
-        index = spark_index(self.jvm, self._files.scan, folders, self._fields)
-        return index.listFiles(partition_filters, self.jvm.seq([]))
+        indexes = [spark_index(self.jvm, self._files.scan, group, self._fields) for group in apart(folders)]
+        found = [index.listFiles(partition_filters, self.jvm.seq([])) for index in indexes]
+        return reduce(lambda some, more: some.appendedAll(more), found)
 
     def sizeInBytes(self) -> int:  # noqa: N802
         """For the optimiser."""

@@ -1,17 +1,27 @@
-"""Files as a ``Scan`` of Spark's own Parquet source for DataSource V2, as the catalog needs it."""
+"""Files as Spark's own Parquet source for DataSource V2 reads them, as the catalog needs it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from anabranch.scan import Scan
 from anabranch.spark.native.internals import parquet_scan_builder
-from anabranch.spark.native.planned_files import Folder, spark_index
-from anabranch.spark.native.proxy import Jvm
+from anabranch.spark.native.planned_files import Folder, apart, spark_index
+from anabranch.spark.native.proxy import JavaProxy, Jvm
 from anabranch.spark.types import spark_schema_json
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.types import Field
+
+_READ = "org.apache.spark.sql.connector.read"
+
+
+class FileScan(Protocol):
+    """What is needed of a ``Scan`` of the JVM, under its names there."""
+
+    def readSchema(self) -> Any: ...  # noqa: N802
+
+    def toBatch(self) -> Any: ...  # noqa: N802
 
 
 def parquet_scan(
@@ -22,8 +32,8 @@ def parquet_scan(
     *,
     filters: Any = None,
     columns: Any = None,
-) -> Any:
-    """A ``ParquetScan`` of the JVM, which is its own ``Batch``, over files that are read by name.
+) -> FileScan:
+    """Spark's ``ParquetScan`` over files that are read by name, or several of them as one.
 
     Args:
         jvm: of the session.
@@ -33,15 +43,50 @@ def parquet_scan(
         filters: a Scala ``Seq`` of expressions by which row groups may be skipped; None for none.
         columns: the ``StructType`` to read, of `fields` and partition columns; all of them if None.
     """
-    index = spark_index(jvm, scan, folders, fields)
     data = [f for f in fields if f.name not in scan.schema.partition_keys]
     whole = spark_schema_json([*data, *scan.schema.partition_fields])
-    builder = parquet_scan_builder(jvm, index, whole, spark_schema_json(data))
-    if filters is not None:
-        builder.pushFilters(filters)
-    if columns is not None:
-        builder.pruneColumns(columns)
-    return builder.build()
+    made = []
+    for group in apart(folders):
+        index = spark_index(jvm, scan, group, fields)
+        builder = parquet_scan_builder(jvm, index, whole, spark_schema_json(data))
+        if filters is not None:
+            builder.pushFilters(filters)
+        if columns is not None:
+            builder.pruneColumns(columns)
+        made.append(builder.build())
+    return made[0] if len(made) == 1 else _ScansAsOne(jvm, made)
+
+
+class _ScansAsOne:
+    """Scans of the same columns, each over other files."""
+
+    def __init__(self, jvm: Jvm, scans: Sequence[Any]) -> None:
+        self._scans = scans
+        self._batch = _BatchesAsOne(jvm, [scan.toBatch() for scan in scans])
+
+    def readSchema(self) -> Any:  # noqa: N802
+        return self._scans[0].readSchema()
+
+    def toBatch(self) -> Any:  # noqa: N802
+        return self._batch
+
+
+class _BatchesAsOne(JavaProxy):
+    """Batches that are read alike."""
+
+    class Java:
+        implements: ClassVar = [f"{_READ}.Batch"]
+
+    def __init__(self, jvm: Jvm, batches: Sequence[Any]) -> None:
+        self.jvm = jvm
+        self._batches = batches
+
+    def planInputPartitions(self) -> Any:  # noqa: N802
+        found = [part for batch in self._batches for part in batch.planInputPartitions()]
+        return self.jvm.array(f"{_READ}.InputPartition", found)
+
+    def createReaderFactory(self) -> Any:  # noqa: N802
+        return self._batches[0].createReaderFactory()
 
 
 def read_fields(schema: TableSchema, names: Sequence[str]) -> list[Field]:

@@ -138,6 +138,21 @@ def folders_matching(
     return [folders[number] for number in partitions_match(numbered, predicate, schema)["number"]]
 
 
+def apart(folders: Sequence[Folder]) -> list[list[Folder]]:
+    """All folders, in as few groups as it takes for a path to be there once in each.
+
+    Null, an empty text and blanks are partitions of their own that lie in one folder, that of the default name.
+    """
+    groups: list[list[Folder]] = []
+    met: dict[str, int] = {}
+    for folder in folders:
+        number = met[folder.path] = met.get(folder.path, -1) + 1
+        if number == len(groups):
+            groups.append([])
+        groups[number].append(folder)
+    return groups or [[]]
+
+
 def folders_of(context: TableContext, splits: Iterable[FeedSplit]) -> list[Folder]:
     """The files of a stream's step, by the folders they lie in."""
     root = hadoop_root(context.storage.url)
@@ -181,7 +196,7 @@ def directories(jvm: Jvm, schema: TableSchema, folders: Sequence[Folder]) -> Any
 def spark_index(jvm: Jvm, scan: Scan, folders: Sequence[Folder], fields: Sequence[Field]) -> Any:
     """An ``InMemoryFileIndex`` of exactly these folders; the same one for the same files, where it was kept.
 
-    Raises `UnsupportedFeatureError` if Spark's index does not take all files, as it passes over some names.
+    By its path the index knows the partition of a file, so that no path may be there twice: see `apart`. Raises `UnsupportedFeatureError` if Spark's index does not take all files, as it passes over some names.
     """
     keys = scan.schema.partition_fields
     data = [f for f in fields if f.name not in scan.schema.partition_keys]
