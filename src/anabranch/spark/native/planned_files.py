@@ -36,11 +36,11 @@ from anabranch.spec.types import Field
 from anabranch.streaming.delivery import FeedFile, FeedSplit
 
 _HADOOP_SCHEMES = {"file": "file", "s3": "s3a", "s3a": "s3a", "gs": "gs", "abfs": "abfs", "abfss": "abfss"}
-_INDEX_BYTES = 32 << 20
+_INDEX_BYTES = 64 << 20
 """About the most that Spark's indexes of files may take in the JVM that are kept for the next query of the same files."""
 _FILE_BYTES = 512
 """About what a file takes in one of them, and in a plan here."""
-_MATCHING = MetadataCache(32 << 20)
+_MATCHING = MetadataCache(64 << 20)
 """Files of plans by the predicates that were asked, with the plan: a table that nobody writes is planned once for each."""
 
 
