@@ -33,7 +33,7 @@ compiled: $(STAMP)
 demo: java compiled ## The whole story on real flights: a stream goes wrong and is corrected while it runs (about 5 minutes)
 	@$(BIN)/anabranch demo
 
-test: java compiled ## All tests in their short form (about 16 minutes)
+test: java compiled ## All tests in their short form (about 15 minutes)
 	@$(BIN)/python -m pytest -m "not long" -n 2 --dist loadfile --no-loadscope-reorder
 
 test-long: java compiled ## The long forms: property tests, kill sweeps, soaks
