@@ -66,3 +66,31 @@ class AnalysisException(Exception):
 )
 def test_what_may_help(error, has_run, expected):
     assert verdict(error, has_run=has_run) == expected
+
+
+class OfTheJvm(Exception):
+    """As PySpark has an error of the JVM: its text tells nothing of its cause."""
+
+    def __init__(self, text, cause=None):
+        super().__init__(text)
+        self._cause = cause
+
+
+def test_who_is_fenced_is_known_behind_whatever_spark_says_of_it():
+    fence = OfTheJvm(FENCED)
+    error = OfTheJvm(
+        "[STREAM_FAILED] terminated with exception: Writing job failed.",
+        OfTheJvm("Writing job failed.", fence),
+    )
+    assert as_ours(error).message == as_ours(fence).message
+    assert verdict(error, has_run=True) == "fenced"
+    try:
+        raise RuntimeError("the driver went on") from SealedBranchError("'t' was replaced")
+    except RuntimeError as raised:
+        assert verdict(raised, has_run=True) == "fenced"
+
+
+def test_causes_that_go_in_circles_end():
+    error = OfTheJvm("first")
+    error._cause = OfTheJvm("second", error)
+    assert as_ours(error).message == "first"

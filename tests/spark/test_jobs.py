@@ -8,8 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
+from pyspark.errors.exceptions.captured import StreamingQueryException
 
 import anabranch
+from anabranch.jobs.failure import as_ours, verdict
 from anabranch.jobs.prepare import Run
 from anabranch.jobs.run import Schedule, run_jobs
 from anabranch.jobs.supervise import Policy, State
@@ -229,3 +231,12 @@ def test_the_command_line_runs_a_file_until_it_is_told_to_stop(tmp_path):
     assert sorted(r["id"] for r in orders.scan().to_arrow().to_pylist()) == [0, 2]
     found = sorted((r["id"], r["euros"]) for r in in_euros.scan().to_arrow().to_pylist())
     assert found == [(0, 2.0), (2, 3.0)]
+
+
+def test_a_fence_is_known_where_the_sink_could_not_give_up_the_batch(spark):
+    """Then Spark says of the query only that writing failed; the fence is the cause of the cause."""
+    fence = spark._jvm.java.lang.RuntimeException("anabranch.errors.SealedBranchError: 'db.t' was replaced")
+    writing = spark._jvm.org.apache.spark.SparkException("Writing job failed.", fence)
+    error = StreamingQueryException("Writing job failed.", "", writing)
+    assert verdict(error, has_run=True) == "fenced"
+    assert as_ours(error).message == "'db.t' was replaced"

@@ -6,6 +6,7 @@ Spark hands over the errors of its Python processes as text, somewhere in the mi
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Literal
 
 from anabranch import errors
@@ -40,15 +41,15 @@ class JobFailedError(AnabranchError):
 
 
 def as_ours(error: BaseException) -> AnabranchError:
-    """The error of ours that an error is or tells of; otherwise a `JobFailedError` with what it says, shortened."""
-    if isinstance(error, AnabranchError):
-        return error
-    text = str(error)
-    found = next(iter(reversed(list(_OURS.finditer(text)))), None)
-    if found is not None:
-        kind = getattr(errors, found["kind"], None) if found["kind"] in errors.__all__ else None
-        return _of_kind(kind, found["message"], found["hint"])
-    return JobFailedError(_reason(error, text))
+    """The error of ours that an error is, tells of or was caused by; otherwise a `JobFailedError` with what it says."""
+    for one in _with_causes(error):
+        if isinstance(one, AnabranchError):
+            return one
+        found = next(iter(reversed(list(_OURS.finditer(str(one))))), None)
+        if found is not None:
+            kind = getattr(errors, found["kind"], None) if found["kind"] in errors.__all__ else None
+            return _of_kind(kind, found["message"], found["hint"])
+    return JobFailedError(_reason(error, str(error)))
 
 
 def verdict(error: BaseException, *, has_run: bool) -> Verdict:
@@ -66,6 +67,17 @@ def verdict(error: BaseException, *, has_run: bool) -> Verdict:
     if isinstance(ours, _FINAL) or type(error).__name__ in _NEVER_RIGHT:
         return "final"
     return "again" if has_run or ours.retryable else "final"
+
+
+def _with_causes(error: BaseException) -> Iterator[BaseException]:
+    """The error, and what was behind it: where a sink cannot give up a batch either, Spark says no more itself."""
+    seen: list[BaseException] = []
+    one: BaseException | None = error
+    while one is not None and one not in seen:
+        yield one
+        seen.append(one)
+        # Errors that PySpark takes over from the JVM have their cause here.
+        one = getattr(one, "_cause", None) or one.__cause__
 
 
 def _of_kind(kind: type[AnabranchError] | None, message: str, hint: str | None) -> AnabranchError:
