@@ -240,3 +240,33 @@ def test_a_fence_is_known_where_the_sink_could_not_give_up_the_batch(spark):
     error = StreamingQueryException("Writing job failed.", "", writing)
     assert verdict(error, has_run=True) == "fenced"
     assert as_ours(error).message == "'db.t' was replaced"
+
+
+def test_a_job_that_pauses_while_main_is_replaced_does_not_go_on_with_the_work_of_another(lake):
+    """It would do so by the code that it was started with, which may be what the replacement was made for."""
+    clean = job(lambda raw: raw)
+    arrive(lake, 1)
+    done(lake, clean)
+    lake.table("db.orders").create_tag("good")
+    arrive(lake, 2)
+    done(lake, clean, run=FIX)
+    starts = []
+
+    def wrong(raw):
+        starts.append(raw)
+        dying = "CAST(raise_error('died') AS BIGINT)" if len(starts) == 1 else "v + 100"
+        return raw.selectExpr("id", f"{dying} AS v")
+
+    def replace(event):
+        if event.kind == "fail":
+            lake.table("db.orders").replace_main_branch("fix", force=True)
+            arrive(lake, 3)
+
+    policy = Policy(most=3, first_pause=0.1)
+    (status,) = run_jobs([job(wrong)], lake, None, Schedule(AVAILABLE_NOW, policy), on_event=replace)
+    assert status.state is State.FENCED
+    assert "db.orders" in status.message
+    assert contents(lake) == [(1, 1), (2, 2)]
+
+    done(lake, clean)
+    assert contents(lake) == [(1, 1), (2, 2), (3, 3)]

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anabranch.errors import InvalidInputError
+from anabranch.errors import InvalidInputError, SealedBranchError
 from anabranch.jobs.code import code_version
 from anabranch.jobs.frames import Reading, frames_of, is_batch, rows_of, start_query, write_batch
 from anabranch.jobs.job import Job
@@ -124,11 +124,14 @@ class _Runner:
     run: Run
     schedule: Schedule
     runtime: Runtime
+    begun: dict[str, str] = field(default_factory=dict)
+    """By job: the checkpoint with which this run first started it."""
 
     def start(self, job: Job, batch: bool) -> Running:
         """Settle a job and start it."""
         code = code_version(Path(job.place.file))
         prepared = prepare(job, self.lake, self.run, code, is_batch=batch)
+        self._check_same_work(prepared)
         reading = Reading(self.lake, self.run.source_branches, prepared.starts)
         if batch:
             return self._start_batch(prepared, reading)
@@ -143,6 +146,21 @@ class _Runner:
         return RunningQuery(
             query, notices, patience_seconds=self.schedule.patience_seconds, runtime=self.runtime
         )
+
+    def _check_same_work(self, prepared: Prepared) -> None:
+        """Raise `SealedBranchError` if a job that is started again would go on with the work of another query.
+
+        That one made the branch which became main meanwhile, maybe by better code than this process has loaded.
+        """
+        if prepared.checkpoint is None:
+            return
+        place = prepared.checkpoint.location
+        if self.begun.setdefault(prepared.job.name, place) != place:
+            raise SealedBranchError(
+                f"main of '{prepared.job.sink}' was replaced while job '{prepared.job.name}' was to be started again, "
+                "and the work of the new main is that of another query",
+                hint="run the jobs anew, by the code that made the new main: they go on where that query is.",
+            )
 
     def _start_batch(self, prepared: Prepared, reading: Reading) -> Running:
         job, spark = prepared.job, self.lake.spark
