@@ -196,7 +196,8 @@ def directories(jvm: Jvm, schema: TableSchema, folders: Sequence[Folder]) -> Any
 def spark_index(jvm: Jvm, scan: Scan, folders: Sequence[Folder], fields: Sequence[Field]) -> Any:
     """An ``InMemoryFileIndex`` of exactly these folders; the same one for the same files, where it was kept.
 
-    By its path the index knows the partition of a file, so that no path may be there twice: see `apart`. Raises `UnsupportedFeatureError` if Spark's index does not take all files, as it passes over some names.
+    By its path the index knows the partition of a file, so that no path may be there twice: see `apart`. Raises
+    `UnsupportedFeatureError` if Spark's index does not take all files, as it passes over some names.
     """
     keys = scan.schema.partition_fields
     data = [f for f in fields if f.name not in scan.schema.partition_keys]
