@@ -1,5 +1,7 @@
 """Databases and tables of a warehouse in Spark's own SQL."""
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
@@ -283,3 +285,47 @@ def test_a_session_made_from_an_attached_one_says_what_to_do(session):
     copy = SparkSession(session.sparkContext, session._jsparkSession.cloneSession())
     with pytest.raises(Exception, match=r"anabranch\.spark\.attach\(spark, warehouse\)"):
         copy.sql("SHOW TABLES IN water.db")
+
+
+def test_a_number_that_another_engine_gave_again_is_of_other_rows(session, lake, place):
+    """Java rolls back by deleting snapshots, whose numbers come again."""
+    session.sql("CREATE TABLE water.db.given_again (id INT)")
+    session.sql("INSERT INTO water.db.given_again VALUES (1)")
+    session.sql("INSERT INTO water.db.given_again VALUES (2)")
+    held = session.table("water.db.given_again").cache()
+    assert sorted(held.collect()) == [(1,), (2,)]
+    folder = Path(place, "db.db", "given_again", "snapshot")
+    (folder / "snapshot-2").unlink()
+    (folder / "LATEST").write_text("1")
+    session.sql("INSERT INTO water.db.given_again VALUES (3)")
+    assert lake.table("db.given_again").snapshot.id == 2
+    assert sorted(session.table("water.db.given_again").collect()) == [(1,), (3,)]
+    assert sorted(session.sql("SELECT * FROM water.db.given_again").collect()) == [(1,), (3,)]
+    held.unpersist()
+
+
+def test_a_table_is_given_to_spark_once_while_it_is_the_same(session):
+    session.sql("CREATE TABLE water.db.same (id INT)")
+
+    levels = session.sparkContext._gateway.new_array(session._jvm.java.lang.String, 1)
+    levels[0] = "db"
+
+    def given():
+        catalog = session._jsparkSession.sessionState().catalogManager().catalog("water")
+        found = session._jvm.org.apache.spark.sql.connector.catalog.Identifier.of(levels, "same")
+        return catalog.loadTable(found)
+
+    def is_same(one, other):
+        system = session._jvm.java.lang.System
+        return system.identityHashCode(one) == system.identityHashCode(other)
+
+    first = given()
+    assert is_same(first, given())
+    session.sql("INSERT INTO water.db.same VALUES (1)")
+    second = given()
+    assert not is_same(first, second)
+    assert not first.equals(second)
+    assert is_same(second, given())
+    session.sql("ALTER TABLE water.db.same ADD COLUMN v STRING")
+    assert not is_same(second, given())
+    assert [column.name() for column in given().columns()] == ["id", "v"]

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 import anabranch
 import anabranch.spark
-from anabranch.spark.native import bulk, internals
+from anabranch.spark.native import bulk, handles, internals, proxy
 from anabranch.spark.native.frame import native_frame
 from anabranch.spark.native.proxy import Jvm
 from tests.support.tables import make_table, rows
@@ -75,12 +75,13 @@ def test_batches_of_a_stream_read_and_write_tables(spark, place, table, portable
 @pytest.fixture
 def without(monkeypatch):
     """Let Spark lack a class."""
-    of, loaded = Jvm.of, bulk.class_of
+    of, loaded = Jvm.of, handles.class_of
 
     def lack(name):
         monkeypatch.setattr(internals, "_TRIED", WeakKeyDictionary())
         monkeypatch.setattr(Jvm, "of", lambda jvm, asked: of(jvm, _gone(asked, name)))
-        for module in (bulk, internals):
+        monkeypatch.setattr(proxy, "_MADE", WeakKeyDictionary())
+        for module in (bulk, handles, internals):
             monkeypatch.setattr(module, "class_of", lambda jvm, asked: loaded(jvm, _gone(asked, name)))
 
     return lack
@@ -99,10 +100,9 @@ def _gone(asked, name):
     ],
 )
 def test_what_spark_lacks_is_known_before_a_frame_is_given_out(spark, without, name):
-    jvm = Jvm(spark)
-    assert internals.missing(jvm) is None
+    assert internals.missing(Jvm(spark)) is None
     without(name)
-    assert "internals are not as expected" in internals.missing(jvm)
+    assert "internals are not as expected" in internals.missing(Jvm(spark))
 
 
 @pytest.mark.long

@@ -10,6 +10,7 @@ from py4j.java_collections import JavaArray
 from anabranch.catalog import Identifier
 from anabranch.catalog.connectors import CONNECTOR
 from anabranch.errors import AlreadyExistsError, InvalidNameError, NotFoundError, UnsupportedFeatureError
+from anabranch.kernel.cache import MetadataCache
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.changes import altered
 from anabranch.spark.catalog.definitions import definition, like
@@ -17,7 +18,8 @@ from anabranch.spark.catalog.lookup import Asked, NoSuchTableError, Warehouse
 from anabranch.spark.catalog.procedures import Procedure, procedure, procedure_names
 from anabranch.spark.catalog.properties import TableDefinition
 from anabranch.spark.catalog.staging import StagedCreation, StagedReplacement
-from anabranch.spark.catalog.tables import LOAD_OPTIONS, Relation
+from anabranch.spark.catalog.tables import LOAD_OPTIONS
+from anabranch.spark.native.answers import Answers
 from anabranch.spark.native.proxy import JavaProxy, Jvm
 from anabranch.spark.options import spelled
 from anabranch.spark.plan_inputs import TABLES
@@ -25,6 +27,8 @@ from anabranch.spec.names import SYSTEM_DATABASE
 from anabranch.table import Table
 
 _CATALOG = f"{java.CONNECTOR}.catalog"
+_TABLES = 32
+"""The newest states of so many tables are kept as Spark was given them, with the plans of their files."""
 
 
 class LakeCatalog(JavaProxy):
@@ -40,6 +44,19 @@ class LakeCatalog(JavaProxy):
     def __init__(self, jvm: Jvm, warehouse: Warehouse) -> None:
         self.jvm = jvm
         self._warehouse = warehouse
+        self._tables = MetadataCache(_TABLES)
+
+    def for_spark(self) -> Any:
+        """The catalog as the JVM has it."""
+        answers = Answers(self.jvm)
+        answers.learn(
+            {
+                "name": self.name(),
+                "defaultNamespace": self.defaultNamespace(),
+                "tableStateOptionKeys": self.tableStateOptionKeys(),
+            }
+        )
+        return answers.before(self)
 
     # CatalogPlugin
 
@@ -122,11 +139,12 @@ class LakeCatalog(JavaProxy):
             f"{_CATALOG}.TableSummary", [summary.of(found, "MANAGED") for found in self._listed(levels)]
         )
 
-    def loadTable(self, found: Any, *arguments: Any) -> Relation:  # noqa: N802
+    def loadTable(self, found: Any, *arguments: Any) -> Any:  # noqa: N802
         try:
-            return self._warehouse.relation(self.jvm, java.name_of(found), _asked(arguments))
+            relation = self._warehouse.relation(self.jvm, java.name_of(found), _asked(arguments))
         except NoSuchTableError as error:
             raise java.no_such_table(self.jvm, found) from error
+        return relation.for_spark(self._tables)
 
     def loadChangelog(self, found: Any, *_arguments: Any) -> Any:  # noqa: N802
         raise UnsupportedFeatureError(
@@ -145,16 +163,16 @@ class LakeCatalog(JavaProxy):
     def invalidateTable(self, _found: Any) -> None:  # noqa: N802
         """Nothing is kept that could be out of date."""
 
-    def createTable(self, found: Any, *arguments: Any) -> Relation:  # noqa: N802
+    def createTable(self, found: Any, *arguments: Any) -> Any:  # noqa: N802
         return self._made(found, self._definition(arguments))
 
-    def createTableLike(self, found: Any, info: Any, source: Any) -> Relation:  # noqa: N802
+    def createTableLike(self, found: Any, info: Any, source: Any) -> Any:  # noqa: N802
         """With columns, partition columns, comment and options of a table of ours; of another with its columns."""
         new = self._definition([info])
         seen = TABLES.get((source.toString(), source.version()))
         return self._made(found, new if seen is None else like(seen.schema, new))
 
-    def alterTable(self, found: Any, changes: Any) -> Relation:  # noqa: N802
+    def alterTable(self, found: Any, changes: Any) -> Any:  # noqa: N802
         table = self._opened(found)
         if asked := list(changes):  # there are none for DROP COLUMN IF EXISTS of a column that does not
             altered(table.alter(), asked).apply()
@@ -229,7 +247,7 @@ class LakeCatalog(JavaProxy):
         usual = str(self.jvm.spark.conf.get("spark.sql.sources.default", "parquet"))
         return definition(schema, transforms, properties, default_provider=usual.lower())
 
-    def _made(self, found: Any, new: TableDefinition) -> Relation:
+    def _made(self, found: Any, new: TableDefinition) -> Any:
         if CONNECTOR.key in new.options:
             self._create_elsewhere(found, new)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 CONNECTOR = "org.apache.spark.sql.connector"
+_PLAIN = re.compile("[A-Za-z0-9_]+[.][A-Za-z0-9_]+")
 _ANALYSIS = "org.apache.spark.sql.catalyst.analysis"
 
 
@@ -110,6 +112,9 @@ def identifier(found: Any, *, catalog: str | None = None) -> Identifier:
 
 def name_of(found: Any) -> str:
     """``database.name`` of a Java ``Identifier``. Raises `InvalidNameError` unless it has one level above its name."""
+    text = str(found.toString())
+    if _PLAIN.fullmatch(text):  # as most are; to ask for the parts takes a call for each
+        return text
     levels = [str(level) for level in found.namespace()]
     if len(levels) != 1:
         raise InvalidNameError(

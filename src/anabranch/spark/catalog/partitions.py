@@ -75,7 +75,7 @@ class PartitionedTable(LakeTable):
     def _partitions(self) -> list[tuple[bytes, Any]]:
         """Partitions with rows in the order of their values, as metadata and as Spark have them."""
         partitions = in_order_of_values(
-            self._seen.scan.plan().files["partition"].unique(), self._schema
+            self.seen.scan.plan().files["partition"].unique(), self._schema
         ).to_list()
         rows = partition_rows(self.jvm, self._schema, partitions)
         return [(partition, rows.apply(place)) for place, partition in enumerate(partitions)]

@@ -118,7 +118,7 @@ def _put(spark: SparkSession, name: str, options: Mapping[str, str]) -> bool:
         manager = jvm.session.sessionState().catalogManager()
         field = manager.getClass().getDeclaredField("catalogs")
         field.setAccessible(True)
-        field.get(manager).put(name, LakeCatalog(jvm, warehouse))
+        field.get(manager).put(name, LakeCatalog(jvm, warehouse).for_spark())
     except Py4JError as error:
         _LOG.warning(
             "this version of Spark does not take the catalog '%s': SQL does not know its tables. Read and write with "

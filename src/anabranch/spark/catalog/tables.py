@@ -9,6 +9,7 @@ from typing import Any
 from anabranch.errors import OptionError, UnsupportedFeatureError
 from anabranch.expr.bind import bind
 from anabranch.expr.parse import parse
+from anabranch.kernel.cache import MetadataCache
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS
 from anabranch.lazy import lazy
 from anabranch.lineage.recording import note_state
@@ -19,6 +20,7 @@ from anabranch.spark.catalog.properties import OWN_PREFIX
 from anabranch.spark.catalog.source import Place, source_scan, source_stream
 from anabranch.spark.catalog.writes import WriteBuilder
 from anabranch.spark.jobs import taking_part
+from anabranch.spark.native.answers import Answers
 from anabranch.spark.native.proxy import JavaProxy, Jvm
 from anabranch.spark.native.scan_builder import ScanBuilder
 from anabranch.spark.options import spelled, table_options
@@ -74,6 +76,14 @@ class Relation(JavaProxy):
     def properties(self) -> Any:
         return self.jvm.map({"provider": PROVIDER})
 
+    def for_spark(self, _kept: MetadataCache) -> Any:
+        """What Spark is given.
+
+        Args:
+            _kept: what it was given, by names: of a table the same as long as nothing is committed.
+        """
+        return self
+
     def constraints(self) -> Any:
         return self.jvm.array(f"{_CATALOG}.constraints.Constraint", [])
 
@@ -108,6 +118,11 @@ class Seen:
         view = self.table.with_options(table_options(options))
         return Seen(view, view.snapshot, self.schema)
 
+    def shows(self, other: Seen) -> bool:
+        """Whether both are of the same rows: numbers of snapshots are given again, and a warehouse may be copied."""
+        here, there = self.table.context.storage.url, other.table.context.storage.url
+        return self.snapshot == other.snapshot and here == there
+
     @lazy
     def scan(self) -> Scan:
         """All rows; its files are planned once, however many statements read them."""
@@ -132,13 +147,43 @@ class LakeTable(Relation):
         self._schema = seen.schema
         self._past = seen.past
         # Spark asks for a table often; all that are the same share what they saw.
-        self._seen = TABLES.setdefault((self.toString(), self.version()), seen)
+        name = self.toString(), self.version()
+        self.seen = TABLES.setdefault(name, seen)
+        if not self.seen.shows(seen):
+            self.seen = TABLES[name] = seen
 
     def toString(self) -> str:  # noqa: N802 - Java's name
         """Equal for views of the same rows, which Spark may take for one another: what it has cached it finds by this."""
         at = "" if self.table.moment is None else f", {self.table.moment.name}"
-        snapshot = "never written" if self._snapshot is None else f"snapshot {self._snapshot.id}"
+        snapshot = "never written"
+        if self._snapshot is not None:  # whose number may be given again
+            snapshot = f"snapshot {self._snapshot.id} of {self._snapshot.time_millis}"
         return f"{self.place.name} ({self.table.branch_uuid}, {snapshot}, schema {self._schema.id}{at})"
+
+    def for_spark(self, kept: MetadataCache) -> Any:
+        if self.table.moment is not None:
+            return self._answering()
+        key = (self.place.name, *self._abilities())
+        seen, made = kept.get(key) or (None, None)
+        if seen is not self.seen:
+            made = self._answering()
+            kept.put(key, (self.seen, made), 1)
+        return made
+
+    def _answering(self) -> Any:
+        answers = Answers(self.jvm)
+        answers.learn(
+            {
+                "name": self.name(),
+                "id": self.id(),
+                "version": self.version(),
+                "schema": self.schema(),
+                "columns": self.columns(),
+                "partitioning": self.partitioning(),
+                "capabilities": self.capabilities(),
+            }
+        )
+        return answers.before(self)
 
     def id(self) -> str:
         return str(self.table.branch_uuid)
@@ -194,7 +239,7 @@ class LakeTable(Relation):
         return _BATCH_READ if self._past else _READ_AND_WRITE
 
     def _scan(self, options: Mapping[str, str]) -> Scan:
-        seen = self._seen.by(options)
+        seen = self.seen.by(options)
         with taking_part(self.jvm.spark):
             note_state(seen.table.context, seen.snapshot)
         condition = SCAN_FILTER.of(options)

@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from anabranch.spark.native.handles import Handles, class_of, described
 from anabranch.spark.native.proxy import Jvm
 
-_INVOKE = "java.lang.invoke"
 _SEPARATORS = ("\x1f", "\x1e", "\x00\x1f\x00")
 
 
@@ -44,9 +44,8 @@ def each(jvm: Jvm, kind: str, method: str, items: Any, *, gives: str) -> Any:
     """
 
     def made() -> Any:
-        signature = jvm.of(f"{_INVOKE}.MethodType").methodType(class_of(jvm, gives))
-        lookup = jvm.of(f"{_INVOKE}.MethodHandles").publicLookup()
-        return _function(jvm, "scala.Function1", lookup.findVirtual(class_of(jvm, kind), method, signature))
+        handles = Handles(jvm)
+        return handles.function(handles.method(kind, method, f"(){described(gives)}"))
 
     return items.map(jvm.once((kind, method), made))
 
@@ -61,23 +60,10 @@ def pairs(jvm: Jvm, kind: str, firsts: Any, others: Any, *, of: tuple[str, str])
         others: a ``Seq`` of the same length.
         of: names of the classes of both.
     """
-    found = class_of(jvm, kind)
-    parameters = jvm.array("java.lang.Class", [class_of(jvm, name) for name in of])
-    signature = jvm.of(f"{_INVOKE}.MethodType").methodType(found, parameters)
-    method = jvm.of(f"{_INVOKE}.MethodHandles").publicLookup().findStatic(found, "apply", signature)
+    handles = Handles(jvm)
+    apply = handles.static(kind, "apply", f"({''.join(map(described, of))}){described(kind)}")
     build = getattr(jvm.of("scala.collection.BuildFrom$"), "MODULE$").buildFromIterableOps()
-    return firsts.lazyZip(others).map(_function(jvm, "scala.Function2", method), build)
-
-
-def class_of(jvm: Jvm, name: str) -> Any:
-    """The ``Class`` of that name."""
-    found = jvm.of("org.apache.spark.util.Utils")
-    return jvm.once(("class", name), lambda: found.classForName(name, True, False))
-
-
-def _function(jvm: Jvm, kind: str, method: Any) -> Any:
-    """A method of Java as a function of Scala."""
-    return jvm.of(f"{_INVOKE}.MethodHandleProxies").asInterfaceInstance(class_of(jvm, kind), method)
+    return firsts.lazyZip(others).map(handles.function(apply), build)
 
 
 def _mapper(jvm: Jvm) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch.lazy import lazy
-from anabranch.spark.native.internals import joined
+from anabranch.spark.native.internals import expressions_json, joined
 from anabranch.spark.native.proxy import Jvm
 
 
@@ -60,7 +60,7 @@ class Filters:
     @lazy
     def parts(self) -> tuple[Node, ...]:
         """The expressions, taken apart, in their order."""
-        return _tree(json.loads(self._whole.toJSON())).children
+        return _tree(json.loads(expressions_json(self._jvm, self.expressions))).children
 
     def at(self, node: Node) -> Any:
         """An expression in the JVM."""

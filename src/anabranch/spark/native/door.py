@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
@@ -44,13 +45,11 @@ def native_generations(
     reason = impossible(spark) or _reason(spark, scan)
     if reason is not None:
         return Obstacle(reason)
-    return generations(
-        scan.schema,
-        wanted,
-        scan.plan().schema_ids,
-        scan.context.schemas.get,
-        case_sensitive=spark.conf.get("spark.sql.caseSensitive", "false") == "true",
-    )
+    found = partial(generations, scan.schema, wanted, scan.plan().schema_ids, scan.context.schemas.get)
+    either = found(case_sensitive=False)
+    if not isinstance(either, Obstacle) and len(either) == 1 and either[0].is_plain:
+        return either  # the same if names are told apart by their case, which takes a call to know
+    return found(case_sensitive=spark.conf.get("spark.sql.caseSensitive", "false") == "true")
 
 
 def impossible(spark: SparkSession) -> str | None:

@@ -14,8 +14,10 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from anabranch.kernel.cache import MetadataCache
 from anabranch.spark.engine import context_of
-from anabranch.spark.native.bulk import class_of, each, member_texts, pairs, read_json, text_array
+from anabranch.spark.native.bulk import each, member_texts, pairs, read_json, text_array
+from anabranch.spark.native.handles import Handles, class_of, described
 from anabranch.spark.native.proxy import Jvm
 
 if TYPE_CHECKING:
@@ -25,9 +27,14 @@ _DATASOURCES = "org.apache.spark.sql.execution.datasources"
 _ROW = "org.apache.spark.sql.catalyst.InternalRow"
 _FILE_STATUS = "org.apache.hadoop.fs.FileStatus"
 _LITERAL = "org.apache.spark.sql.connector.expressions.LiteralValue"
+_COALESCE = "org.apache.spark.sql.catalyst.expressions.Coalesce"
+_STRUCT, _CONF = "org.apache.spark.sql.types.StructType", "org.apache.spark.sql.internal.SQLConf"
+_OBJECT, _TEXT = "Ljava/lang/Object;", "Ljava/lang/String;"
 _ARRAY_SEQ = "scala.collection.immutable.ArraySeq"
 _OLDEST, _NEWEST = (4, 1), (4, 3)
 _BLOCK = 128 << 20
+_SIZES = 1 << 20
+"""The most that descriptions of columns may be of which sizes are kept."""
 _ROW_BYTES = 8
 """What Spark adds for each row to what the columns of it need."""
 
@@ -94,7 +101,7 @@ def _try(jvm: Jvm) -> None:
     for found in (partitions, None):
         index = filled_index(jvm, files, columns, found, identity="file:/t")
         whole = StructType([*columns, *([] if found is None else keys)])
-        parquet_scan_builder(jvm, index, whole.json(), columns.json()).build().toBatch()
+        parquet_scan(jvm, index, whole.json(), columns.json()).toBatch()
     joined(jvm, jvm.seq([])).toJSON()
     for name in ("HadoopFsRelation", "parquet.ParquetFileFormat"):
         class_of(jvm, jvm.of(f"{_DATASOURCES}.{name}")._fqn)  # noqa: SLF001
@@ -161,20 +168,44 @@ def relation_frame(jvm: Jvm, index: Any, columns: StructType, partition_columns:
     return DataFrame(jvm.session.baseRelationToDataFrame(relation), jvm.spark)
 
 
-def parquet_scan_builder(jvm: Jvm, index: Any, whole: str, columns: str) -> Any:
-    """The ``ScanBuilder`` of Spark's own Parquet source over an ``InMemoryFileIndex``.
+def parquet_scan(
+    jvm: Jvm, index: Any, whole: str, columns: str, *, filters: Any = None, read: Any = None
+) -> Any:
+    """The ``Scan`` of Spark's own Parquet source over an ``InMemoryFileIndex``.
 
     Args:
         jvm: of the session.
         index: the files.
         whole: all columns as Spark's JSON, partition columns last.
         columns: those in the files.
+        filters: a Scala ``Seq`` of expressions by which row groups may be skipped; None for none.
+        read: the ``StructType`` to read; all columns if None.
     """
-    made = jvm.of("org.apache.spark.sql.util.CaseInsensitiveStringMap")
-    options = jvm.once("read options", lambda: made(jvm.map(READ_OPTIONS)))
-    return jvm.of(f"{_DATASOURCES}.v2.parquet.ParquetScanBuilder")(
-        jvm.session, index, jvm.struct(whole), jvm.struct(columns), options
+    every = jvm.struct(whole)
+    return jvm.once("parquet scan", lambda: _parquet_scan(jvm)).apply(
+        index,
+        every,
+        jvm.struct(columns),
+        jvm.once("no filters", lambda: jvm.seq([])) if filters is None else filters,
+        every if read is None else read,
     )
+
+
+def _parquet_scan(jvm: Jvm) -> Any:
+    """``(index, whole, columns, filters, read) -> scan``, with the builder that Spark has between them."""
+    handles, builder = Handles(jvm), f"{_DATASOURCES}.v2.parquet.ParquetScanBuilder"
+    seq, struct = "Lscala/collection/immutable/Seq;", described(_STRUCT)
+    steps = f"({described(builder)}{seq}{struct})"
+    push = handles.method(builder, "pushFilters", f"({seq}){seq}")
+    prune = handles.method(builder, "pruneColumns", f"({struct})V")
+    build = handles.method(builder, "build", f"(){described(f'{_DATASOURCES}.v2.parquet.ParquetScan')}")
+    scan = handles.after(
+        handles.among(push, f"{steps}{seq}", 0, 1),
+        handles.after(handles.among(prune, f"{steps}V", 0, 2), handles.among(build, f"{steps}{_OBJECT}", 0)),
+    )
+    made = jvm.of("org.apache.spark.sql.util.CaseInsensitiveStringMap")(jvm.map(READ_OPTIONS))
+    new = handles.given(handles.given(handles.only_constructor(builder), 4, made), 0, jvm.session)
+    return handles.function(handles.through(scan, 0, new))
 
 
 def joined(jvm: Jvm, expressions: Any) -> Any:
@@ -182,7 +213,18 @@ def joined(jvm: Jvm, expressions: Any) -> Any:
 
     It has no meaning of its own and is never evaluated.
     """
-    return jvm.of("org.apache.spark.sql.catalyst.expressions.Coalesce")(expressions)
+    return jvm.of(_COALESCE)(expressions)
+
+
+def expressions_json(jvm: Jvm, expressions: Any) -> str:
+    """A Scala ``Seq`` of Catalyst expressions as JSON, as children of one."""
+
+    def made() -> Any:
+        handles = Handles(jvm)
+        new = handles.constructor(_COALESCE, "(Lscala/collection/immutable/Seq;)V")
+        return handles.function(handles.through(handles.method(_COALESCE, "toJSON", f"(){_TEXT}"), 0, new))
+
+    return str(jvm.once("expressions as JSON", made).apply(expressions))
 
 
 def literal_texts(jvm: Jvm, children: Any) -> tuple[str, list[str]] | None:
@@ -239,18 +281,23 @@ def filled_index(
     )
 
 
-def estimated_bytes(jvm: Jvm, size: int, read: Any, whole: str) -> int:
+def estimated_bytes(jvm: Jvm, size: int, read: str, whole: str) -> int:
     """What Spark takes some columns of files to need, as it estimates those of its own tables.
 
     Args:
         jvm: of the session.
         size: bytes of the files.
-        read: the columns, a ``StructType`` of the JVM; there may be none.
-        whole: all columns of the table as Spark's JSON.
+        read: the columns as Spark's JSON; there may be none.
+        whole: all columns of the table.
     """
     factor = float(_conf(jvm).fileCompressionFactor())
-    some, every = (_ROW_BYTES + int(columns.defaultSize()) for columns in (read, jvm.struct(whole)))
+    some, every = (_ROW_BYTES + _default_size(jvm, columns) for columns in (read, whole))
     return int(size * factor) * some // every
+
+
+def _default_size(jvm: Jvm, columns: str) -> int:
+    kept: MetadataCache = jvm.once("default sizes", lambda: MetadataCache(_SIZES))
+    return kept.get_or((columns,), lambda: int(jvm.struct(columns).defaultSize()), lambda _: len(columns))
 
 
 def is_columnar(jvm: Jvm, columns: Any) -> bool:
@@ -258,11 +305,25 @@ def is_columnar(jvm: Jvm, columns: Any) -> bool:
 
     Its factory of readers would say the same, but making one sends the settings of Hadoop to all executors.
     """
-    conf = _conf(jvm)
-    if not jvm.of(f"{_DATASOURCES}.parquet.ParquetUtils").isBatchReadSupportedForSchema(conf, columns):
-        return False
-    too_many = jvm.of("org.apache.spark.sql.execution.WholeStageCodegenExec").isTooManyFields(conf, columns)
-    return bool(conf.wholeStageEnabled()) and not too_many
+    return bool(jvm.once("is columnar", lambda: _is_columnar(jvm)).apply(_conf(jvm), columns))
+
+
+def _is_columnar(jvm: Jvm) -> Any:
+    """``(conf, columns)``: whether batches of them can be read, and are, and these are not too many."""
+    handles, parquet = Handles(jvm), f"{_DATASOURCES}.parquet.ParquetUtils"
+    kind, type_ = f"({described(_CONF)}{described(_STRUCT)})Z", "Lorg/apache/spark/sql/types/DataType;"
+    can = handles.static(parquet, "isBatchReadSupportedForSchema", kind)
+    whole = handles.among(handles.method(_CONF, "wholeStageEnabled", "()Z"), kind, 0)
+    too_many = handles.typed(
+        handles.static(
+            "org.apache.spark.sql.execution.WholeStageCodegenExec",
+            "isTooManyFields",
+            f"({described(_CONF)}{type_})Z",
+        ),
+        kind,
+    )
+    no = handles.among(handles.constant("()Z", False), kind)
+    return handles.function(handles.choice(can, handles.choice(too_many, no, whole), no))
 
 
 def _conf(jvm: Jvm) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol
 
 from anabranch.scan import Scan
-from anabranch.spark.native.internals import parquet_scan_builder
+from anabranch.spark.native import internals
 from anabranch.spark.native.planned_files import Folder, apart, spark_index
 from anabranch.spark.native.proxy import JavaProxy, Jvm
 from anabranch.spark.types import spark_schema_json
@@ -48,12 +48,9 @@ def parquet_scan(
     made = []
     for group in apart(folders):
         index = spark_index(jvm, scan, group, fields)
-        builder = parquet_scan_builder(jvm, index, whole, spark_schema_json(data))
-        if filters is not None:
-            builder.pushFilters(filters)
-        if columns is not None:
-            builder.pruneColumns(columns)
-        made.append(builder.build())
+        made.append(
+            internals.parquet_scan(jvm, index, whole, spark_schema_json(data), filters=filters, read=columns)
+        )
     return made[0] if len(made) == 1 else _ScansAsOne(jvm, made)
 
 

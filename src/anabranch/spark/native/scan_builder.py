@@ -61,6 +61,8 @@ class ScanBuilder(JavaProxy):
     def pruneColumns(self, columns: Any) -> None:  # noqa: N802
         self._columns = columns
 
-    def build(self) -> TableScan:
-        query = Query(self._find, self._filters, self._columns)
-        return TableScan(self.jvm, query, self._portable, self._streams)
+    def build(self) -> Any:
+        scan = TableScan(
+            self.jvm, Query(self._find, self._filters, self._columns), self._portable, self._streams
+        )
+        return scan.answers.before(scan)

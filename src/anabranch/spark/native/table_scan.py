@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from pyspark.sql.types import StructType
 
 from anabranch.errors import UnsupportedFeatureError
 from anabranch.lazy import lazy
+from anabranch.spark.native.answers import Answers
 from anabranch.spark.native.proxy import JavaProxy, Jvm
 from anabranch.spark.native.runtime_filters import runtime_predicate
 from anabranch.spark.native.ways import Natively, Portable, Portably, Query, Way, way_of
@@ -45,11 +46,29 @@ class TableScan(JavaProxy):
         self._deciding = threading.RLock()
         self._decided: Way | None = None
         self._statistics: Statistics | None = None
+        self.answers = Answers(jvm)
+        """What the JVM knows without asking: nothing of a stream, of which Spark does not ask for the columns."""
 
     def readSchema(self) -> Any:  # noqa: N802
-        found = self._way.inner.readSchema()
-        noted = self._query.metadata
-        if isinstance(self._way, Natively) or not any(noted.values()):
+        schema = self._schema()
+        self.answers.learn(
+            {
+                "readSchema": schema,
+                "description": self.description(),
+                "toBatch": self.toBatch(),
+                "columnarSupportMode": self.columnarSupportMode(),
+                "filterAttributes": self.filterAttributes(),
+                "estimateSizeInBytes": self.estimateSizeInBytes(),
+                "supportedCustomMetrics": self.supportedCustomMetrics(),
+            }
+        )
+        return schema
+
+    def _schema(self) -> Any:
+        if isinstance(self._way, Natively):
+            return self._way.schema
+        found, noted = self._way.inner.readSchema(), self._query.metadata
+        if not any(noted.values()):
             return found
         # By what it has noted of a column, such as the length of its texts, Spark checks the plan of a write.
         columns = StructType.fromJson(json.loads(found.json()))
@@ -80,15 +99,8 @@ class TableScan(JavaProxy):
     def filterAttributes(self) -> Any:  # noqa: N802
         """The partition columns that are read: by their values files can be left out while the query runs."""
         read = set(self._query.names) if isinstance(self._way, Natively) else set()
-        expressions = self.jvm.of("org.apache.spark.sql.connector.expressions.Expressions")
-        return self.jvm.array(
-            "org.apache.spark.sql.connector.expressions.NamedReference",
-            [
-                expressions.column("`" + name.replace("`", "``") + "`")
-                for name in self._query.scan.schema.partition_keys
-                if name in read
-            ],
-        )
+        names = tuple(name for name in self._query.scan.schema.partition_keys if name in read)
+        return self.jvm.once(("references", *names), lambda: self._references(names))
 
     def filter(self, predicates: Any) -> None:
         """Leave out files of partitions that a join, say, has no use for."""
@@ -96,6 +108,7 @@ class TableScan(JavaProxy):
         asked = runtime_predicate(self.jvm, predicates, self._query.scan.schema.partition_fields)
         if asked is not None and isinstance(way, Natively):
             self._decided = way.only(asked)
+            self.answers.forget("description", "toBatch", "estimateSizeInBytes")
 
     def estimateStatistics(self) -> Statistics:  # noqa: N802
         if self._is_stream:
@@ -135,6 +148,13 @@ class TableScan(JavaProxy):
             name = "SUPPORTED" if way.is_columnar else "UNSUPPORTED"
         modes = self.jvm.of(f"{_READ}.Scan$ColumnarSupportMode")
         return self.jvm.once(name, lambda: modes.valueOf(name))
+
+    def _references(self, names: Sequence[str]) -> Any:
+        column = self.jvm.of("org.apache.spark.sql.connector.expressions.Expressions").column
+        return self.jvm.array(
+            "org.apache.spark.sql.connector.expressions.NamedReference",
+            [column("`" + name.replace("`", "``") + "`") for name in names],
+        )
 
     @property
     def _way(self) -> Way:

@@ -65,8 +65,15 @@ class Query:
     @lazy
     def metadata(self) -> dict[str, dict[str, Any]]:
         """What Spark has noted of each column that it asks for."""
-        asked = [] if self.columns is None else json.loads(self.columns.json())["fields"]
+        asked = [] if self.columns is None else json.loads(self.columns_json)["fields"]
         return {str(field["name"]): dict(field["metadata"]) for field in asked}
+
+    @lazy
+    def columns_json(self) -> str:
+        """The columns as Spark's JSON."""
+        if self.columns is None:
+            return spark_schema_json(self.scan.schema.fields)
+        return str(self.columns.json())
 
 
 class Way(Protocol):
@@ -93,6 +100,8 @@ class Natively:
 
     jvm: Jvm
     scan: Scan
+    columns: str
+    """Those that are read, as Spark's JSON."""
     read: Callable[[Sequence[Folder]], Any]
     """Makes a ``Scan`` of the JVM that reads some folders as the query asks."""
     planned: Sequence[Folder]
@@ -112,7 +121,7 @@ class Natively:
         read = partial(
             parquet_scan, jvm, query.scan, fields=generation.fields, filters=filters, columns=query.columns
         )
-        return cls(jvm, query.scan, read, folders, folders, read(folders))
+        return cls(jvm, query.scan, query.columns_json, read, folders, folders, read(folders))
 
     def only(self, runtime: BoundPredicate) -> Natively:
         """Without the partitions that the running query has no use for, however often it has told."""
@@ -131,14 +140,17 @@ class Natively:
     def bytes(self) -> int:
         """Of the columns that are read."""
         size = sum(size for folder in self.folders for _, size, _ in folder.files)
-        return estimated_bytes(
-            self.jvm, size, self.inner.readSchema(), spark_schema_json(self.scan.schema.fields)
-        )
+        return estimated_bytes(self.jvm, size, self.columns, spark_schema_json(self.scan.schema.fields))
 
     @lazy
     def is_columnar(self) -> bool:
         """Whether the rows come in batches."""
-        return is_columnar(self.jvm, self.inner.readSchema())
+        return is_columnar(self.jvm, self.schema)
+
+    @lazy
+    def schema(self) -> Any:
+        """The columns that are read, as a ``StructType`` of the JVM."""
+        return self.inner.readSchema()
 
 
 @dataclass(frozen=True)
@@ -161,7 +173,8 @@ class Portably:
     def bytes(self) -> int:
         """Of the columns that are read."""
         size, whole = self.asked.plan().report.bytes, spark_schema_json(self.asked.schema.fields)
-        return estimated_bytes(self.jvm, size, self.inner.readSchema(), whole)
+        read = spark_schema_json([self.asked.schema.field(name) for name in self.asked.columns or ()])
+        return estimated_bytes(self.jvm, size, read, whole)
 
 
 def way_of(jvm: Jvm, query: Query, portable: Portable) -> Way:
