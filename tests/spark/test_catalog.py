@@ -329,3 +329,22 @@ def test_a_table_is_given_to_spark_once_while_it_is_the_same(session):
     session.sql("ALTER TABLE water.db.same ADD COLUMN v STRING")
     assert not is_same(second, given())
     assert [column.name() for column in given().columns()] == ["id", "v"]
+
+
+def test_subqueries_that_read_other_columns_are_read_at_once(session, lake):
+    """As Spark does with its own files: since 4.3 where a table says that it may."""
+    table = lake.create_table("db.merged", "id BIGINT, a BIGINT, b BIGINT, dt STRING", partition_by=["dt"])
+    for start in (0, 10):
+        ids = list(range(start, start + 10))
+        table.append(pa.table({"id": ids, "a": ids, "b": [-i for i in ids], "dt": ["x"] * 5 + ["y"] * 5}))
+    text = """SELECT (SELECT count(*) FROM water.db.merged WHERE id BETWEEN 3 AND 12 AND dt = 'x'),
+        (SELECT sum(a) FROM water.db.merged WHERE id BETWEEN 3 AND 12 AND dt = 'x'),
+        (SELECT min(b) FROM water.db.merged WHERE id BETWEEN 3 AND 12 AND dt = 'x'),
+        (SELECT max(a) FROM water.db.merged WHERE id > 15)"""
+    frame = session.sql(text)
+    assert frame.collect() == [(5, 3 + 4 + 10 + 11 + 12, -12, 19)]
+    known = session._jvm.org.apache.spark.sql.connector.catalog.TableCapability.values()
+    merges = "SCAN_MERGING" in {capability.name() for capability in known}
+    plan = frame._jdf.queryExecution().optimizedPlan().toString()
+    scans = {line.partition("RelationV2")[2] for line in plan.splitlines() if "RelationV2" in line}
+    assert len(scans) == (2 if merges else 4), plan

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import types as st
 
@@ -15,6 +16,7 @@ from anabranch.spark.native import bulk, internals
 from anabranch.spark.native.answers import Answers
 from anabranch.spark.native.catalyst import Filters
 from anabranch.spark.native.expressions import predicate_of
+from anabranch.spark.native.handles import Handles
 from anabranch.spark.native.proxy import JavaProxy, Jvm, start_callbacks
 from anabranch.spec.types import Field, IntType, VarCharType
 from tests.spark.native_cases import eventually
@@ -252,6 +254,26 @@ def test_what_is_equal_is_known_in_the_jvm(jvm):
     assert jvm.of("java.util.HashSet")(jvm.list([first, same, other])).size() == 2
     assert [proxy.questions for proxy in proxies] == [[], [], []]
     assert first.equals(Asked(jvm, "a"))
+
+
+def test_where_the_jvm_does_not_answer_the_proxy_does(spark, jvm, monkeypatch, caplog):
+    static = Handles.static
+
+    def lacking(handles, owner, name, kind):
+        if name == "newProxyInstance":
+            raise Py4JError("no such method")
+        return static(handles, owner, name, kind)
+
+    monkeypatch.setattr(Handles, "static", lacking)
+    there = Jvm(spark.newSession())
+    proxy = Asked(there, "a")
+    answers = Answers(there)
+    with caplog.at_level("WARNING"):
+        assert answers.before(proxy) is proxy
+        assert answers.before(proxy) is proxy
+    assert [record.message for record in caplog.records] == [
+        "this JVM does not answer for objects of Python, so statements are planned more slowly (no such method)"
+    ]
 
 
 def test_a_proxy_with_answers_is_let_go(jvm):

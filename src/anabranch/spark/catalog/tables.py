@@ -38,8 +38,12 @@ LOAD_OPTIONS = (*STATE_OPTIONS, SCAN_MODE.key)
 """Options of a read that decide which columns a table has."""
 
 _BATCH_READ = ("BATCH_READ",)
+# Whatever columns are read, the rows and values are the same: so Spark may read several subqueries' columns at once,
+# since 4.3.
+_ANY_COLUMNS = (*_BATCH_READ, "SCAN_MERGING")
 _READ_AND_WRITE = (
-    *("BATCH_READ", "MICRO_BATCH_READ", "STREAMING_WRITE", "BATCH_WRITE", "V1_BATCH_WRITE"),
+    *_ANY_COLUMNS,
+    *("MICRO_BATCH_READ", "STREAMING_WRITE", "BATCH_WRITE", "V1_BATCH_WRITE"),
     *("TRUNCATE", "OVERWRITE_BY_FILTER", "OVERWRITE_DYNAMIC"),
 )
 
@@ -89,7 +93,14 @@ class Relation(JavaProxy):
 
     def capabilities(self) -> Any:
         known, names = self.jvm.of(f"{_CATALOG}.TableCapability"), self._abilities()
-        return self.jvm.once(names, lambda: java.java_set(self.jvm, [getattr(known, name) for name in names]))
+
+        def made() -> Any:
+            of_this_version = {str(capability.name()) for capability in known.values()}
+            return java.java_set(
+                self.jvm, [getattr(known, name) for name in names if name in of_this_version]
+            )
+
+        return self.jvm.once(names, made)
 
     def _abilities(self) -> tuple[str, ...]:
         return _BATCH_READ
@@ -236,7 +247,7 @@ class LakeTable(Relation):
         raise self._refusal(str(info.command().toString()))
 
     def _abilities(self) -> tuple[str, ...]:
-        return _BATCH_READ if self._past else _READ_AND_WRITE
+        return _ANY_COLUMNS if self._past else _READ_AND_WRITE
 
     def _scan(self, options: Mapping[str, str]) -> Scan:
         seen = self.seen.by(options)

@@ -7,12 +7,16 @@ methods look first.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from py4j.protocol import Py4JError
 
 from anabranch.spark.native.handles import Handles, class_of, classes, described
 from anabranch.spark.native.proxy import JavaProxy, Jvm
 
+_LOG = logging.getLogger(__name__)
 _OBJECT, _TEXT = "Ljava/lang/Object;", "Ljava/lang/String;"
 _MAP, _METHOD = "Ljava/util/Map;", "Ljava/lang/reflect/Method;"
 _HANDLER, _PROXY = "java.lang.reflect.InvocationHandler", "java.lang.reflect.Proxy"
@@ -42,12 +46,23 @@ class Answers:
         """The object for the JVM, for which the proxy answers what is not known here.
 
         Two whose ``toString`` is the same are equal, which the JVM sees for itself. A proxy must not keep this: the
-        JVM lets go of both when nobody has it.
+        JVM lets go of both when nobody has it. In a JVM where it cannot be made, it is the proxy itself.
         """
         self.learn({"toString": proxy.toString(), "hashCode": proxy.hashCode()})
         interfaces = tuple(proxy.Java.implements)  # type: ignore[attr-defined]
-        make = self._jvm.once(("answering", *interfaces), lambda: _answering(self._jvm, interfaces))
-        return make.apply(self._map, proxy)
+        make = self._jvm.once(("answering", *interfaces), lambda: _tried(self._jvm, interfaces))
+        return proxy if make is None else make.apply(self._map, proxy)
+
+
+def _tried(jvm: Jvm, interfaces: Sequence[str]) -> Any:
+    try:
+        return _answering(jvm, interfaces)
+    except Py4JError as error:
+        _LOG.warning(
+            "this JVM does not answer for objects of Python, so statements are planned more slowly (%s)",
+            str(error).partition("\n")[0],
+        )
+        return None
 
 
 def _learning(jvm: Jvm, names: Sequence[str]) -> Any:

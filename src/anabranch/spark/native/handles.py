@@ -34,6 +34,7 @@ class Handles:
     def __init__(self, jvm: Jvm) -> None:
         self._jvm = jvm
         self._make = jvm.of(f"{_INVOKE}.MethodHandles")
+        # `publicLookup` does not give what depends on who calls it, as what makes proxies does.
         self._lookup = self._make.lookup()
 
     def method(self, owner: str, name: str, kind: str) -> Any:
@@ -46,10 +47,9 @@ class Handles:
     def constructor(self, owner: str, kind: str) -> Any:
         return self._lookup.findConstructor(class_of(self._jvm, owner), self._kind(kind))
 
-    def only_constructor(self, owner: str) -> Any:
+    def first_constructor(self, owner: str) -> Any:
         """That of a class which has one."""
-        (only,) = class_of(self._jvm, owner).getConstructors()
-        return self._lookup.unreflectConstructor(only)
+        return self._lookup.unreflectConstructor(class_of(self._jvm, owner).getConstructors()[0])
 
     def element(self, place: int) -> Any:
         """What an ``Object[]`` has there."""

@@ -1,0 +1,145 @@
+"""Files and the values of partition columns, as Spark's sources of files have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from anabranch.spark.native.bulk import pairs, read_json, text_array
+from anabranch.spark.native.proxy import Jvm
+
+_DATASOURCES = "org.apache.spark.sql.execution.datasources"
+_ROW = "org.apache.spark.sql.catalyst.InternalRow"
+_FILE_STATUS = "org.apache.hadoop.fs.FileStatus"
+_ARRAY_SEQ = "scala.collection.immutable.ArraySeq"
+_BLOCK = 128 << 20
+_ENDLESS = 1 << 42
+"""Bytes that a cache may hold which must not forget."""
+
+FileRow = tuple[str, int, int]
+"""Path as Hadoop spells it, bytes, time of its making in milliseconds."""
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """Folders with the values that partition columns have in them."""
+
+    columns: StructType
+    folders: Sequence[str]
+    """Paths as Hadoop spells them."""
+    values: Any
+    """A Scala ``Seq[InternalRow]``: one for each folder."""
+
+
+def hadoop_path(jvm: Jvm, path: str) -> Any:
+    """A ``Path`` of Hadoop. In `path` nothing is escaped, but it has a scheme."""
+    return jvm.of("org.apache.hadoop.fs.Path")(path)
+
+
+def file_statuses(jvm: Jvm, groups: Sequence[Iterable[FileRow]]) -> Any:
+    """Files in groups as a ``FileStatus[][]``, all of them in one call."""
+    return read_json(jvm, [[_status(*row) for row in group] for group in groups], f"[[L{_FILE_STATUS};")
+
+
+def internal_rows(jvm: Jvm, rows: pa.RecordBatch, schema: StructType) -> Any:
+    """Rows as a Scala ``Seq[InternalRow]``, in few calls and without a job.
+
+    Args:
+        jvm: of the session.
+        rows: in the Arrow types in which Spark takes rows of Python.
+        schema: the same columns in Spark's types.
+    """
+    batches = jvm.seq([rows.serialize().to_pybytes()]).iterator()
+    utils = jvm.of("org.apache.spark.sql.api.python.PythonSQLUtils")
+    frame = utils.toDataFrame(batches, schema.json(), jvm.session)
+    plan = frame.queryExecution().analyzed()
+    if plan.getClass().getSimpleName() == "LocalRelation":
+        return plan.data()
+    # The session lets nothing be local; then it is a job of one task.
+    return jvm.of(_ARRAY_SEQ).unsafeWrapArray(frame.queryExecution().executedPlan().executeCollect())
+
+
+def empty_rows(jvm: Jvm, count: int) -> Any:
+    """A Scala ``Seq[InternalRow]`` of rows without columns."""
+    return jvm.seq_of(jvm.of("java.util.Collections").nCopies(count, jvm.of(_ROW).empty()))
+
+
+def partition_directories(jvm: Jvm, values: Any, groups: Sequence[Iterable[FileRow]]) -> Any:
+    """Groups of files that share the values of partition columns, as a Scala ``Seq[PartitionDirectory]``.
+
+    Args:
+        jvm: of the session.
+        values: a ``Seq[InternalRow]``, one for each group.
+        groups: the files.
+    """
+    statuses = jvm.of(_ARRAY_SEQ).unsafeWrapArray(file_statuses(jvm, groups))
+    return pairs(jvm, f"{_DATASOURCES}.PartitionDirectory", values, statuses, of=(_ROW, f"[L{_FILE_STATUS};"))
+
+
+def filled_index(
+    jvm: Jvm,
+    files: Sequence[FileRow],
+    columns: StructType,
+    partitions: Partitions | None = None,
+    *,
+    identity: str,
+) -> Any:
+    """An ``InMemoryFileIndex`` that holds the given files and lists nothing, made in few calls however many they are.
+
+    Args:
+        jvm: of the session.
+        files: all of them.
+        columns: of the files.
+        partitions: the folders in which they directly lie; None for a table without partition columns.
+        identity: a path that stands for exactly these files, and under which Spark finds them all. Indexes of the
+            same paths are the same to Spark, which then reads one of them only.
+    """
+    cache = jvm.of(f"{_DATASOURCES}.SharedInMemoryCache")(_ENDLESS, -1).createForNewClient()
+    root = hadoop_path(jvm, identity)
+    (statuses,) = file_statuses(jvm, [files])
+    cache.putLeafFiles(root, statuses)
+    spec = jvm.none()
+    if partitions is not None:
+        paths = jvm.of(_ARRAY_SEQ).unsafeWrapArray(text_array(jvm, partitions.folders))
+        made = pairs(
+            jvm, f"{_DATASOURCES}.PartitionPath", partitions.values, paths, of=(_ROW, "java.lang.String")
+        )
+        spec = jvm.some(jvm.of(f"{_DATASOURCES}.PartitionSpec")(jvm.struct(partitions.columns), made))
+    return jvm.of(f"{_DATASOURCES}.InMemoryFileIndex")(
+        jvm.session,
+        jvm.seq([root]),
+        # Of files that are not of partitions Spark would take only those directly in the path.
+        jvm.scala_map({"recursiveFileLookup": "true"} if partitions is None else {}),
+        jvm.some(jvm.struct(columns)),
+        cache,
+        spec,
+        jvm.none(),
+    )
+
+
+def reachable(jvm: Jvm, path: str, size: int) -> str | None:
+    """Why Hadoop does not find a file of that many bytes at the path; None if it does."""
+    from py4j.protocol import Py4JError
+
+    try:
+        place = hadoop_path(jvm, path)
+        system = place.getFileSystem(jvm.session.sessionState().newHadoopConf())
+        found = int(system.getFileStatus(place).getLen())
+    except Py4JError as error:
+        return f"Hadoop, through which Spark reads files, does not reach {path}: {reason_of(error)}"
+    return None if found == size else f"Hadoop finds {found} bytes at {path}, which has {size}"
+
+
+def reason_of(error: Any) -> str:
+    """The first line of what the JVM threw."""
+    thrown = getattr(error, "java_exception", None)
+    return str(error if thrown is None else thrown.toString()).partition("\n")[0]
+
+
+def _status(path: str, size: int, millis: int) -> dict[str, Any]:
+    """The fields of a ``FileStatus`` that are not as its constructor leaves them."""
+    return {"path": path, "length": size, "blocksize": _BLOCK, "modification_time": millis}

@@ -1,0 +1,137 @@
+"""Spark's own Parquet reader."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import StructType
+
+from anabranch.kernel.cache import MetadataCache
+from anabranch.spark.native.handles import Handles, described
+from anabranch.spark.native.proxy import Jvm
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_DATASOURCES = "org.apache.spark.sql.execution.datasources"
+_STRUCT, _CONF = "org.apache.spark.sql.types.StructType", "org.apache.spark.sql.internal.SQLConf"
+_OBJECT = "Ljava/lang/Object;"
+_SIZES = 1 << 20
+"""The most that descriptions of columns may be of which sizes are kept."""
+_ROW_BYTES = 8
+"""What Spark adds for each row to what the columns of it need."""
+
+READ_OPTIONS: Mapping[str, str] = {
+    # Days and moments in our files are of the calendar that Spark uses, whatever the session says of files in general.
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+    "mergeSchema": "false",
+}
+"""Options of Spark's Parquet reader for our files."""
+
+
+def relation_frame(jvm: Jvm, index: Any, columns: StructType, partition_columns: StructType) -> DataFrame:
+    """A DataFrame of the files that a ``FileIndex`` lists, by Spark's Parquet reader; partition columns come last."""
+    from pyspark.sql import DataFrame
+
+    relation = jvm.of(f"{_DATASOURCES}.HadoopFsRelation")(
+        index,
+        jvm.struct(partition_columns),
+        jvm.struct(columns),
+        jvm.none(),
+        jvm.of(f"{_DATASOURCES}.parquet.ParquetFileFormat")(),
+        jvm.scala_map(READ_OPTIONS),
+        jvm.session,
+    )
+    return DataFrame(jvm.session.baseRelationToDataFrame(relation), jvm.spark)
+
+
+def parquet_scan(
+    jvm: Jvm, index: Any, whole: str, columns: str, *, filters: Any = None, read: Any = None
+) -> Any:
+    """The ``Scan`` of Spark's own Parquet source over an ``InMemoryFileIndex``.
+
+    Args:
+        jvm: of the session.
+        index: the files.
+        whole: all columns as Spark's JSON, partition columns last.
+        columns: those in the files.
+        filters: a Scala ``Seq`` of expressions by which row groups may be skipped; None for none.
+        read: the ``StructType`` to read; all columns if None.
+    """
+    every = jvm.struct(whole)
+    return jvm.once("parquet scan", lambda: _parquet_scan(jvm)).apply(
+        index,
+        every,
+        jvm.struct(columns),
+        jvm.once("no filters", lambda: jvm.seq([])) if filters is None else filters,
+        every if read is None else read,
+    )
+
+
+def _parquet_scan(jvm: Jvm) -> Any:
+    """``(index, whole, columns, filters, read) -> scan``, with the builder that Spark has between them."""
+    handles, builder = Handles(jvm), f"{_DATASOURCES}.v2.parquet.ParquetScanBuilder"
+    seq, struct = "Lscala/collection/immutable/Seq;", described(_STRUCT)
+    steps = f"({described(builder)}{seq}{struct})"
+    push = handles.method(builder, "pushFilters", f"({seq}){seq}")
+    prune = handles.method(builder, "pruneColumns", f"({struct})V")
+    build = handles.method(builder, "build", f"(){described(f'{_DATASOURCES}.v2.parquet.ParquetScan')}")
+    scan = handles.after(
+        handles.among(push, f"{steps}{seq}", 0, 1),
+        handles.after(handles.among(prune, f"{steps}V", 0, 2), handles.among(build, f"{steps}{_OBJECT}", 0)),
+    )
+    made = jvm.of("org.apache.spark.sql.util.CaseInsensitiveStringMap")(jvm.map(READ_OPTIONS))
+    new = handles.given(handles.given(handles.first_constructor(builder), 4, made), 0, jvm.session)
+    return handles.function(handles.through(scan, 0, new))
+
+
+def estimated_bytes(jvm: Jvm, size: int, read: str, whole: str) -> int:
+    """What Spark takes some columns of files to need, as it estimates those of its own tables.
+
+    Args:
+        jvm: of the session.
+        size: bytes of the files.
+        read: the columns as Spark's JSON; there may be none.
+        whole: all columns of the table.
+    """
+    factor = float(_conf(jvm).fileCompressionFactor())
+    some, every = (_ROW_BYTES + _default_size(jvm, columns) for columns in (read, whole))
+    return int(size * factor) * some // every
+
+
+def _default_size(jvm: Jvm, columns: str) -> int:
+    kept: MetadataCache = jvm.once("default sizes", lambda: MetadataCache(_SIZES))
+    return kept.get_or((columns,), lambda: int(jvm.struct(columns).defaultSize()), lambda _: len(columns))
+
+
+def is_columnar(jvm: Jvm, columns: Any) -> bool:
+    """Whether Spark's Parquet reader gives batches of these columns, a ``StructType``, and not rows.
+
+    Its factory of readers would say the same, but making one sends the settings of Hadoop to all executors.
+    """
+    return bool(jvm.once("is columnar", lambda: _is_columnar(jvm)).apply(_conf(jvm), columns))
+
+
+def _is_columnar(jvm: Jvm) -> Any:
+    """``(conf, columns)``: whether batches of them can be read, and are, and these are not too many."""
+    handles, parquet = Handles(jvm), f"{_DATASOURCES}.parquet.ParquetUtils"
+    kind, type_ = f"({described(_CONF)}{described(_STRUCT)})Z", "Lorg/apache/spark/sql/types/DataType;"
+    can = handles.static(parquet, "isBatchReadSupportedForSchema", kind)
+    whole = handles.among(handles.method(_CONF, "wholeStageEnabled", "()Z"), kind, 0)
+    too_many = handles.typed(
+        handles.static(
+            "org.apache.spark.sql.execution.WholeStageCodegenExec",
+            "isTooManyFields",
+            f"({described(_CONF)}{type_})Z",
+        ),
+        kind,
+    )
+    no = handles.among(handles.constant("()Z", False), kind)
+    return handles.function(handles.choice(can, handles.choice(too_many, no, whole), no))
+
+
+def _conf(jvm: Jvm) -> Any:
+    """The settings of the session as they are now, always."""
+    return jvm.once("conf", lambda: jvm.session.sessionState().conf())
