@@ -11,9 +11,10 @@ from anabranch.engine import Engine
 from anabranch.errors import InvalidInputError, NotFoundError
 from anabranch.lazy import lazy
 from anabranch.options import BRANCH, SCAN_MODE
+from anabranch.spark.catalog.other_tables import SystemTable, Topic
 from anabranch.spark.catalog.partitions import PartitionedTable
 from anabranch.spark.catalog.source import Place, moment_options
-from anabranch.spark.catalog.tables import STATE_OPTIONS, LakeTable, Relation, Seen, SystemTable, Topic
+from anabranch.spark.catalog.tables import STATE_OPTIONS, LakeTable, Relation, Seen
 from anabranch.spark.native.proxy import Jvm
 from anabranch.spec.names import SYSTEM_DATABASE
 from anabranch.spec.schema import TableSchema

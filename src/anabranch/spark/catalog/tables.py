@@ -17,7 +17,7 @@ from anabranch.options import BRANCH, SCAN_COLUMNS, SCAN_FILTER, SCAN_MODE
 from anabranch.scan import Scan
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.properties import OWN_PREFIX
-from anabranch.spark.catalog.source import Place, source_scan, source_stream
+from anabranch.spark.catalog.source import Place, source_stream
 from anabranch.spark.catalog.writes import WriteBuilder
 from anabranch.spark.jobs import taking_part
 from anabranch.spark.native.answers import Answers
@@ -25,7 +25,7 @@ from anabranch.spark.native.proxy import JavaProxy, Jvm
 from anabranch.spark.native.scan_builder import ScanBuilder
 from anabranch.spark.options import spelled, table_options
 from anabranch.spark.plan_inputs import TABLES
-from anabranch.spark.types import catalog_schema_json, spark_schema
+from anabranch.spark.types import catalog_schema_json
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
 from anabranch.table import Table
@@ -264,59 +264,6 @@ class LakeTable(Relation):
             feature="row-level-operations",
             hint="replace whole partitions with INSERT OVERWRITE, or correct the rows on a branch and put it in place.",
         )
-
-
-class SystemTable(Relation):
-    """A system table of a table, or of the warehouse: made from metadata when it is read, by the portable door."""
-
-    class Java:
-        implements = [f"{_CATALOG}.SupportsRead"]  # noqa: RUF012
-
-    def __init__(self, jvm: Jvm, place: Place, schema: TableSchema, options: Mapping[str, str]) -> None:
-        super().__init__(jvm, place, jvm.struct(spark_schema(schema.fields)))
-        self._options = options
-
-    def newScanBuilder(self, options: Any) -> Any:  # noqa: N802
-        asked = {**self._options, **spelled(java.given_options(options))}
-        return AnyScan(self.jvm, source_scan(self.jvm, self.place, self._java_schema, asked))
-
-
-class Topic(Relation):
-    """A table that lies elsewhere: Spark sees what it is, and statements of `lake.sql` read it."""
-
-    class Java:
-        implements = [f"{_CATALOG}.SupportsRead"]  # noqa: RUF012
-
-    def __init__(self, jvm: Jvm, place: Place, schema: TableSchema) -> None:
-        super().__init__(jvm, place, jvm.struct(spark_schema(schema.fields)))
-        self._schema = schema
-
-    def properties(self) -> Any:
-        return self.jvm.map(shown_properties(self._schema))
-
-    def newScanBuilder(self, _options: Any) -> Any:  # noqa: N802
-        raise UnsupportedFeatureError(
-            f"'{self.place.name}' is a topic, which a statement of Spark alone does not read",
-            feature="connector-tables",
-            hint="run the statement with lake.sql(...), or read with format('anabranch-kafka').",
-        )
-
-    def _abilities(self) -> tuple[str, ...]:
-        return (*_BATCH_READ, "MICRO_BATCH_READ")
-
-
-class AnyScan(JavaProxy):
-    """A read for which nothing is left to be decided."""
-
-    class Java:
-        implements = [f"{java.CONNECTOR}.read.ScanBuilder"]  # noqa: RUF012
-
-    def __init__(self, jvm: Jvm, scan: Any) -> None:
-        self.jvm = jvm
-        self._scan = scan
-
-    def build(self) -> Any:
-        return self._scan
 
 
 def shown_properties(schema: TableSchema) -> dict[str, str]:
