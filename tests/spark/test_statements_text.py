@@ -151,3 +151,12 @@ def test_statements_of_a_script():
     assert statements_of("-- nothing\n;") == []
     with pytest.raises(anabranch.AnabranchError, match="never closed"):
         statements_of("SELECT 'x; SELECT 2;")
+
+
+def test_binary_is_of_any_length_as_spark_means_it():
+    found = table_statement(
+        "CREATE TABLE t (a BINARY, b binary NOT NULL, s STRUCT<binary: BINARY>, binary BINARY(3) COMMENT 'a BINARY, b')"
+    )
+    assert found.columns == (
+        "a BYTES, b BYTES NOT NULL, s STRUCT<binary: BYTES>, binary BINARY(3) COMMENT 'a BINARY, b'"
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from anabranch.catalog import Identifier
@@ -12,7 +13,7 @@ from anabranch.errors import AlreadyExistsError, SqlError
 from anabranch.spark.catalog.properties import table_properties
 from anabranch.spark.sql import kafka
 from anabranch.spark.sql.names import Names
-from anabranch.spark.sql.scanner import Word, closing, matches, words_of
+from anabranch.spark.sql.scanner import Word, closing, matches, spliced, words_of
 from anabranch.spec.ddl import parse_column_list
 from anabranch.spec.types import Field
 from anabranch.spec.watermark import with_watermark
@@ -63,7 +64,7 @@ def table_statement(statement: str) -> CreateTable | None:
     columns = None
     if matches(words, place, "("):
         end = closing(words, place)
-        columns, place = statement[words[place].end : words[end].start], end + 1
+        columns, place = _columns(statement, words, place, end), end + 1
     clauses, place = _clauses(words, place)
     query = None
     if matches(words, place, "AS") and place + 1 < len(words):
@@ -78,6 +79,17 @@ def table_statement(statement: str) -> CreateTable | None:
 
 
 _HOW = (("CREATE", "TABLE"), ("CREATE", "OR", "REPLACE", "TABLE"), ("REPLACE", "TABLE"))
+
+
+def _columns(statement: str, words: Sequence[Word], opening: int, end: int) -> str:
+    """What stands between the parentheses; BINARY as Spark means it, of any length, and not as we do, of one byte."""
+    start = words[opening].end
+    bare = [
+        (word.start - start, word.end - start, "BYTES")
+        for word, coming in pairwise(words[opening + 1 : end + 1])
+        if word.is_("BINARY") and coming.is_(",", ")", ">", "NOT", "NULL", "COMMENT")
+    ]
+    return spliced(statement[start : words[end].start], bare)
 
 
 def create(new: CreateTable, names: Names) -> bool:

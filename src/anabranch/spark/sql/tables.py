@@ -265,7 +265,8 @@ class Tables:
         return self._names.tables(database)
 
     def _fields(self, new: CreateTable, frame: DataFrame | None) -> tuple[Field, ...]:
-        return parse_columns(new.columns) if frame is None else fields_from_spark(frame.schema)
+        # What a query gives may be null, as in Spark's own CREATE TABLE AS SELECT, whatever its literals say.
+        return parse_columns(new.columns) if frame is None else fields_from_spark(frame.schema.toNullable())
 
     def _create(self, identifier: Identifier, new: TableDefinition, frame: DataFrame | None) -> None:
         context = self._names.files.create_table(
