@@ -19,7 +19,7 @@ from anabranch.spark.catalog.procedures import Procedure, procedure, procedure_n
 from anabranch.spark.catalog.properties import TableDefinition
 from anabranch.spark.catalog.staging import StagedCreation, StagedReplacement
 from anabranch.spark.catalog.tables import LOAD_OPTIONS
-from anabranch.spark.native.answers import Answers
+from anabranch.spark.native.answers import answered
 from anabranch.spark.native.proxy import JavaProxy, Jvm
 from anabranch.spark.options import spelled
 from anabranch.spark.plan_inputs import TABLES
@@ -48,15 +48,12 @@ class LakeCatalog(JavaProxy):
 
     def for_spark(self) -> Any:
         """The catalog as the JVM has it."""
-        answers = Answers(self.jvm)
-        answers.learn(
-            {
-                "name": self.name(),
-                "defaultNamespace": self.defaultNamespace(),
-                "tableStateOptionKeys": self.tableStateOptionKeys(),
-            }
-        )
-        return answers.before(self)
+        known = {
+            "name": self.name(),
+            "defaultNamespace": self.defaultNamespace(),
+            "tableStateOptionKeys": self.tableStateOptionKeys(),
+        }
+        return answered(self, known)
 
     # CatalogPlugin
 

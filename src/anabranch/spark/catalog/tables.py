@@ -20,7 +20,7 @@ from anabranch.spark.catalog.properties import OWN_PREFIX
 from anabranch.spark.catalog.source import Place, source_stream
 from anabranch.spark.catalog.writes import WriteBuilder
 from anabranch.spark.jobs import taking_part
-from anabranch.spark.native.answers import Answers
+from anabranch.spark.native.answers import answered
 from anabranch.spark.native.proxy import JavaProxy, Jvm
 from anabranch.spark.native.scan_builder import ScanBuilder
 from anabranch.spark.options import spelled, table_options
@@ -173,28 +173,25 @@ class LakeTable(Relation):
 
     def for_spark(self, kept: MetadataCache) -> Any:
         if self.table.moment is not None:
-            return self._answering()
-        key = (self.place.name, *self._abilities())
+            return self._answered()
+        key = (self.place.name,)
         seen, made = kept.get(key) or (None, None)
         if seen is not self.seen:
-            made = self._answering()
+            made = self._answered()
             kept.put(key, (self.seen, made), 1)
         return made
 
-    def _answering(self) -> Any:
-        answers = Answers(self.jvm)
-        answers.learn(
-            {
-                "name": self.name(),
-                "id": self.id(),
-                "version": self.version(),
-                "schema": self.schema(),
-                "columns": self.columns(),
-                "partitioning": self.partitioning(),
-                "capabilities": self.capabilities(),
-            }
-        )
-        return answers.before(self)
+    def _answered(self) -> Any:
+        known = {
+            "name": self.name(),
+            "id": self.id(),
+            "version": self.version(),
+            "schema": self.schema(),
+            "columns": self.columns(),
+            "partitioning": self.partitioning(),
+            "capabilities": self.capabilities(),
+        }
+        return answered(self, known)
 
     def id(self) -> str:
         return str(self.table.branch_uuid)

@@ -54,6 +54,13 @@ class Answers:
         return proxy if make is None else make.apply(self._map, proxy)
 
 
+def answered(proxy: JavaProxy, known: Mapping[str, Any]) -> Any:
+    """A proxy for the JVM which it need not ask for what is known, as `Answers.learn` has it; see `Answers.before`."""
+    answers = Answers(proxy.jvm)
+    answers.learn(known)
+    return answers.before(proxy)
+
+
 def _tried(jvm: Jvm, interfaces: Sequence[str]) -> Any:
     try:
         return _answering(jvm, interfaces)
