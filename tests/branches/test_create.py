@@ -14,6 +14,7 @@ from anabranch.errors import (
     StorageError,
 )
 from anabranch.kernel.cache import MetadataCache
+from tests.support.clock import at_time
 from tests.support.deaths import calls_of, through
 from tests.support.dying import deaths
 from tests.support.faults import lose_answer, run
@@ -360,8 +361,8 @@ def later(table, millis):
         def now_millis(self):
             return clock.now_millis() + millis
 
-    runtime = replace(table.context.runtime, clock=Later())
-    return anabranch.Table(replace(table.context, runtime=runtime, cache=MetadataCache()))
+    found = at_time(table, Later())
+    return anabranch.Table(replace(found.context, cache=MetadataCache()))
 
 
 # Numbers of columns

@@ -152,7 +152,7 @@ def test_partitions_are_named_as_their_folders_are(cli, tmp_path):
 def test_expiry_says_what_it_lets_go_of_and_what_holds_what(cli, lake):
     table = lake.table("db.a")
     short = table.create_tag("short", 2, retained="1 d")
-    table.context.storage.put("tag/tag-short", replace(short, create_time=0).to_json())
+    table.context.storage.put("tag/tag-short", replace(short, create_time=0, created_millis=0).to_json())
     table.create_tag("long", 3)
     table.compact(full=True)
     told = cli("expire-snapshots", "db.a", "--retain-max", "2", "--dry-run").out

@@ -51,7 +51,7 @@ def test_ledger_then_snapshots_then_refs_then_files(table):
     places = {}
     for place, (name, path) in enumerate(calls):
         places.setdefault((name, path.partition("/")[0]), []).append(place)
-    removed = [path for name, path in calls if name == "delete"]
+    removed = [path for name, path in calls if name == "delete" and not path.startswith("manifest/.clock")]
     assert (
         removed
         == [f"snapshot/snapshot-{i}" for i in done.snapshots]
@@ -335,8 +335,9 @@ def test_killed_at_every_storage_call(when, clock):
 @pytest.mark.parametrize("call", ["get", "list", "put", "delete", "delete_many"])
 def test_a_store_that_fails_is_an_error_and_the_next_run_goes_on(table, call):
     fill(table, 9, overwrite=True)
+    nth = 2 if call in {"put", "delete"} else 1  # the first asks for the store's time, which may fail
     with pytest.raises(StorageError):
-        through(table, fail(call)).expire_snapshots(retain_max=4)
+        through(table, fail(call, nth=nth)).expire_snapshots(retain_max=4)
     table.expire_snapshots(retain_max=4)
     table.remove_orphan_files(older_than="0 s")
     assert ids(table) == [6, 7, 8, 9]

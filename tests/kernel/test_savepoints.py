@@ -12,6 +12,7 @@ import anabranch
 from anabranch.kernel.refs.savepoints import due_savepoint, tend
 from anabranch.runtime import Runtime, SystemClock
 from anabranch.spec.savepoint import Savepoint
+from tests.support.clock import at_time
 from tests.support.deaths import calls_of, each_death, through
 from tests.support.faults import lose_answer, lose_request, no_space, run
 from tests.support.moments import copied_history, foreign_savepoint, forget, history, rewrite, set_times
@@ -27,13 +28,13 @@ def table():
 
 
 def _later(table, millis):
-    """The same table seen from a machine whose clock is ahead."""
+    """The same table so much later."""
 
     class Ahead(SystemClock):
         def now_millis(self):
             return super().now_millis() + millis
 
-    return anabranch.Table(replace(table.context, runtime=Runtime(clock=Ahead())))
+    return at_time(table, Ahead())
 
 
 def _files(table, folder):

@@ -12,6 +12,7 @@ import pytest
 import anabranch
 from anabranch.kernel.refs.tags import expire_tags
 from anabranch.runtime import Runtime, SystemClock
+from tests.support.clock import at_time
 from tests.support.deaths import calls_of, each_death, through
 from tests.support.faults import no_space, run
 from tests.support.moments import copied_history, foreign_tag, forget
@@ -288,7 +289,66 @@ def test_the_default_of_the_table():
     assert table.create_tag("b", retained="1 h").time_retained == 3_600_000
     assert table.create_savepoint().id == 1
     assert table.tag("anabranch-savepoint-1").snapshot.id == 1
-    assert expire_tags(_at(table, 10**14).context) == ["a", "b"]
+    stored = table.context.runtime.clock.now_millis()
+    assert expire_tags(table.context) == []
+    assert expire_tags(at_time(table, _Clock(stored + 4 * DAY)).context) == ["a", "b"]
+
+
+class _Zone(_Clock):
+    """A machine whose clock is right, with a local time of so many hours ahead of UTC, or as the moment says."""
+
+    def __init__(self, millis, offset):
+        self.millis = millis
+        self.offset = offset
+
+    def local_offset_millis(self, at_millis):
+        return int((self.offset(at_millis) if callable(self.offset) else self.offset) * 3_600_000)
+
+
+def _in_zone(table, millis, offset):
+    return anabranch.Table(replace(table.context, runtime=Runtime(clock=_Zone(millis, offset))))
+
+
+@pytest.mark.parametrize(("made", "read"), [(-8, 0), (-12, 14), (14, -12), (5.5, -9.5)])
+def test_the_zones_of_machines_do_not_change_how_long_a_tag_is_kept(table, made, read):
+    """The tag has the last copy of its rows."""
+    _in_zone(table, NOON, made).create_tag("good", 2, retained="7 h")
+    forget(table, 1, 2, 3)
+    hour = 3_600_000
+    for passed in (1, 7 * hour):
+        other = _in_zone(table, NOON + passed, read)
+        other.expire_snapshots(retain_max=2)
+        assert ids_of(other.at("good")) == [0, 1]
+    assert expire_tags(_in_zone(table, NOON + 7 * hour + 1, read).context) == ["good"]
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])
+def test_a_change_of_the_clocks_does_not_change_how_long_a_tag_is_kept(table, before, after):
+    def offset(millis):
+        return before if millis < NOON + 60_000 else after
+
+    hour = 3_600_000
+    _in_zone(table, NOON, offset).create_tag("good", retained="2 h")
+    assert expire_tags(_in_zone(table, NOON + 2 * hour, offset).context) == []
+    assert expire_tags(_in_zone(table, NOON + 2 * hour + 1, offset).context) == ["good"]
+
+
+def test_a_tag_of_another_engine_is_kept_until_its_time_is_over_in_every_zone(table):
+    """It stores the time of its creation as a local time and does not say of which zone."""
+    own = _in_zone(table, NOON, -8).create_tag("good", retained="7 h")
+    storage, path = table.context.storage, table.context.layout.tag_path("good")
+    storage.put(path, replace(own, created_millis=None).to_json())
+    hour = 3_600_000
+    assert expire_tags(_in_zone(table, NOON + 7 * hour, 0).context) == []
+    assert expire_tags(_in_zone(table, NOON + (12 - 8 + 7) * hour + 1, 0).context) == ["good"]
+
+
+def test_a_clock_that_is_ahead_of_the_stores_expires_no_tag(table):
+    table.create_tag("good", retained="7 h")
+    ahead = table.context.runtime.clock.now_millis() + 400 * DAY
+    assert expire_tags(_at(table, ahead).context, dry_run=True) == []
+    assert expire_tags(_at(table, ahead).context) == []
+    assert table.tags() == ["good"]
 
 
 def test_a_tag_that_is_replaced_while_it_expires_stays(table):

@@ -22,7 +22,7 @@ from anabranch.storage.memory import MemoryStorage
 from anabranch.storage.object_options import Clients
 from anabranch.storage.objects import ObjectStorage
 from tests.support.clock import DAY, Clock
-from tests.support.faults import FaultyStorage, fail, run
+from tests.support.faults import FaultyStorage, fail, no_space, run
 from tests.support.reached import reached_paths, stored_paths
 
 
@@ -126,6 +126,32 @@ def test_every_kind_of_orphan_is_found_and_nothing_else(table):
     assert everything(table) == before | {*OTHERS} | moved
     assert ids_of(table) == [0, 1]
     assert table.remove_orphan_files(older_than="0 s").run is None
+
+
+def test_the_clock_of_a_machine_does_not_make_files_older(table, clock):
+    """Whoever cleans up has a clock that is days ahead of the store's, or of which the store's is ahead."""
+    table.context.storage.put("manifest/young", b"1")
+    ahead = replace(table.context, runtime=Runtime(clock=Clock(clock.now + 2 * DAY)))
+    assert anabranch.Table(ahead).remove_orphan_files().files.is_empty()
+    assert anabranch.Table(ahead).remove_orphan_files("1 s").files.is_empty()
+    assert anabranch.Table(ahead).expire_snapshots(older_than="1 h", retain_min=1).snapshots == ()
+    behind = replace(table.context, runtime=Runtime(clock=Clock(clock.now - 2 * DAY)))
+    assert anabranch.Table(behind).remove_orphan_files("1 s").files.is_empty()
+    clock.now += DAY
+    assert table.remove_orphan_files().files["path"].to_list() == ["manifest/young"]
+    assert [path for path in everything(table) if "clock" in path] == []
+
+
+def test_a_store_that_takes_nothing_tells_no_time_and_nothing_is_taken_for_older(table, clock):
+    """Its newest snapshot was stored at this time at the latest."""
+    table.context.storage.put("manifest/old", b"1")
+    clock.now += 2 * DAY
+    table.append(data(2))
+    table.context.storage.put("manifest/young", b"1")
+    ahead = Runtime(clock=Clock(clock.now + 5 * DAY))
+    full = FaultyStorage(table.context.storage, [no_space("put")])
+    cleaning = anabranch.Table(replace(table.context, storage=full, runtime=ahead))
+    assert cleaning.remove_orphan_files(dry_run=True).files["path"].to_list() == ["manifest/old"]
 
 
 def test_what_is_younger_than_a_day_is_spared(table, clock):

@@ -17,6 +17,7 @@ from .schema_values import attempt, fixture_files, mutated_documents
 from .test_snapshot import FIRST, SNAPSHOTS
 
 PATH = "tag/tag-good"
+HOUR = 3_600_000
 EVENING = 1795229808511
 """2026-11-21 02:56:48.511 in milliseconds."""
 
@@ -102,17 +103,47 @@ def test_retention_is_exact_up_to_the_longest():
 
 
 def test_a_tag_expires_after_its_time():
-    tag = Tag("good", FIRST, EVENING, 1000)
+    tag = Tag("good", FIRST, EVENING + 7 * HOUR, 1000, EVENING)
     assert not tag.is_expired(EVENING + 1000)
     assert tag.is_expired(EVENING + 1001)
     assert not Tag("good", FIRST, EVENING).is_expired(2**60)
     assert not Tag("good", FIRST, None, 1000).is_expired(2**60)
 
 
+def test_a_local_time_without_its_zone_may_be_of_any():
+    """It was this late in the west twelve hours after it was in UTC; a file is stored after its tag is made."""
+    tag = Tag("good", FIRST, EVENING, 1000)
+    assert not tag.is_expired(EVENING + 12 * HOUR + 1000)
+    assert tag.is_expired(EVENING + 12 * HOUR + 1001)
+    assert not tag.is_expired(EVENING - 3 * HOUR + 1000, stored=EVENING - 3 * HOUR)
+    assert tag.is_expired(EVENING - 3 * HOUR + 1001, stored=EVENING - 3 * HOUR)
+    assert tag.is_expired(EVENING + 12 * HOUR + 1001, stored=EVENING + 90 * HOUR), "the file was copied since"
+
+
+@pytest.mark.parametrize("offset", [-12, -8, 0, 5.5, 14])
+def test_other_engines_keep_a_tag_long_enough_in_every_zone(offset):
+    tag = Tag("good", FIRST, EVENING + int(offset * HOUR), 7 * HOUR, EVENING)
+    foreign = read(without_own_times(tag.to_json()))
+    for zone in (-12, 0, 14):  # as they do it: local time against local time
+        assert foreign.create_time + foreign.time_retained >= EVENING + (zone + 7) * HOUR
+    assert foreign.create_time + foreign.time_retained == EVENING + (14 + 7) * HOUR
+    own = read(tag.to_json())
+    assert (own.time_retained, own.created_millis, own.create_time) == (7 * HOUR, EVENING, tag.create_time)
+
+
+def without_own_times(data):
+    content = json.loads(data)
+    kept = {key: value for key, value in content.items() if not key.startswith("anabranch.")}
+    return json.dumps(kept).encode()
+
+
 @given(SNAPSHOTS, st.none() | st.integers(-(10**13), 10**14), st.none() | st.integers(0, 2**50))
 def test_tags_survive_their_file(snapshot, create_time, time_retained):
     tag = Tag("good", snapshot, create_time, time_retained)
     assert read(tag.to_json()) == tag
+    if create_time is not None and time_retained is not None and create_time >= 0:
+        own = Tag("good", snapshot, create_time, time_retained, create_time)
+        assert read(own.to_json()) == own
 
 
 @given(mutated_documents([document(tagCreateTime=[2026, 11, 21, 2, 56, 48, 511], tagTimeRetained=1.5)]))

@@ -1,6 +1,10 @@
 """Time that passes when a test says so."""
 
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
+
+from anabranch.storage.memory import MemoryStorage
+from anabranch.table import Table
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 START = 1_700_000_000_000
@@ -21,3 +25,21 @@ class Clock:
 
     def local_offset_millis(self, at_millis):
         return 0
+
+
+def at_time(table, clock):
+    """The table, in memory, as a machine sees it whose clock, like the store's, is this one."""
+    context = table.context
+    runtime = replace(context.runtime, clock=clock)
+    return Table(replace(context, runtime=runtime, storage=_with_runtime(context.storage, runtime)))
+
+
+def _with_runtime(storage, runtime):
+    """The same objects; what is put from now on has the times of this runtime."""
+    if isinstance(storage, MemoryStorage):
+        made = MemoryStorage()
+        made.__dict__.update(storage.__dict__ | {"_runtime": runtime})
+    else:
+        made = copy(storage)
+        made.inner = _with_runtime(storage.inner, runtime)
+    return made

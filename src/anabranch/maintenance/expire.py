@@ -15,6 +15,7 @@ from anabranch.kernel.expiry.retention import FOREVER, LEAST_RETAINED, Retention
 from anabranch.kernel.refs.savepoints import tend as tend_savepoints
 from anabranch.kernel.refs.tags import expire_tags
 from anabranch.kernel.rollback.pins import tend_pins
+from anabranch.kernel.store_clock import removal_time
 from anabranch.maintenance.cutoff import Cutoff, cutoff_of
 from anabranch.options import (
     CONSUMER_EXPIRATION_TIME,
@@ -58,8 +59,9 @@ def expire_snapshots(
 
     Raises as `anabranch.kernel.expiry.expire.expire`, and `InvalidInputError`.
     """
-    retention = _retention(context, options, retain_max, retain_min, older_than)
     check_cleanable(context)
+    now = removal_time(context)
+    retention = _retention(options, now, retain_max, retain_min, older_than)
     gone = _expire_consumers(context, options, dry_run=dry_run)
     return _expire(context, retention, engine, gone, dry_run=dry_run)
 
@@ -78,9 +80,14 @@ def expire_after_commit(
     """
     if WRITE_ONLY.of(options):
         return None
-    retention = _retention(context, options, None, None, None)
     gone = _expire_consumers(context, options, dry_run=False)
-    if not _is_worth_it(context, retention):
+    now = context.runtime.clock.now_millis()
+    retention = _retention(options, now)
+    is_worth_it = _is_worth_it(context, retention)
+    if is_worth_it and (of_store := removal_time(context)) < now:
+        retention = _retention(options, of_store)
+        is_worth_it = _is_worth_it(context, retention)
+    if not is_worth_it:
         return Expiry(consumers=gone) if gone else None
     check_cleanable(context)
     return _expire(context, replace(retention, limit=SNAPSHOT_EXPIRE_LIMIT.of(options)), engine, gone)
@@ -145,20 +152,21 @@ def _expire_consumers(context: TableContext, options: Mapping[str, str], *, dry_
     kept = CONSUMER_EXPIRATION_TIME.of(options)
     if kept is None:
         return ()
-    return expire_consumers(context, context.runtime.clock.now_millis() - kept, dry_run=dry_run)
+    if not expire_consumers(context, context.runtime.clock.now_millis() - kept, dry_run=True):
+        return ()
+    return expire_consumers(context, removal_time(context) - kept, dry_run=dry_run)
 
 
 def _retention(
-    context: TableContext,
     options: Mapping[str, str],
-    retain_max: int | None,
-    retain_min: int | None,
-    older_than: Cutoff | None,
+    now: int,
+    retain_max: int | None = None,
+    retain_min: int | None = None,
+    older_than: Cutoff | None = None,
 ) -> Retention:
     for name, count in (("retain_max", retain_max), ("retain_min", retain_min)):
         if count is not None and (not isinstance(count, int) or count < 1):
             raise InvalidInputError(f"{name} is {count!r}, expected a whole number above 0")
-    now = context.runtime.clock.now_millis()
     at_most = SNAPSHOT_NUM_RETAINED_MAX.of(options) if retain_max is None else retain_max
     at_least = SNAPSHOT_NUM_RETAINED_MIN.of(options) if retain_min is None else retain_min
     if retain_min is None and (retain_max is not None or SNAPSHOT_NUM_RETAINED_MIN.key not in options):

@@ -23,6 +23,7 @@ from anabranch.kernel.expiry.candidates import DATA, no_files
 from anabranch.kernel.expiry.expire import Tally, check_cleanable, tallies
 from anabranch.kernel.expiry.reachability import Reachability
 from anabranch.kernel.expiry.removal import delete_empty_folders
+from anabranch.kernel.store_clock import removal_time
 from anabranch.maintenance.cutoff import Cutoff, cutoff_of
 from anabranch.maintenance.orphan_listing import old_files
 from anabranch.storage.protocol import Storage
@@ -73,9 +74,9 @@ def remove_orphan_files(
         InvalidInputError: `older_than` cannot be read.
     """
     engine = engine or LocalEngine()
-    now = context.runtime.clock.now_millis()
-    cutoff = cutoff_of(older_than, now)
     schema = check_cleanable(context)
+    now = removal_time(context)
+    cutoff = cutoff_of(older_than, now)
     listed = old_files(context, schema.partition_keys, cutoff, engine)
     reached = Reachability(context, listed["file_name"]).now()
     orphans = listed.join(reached, on="file_name", how="anti", maintain_order="left")

@@ -13,12 +13,18 @@ from anabranch.spec.snapshot import Snapshot
 
 _CREATE_TIME = "tagCreateTime"
 _TIME_RETAINED = "tagTimeRetained"
+_CREATED_MILLIS = "anabranch.created-millis"
+_RETAINED_MILLIS = "anabranch.retained-millis"
 _MARK = "anabranch.mark"
 _OFFSET = "anabranchOffset"
 UNREAD_FROM = "unreadFrom"
 """Key in a consumer's offset: the first snapshot with rows it has not read, if it keeps an earlier one."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+_FURTHEST_WEST = 12 * 3_600_000
+"""The zone that is last to reach a local time: UTC-12."""
+_FURTHEST_EAST = 14 * 3_600_000
+"""The zone whose local time is furthest ahead: UTC+14."""
 _LONGEST_RETENTION = 2**50
 """Milliseconds; what is longer is taken for this, which is 35,000 years and exact in seconds."""
 
@@ -36,25 +42,53 @@ class Tag:
     """Local wall-clock time of the creator, in milliseconds, encoded as if it were UTC."""
     time_retained: int | None = None
     """How long the tag is kept after its creation, in milliseconds."""
+    created_millis: int | None = None
+    """When it was created, in epoch milliseconds; None in tags of other engines, which store the local time only."""
     mark: str | None = field(default=None, compare=False, repr=False)
     """Who wrote it: unique, so that of several who write the same at once each knows its own."""
 
-    def is_expired(self, local_now: int) -> bool:
-        """Whether it has been kept long enough at `local_now`, a time like `create_time`."""
+    def is_expired(self, now: int, stored: int | None = None) -> bool:
+        """Whether it has been kept long enough.
+
+        A local time without its zone may be of any zone. Such a tag is taken to have been created as late as that
+        allows: in the zone furthest west, but no later than its file was stored.
+
+        Args:
+            now: epoch milliseconds.
+            stored: when its file was stored, in epoch milliseconds, if that is known.
+        """
         if self.create_time is None or self.time_retained is None:
             return False
-        return local_now > self.create_time + self.time_retained
+        created = self.created_millis
+        if created is None:
+            created = self.create_time + _FURTHEST_WEST
+            created = created if stored is None else min(created, stored)
+        return now > created + self.time_retained
 
     def to_json(self) -> bytes:
-        """The content of the tag's file."""
+        """The content of the tag's file.
+
+        Other engines expire a tag when *their* local time is past `tagCreateTime` plus `tagTimeRetained`. For the one
+        whose clock is furthest ahead of the creator's, the time to keep it is written longer by the difference; how
+        long it was meant to be kept stands beside it.
+        """
         values = self.snapshot.to_dict()
         if self.create_time is not None:
             values[_CREATE_TIME] = _to_parts(self.create_time)
         if self.time_retained is not None:
-            values[_TIME_RETAINED] = self.time_retained / 1000
+            values[_TIME_RETAINED] = self._retained_for_others() / 1000
+        if self.created_millis is not None:
+            values[_CREATED_MILLIS] = self.created_millis
+            values[_RETAINED_MILLIS] = self.time_retained
         if self.mark is not None:
             values[_MARK] = self.mark
         return to_bytes(values)
+
+    def _retained_for_others(self) -> int:
+        assert self.time_retained is not None
+        if self.created_millis is None or self.create_time is None:
+            return self.time_retained
+        return self.time_retained + max(0, self.created_millis + _FURTHEST_EAST - self.create_time)
 
     @classmethod
     def from_json(cls, data: bytes, *, name: str, path: str) -> Tag:
@@ -66,13 +100,17 @@ class Tag:
         """
         content = JsonObject.parse(data, path=path)
         snapshot = Snapshot.from_object(content)
-        own = (_CREATE_TIME, _TIME_RETAINED, _MARK)
+        own = (_CREATE_TIME, _TIME_RETAINED, _CREATED_MILLIS, _RETAINED_MILLIS, _MARK)
         extra = {key: value for key, value in snapshot.extra.items() if key not in own}
+        created = content.optional_integer(_CREATED_MILLIS, minimum=0)
+        retained = content.optional_integer(_RETAINED_MILLIS, minimum=0)
+        is_own = created is not None and retained is not None
         return cls(
             name,
             replace(snapshot, extra=extra),
             _create_time(content),
-            _time_retained(content),
+            retained if is_own else _time_retained(content),
+            created if is_own else None,
             content.optional_text(_MARK),
         )
 

@@ -14,6 +14,7 @@ from anabranch.errors import AnabranchError
 from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs.tag_log import find_tag
+from anabranch.kernel.store_clock import removal_time
 from anabranch.spec.layout import tag_name_of
 from anabranch.spec.names import RESERVED_TAG_PREFIX
 from anabranch.spec.refs import Tag
@@ -108,8 +109,9 @@ def tend_fork_pins(main: TableContext, *, dry_run: bool = False) -> ForkPinCare:
         for side in missing if not dry_run else ():
             pin_fork(side, branch.fork.branch_uuid, snapshot)
         restored.append(name)
-    now = main.runtime.clock.now_millis()
-    released = sorted(pin for pin, made in pinned.items() if pin not in needed and now - made > _GRACE_MILLIS)
+    unneeded = {pin: made for pin, made in pinned.items() if pin not in needed}
+    now = removal_time(main) if unneeded else 0
+    released = sorted(pin for pin, made in unneeded.items() if now - made > _GRACE_MILLIS)
     if not dry_run:
         main.storage.delete_many([main.layout.tag_path(pin) for pin in released])
     return ForkPinCare(tuple(restored), tuple(lost), tuple(released))

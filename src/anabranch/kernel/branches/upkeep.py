@@ -10,6 +10,7 @@ from anabranch.kernel.branches.delete import delete_branch
 from anabranch.kernel.branches.fork_pins import ForkPinCare, tend_fork_pins
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.merge.pins import MergePinCare, tend_merge_pins
+from anabranch.kernel.store_clock import removal_time
 
 _GRACE_MILLIS = 24 * 3_600_000
 """How old a creation must be that did not come to its end, before it is undone."""
@@ -67,15 +68,17 @@ def tend_branches(main: TableContext, *, dry_run: bool = False) -> BranchCare:
 
 
 def _is_over(branch: TableContext, state: BranchState) -> bool:
-    now = branch.runtime.clock.now_millis()
     if state is BranchState.DELETING:
         return True
     if branch.fork is None:
         return False
     if state is BranchState.BEGUN:
-        return now - branch.fork.created_millis > _GRACE_MILLIS
-    expires = branch.fork.expires_millis
-    return expires is not None and expires <= now
+        over: int | None = branch.fork.created_millis + _GRACE_MILLIS + 1
+    else:
+        over = branch.fork.expires_millis
+    if over is None or branch.runtime.clock.now_millis() < over:
+        return False
+    return removal_time(branch) >= over
 
 
 def _remove_hints(branch: TableContext) -> None:

@@ -37,6 +37,7 @@ from anabranch.kernel.guards import check_main_readable
 from anabranch.kernel.history.archive import archive
 from anabranch.kernel.history.archive import tidy as tidy_archive
 from anabranch.kernel.provenance.carry import carry_over
+from anabranch.kernel.store_clock import removal_time
 from anabranch.options import LEDGER_TIME_RETAINED
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
@@ -156,7 +157,7 @@ def expire(
         if dry_run or len(part.snapshots) < _SNAPSHOTS_AT_ONCE:
             break
     if total.snapshots and not dry_run:
-        tidy(context, context.runtime.clock.now_millis() - LEDGER_TIME_RETAINED.of(schema.options))
+        tidy(context, removal_time(context) - LEDGER_TIME_RETAINED.of(schema.options))
         tidy_archive(context)
     return total
 
@@ -241,7 +242,9 @@ class _Round:
 
     def _left_over(self, history: History, unread: int | None) -> list[str]:
         """Snapshot files below history that are old and that no living writer can be about to take back."""
-        yesterday = self.context.runtime.clock.now_millis() - _DAY
+        if not history.below:
+            return []
+        yesterday = removal_time(self.context) - _DAY
         return [
             file.path
             for file in history.below

@@ -20,6 +20,7 @@ from anabranch.kernel.merge.record import MergeEnd, MergeLog, MergeRecord, merge
 from anabranch.kernel.provenance.births import MERGE_PIN_PREFIX
 from anabranch.kernel.refs.moment import check_there, of_snapshot
 from anabranch.kernel.refs.tag_log import find_tag, find_tags, is_internal, tag_names
+from anabranch.kernel.store_clock import removal_time
 from anabranch.spec.layout import tag_name_of
 from anabranch.spec.refs import Tag
 from anabranch.spec.snapshot import Snapshot
@@ -117,7 +118,7 @@ def tend_merge_pins(main: TableContext, *, dry_run: bool = False) -> MergePinCar
             if missing:
                 restored.append(name)
             released += _settle(side, missing, there - wanted.keys(), dry_run=dry_run)
-    now = main.runtime.clock.now_millis()
+    now = removal_time(main) if foreign else 0
     old = {pin for pin, made in foreign.items() if now - made > _GRACE_MILLIS}
     released += _settle(main, {}, old, dry_run=dry_run)
     return MergePinCare(tuple(dict.fromkeys(restored)), released)

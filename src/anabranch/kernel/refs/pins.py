@@ -12,6 +12,7 @@ from contextlib import suppress
 from anabranch.errors import AnabranchError, StorageError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs.moment import Moment, check_there
+from anabranch.kernel.store_clock import removal_time
 from anabranch.spec.layout import tag_name_of
 from anabranch.spec.names import RESERVED_TAG_PREFIX
 from anabranch.spec.refs import Tag
@@ -50,13 +51,14 @@ def release(context: TableContext, pin: str) -> None:
 
 def release_old(context: TableContext) -> list[str]:
     """Remove the pins of operations that were killed; their names. Costs one listing where there are none."""
-    now = context.runtime.clock.now_millis()
-    old = [
-        name
+    found = {
+        name: info.modified_millis
         for info in context.storage.list(context.layout.tag_folder)
-        if (name := tag_name_of(info.path)) is not None
-        and name.startswith(_PREFIX)
-        and now - info.modified_millis > _GRACE_MILLIS
-    ]
+        if (name := tag_name_of(info.path)) is not None and name.startswith(_PREFIX)
+    }
+    if not found:
+        return []
+    now = removal_time(context)
+    old = [name for name, stored in found.items() if now - stored > _GRACE_MILLIS]
     context.storage.delete_many([context.layout.tag_path(name) for name in old])
     return sorted(old)

@@ -37,6 +37,7 @@ from anabranch.kernel.refs.savepoint_log import (
     read_numbers,
 )
 from anabranch.kernel.refs.tag_log import tag_names
+from anabranch.kernel.store_clock import removal_time
 from anabranch.options import SAVEPOINT_CREATE_INTERVAL
 from anabranch.spec.data_file import ManifestFileMeta
 from anabranch.spec.entry_frame import IDENTITY
@@ -149,7 +150,7 @@ def tend(context: TableContext) -> Tended:
             context.storage.delete(context.layout.tag_path(name))
             unpinned.append(name)
     unpinned += pins.release_old(context)
-    now = context.runtime.clock.now_millis()
+    now = removal_time(context) if numbers.deleted else 0
     for number, marked_at in numbers.deleted.items():
         if number + 1 < numbers.next and number not in numbers.present and now - marked_at > _MARK_MILLIS:
             context.storage.delete(context.layout.deleted_savepoint_path(number))

@@ -18,8 +18,14 @@ _MOST_SHOWN = 12
 
 def tag_names(context: TableContext) -> list[str]:
     """Names of all tags of the branch, internal ones included, sorted."""
+    return [*tag_times(context)]
+
+
+def tag_times(context: TableContext) -> dict[str, int]:
+    """When the file of each tag was stored, in epoch milliseconds; by name, internal ones included, sorted."""
     infos = context.storage.list(context.layout.tag_folder)
-    return sorted(name for info in infos if (name := tag_name_of(info.path)) is not None)
+    times = {name: info.modified_millis for info in infos if (name := tag_name_of(info.path)) is not None}
+    return dict(sorted(times.items()))
 
 
 def is_internal(name: str) -> bool:

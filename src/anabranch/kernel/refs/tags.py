@@ -18,7 +18,8 @@ from anabranch.errors import (
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs import pins
 from anabranch.kernel.refs.moment import Moment, check_there, of_tag
-from anabranch.kernel.refs.tag_log import find_tag, find_tags, get_tag, is_internal, tag_names
+from anabranch.kernel.refs.tag_log import find_tag, find_tags, get_tag, is_internal, tag_times
+from anabranch.kernel.store_clock import removal_time
 from anabranch.options import TAG_DEFAULT_TIME_RETAINED, parse_duration
 from anabranch.spec.names import check_tag_name
 from anabranch.spec.refs import Tag
@@ -127,10 +128,17 @@ def replace_tag(context: TableContext, name: str, moment: Moment, *, retained: i
 
 
 def expire_tags(context: TableContext, *, dry_run: bool = False) -> list[str]:
-    """Remove the tags that were kept long enough, by the local clock; their names. Reads all tags."""
-    now = _local_now(context)
-    tags = find_tags(context, [name for name in tag_names(context) if not is_internal(name)])
-    expired = [tag for tag in tags if tag.is_expired(now)]
+    """Remove the tags that were kept long enough; their names. Reads all tags.
+
+    Ages are those of `removal_time`, and do not depend on the time zones of this machine or the tags' creators.
+    """
+    stored = tag_times(context)
+    tags = find_tags(context, [name for name in stored if not is_internal(name)])
+    now = context.runtime.clock.now_millis()
+    expired = [tag for tag in tags if tag.is_expired(now, stored[tag.name])]
+    if expired:
+        now = removal_time(context)
+        expired = [tag for tag in expired if tag.is_expired(now, stored[tag.name])]
     if dry_run:
         return [tag.name for tag in expired]
     removed = []
@@ -163,7 +171,9 @@ def _new(context: TableContext, name: str, moment: Moment, retained: int | None)
         return Tag(name, moment.snapshot, mark=mark)
     if retained < 0:
         raise InvalidInputError(f"tag '{name}' cannot be kept for {retained} ms")
-    return Tag(name, moment.snapshot, _local_now(context), retained, mark)
+    now = context.runtime.clock.now_millis()
+    local = now + context.runtime.clock.local_offset_millis(now)
+    return Tag(name, moment.snapshot, local, retained, now, mark)
 
 
 def _take_back(context: TableContext, tag: Tag) -> None:
@@ -171,11 +181,6 @@ def _take_back(context: TableContext, tag: Tag) -> None:
     found = find_tag(context, tag.name)
     if found is not None and found.mark == tag.mark:
         context.storage.delete(context.layout.tag_path(tag.name))
-
-
-def _local_now(context: TableContext) -> int:
-    now = context.runtime.clock.now_millis()
-    return now + context.runtime.clock.local_offset_millis(now)
 
 
 def _check_not_internal(name: str) -> None:

@@ -27,6 +27,7 @@ from anabranch.kernel.refs.tag_log import find_tags, is_internal, tag_names
 from anabranch.kernel.replacement.group_log import complete_copies
 from anabranch.kernel.replacement.main import foreign_after, former_main, main_of
 from anabranch.kernel.replacement.pointer import find_release, put_release, replacements
+from anabranch.kernel.store_clock import removal_time
 from anabranch.spec.layout import consumer_id_of, snapshot_id_of
 from anabranch.spec.main_pointer import BranchRef, MainPointer, Release, former_main_name
 
@@ -54,8 +55,9 @@ def release_due(context: TableContext, retained: int, *, dry_run: bool = False) 
     if not dry_run:
         complete_copies(main, replacements(main))
     dropped, kept = [], []
-    now = main.runtime.clock.now_millis()
-    for pointer in _standing(main):
+    standing = [*_standing(main)]
+    now = removal_time(main) if standing else 0
+    for pointer in standing:
         assert pointer.replaced is not None, "it is a replacement"
         name, release = former_main_name(pointer.generation), find_release(main, pointer.generation)
         if release is None:

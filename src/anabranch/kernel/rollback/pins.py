@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs.tag_log import find_tag
+from anabranch.kernel.store_clock import removal_time
 from anabranch.spec.layout import tag_name_of
 from anabranch.spec.refs import Tag
 from anabranch.spec.snapshot import NO_LIST, Snapshot
@@ -90,7 +91,7 @@ def _settle(context: TableContext, user: str, tags: dict[str, Tag], pinned_at: i
     if result is not None and brings_back(context, result):
         pin_result(context, result)
         tags[_result_name(user)] = Tag(_result_name(user), result)
-    elif result is not None or context.runtime.clock.now_millis() - pinned_at > _GRACE_MILLIS:
+    elif result is not None or removal_time(context) - pinned_at > _GRACE_MILLIS:
         del tags[_target_name(user)]
         unpin(context, user)
 
