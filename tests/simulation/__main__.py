@@ -1,0 +1,80 @@
+"""Lives through worlds of many seeds: ``python -m tests.simulation --seeds 0:1000 --scene clocks``.
+
+Prints how many steps there were, or, of the first seed that went wrong, what happened; ``--trace calls`` tells every
+storage call of it. A seed is the same each time with PYTHONHASHSEED=0 and POLARS_MAX_THREADS=1, which are set here.
+"""
+
+import argparse
+import hashlib
+import os
+import subprocess
+import sys
+import time
+import traceback
+
+FIXED = {"PYTHONHASHSEED": "0", "POLARS_MAX_THREADS": "1"}
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seeds", default="0:100")
+    parser.add_argument("--scene", default="main")
+    parser.add_argument("--trace", choices=["acts", "calls", "none"], default="acts")
+    parser.add_argument("--known", default="", help="defects that are not looked for")
+    parser.add_argument("--without", default="", help="name of a mend to take out")
+    parser.add_argument(
+        "--go-on", action="store_true", help="count what goes wrong instead of stopping at the first"
+    )
+    parser.add_argument("--digest", action="store_true", help="print a digest of all that happened")
+    given = parser.parse_args(arguments)
+    if any(os.environ.get(key) != value for key, value in FIXED.items()):
+        command = [sys.executable, "-m", "tests.simulation", *(arguments or sys.argv[1:])]
+        return subprocess.run(command, env={**os.environ, **FIXED}, check=False).returncode
+    return live(given)
+
+
+def live(given):
+    from tests.simulation.mutations import MUTATIONS
+    from tests.simulation.pools import do_without
+    from tests.simulation.process import Known, Violation
+    from tests.simulation.scenes import SCENES
+    from tests.simulation.world import World
+
+    do_without()
+    if given.without:
+        MUTATIONS[given.without].patch()
+    first, _, last = given.seeds.partition(":")
+    seeds = range(int(first), int(last or int(first) + 1))
+    begin, steps, wrong, known, digest = time.monotonic(), 0, {}, 0, hashlib.sha256()
+    trace = None if given.trace == "none" else given.trace
+    for seed in seeds:
+        world = None
+        try:
+            world = World(seed, SCENES[given.scene](), keep_trace=trace, known=given.known.split(","))
+            world.play()
+        except Known:
+            known += 1
+        except Exception as error:
+            if not given.go_on:
+                print(f"seed {seed} of {given.scene}: {error}", *(world.told if world else ()), sep="\n")
+                if not isinstance(error, Violation):
+                    traceback.print_exception(error)
+                return 1
+            wrong[seed] = f"{type(error).__name__}: {error}"
+        if world is not None:
+            steps += world.steps
+            digest.update("\n".join(world.told).encode())
+    if given.digest:
+        print(digest.hexdigest())
+    taken = time.monotonic() - begin
+    each = taken / len(seeds) * 1000
+    print(
+        f"{len(seeds)} seeds, {steps} steps, {known} known, {len(wrong)} wrong; {taken:.1f} s, {each:.0f} ms a seed"
+    )
+    for seed, error in [*wrong.items()][:60]:
+        print(seed, error[:230])
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,302 @@
+"""What processes do with Anabranch, and what each act means for the rows of the table."""
+
+import json
+
+import pyarrow as pa
+
+from anabranch.errors import (
+    AlreadyExistsError,
+    CommitConflictError,
+    CommitOutcomeUnknownError,
+    CommitRetriesExhaustedError,
+    NotFoundError,
+)
+from anabranch.kernel.actions.append import Append as Appending
+from anabranch.kernel.commit.identity import CommitIdentity
+from tests.simulation.process import Violation
+
+PARTS = ("a", "b", "c")
+REFUSED = (CommitConflictError, CommitRetriesExhaustedError, NotFoundError)
+
+
+def part_of(row):
+    """The partition of a row."""
+    return PARTS[row % len(PARTS)]
+
+
+def table_of(rows):
+    return pa.table({"id": pa.array(rows, pa.int64()), "p": [part_of(row) for row in rows]})
+
+
+class Act:
+    """Something done by one process. `do` calls Anabranch; the rest says what it means."""
+
+    starts_history = False
+    is_alone = False
+    """Whether everybody else waits until it is done: what the documentation asks for ("stop the writers first")."""
+    built_on = None
+    is_acknowledged = False
+
+    def __init__(self):
+        self.made = []
+        """Entries of the history that it put."""
+        self.taken = []
+        """Those of them that were removed again."""
+
+    def __str__(self):
+        return type(self).__name__
+
+    def do(self, process):
+        raise NotImplementedError
+
+    def done(self, process, result):
+        self.is_acknowledged = True
+
+    def failed(self, process, error):
+        if process.world.is_calm:
+            raise Violation(f"{self} failed although nothing was wrong: {error}") from error
+
+    def rows_after(self, content, before, model):
+        """The rows there must be after a snapshot that it put on the newest one."""
+        return before
+
+    def may_remove_newest(self, entry):
+        return False
+
+    def may_remove_oldest(self, entry):
+        return False
+
+    def may_break(self, entry):
+        """Whether it may take away files of an old snapshot before the snapshot itself."""
+        return False
+
+    def may_untag(self, path, content, world):
+        return False
+
+
+class Commit(Act):
+    """An act whose commit is acknowledged, refused, or in doubt."""
+
+    def done(self, process, result):
+        super().done(process, result)
+        if not self.made or self.made[-1] in self.taken_back():
+            raise Violation(f"{self} was acknowledged, but is in no history")
+
+    def failed(self, process, error):
+        super().failed(process, error)
+        if isinstance(error, CommitOutcomeUnknownError):
+            return
+        if [entry for entry in self.made if entry not in self.taken]:
+            raise Violation(f"{self} failed with {error!r}, but was committed")
+
+    def taken_back(self):
+        """What it put and removed itself."""
+        return [entry for entry in self.taken if entry.removed_by is self]
+
+
+class Append(Commit):
+    """A batch of rows."""
+
+    def __init__(self, rows):
+        super().__init__()
+        self.rows = rows
+
+    def __str__(self):
+        return f"append {list(self.rows)}"
+
+    def do(self, process):
+        return process.table.append(table_of(self.rows)).id
+
+    def rows_after(self, content, before, model):
+        return (*before, *self.rows)
+
+
+class Batch(Append):
+    """A micro-batch of a stream: repeated under the same identity until it is acknowledged, also by its successor."""
+
+    def __init__(self, rows, user, number):
+        super().__init__(rows)
+        self.user, self.number = user, number
+
+    def __str__(self):
+        return f"batch {self.number} of {self.user} {list(self.rows)}"
+
+    def do(self, process):
+        messages = process.table.writer().write(table_of(self.rows).to_batches())
+        return process.table.commit(
+            Appending(messages), identity=CommitIdentity(self.user, self.number)
+        ).repeated
+
+
+class Overwrite(Commit):
+    """Replaces the partitions that occur in its rows."""
+
+    def __init__(self, rows):
+        super().__init__()
+        self.rows = rows
+
+    def __str__(self):
+        return f"overwrite with {list(self.rows)}"
+
+    def do(self, process):
+        return process.table.overwrite(table_of(self.rows)).id
+
+    def rows_after(self, content, before, model):
+        gone = {part_of(row) for row in self.rows}
+        return (*(row for row in before if part_of(row) not in gone), *self.rows)
+
+
+class Compact(Act):
+    """Rewrites small files; rows stay."""
+
+    def do(self, process):
+        return process.table.compact(full=True).tasks
+
+
+class Expire(Act):
+    """Removes old snapshots."""
+
+    def __init__(self, keep, older_than=None, *, left=None):
+        super().__init__()
+        self.keep, self.older_than, self.left = keep, older_than, left
+
+    def __str__(self):
+        return f"expire all but {self.keep}" if self.keep else f"expire what is older than {self.older_than}"
+
+    def do(self, process):
+        return process.table.expire_snapshots(
+            retain_max=self.keep, retain_min=2, older_than=self.older_than
+        ).snapshots
+
+    def done(self, process, result):
+        super().done(process, result)
+        found = len(process.world.model.lines[""].entries)
+        if self.left is not None and found > self.left:
+            raise Violation(f"{found} snapshots are left, however old they are")
+
+    def may_remove_oldest(self, entry):
+        return True
+
+    def may_untag(self, path, content, world):
+        retained, made = content.get("tagTimeRetained"), world.model.tagged_at.get(path)
+        if retained is None or made is None:
+            return False
+        return world.now + world.settings.tolerance > made + retained * 1000
+
+
+class CleanOrphans(Act):
+    """Moves away what nothing refers to."""
+
+    def __str__(self):
+        return "remove orphan files"
+
+    def do(self, process):
+        return process.table.remove_orphan_files(older_than="1 d").files.height
+
+
+class Rollback(Act):
+    """Goes back for good."""
+
+    is_alone = True
+
+    def __init__(self, back):
+        super().__init__()
+        self.back, self.target = back, None
+
+    def __str__(self):
+        return f"roll back for good to {self.target}"
+
+    def do(self, process):
+        head = process.table.snapshot
+        self.target = max(1, head.id - self.back)
+        return process.table.rollback(self.target, destructive=True, force=True).snapshot.id
+
+    def may_remove_newest(self, entry):
+        return self.target is not None and entry.id > self.target
+
+    def may_untag(self, path, content, world):
+        return self.target is not None and content["id"] > self.target
+
+
+class SoftRollback(Commit):
+    """Goes back by a new snapshot."""
+
+    def __init__(self, back):
+        super().__init__()
+        self.back, self.target = back, None
+
+    def __str__(self):
+        return f"roll back to {self.target}"
+
+    def do(self, process):
+        head = process.table.snapshot
+        self.target = max(1, head.id - self.back)
+        return process.table.rollback(self.target).snapshot.id
+
+    def done(self, process, result):
+        self.is_acknowledged = True
+
+    def failed(self, process, error):
+        """What comes after its commit may fail; repeating it is harmless."""
+
+    def rows_after(self, content, before, model):
+        to = json.loads(content["properties"]["anabranch.rollback"])["to"]
+        if to["snapshot"] != self.target:
+            raise Violation(f"{self} went back to {to['id']}")
+        return model.rows_of[to["stamp"]]
+
+
+class CreateTag(Act):
+    """Names the newest snapshot."""
+
+    def __init__(self, name, retained=None):
+        super().__init__()
+        self.name, self.retained = name, retained
+        self.at = None
+
+    def __str__(self):
+        return f"create tag {self.name} for {self.retained}"
+
+    def do(self, process):
+        self.at = process.world.now
+        return process.table.create_tag(self.name, retained=self.retained).snapshot.id
+
+    def done(self, process, result):
+        super().done(process, result)
+        process.world.model.tag_acknowledged(self.name, self.at)
+
+    def failed(self, process, error):
+        if not isinstance(error, AlreadyExistsError):
+            super().failed(process, error)
+
+
+class DeleteTag(Act):
+    """Removes a tag."""
+
+    def __init__(self, name):
+        super().__init__()
+        self.name = name
+
+    def __str__(self):
+        return f"delete tag {self.name}"
+
+    def do(self, process):
+        process.table.delete_tag(self.name)
+
+    def may_untag(self, path, content, world):
+        return path.endswith(f"/tag-{self.name}")
+
+
+class Read(Act):
+    """Reads all rows, which must be those of some moment while it read."""
+
+    def do(self, process):
+        world = process.world
+        try:
+            rows = process.table.scan().to_arrow()["id"].to_pylist()
+        except NotFoundError:
+            return "gone meanwhile"
+        wanted = [tuple(sorted(state)) for state in world.model.seen_since(process.begun)]
+        if tuple(sorted(rows)) not in wanted:
+            raise Violation(f"read {sorted(rows)}, which main was not since step {process.begun}: {wanted}")
+        return len(rows)

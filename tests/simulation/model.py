@@ -1,0 +1,226 @@
+"""What must be in a simulated table: a plain list of snapshots and their rows, told from the acts alone.
+
+The model sees every change of the store as it happens, and knows which act of which process made it. From that it keeps,
+for each branch, the *line*: the snapshots that are its history, and the rows that there must be at each. A snapshot that
+was put on something else than the newest one is *astray*: no part of the history, whatever its number.
+"""
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+
+from tests.simulation.process import Violation
+from tests.simulation.walk import Walker, stamp_of
+
+PARENT = "anabranch.parent"
+
+
+@dataclass
+class Entry:
+    """A snapshot of a line."""
+
+    id: int
+    stamp: str
+    content: dict
+    rows: tuple
+    act: object
+    """Which put it; None for what was there at first."""
+    removed_by: object = None
+    is_broken: bool = False
+    """Whether another engine took files of it, and died before it removed it."""
+
+
+@dataclass
+class Line:
+    """The history of one branch, oldest first."""
+
+    entries: list = field(default_factory=list)
+    astray: dict = field(default_factory=dict)
+    """Snapshots that are no part of it, by id."""
+
+    @property
+    def head(self):
+        return self.entries[-1] if self.entries else None
+
+    def find(self, number):
+        return next((entry for entry in self.entries if entry.id == number), None)
+
+
+class Model:
+    """Lines by the folder of their branch, what was acknowledged, and what every reference must reach."""
+
+    def __init__(self, world, root):
+        self.world, self.root = world, root
+        self.walker = Walker(world.store, root)
+        self.lines = {"": Line()}
+        self.rows_of = {}
+        """Rows by the stamp of a snapshot."""
+        self.tags = {}
+        """Content of tags that were acknowledged, by path."""
+        self.tagged_at = {}
+        """When they were made, by the true time."""
+        self.heads = []
+        """(step, rows): main as it was from that step on."""
+        self._reach = {}
+
+    # What happens
+
+    def saw(self, change):
+        """A change of the store, at the moment it happens. Raises `Violation`."""
+        path = change.path
+        if not path.startswith(self.root + "/"):
+            return
+        inner = path[len(self.root) + 1 :]
+        branch, kind, name = _parts(inner)
+        if change.new is not None and "bucket-" in inner:
+            self.walker.saw(path)
+        if kind == "snapshot" and name.startswith("snapshot-"):
+            number = int(name[9:])
+            line = self.lines.setdefault(branch, Line())
+            if change.new is None:
+                self._removed(line, branch, number, change)
+            elif change.old is None:
+                self._put(line, branch, number, change)
+            elif change.old.data != change.new.data:
+                raise Violation(f"{inner} was overwritten by {change.by and change.by.act}")
+        elif kind == "tag" and change.new is None:
+            self._untagged(path, change)
+        if change.new is None and change.by is not None:
+            self._check_needed(path, change)
+        if kind == "snapshot":
+            self.world.check_head(branch)
+
+    def _put(self, line, branch, number, change):
+        content, act = json.loads(change.new.data), _act(change)
+        stamp, head = stamp_of(content), line.head
+        known = self.rows_of.get(stamp)
+        if head is None or (act is not None and act.starts_history):
+            if known is None and act is None:
+                raise Violation(f"nobody knows what snapshot {number} is")
+        elif number != head.id + 1 or not self._is_on(content, head, act):
+            line.astray[number] = act
+            self.world.tell(change.by, f"  snapshot-{number} is astray (newest is {head.id})")
+            return
+        if known is None:
+            known = act.rows_after(content, () if head is None else head.rows, self)
+        entry = Entry(number, stamp, content, known, act)
+        line.entries.append(entry)
+        self.rows_of[stamp] = known
+        self._check_rows(entry, branch)
+        if not branch:
+            self.heads.append((self.world.steps, known))
+        if act is not None:
+            act.made.append(entry)
+
+    def _is_on(self, content, head, act):
+        """Whether a snapshot was built on the newest one."""
+        parent = (content.get("properties") or {}).get(PARENT)
+        return parent == head.stamp if parent is not None else act is not None and act.built_on == head.stamp
+
+    def _removed(self, line, branch, number, change):
+        if line.astray.pop(number, None) is not None:
+            return
+        act, entry = _act(change), line.find(number)
+        if entry is None:
+            raise Violation(f"snapshot {number} was removed that nobody put")
+        if entry is line.head and len(line.entries) > 1:
+            taken_back = entry.act is act and act is not None and not act.is_acknowledged
+            if not taken_back and not (act is not None and act.may_remove_newest(entry)):
+                raise Violation(f"{act} removed snapshot {number}, the newest, of {entry.act}")
+            line.entries.pop()
+            entry.removed_by = act
+            if entry.act is not None:
+                entry.act.taken.append(entry)
+        elif entry is line.entries[0]:
+            if act is None or not act.may_remove_oldest(entry):
+                raise Violation(f"{act} removed snapshot {number}, the oldest, of {entry.act}")
+            line.entries.pop(0)
+        else:
+            raise Violation(f"{act} removed snapshot {number} in the middle of history, of {entry.act}")
+        if not branch and line.head is not None:
+            self.heads.append((self.world.steps, line.head.rows))
+
+    def tag_acknowledged(self, name, at):
+        """A tag was made, begun at that time: from now on it is readable until it is removed on purpose."""
+        path = f"{self.root}/tag/tag-{name}"
+        found = self.world.store.objects.get(path)
+        if found is not None:
+            self.tags[path], self.tagged_at[path] = json.loads(found.data), at
+            self.check_refs()
+
+    def _untagged(self, path, change):
+        act = _act(change)
+        if path in self.tags and act is not None:
+            if not act.may_untag(path, json.loads(change.old.data), self.world):
+                raise Violation(f"{act} removed {path}")
+            del self.tags[path]
+
+    # What must hold
+
+    def refs(self):
+        """Everything that must be readable, by a name for people."""
+        for branch, line in self.lines.items():
+            for entry in line.entries:
+                if entry.is_broken:
+                    continue
+                yield f"snapshot {entry.id} of '{branch}'", entry.stamp, entry.content
+        for path, content in self.tags.items():
+            yield path, stamp_of(content), content
+
+    def reach(self, stamp, content):
+        if stamp not in self._reach:
+            self._reach[stamp] = self.walker.reach(content)
+        return self._reach[stamp]
+
+    def _check_needed(self, path, change):
+        act = _act(change)
+        for entry in (entry for line in self.lines.values() for entry in line.entries):
+            if act is not None and act.may_break(entry) and path in self.reach(entry.stamp, entry.content):
+                entry.is_broken = True
+        for name, stamp, content in self.refs():
+            if path in self.reach(stamp, content):
+                raise Violation(f"{act} removed {path}, which {name} needs")
+
+    def check_refs(self):
+        """Every file of every reference is there."""
+        for name, stamp, content in self.refs():
+            for path in self.reach(stamp, content):
+                if path not in self.world.store.objects:
+                    raise Violation(f"{name} needs {path}, which is not there")
+
+    def _check_rows(self, entry, branch):
+        try:
+            reached = self.reach(entry.stamp, entry.content)
+            missing = [path for path in reached if path not in self.world.store.objects]
+            found = {} if missing else self.walker.rows(entry.content)
+        except KeyError as error:
+            missing = [error]
+        if missing:
+            raise Violation(f"snapshot {entry.id} of '{branch}' by {entry.act} lacks {missing[0]}")
+        ids = Counter(row for rows in found.values() for row in rows)
+        if ids != Counter(entry.rows):
+            raise Violation(
+                f"snapshot {entry.id} of '{branch}' by {entry.act} holds {sorted(ids.elements())}, expected {sorted(entry.rows)}"
+            )
+        if self.world.is_queue:
+            place = {row: i for i, row in enumerate(entry.rows)}
+            for bucket, rows in found.items():
+                if rows != sorted(rows, key=place.get):
+                    raise Violation(f"snapshot {entry.id}: rows of bucket {bucket} are out of order: {rows}")
+
+    def seen_since(self, step):
+        """What main may have been seen to be since a step."""
+        known = [rows for at, rows in self.heads if at >= step]
+        return known + [rows for at, rows in self.heads if at < step][-1:]
+
+
+def _act(change):
+    return None if change.by is None else change.by.act
+
+
+def _parts(inner):
+    """Branch folder, kind and name of a path in a table."""
+    parts = inner.split("/")
+    if parts[0] == "branch" and len(parts) > 3:
+        return "/".join(parts[:2]), parts[2], parts[-1]
+    return "", parts[0], parts[-1]

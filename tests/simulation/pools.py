@@ -1,0 +1,48 @@
+"""Threads of the product's own, done without: in a simulated world only the processes take turns."""
+
+from concurrent.futures import Future
+
+import anabranch.arrow.pipeline
+import anabranch.arrow.reader
+import anabranch.kernel.manifest_store
+import anabranch.kernel.parallel
+import anabranch.spec.avro
+
+
+class Inline:
+    """A pool that does the work at once, in the thread that hands it in."""
+
+    def __init__(self, *args, **how):
+        pass
+
+    def submit(self, work, *args, **how):
+        future = Future()
+        try:
+            future.set_result(work(*args, **how))
+        except BaseException as error:
+            future.set_exception(error)
+        return future
+
+    def map(self, work, *items):
+        return map(work, *items)
+
+    def shutdown(self, **how):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+
+def do_without():
+    """From now on this Python process has no pools."""
+    for module in (
+        anabranch.arrow.pipeline,
+        anabranch.arrow.reader,
+        anabranch.kernel.manifest_store,
+        anabranch.kernel.parallel,
+        anabranch.spec.avro,
+    ):
+        module.ThreadPoolExecutor = Inline
