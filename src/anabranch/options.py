@@ -167,6 +167,12 @@ BUCKET_KEY = _text("bucket-key", None, "Comma-separated columns that decide the 
 FILE_FORMAT = _choice("file.format", "parquet", ("parquet", "orc", "avro"), "Format of data files.")
 FILE_COMPRESSION = _required_text("file.compression", "zstd", "Compression of data files.")
 ZSTD_LEVEL = _integer("file.compression.zstd-level", 1, "Level of zstd for data files.")
+FILE_CHECKSUM = _flag(
+    "file.checksum",
+    True,
+    "Whether every page of new data files has a checksum, and reads check those that there are. Rewriting files, as "
+    "compaction does, always checks.",
+)
 TARGET_FILE_SIZE = _size("target-file-size", "256 MB", "A data file is closed at about this many bytes.")
 PARTITION_DEFAULT_NAME = _required_text(
     "partition.default-name", "__DEFAULT_PARTITION__", "Folder name of null and blank partition values."

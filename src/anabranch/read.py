@@ -27,6 +27,8 @@ class Reader:
     """Keep exactly the rows for which it is TRUE."""
     threads: int | None = None
     """Pieces of files decoded at the same time; None for what suits the machine and the store."""
+    verify: bool = True
+    """Whether to check the checksums of pages."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -51,4 +53,6 @@ class Reader:
 
     @property
     def _read_context(self) -> ReadContext:
-        return ReadContext(self.context.storage, self.fields, self.context.schemas.get, self.threads)
+        return ReadContext(
+            self.context.storage, self.fields, self.context.schemas.get, self.threads, self.verify
+        )

@@ -75,7 +75,7 @@ class FeedReader:
         """
         event_time = feed.event_time
         return cls(
-            Reader(feed.context, feed.schema.fields, columns, feed.predicate, threads),
+            Reader(feed.context, feed.schema.fields, columns, feed.predicate, threads, feed.verify),
             feed.on_overwrite == "changes",
             watermark_column,
             feed.late_rows,

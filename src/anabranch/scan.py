@@ -19,6 +19,7 @@ from anabranch.kernel.scan.request import ScanRequest
 from anabranch.kernel.scan.split import Split
 from anabranch.lazy import lazy
 from anabranch.lineage.recording import note_changes, note_state
+from anabranch.options import FILE_CHECKSUM
 from anabranch.read import Reader
 from anabranch.read_feed import FeedReader
 from anabranch.spec.schema import TableSchema
@@ -127,7 +128,12 @@ class Scan(Rows[Split]):
     @property
     def reader(self) -> Reader:
         """What reads a split of the plan, here or in another process."""
-        return Reader(self.context, self.schema.fields, self.columns, self.predicate)
+        return Reader(self.context, self.schema.fields, self.columns, self.predicate, verify=self.verify)
+
+    @property
+    def verify(self) -> bool:
+        """Whether reading checks the checksums of pages. Raises `OptionError`."""
+        return FILE_CHECKSUM.of({**self.schema.options, **self.options})
 
     def to_spark(self) -> DataFrame:
         """The rows as a DataFrame of the session that the lake was connected with; nothing is read yet.

@@ -10,7 +10,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from anabranch.arrow.parquet_encode import Compression, encode
+from anabranch.arrow.parquet_encode import PageSettings, encode
 from anabranch.arrow.parquet_footer import JoinedFile
 from anabranch.arrow.pipeline import Pipeline
 from anabranch.arrow.splitting import BucketKey
@@ -36,7 +36,7 @@ class FileSettings:
     schema: TableSchema
     target_size: int
     """A file is closed at about this many bytes."""
-    compression: Compression
+    pages: PageSettings
     new_stats: Callable[[], StatsCollector]
     source: FileSource
     continue_sequence: bool
@@ -125,7 +125,7 @@ class BucketWriter:
         if self._last is not None and self._last.done():
             self._last.result()
         size = max(rows.nbytes, _LEAST_SIZE)
-        encoded = self._pipeline.encode(size, encode, rows, self._settings.compression)
+        encoded = self._pipeline.encode(size, encode, rows, self._settings.pages)
         self._last = self._pipeline.write(self._write, rows, size, encoded, self._last)
 
     def end(self) -> None:

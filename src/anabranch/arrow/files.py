@@ -72,14 +72,15 @@ def translated(path: str) -> Iterator[None]:
     except OSError as error:
         if error.errno is not None:
             raise StorageError(f"cannot read the data file {path}: {error}", retryable=True) from error
-        raise _damaged(path, error) from error
-    except pa.ArrowException as error:
-        raise _damaged(path, error) from error
+        raise damaged(path, error) from error
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise damaged(path, error) from error
 
 
-def _damaged(path: str, error: Exception) -> CorruptTableError:
+def damaged(path: str, what: object) -> CorruptTableError:
+    """The error for a data file of which not everything can be read as it was written."""
     return CorruptTableError(
-        f"the data file cannot be decoded: {error}",
+        f"the data file cannot be decoded: {what}",
         path=path,
         hint="The file is damaged. If an older snapshot or tag does not use it, read that.",
     )

@@ -20,7 +20,7 @@ from anabranch.arrow import nested
 from anabranch.arrow.int96 import INT96
 from anabranch.arrow.storable import storable
 from anabranch.errors import OptionError
-from anabranch.options import FILE_COMPRESSION, ZSTD_LEVEL
+from anabranch.options import FILE_CHECKSUM, FILE_COMPRESSION, ZSTD_LEVEL
 
 _CODECS: Final = ("zstd", "lz4", "snappy", "gzip", "none")
 _SAMPLE_PIECES: Final = 8
@@ -37,14 +37,15 @@ _LARGE_PAGES: Final[dict[str, Any]] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Compression:
-    """How pages are compressed."""
+class PageSettings:
+    """How pages are compressed, and whether each has a checksum."""
 
     codec: str
     level: int | None = None
+    checksum: bool = True
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> Compression:
+    def of(cls, options: Mapping[str, str]) -> PageSettings:
         """As the options of a table say. Raises `OptionError`."""
         key = "parquet.compression" if "parquet.compression" in options else FILE_COMPRESSION.key
         text = options.get(key, FILE_COMPRESSION.default).strip().lower()
@@ -54,15 +55,16 @@ class Compression:
                 f"option '{key}' is '{text}', which data files cannot be compressed with",
                 hint=f"choose one of {', '.join(_CODECS)}.",
             )
-        return cls(codec, ZSTD_LEVEL.of(options) if codec == "zstd" else None)
+        level = ZSTD_LEVEL.of(options) if codec == "zstd" else None
+        return cls(codec, level, FILE_CHECKSUM.of(options))
 
 
-def encode(table: pa.Table, compression: Compression) -> pa.Buffer:
+def encode(table: pa.Table, pages: PageSettings) -> pa.Buffer:
     """A whole Parquet file in memory with the table as its one row group; `JoinedFile` makes files of it.
 
     Args:
         table: at least one row, its fields nullable or not as the file shall say.
-        compression: of the pages.
+        pages: how they are compressed and checked.
 
     Raises:
         SchemaError: a value is null that is NOT NULL.
@@ -74,8 +76,9 @@ def encode(table: pa.Table, compression: Compression) -> pa.Buffer:
     with pq.ParquetWriter(
         sink,
         table.schema,
-        compression=compression.codec,
-        compression_level=compression.level,
+        compression=pages.codec,
+        compression_level=pages.level,
+        write_page_checksum=pages.checksum,
         use_dictionary=[leaf.path for leaf in leaves if _pays_a_dictionary(leaf.column, share)],
         write_statistics=[leaf.path for leaf in leaves if _is_ordered(leaf, table)],
         version="2.6",

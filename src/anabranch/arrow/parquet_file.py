@@ -2,34 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import struct
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from anabranch.arrow.data_files import check_rows
-from anabranch.arrow.files import Range, open_file
-from anabranch.arrow.parquet_footer import MAGIC, with_int96_as_bytes
+from anabranch.arrow.files import Range, damaged, native_path, open_file
+from anabranch.arrow.footer_checksum import is_intact
+from anabranch.arrow.parquet_footer import (
+    MAGIC,
+    ColumnPlace,
+    column_places,
+    with_int96_as_bytes,
+    with_length,
+)
 from anabranch.kernel.scan.split import SplitFile
 from anabranch.lazy import lazy
 from anabranch.spec.types import Field
 from anabranch.storage.protocol import Storage
 
+_T = TypeVar("_T")
+
+_TAIL: Final = 8
+"""Bytes behind the footer: its length, and the magic number."""
+_SMALL_GROUP: Final = 1 << 20
+"""Bytes of a row group from which on it matters how many of them the wanted columns have."""
+
 
 class ParquetData:
-    """A Parquet file whose footer was read."""
+    """A Parquet file whose footer was read.
 
-    def __init__(self, storage: Storage, file: SplitFile) -> None:
+    Args:
+        storage: where it is.
+        file: the file.
+        verify: whether to check the checksums of pages that have one; the footer's is always checked.
+
+    Raises `CorruptTableError`.
+    """
+
+    def __init__(self, storage: Storage, file: SplitFile, *, verify: bool = True) -> None:
         self.path = file.path
         self._storage = storage
         self._file = file
+        self._verify = verify
         with open_file(storage, file) as source:
-            self.metadata = _metadata(source)
+            self._footer = _footer(source, self.path)
+        self.metadata = _decoded(self.path, lambda: _metadata(self._footer))
         self.schema = self.metadata.schema.to_arrow_schema()
-        check_rows(self.metadata.num_rows, file)
+        self.group_rows = [self.metadata.row_group(i).num_rows for i in range(self.metadata.num_row_groups)]
+        check_rows(sum(self.group_rows), file)
 
     def pieces(self) -> Sequence[RowGroup]:
         return [RowGroup(self, i) for i in range(self.metadata.num_row_groups)]
@@ -66,14 +93,33 @@ class ParquetData:
             found[name].append(position)
         return found
 
+    @lazy
+    def places(self) -> list[list[ColumnPlace]]:
+        """Where each column of each row group is. Raises `CorruptTableError`."""
+        places = _decoded(self.path, lambda: column_places(self._footer))
+        if len(places) != self.metadata.num_row_groups:
+            raise damaged(
+                self.path, f"{self.metadata.num_row_groups} row groups, of which {len(places)} are described"
+            )
+        columns = len(self.metadata.schema)
+        for group in places:
+            if len(group) != columns:
+                raise damaged(self.path, f"a row group of {len(group)} columns where the file has {columns}")
+            if any(place.start < 0 or place.size < 0 or place.unpacked < 0 for place in group):
+                raise damaged(self.path, "a column that begins before the file")
+        return places
+
     @contextmanager
     def reader(self, group: int, names: Sequence[str]) -> Iterator[pq.ParquetFile]:
         """Reads columns of a row group. Each thread has its own, so that they share nothing."""
-        row_group = self.metadata.row_group(group)
-        wanted = [_range(row_group.column(i)) for name in names for i in self.leaves[name]]
+        wanted: list[Range] = []
+        if native_path(self._storage, self.path) is None:
+            wanted = [self.places[group][i][:2] for name in names for i in self.leaves[name]]
         with (
             open_file(self._storage, self._file, wanted) as source,
-            pq.ParquetFile(source, metadata=self.metadata, pre_buffer=False) as content,
+            pq.ParquetFile(
+                source, metadata=self.metadata, pre_buffer=False, page_checksum_verification=self._verify
+            ) as content,
         ):
             yield content
 
@@ -87,49 +133,80 @@ class RowGroup:
 
     @property
     def rows(self) -> int:
-        return int(self.file.metadata.row_group(self.index).num_rows)
+        return int(self.file.group_rows[self.index])
 
     def size(self, columns: Sequence[Field]) -> int:
-        group = self.file.metadata.row_group(self.index)
+        whole = int(self.file.metadata.row_group(self.index).total_byte_size)
         wanted = [i for name in self._names(columns) for i in self.file.leaves[name]]
-        if len(wanted) == group.num_columns:
-            return int(group.total_byte_size)
-        return sum(group.column(i).total_uncompressed_size for i in wanted)
+        if 0 <= whole <= _SMALL_GROUP or len(wanted) == len(self.file.metadata.schema):
+            return whole
+        return sum(self.file.places[self.index][i].unpacked for i in wanted)
 
     def read(self, columns: Sequence[Field]) -> pa.Table:
         names = self._names(columns)
         with self.file.reader(self.index, names) as content:
-            return content.read_row_group(self.index, names)
+            rows = content.read_row_group(self.index, names)
+        if names:
+            self._check(rows.num_rows)
+        return rows
 
     def stream(self, columns: Sequence[Field], batch_rows: int) -> Iterator[pa.Table]:
         names = self._names(columns)
         with self.file.reader(self.index, names) as content:
+            count = 0
             for batch in content.iter_batches(batch_rows, [self.index], names):
+                count += batch.num_rows
                 yield pa.Table.from_batches([batch])
+        if names:
+            self._check(count)
+
+    def _check(self, found: int) -> None:
+        """Raises `CorruptTableError` if the pages have not as many rows as the footer says."""
+        if found != self.rows:
+            raise damaged(
+                self.file.path, f"row group {self.index} has {found} rows, its footer says {self.rows}"
+            )
 
     def _names(self, columns: Sequence[Field]) -> list[str]:
         return [column.name for column in columns if column.name in self.file.leaves]
 
 
-def _metadata(source: pa.NativeFile) -> pq.FileMetaData:
+def _footer(source: pa.NativeFile, path: str) -> bytes:
+    """The encoded footer, as it was written. Raises `CorruptTableError`."""
+    end = source.size() - _TAIL
+    if end < len(MAGIC):
+        raise damaged(path, f"{end + _TAIL} bytes are no Parquet file")
+    source.seek(end)
+    tail = source.read(_TAIL)
+    size = int.from_bytes(tail[:4], "little")
+    if tail[4:] != MAGIC or size > end - len(MAGIC):
+        raise damaged(path, "it does not end as Parquet files do")
+    source.seek(end - size)
+    footer: bytes = source.read(size)
+    if len(footer) != size:
+        raise damaged(path, "the file became shorter while it was read")
+    if not _decoded(path, lambda: is_intact(footer)):
+        raise damaged(path, "the footer is not what its checksum says")
+    return footer
+
+
+def _metadata(footer: bytes) -> pq.FileMetaData:
     """The footer, in which INT96 columns are called what they are to us: bytes of a fixed length.
 
     Arrow would make nanoseconds of them that wrap around silently outside of the years 1677 to 2262.
     """
-    metadata = pq.read_metadata(source)
+    metadata = pq.read_metadata(pa.BufferReader(MAGIC + with_length(footer)))
     leaves = (metadata.schema.column(i) for i in range(metadata.num_columns))
     if all(leaf.physical_type != "INT96" for leaf in leaves):
         return metadata
-    end = source.size() - 8
-    source.seek(end)
-    size = int.from_bytes(source.read(4), "little")
-    source.seek(end - size)
-    return pq.read_metadata(pa.BufferReader(MAGIC + with_int96_as_bytes(source.read(size))))
+    return pq.read_metadata(pa.BufferReader(MAGIC + with_length(with_int96_as_bytes(footer))))
 
 
-def _range(chunk: pq.ColumnChunkMetaData) -> Range:
-    """Where the pages of a column of a row group are."""
-    start = chunk.data_page_offset
-    if chunk.has_dictionary_page and chunk.dictionary_page_offset > 0:
-        start = min(start, chunk.dictionary_page_offset)
-    return start, chunk.total_compressed_size
+def _decoded(path: str, work: Callable[[], _T]) -> _T:
+    """What decoding a footer gives; all that damaged bytes make of it is a `CorruptTableError`."""
+    try:
+        return work()
+    except (LookupError, TypeError, AttributeError, ValueError, RecursionError, struct.error) as error:
+        if isinstance(error, pa.ArrowException):
+            raise
+        raise damaged(path, f"its footer breaks off or is none: {type(error).__name__}") from error

@@ -7,8 +7,9 @@ of them is their column chunks one after the other and one footer in which every
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
+from anabranch.arrow.footer_checksum import sealed
 from anabranch.arrow.thrift import I32, I64, STRUCT, Struct, decode_struct, encode_struct
 
 MAGIC: Final = b"PAR1"
@@ -18,7 +19,9 @@ _SCHEMA, _NUM_ROWS, _ROW_GROUPS, _KEY_VALUES = 2, 3, 4, 5  # FileMetaData
 _TYPE, _TYPE_LENGTH, _CONVERTED_TYPE, _LOGICAL_TYPE = 1, 2, 6, 10  # SchemaElement
 _COLUMNS, _ROW_GROUP_OFFSET, _ORDINAL = 1, 5, 7  # RowGroup
 _FILE_OFFSET, _META_DATA = 2, 3  # ColumnChunk
-_PAGE_OFFSETS: Final = (9, 10, 11)  # ColumnMetaData: data, index and dictionary pages
+_UNPACKED_SIZE, _PACKED_SIZE = 6, 7  # ColumnMetaData
+_DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE = 9, 10, 11  # ColumnMetaData
+_PAGE_OFFSETS: Final = (_DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE)
 _INT96, _FIXED = 3, 7  # Type
 _INT96_SIZE = 12
 
@@ -48,7 +51,7 @@ class JoinedFile:
         """What ends the file. Fixed-length columns of no further meaning are named INT96."""
         assert self._footer is not None, "a file without row groups"
         _retype(self._footer, _is_plain_fixed, _to_int96)
-        return _tail(self._footer)
+        return with_length(sealed(self._footer))
 
     def _append(self, other: Struct, *, shift: int) -> None:
         assert self._footer is not None
@@ -66,18 +69,49 @@ class JoinedFile:
         self._footer[_NUM_ROWS] = (I64, rows)
 
 
+class ColumnPlace(NamedTuple):
+    """Where the pages of one column of one row group are."""
+
+    start: int
+    size: int
+    """Bytes in the file."""
+    unpacked: int
+    """Bytes when they are not compressed."""
+
+
+def column_places(footer: bytes) -> list[list[ColumnPlace]]:
+    """The places of all columns, by row group. Raises as `decode_struct`, also `KeyError`, for damaged footers.
+
+    PyArrow tells the same, but aborts the whole process for some footers that are damaged.
+    """
+    return [
+        [_place(chunk[_META_DATA][1]) for chunk in _items(group, _COLUMNS)]
+        for group in _items(decode_struct(footer), _ROW_GROUPS)
+    ]
+
+
+def _place(column: Struct) -> ColumnPlace:
+    start = int(column[_DATA_PAGE][1])
+    dictionary = column.get(_DICTIONARY_PAGE, (I64, 0))[1]
+    return ColumnPlace(
+        min(start, dictionary) if dictionary > 0 else start,
+        int(column[_PACKED_SIZE][1]),
+        int(column[_UNPACKED_SIZE][1]),
+    )
+
+
 def with_int96_as_bytes(footer: bytes) -> bytes:
-    """What ends a file, from its footer, with INT96 columns named fixed-length bytes."""
+    """A footer with INT96 columns named fixed-length bytes."""
     fields = decode_struct(footer)
     # Readers would believe what writers noted of Arrow's types.
     fields.pop(_KEY_VALUES, None)
     _retype(fields, lambda leaf: leaf[_TYPE][1] == _INT96, _to_fixed)
-    return _tail(fields)
+    return encode_struct(fields)
 
 
-def _tail(footer: Struct) -> bytes:
-    encoded = encode_struct(footer)
-    return encoded + len(encoded).to_bytes(4, "little") + MAGIC
+def with_length(footer: bytes) -> bytes:
+    """An encoded footer and what follows it at the end of a file."""
+    return footer + len(footer).to_bytes(4, "little") + MAGIC
 
 
 def _is_plain_fixed(leaf: Struct) -> bool:
@@ -107,7 +141,8 @@ def _retype(footer: Struct, which: Callable[[Struct], bool], change: Callable[[S
 def _items(fields: Struct, field_id: int) -> list[Struct]:
     """The structs of a list field; changing them changes the footer."""
     _, (wire, items) = fields[field_id]
-    assert wire == STRUCT, field_id
+    if wire != STRUCT:
+        raise ValueError(f"field {field_id} is a list of wire type {wire}")
     structs: list[Struct] = items
     return structs
 

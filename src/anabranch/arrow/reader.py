@@ -40,10 +40,10 @@ _STREAM_ABOVE: Final = 96 << 20
 _STREAM_ROWS: Final = 1 << 16
 _MOST_BYTES: Final = 256 << 20
 """Bytes of pieces that a stream decodes ahead of its caller."""
-_FORMATS: Final[dict[str, Callable[[Storage, SplitFile], DataFile]]] = {
-    "parquet": ParquetData,
-    "orc": OrcData,
-    "avro": AvroData,
+_FORMATS: Final[dict[str, Callable[[Storage, SplitFile, bool], DataFile]]] = {
+    "parquet": lambda storage, file, verify: ParquetData(storage, file, verify=verify),
+    "orc": lambda storage, file, _: OrcData(storage, file),
+    "avro": lambda storage, file, _: AvroData(storage, file),
 }
 
 
@@ -59,6 +59,8 @@ class ReadContext:
     """The schema of an id. May be called by several threads at a time."""
     threads: int | None = None
     """Pieces decoded at the same time; None for what suits the machine and the store."""
+    verify: bool = True
+    """Whether to check the checksums of pages."""
 
 
 def read_schema(context: ReadContext, columns: Sequence[str] | None = None) -> pa.Schema:
@@ -226,7 +228,7 @@ class _Scan:
             plan = FilePlan(schema, self._context.fields, self._output, self._predicate)
             self._plans[file.schema_id] = plan
         with translated(file.path):
-            data = opener(self._context.storage, file)
+            data = opener(self._context.storage, file, self._context.verify)
             return plan, data, plan.pieces(data)
 
 

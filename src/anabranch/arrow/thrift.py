@@ -89,6 +89,8 @@ def _read_unsigned(data: bytes, at: int) -> tuple[int, int]:
     value = byte & 0x7F
     shift = 7
     while byte > 0x7F:
+        if shift > 63:
+            raise ValueError("a number of more than 64 bits")
         at += 1
         byte = data[at]
         value |= (byte & 0x7F) << shift

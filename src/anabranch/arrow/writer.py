@@ -13,7 +13,7 @@ import pyarrow as pa
 from anabranch.arrow.bucket_writer import FORMAT, BucketWriters, FileSettings
 from anabranch.arrow.event_times import EventTimeTracker
 from anabranch.arrow.files import native_path
-from anabranch.arrow.parquet_encode import Compression
+from anabranch.arrow.parquet_encode import PageSettings
 from anabranch.arrow.pipeline import Pipeline
 from anabranch.arrow.row_buffer import GroupSize, RowBuffer, split_evenly
 from anabranch.arrow.spill import Spill
@@ -255,7 +255,7 @@ def file_settings(context: WriteContext, options: Mapping[str, str]) -> FileSett
         storage=context.storage,
         schema=context.schema,
         target_size=TARGET_FILE_SIZE.of(options),
-        compression=Compression.of(options),
+        pages=PageSettings.of(options),
         new_stats=lambda: StatsCollector(context.schema.fields, modes),
         source=context.source,
         continue_sequence=context.schema.bucket > 0,

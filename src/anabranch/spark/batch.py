@@ -27,7 +27,7 @@ from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.watermark import claim
 from anabranch.kernel.write_load import WriteLoad, load_warning
 from anabranch.maintenance.expire import expire_now_and_then
-from anabranch.options import OVERWRITE_PARTITION
+from anabranch.options import FILE_CHECKSUM, OVERWRITE_PARTITION
 from anabranch.spark.clustering import last_load
 from anabranch.spark.portable_lineage import PortableOrigin, Where, here
 from anabranch.spark.row_reader import partitions_of, snapshot_rows
@@ -48,7 +48,13 @@ class BatchReader(DataSourceReader):
     def __init__(self, view: View, target: pa.Schema, filter: str | None) -> None:
         self._view = view
         self._predicate = view.predicate(filter)
-        self._rows = snapshot_rows(view.table.context, view.schema, target, self._predicate)
+        self._rows = snapshot_rows(
+            view.table.context,
+            view.schema,
+            target,
+            self._predicate,
+            verify=FILE_CHECKSUM.of(view.table.options),
+        )
 
     def partitions(self) -> Sequence[InputPartition]:
         return partitions_of(self._view.plan(self._predicate).splits)

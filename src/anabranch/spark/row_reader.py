@@ -62,10 +62,15 @@ class RowReader:
 
 
 def snapshot_rows(
-    context: TableContext, schema: TableSchema, target: pa.Schema, predicate: BoundPredicate | None = None
+    context: TableContext,
+    schema: TableSchema,
+    target: pa.Schema,
+    predicate: BoundPredicate | None = None,
+    *,
+    verify: bool = True,
 ) -> RowReader:
     """A reader of the splits of a plan; the predicate is bound to the columns of `schema`."""
-    return RowReader(Reader(context, schema.fields, tuple(target.names), predicate, _THREADS), target)
+    return RowReader(Reader(context, schema.fields, tuple(target.names), predicate, _THREADS, verify), target)
 
 
 def stream_rows(feed: Feed, target: pa.Schema, *, watermark_column: bool = False) -> RowReader:

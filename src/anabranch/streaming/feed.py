@@ -28,6 +28,7 @@ from anabranch.kernel.replacement.seal import is_replaced_by
 from anabranch.kernel.scan.plan import split_starts
 from anabranch.lazy import lazy
 from anabranch.options import (
+    FILE_CHECKSUM,
     SCAN_BOUNDED_WATERMARK,
     SCAN_LATE_ROWS,
     SCAN_ON_OVERWRITE,
@@ -64,6 +65,8 @@ class Feed:
     """``keep``, ``drop`` or ``only``: files that cannot have any row of those wanted are left out."""
     bounded_watermark: int | None = None
     """The stream ends before the first snapshot whose watermark is larger, epoch milliseconds."""
+    verify: bool = True
+    """Whether reading checks the checksums of pages."""
 
     @classmethod
     def of(
@@ -83,6 +86,7 @@ class Feed:
             SCAN_PLAN_SORT_PARTITION.of(asked),
             SCAN_LATE_ROWS.of(asked),
             SCAN_BOUNDED_WATERMARK.of(asked),
+            FILE_CHECKSUM.of(asked),
         )
         _ = feed.event_time  # late rows of a table that cannot have any are refused before anything is read
         return feed

@@ -85,7 +85,7 @@ def _generation_frame(jvm: Jvm, scan: Scan, generation: Generation) -> DataFrame
     data = [f for f in generation.fields if f.id not in keys]
     files = PlannedFiles(scan, schema, generation.schema_ids)
     index = PlannedFileIndex(jvm, files, [*data, *partition_fields])
-    frame = relation_frame(jvm, index, spark_schema(data), spark_schema(partition_fields))
+    frame = relation_frame(jvm, index, spark_schema(data), spark_schema(partition_fields), verify=scan.verify)
     return frame.select(*_columns(generation, shielded(scan, generation)))
 
 

@@ -49,7 +49,15 @@ def parquet_scan(
     for group in apart(folders):
         index = spark_index(jvm, scan, group, fields)
         made.append(
-            internals.parquet_scan(jvm, index, whole, spark_schema_json(data), filters=filters, read=columns)
+            internals.parquet_scan(
+                jvm,
+                index,
+                whole,
+                spark_schema_json(data),
+                verify=scan.verify,
+                filters=filters,
+                read=columns,
+            )
         )
     return made[0] if len(made) == 1 else _ScansAsOne(jvm, made)
 

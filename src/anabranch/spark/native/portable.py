@@ -100,7 +100,8 @@ class _ScanReader(DataSourceReader):
     @property
     def _rows(self) -> RowReader:
         scan = self._scan
-        return snapshot_rows(scan.context, scan.schema, arrow_schema(chosen_fields(scan)), scan.predicate)
+        columns = arrow_schema(chosen_fields(scan))
+        return snapshot_rows(scan.context, scan.schema, columns, scan.predicate, verify=scan.verify)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_scan": _bare(self._scan)}

@@ -22,6 +22,7 @@ from py4j.protocol import Py4JError
 
 from anabranch.errors import UnsupportedFeatureError
 from anabranch.kernel.scan.split import SplitFile
+from anabranch.options import FILE_CHECKSUM
 from anabranch.scan import Scan
 from anabranch.spark.native.door import foreign, impossible, not_as_expected, unreachable
 from anabranch.spark.native.generations import Obstacle, generations
@@ -156,7 +157,7 @@ class NativeStream(JavaProxy):
         feed = self._reader.feed
         # All columns are in the files, those of partitions too.
         schema = replace(feed.schema, partition_keys=())
-        scan = Scan(feed.context, None, schema)
+        scan = Scan(feed.context, None, schema, options={FILE_CHECKSUM.key: str(feed.verify).lower()})
         is_ordered = feed.schema.bucket > 0
         files = [f.file for split in splits for f in split.files]
         if is_ordered and len(files) > _MOST_ORDERED:

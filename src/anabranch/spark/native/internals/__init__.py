@@ -105,7 +105,7 @@ def _try(jvm: Jvm) -> None:
     for found in (partitions, None):
         index = filled_index(jvm, files, columns, found, identity="file:/t")
         whole = StructType([*columns, *([] if found is None else keys)])
-        scan = parquet_scan(jvm, index, whole.json(), columns.json())
+        scan = parquet_scan(jvm, index, whole.json(), columns.json(), verify=True)
         scan.toBatch()
         is_columnar(jvm, scan.readSchema())
     joined(jvm, jvm.seq([]))

@@ -31,7 +31,14 @@ READ_OPTIONS: Mapping[str, str] = {
 """Options of Spark's Parquet reader for our files."""
 
 
-def relation_frame(jvm: Jvm, index: Any, columns: StructType, partition_columns: StructType) -> DataFrame:
+def read_options(*, verify: bool) -> Mapping[str, str]:
+    """`READ_OPTIONS`, and whether Parquet checks the checksums of pages: Spark hands it options as settings of Hadoop."""
+    return {**READ_OPTIONS, "parquet.page.verify-checksum.enabled": str(verify).lower()}
+
+
+def relation_frame(
+    jvm: Jvm, index: Any, columns: StructType, partition_columns: StructType, *, verify: bool
+) -> DataFrame:
     """A DataFrame of the files that a ``FileIndex`` lists, by Spark's Parquet reader; partition columns come last."""
     from pyspark.sql import DataFrame
 
@@ -41,14 +48,14 @@ def relation_frame(jvm: Jvm, index: Any, columns: StructType, partition_columns:
         jvm.struct(columns),
         jvm.none(),
         jvm.of(f"{_DATASOURCES}.parquet.ParquetFileFormat")(),
-        jvm.scala_map(READ_OPTIONS),
+        jvm.scala_map(read_options(verify=verify)),
         jvm.session,
     )
     return DataFrame(jvm.session.baseRelationToDataFrame(relation), jvm.spark)
 
 
 def parquet_scan(
-    jvm: Jvm, index: Any, whole: str, columns: str, *, filters: Any = None, read: Any = None
+    jvm: Jvm, index: Any, whole: str, columns: str, *, verify: bool, filters: Any = None, read: Any = None
 ) -> Any:
     """The ``Scan`` of Spark's own Parquet source over an ``InMemoryFileIndex``.
 
@@ -57,11 +64,13 @@ def parquet_scan(
         index: the files.
         whole: all columns as Spark's JSON, partition columns last.
         columns: those in the files.
+        verify: whether to check the checksums of pages.
         filters: a Scala ``Seq`` of expressions by which row groups may be skipped; None for none.
         read: the ``StructType`` to read; all columns if None.
     """
     every = jvm.struct(whole)
-    return jvm.once("parquet scan", lambda: _parquet_scan(jvm)).apply(
+    name = "checked parquet scan" if verify else "parquet scan"
+    return jvm.once(name, lambda: _parquet_scan(jvm, verify=verify)).apply(
         index,
         every,
         jvm.struct(columns),
@@ -70,7 +79,7 @@ def parquet_scan(
     )
 
 
-def _parquet_scan(jvm: Jvm) -> Any:
+def _parquet_scan(jvm: Jvm, *, verify: bool) -> Any:
     """``(index, whole, columns, filters, read) -> scan``, with the builder that Spark has between them."""
     handles, builder = Handles(jvm), f"{_DATASOURCES}.v2.parquet.ParquetScanBuilder"
     seq, struct = "Lscala/collection/immutable/Seq;", described(_STRUCT)
@@ -82,7 +91,7 @@ def _parquet_scan(jvm: Jvm) -> Any:
         handles.among(push, f"{steps}{seq}", 0, 1),
         handles.after(handles.among(prune, f"{steps}V", 0, 2), handles.among(build, f"{steps}{_OBJECT}", 0)),
     )
-    made = jvm.of("org.apache.spark.sql.util.CaseInsensitiveStringMap")(jvm.map(READ_OPTIONS))
+    made = jvm.of("org.apache.spark.sql.util.CaseInsensitiveStringMap")(jvm.map(read_options(verify=verify)))
     new = handles.given(handles.given(handles.first_constructor(builder), 4, made), 0, jvm.session)
     return handles.function(handles.through(scan, 0, new))
 
