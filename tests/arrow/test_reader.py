@@ -281,7 +281,7 @@ def _one_file(storage=None):
 def test_a_file_that_is_gone(tmp_path, local):
     context, splits, path = _one_file(LocalStorage(tmp_path) if local else None)
     context.storage.delete(path)
-    with pytest.raises(NotFoundError, match="expired or the file removed") as caught:
+    with pytest.raises(NotFoundError, match="removed although it is needed") as caught:
         read_table(splits, reading(context))
     assert path in str(caught.value)
 

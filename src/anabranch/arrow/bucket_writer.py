@@ -201,8 +201,8 @@ class _OpenFile:
     def finish(self, first_sequence_number: int) -> DataFileMeta:
         tail = self._joined.tail()
         self._sink.write(tail)
+        now = self._settings.runtime.clock.now_millis()  # storing it may take long
         self._scope.close()
-        now = self._settings.runtime.clock.now_millis()
         return DataFileMeta(
             file_name=self.name,
             file_size=self._joined.size + len(tail),
@@ -213,6 +213,7 @@ class _OpenFile:
             schema_id=self._settings.schema.id,
             creation_time=now + self._settings.runtime.clock.local_offset_millis(now),
             file_source=self._settings.source,
+            written_millis=now,
         )
 
     def abandon(self) -> None:

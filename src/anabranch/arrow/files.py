@@ -65,7 +65,9 @@ def translated(path: str) -> Iterator[None]:
     except (NotFoundError, FileNotFoundError) as error:
         raise NotFoundError(
             f"the data file {path} does not exist",
-            hint="Its snapshot was expired or the file removed since the read was planned; plan the read again.",
+            hint="If the snapshot that is read has expired since the read was planned, plan the read again. If it is "
+            "still there, the file was removed although it is needed: `restore-orphan-files` brings back what a cleaning "
+            "moved away; an older snapshot, tag or savepoint may do without the file.",
         ) from error
     except AnabranchError:
         raise

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.parallel import each
 from anabranch.options import PARTITION_DEFAULT_NAME, PARTITION_LEGACY_NAME
 from anabranch.spec.binary_row import decode_row
+from anabranch.spec.data_file import ManifestEntry
 from anabranch.spec.layout import Layout
 from anabranch.spec.partition_path import partition_path
 from anabranch.spec.schema import TableSchema
@@ -34,6 +37,16 @@ def bucket_folders(frame: pl.DataFrame, schema: TableSchema) -> pl.Series:
     named = buckets.with_columns(folder=pl.Series(folders, dtype=pl.String))
     on = ["partition", "bucket"]
     return frame.select(on).join(named, on=on, how="left", maintain_order="left")["folder"]
+
+
+def data_file_paths(entries: Sequence[ManifestEntry], schema: TableSchema) -> list[str]:
+    """The path of each entry's data file, in the order of the entries."""
+    frame = pl.DataFrame(
+        {"partition": [e.partition for e in entries], "bucket": [e.bucket for e in entries]},
+        schema={"partition": pl.Binary, "bucket": pl.Int32},
+    )
+    folders = bucket_folders(frame, schema)
+    return [f"{folder}/{entry.file.file_name}" for folder, entry in zip(folders, entries, strict=True)]
 
 
 def missing_files(context: TableContext, frame: pl.DataFrame, schema: TableSchema) -> list[str]:

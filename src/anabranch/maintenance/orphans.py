@@ -2,7 +2,8 @@
 
 The order is what makes it safe. First the files are listed that are old enough; only then all refs of all
 branches are read. What was committed in between is seen by the refs, and what is being written now is too
-young. So the age to spare must be longer than the longest write takes from its first file to its commit.
+young. So the age to spare must be longer than the longest write takes from its first file to its commit. For writers
+that were paused, refs are read once more after the move, and a commit looks whether its old files are there.
 
 Orphans are moved before they are purged: into ``.orphans/<milliseconds of the run>/<where it was>``, a folder that
 no engine takes for a part of a table. A later run purges those that have lain there for the same age; until
@@ -26,9 +27,9 @@ from anabranch.kernel.expiry.removal import delete_empty_folders
 from anabranch.kernel.store_clock import removal_time
 from anabranch.maintenance.cutoff import Cutoff, cutoff_of
 from anabranch.maintenance.orphan_listing import old_files
+from anabranch.spec.layout import ORPHANS_FOLDER
 from anabranch.storage.protocol import Storage
 
-ORPHANS_FOLDER = ".orphans"
 DEFAULT_AGE = "1 d"
 
 _FILES_AT_ONCE = 1_000
@@ -78,11 +79,15 @@ def remove_orphan_files(
     now = removal_time(context)
     cutoff = cutoff_of(older_than, now)
     listed = old_files(context, schema.partition_keys, cutoff, engine)
-    reached = Reachability(context, listed["file_name"]).now()
-    orphans = listed.join(reached, on="file_name", how="anti", maintain_order="left")
+    reachability = Reachability(context, listed["file_name"])
+    orphans = listed.join(reachability.now(), on="file_name", how="anti", maintain_order="left")
     if not dry_run and orphans.height:
         folder = f"{ORPHANS_FOLDER}/{now}"
         _move(context, {path: f"{folder}/{path}" for path in orphans["path"]}, engine)
+        # What was committed while we moved it goes back: a writer may have been paused for longer than the age to spare.
+        taken = orphans.join(reachability.now(), on="file_name", how="semi")["path"]
+        _move(context, {f"{folder}/{path}": path for path in taken}, engine)
+        orphans = orphans.filter(~pl.col("path").is_in(taken.implode()))
         data = orphans.filter(pl.col("kind") == DATA)["path"].to_list()
         delete_empty_folders(context, data, len(schema.partition_keys))
     purged = _purge(context, [run for run in orphan_runs(context) if run <= cutoff and run < now], dry_run)

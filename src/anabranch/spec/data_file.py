@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 EMPTY_ROW = bytes(12)
@@ -64,6 +64,8 @@ class DataFileMeta:
     min_key: bytes = EMPTY_ROW
     max_key: bytes = EMPTY_ROW
     key_stats: SimpleStats = EMPTY_STATS
+    written_millis: int | None = field(default=None, compare=False, repr=False)
+    """When it was written, in epoch milliseconds; known on the way to its commit only, and not stored."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ __all__ = [
     "DEFAULT_PARTITION_NAME",
     "HISTORY_FOLDER",
     "MAIN_BRANCH",
+    "ORPHANS_FOLDER",
     "Layout",
     "branch_name_of",
     "bucket_of_folder",
@@ -43,6 +44,8 @@ HISTORY_FOLDER = "lineage"
 MANIFEST_FOLDER = "manifest"
 INDEX_FOLDER = "index"
 STATISTICS_FOLDER = "statistics"
+ORPHANS_FOLDER = ".orphans"
+"""Where the cleaning of orphan files moves them, in a folder for each run."""
 _DELETED = ".deleted"
 
 _MAX_ID = 2**63 - 1

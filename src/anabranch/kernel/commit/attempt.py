@@ -10,10 +10,12 @@ from anabranch.kernel.commit.base import Base, Change
 from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.manifest_merge import merge_manifests, without_files
 from anabranch.kernel.commit.manifest_writer import ManifestWriter
+from anabranch.kernel.commit.presence import aged_files, is_aged, lost_files
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.properties import BRANCH_PROPERTY, PARENT_PROPERTY, WRITER_PROPERTY
 from anabranch.kernel.watermark import Claim, recorded
 from anabranch.spec.data_file import FileKind, ManifestEntry, ManifestFileMeta
+from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
 from anabranch.version import __version__
 
@@ -43,10 +45,16 @@ class Attempts:
     _delta: _Delta | None = field(default=None, init=False)
     _written: set[str] = field(default_factory=set, init=False)
     _kept: set[str] = field(default_factory=set, init=False)
+    _began: int | None = field(default=None, init=False)
+    """When the oldest of the metadata files that the last attempt refers to was about to be written."""
+    _change: tuple[TableSchema, Sequence[ManifestEntry]] | None = field(default=None, init=False)
 
     def prepare(self, base: Base, change: Change, *, reuse_delta: bool) -> Snapshot:
         """Store everything the new snapshot refers to and return it, not yet published."""
         self.discard()
+        self._change = base.schema, change.entries
+        if self._began is None or not self._kept:
+            self._began = self.context.runtime.clock.now_millis()
         options = base.schema.options
         writer = ManifestWriter(self.context, base.schema, options)
         previous = base.snapshot
@@ -98,6 +106,17 @@ class Attempts:
                 **({} if previous is None else {PARENT_PROPERTY: previous.stamp}),
             },
         )
+
+    def lost_files(self) -> tuple[list[str], int]:
+        """Those of the files which the last attempt refers to that were cleaned away, and how many were looked for.
+
+        Only what is old enough is looked for: nothing, if a commit takes as long as commits do.
+        """
+        assert self._change is not None, "there was an attempt"
+        paths = aged_files(self.context, *self._change)
+        if self._began is not None and is_aged(self.context, self._began):
+            paths += sorted(self._written)
+        return (lost_files(self.context, paths), len(paths)) if paths else ([], 0)
 
     def published(self) -> None:
         """Everything of the last attempt belongs to the table now."""

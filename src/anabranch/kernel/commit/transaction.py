@@ -6,6 +6,7 @@ on the newer base under the same identity. What a commit promises and in which o
 1. The base is read, and a streaming identity that committed before ends the call with that commit.
 2. Manifests and lists are stored, durably, under names nobody else uses.
 3. The snapshot is put if absent. From here on the commit is visible, or it never will be.
+   Where it took so long to come here that its files may have been cleaned away, they are looked for before and after.
 4. The snapshot it builds on must still be there, under the same stamp. If an expiry or a drop overtook a
    paused writer, its number may have been free only because history moved on; such a snapshot is taken back.
 """
@@ -33,6 +34,7 @@ from anabranch.kernel.commit.conflicts import file_conflict, identity_conflict
 from anabranch.kernel.commit.foothold import took_hold
 from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.ledger import LedgerEntry, find_commit
+from anabranch.kernel.commit.presence import lost_conflict
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_snapshot_writable
 from anabranch.kernel.replacement.seal import check_open
@@ -142,7 +144,10 @@ def _commit(
         if made is not None:
             return Committed(_snapshot_of(context, made), repeated=True)
         snapshot = _prepared(base, request.action, attempts)
+        if snapshot is not None:
+            _check_present(context, attempts)
         if snapshot is not None and _publish(context, snapshot, head, attempts):
+            _check_still_present(context, snapshot, attempts)
             attempts.published()
             context.snapshots.write_hint(snapshot.id)
             return Committed(snapshot, repeated=False)
@@ -217,6 +222,35 @@ def _publish(context: TableContext, snapshot: Snapshot, head: Snapshot | None, a
             raise _unknown_outcome(context, snapshot, error) from error
     attempts.in_doubt = False
     return won
+
+
+def _check_present(context: TableContext, attempts: Attempts) -> None:
+    """Raises `CommitConflictError` if files of the attempt were cleaned away. Looks only for old ones."""
+    lost, total = attempts.lost_files()
+    if lost:
+        raise _refusal(lost_conflict(context, lost, total))
+
+
+def _check_still_present(context: TableContext, snapshot: Snapshot, attempts: Attempts) -> None:
+    """As `_check_present`, for a snapshot that was put: it is taken back, unless others have built on it.
+
+    Raises `CommitConflictError`, `CommitOutcomeUnknownError`.
+    """
+    attempts.in_doubt = True
+    try:
+        lost, total = attempts.lost_files()
+        head = context.snapshots.head(snapshot) if lost else None
+        if head is not None and head.stamp == snapshot.stamp:
+            context.storage.delete(context.layout.snapshot_path(snapshot.id))
+    except AnabranchError as error:
+        raise _unknown_outcome(context, snapshot, error) from error
+    if lost:
+        conflict = lost_conflict(context, lost, total)
+        if head is None or head.stamp != snapshot.stamp:
+            raise _unknown_outcome(context, snapshot, _refusal(conflict))
+        attempts.in_doubt = False
+        raise _refusal(conflict)
+    attempts.in_doubt = False
 
 
 def _unknown_outcome(

@@ -1,0 +1,69 @@
+"""Check that what a commit publishes is still in the store, where it is old enough to have been cleaned away.
+
+The cleaning of orphans takes files for abandoned that no snapshot names and that are older than its age to spare, a
+day by default. A writer that is paused for longer, as a laptop that sleeps, would publish the names of files that are
+gone. So a commit whose files are older than a fraction of that age looks whether they are there, right before it puts
+its snapshot and once more after it: whoever took them in between had read the refs before.
+
+What our own cleaning took lies in a folder of its own for as long again and is brought back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from anabranch.kernel.commit.base import Conflict
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.file_paths import data_file_paths
+from anabranch.kernel.parallel import each
+from anabranch.spec.data_file import FileKind, ManifestEntry
+from anabranch.spec.layout import ORPHANS_FOLDER
+from anabranch.spec.schema import TableSchema
+
+_SAFE_MILLIS = 3_600_000
+"""A 24th of the age that the cleaning of orphans spares unless it is told otherwise."""
+_SKEW_MILLIS = 300_000
+"""How far the clock of the machine that wrote a file may be ahead of the one that commits it."""
+
+
+def is_aged(context: TableContext, written: int) -> bool:
+    """Whether what was written at that moment may have been cleaned away, or the clock was set back since."""
+    return not -_SKEW_MILLIS <= context.runtime.clock.now_millis() - written <= _SAFE_MILLIS
+
+
+def aged_files(context: TableContext, schema: TableSchema, entries: Sequence[ManifestEntry]) -> list[str]:
+    """Paths of the files that were written for a commit so long ago that they must be looked for.
+
+    Files that were in the table before, as those that a merge takes in, are held by a ref and pass.
+    """
+    new = [entry for entry in entries if entry.kind == FileKind.ADD and entry.file.written_millis is not None]
+    aged = [entry for entry in new if is_aged(context, entry.file.written_millis or 0)]
+    return data_file_paths(aged, schema) if aged else []
+
+
+def lost_files(context: TableContext, paths: Collection[str]) -> list[str]:
+    """Those of the files that are gone for good; what the cleaning of orphans moved away is moved back first."""
+    missing = _missing(context, paths)
+    if not missing:
+        return []
+    for run in sorted(context.storage.list_folders(ORPHANS_FOLDER), reverse=True):
+        moved = [path for path in missing if context.storage.exists(f"{run}/{path}")]
+        context.storage.move_many({f"{run}/{path}": path for path in moved})
+        missing = [path for path in missing if path not in set(moved)]
+    return _missing(context, missing)
+
+
+def lost_conflict(context: TableContext, lost: Sequence[str], total: int) -> Conflict:
+    """Why a commit whose files are gone is refused."""
+    return Conflict(
+        "FILES_CLEANED_AWAY",
+        f"{len(lost)} of {total} files that this commit to '{context.title}' wrote were removed before it, as the "
+        f"cleaning of orphan files does with files that are not committed for long; the first is {lost[0]}",
+        "nothing was published: write the rows again. Clean orphan files with an age above that of the longest write.",
+    )
+
+
+def _missing(context: TableContext, paths: Collection[str]) -> list[str]:
+    asked = sorted(paths)
+    there = each(context.storage.exists, asked)
+    return [path for path, found in zip(asked, there, strict=True) if not found]

@@ -1,0 +1,141 @@
+"""A commit whose files were cleaned away while its writer was paused publishes nothing, or has them back."""
+
+from dataclasses import replace
+
+import pytest
+
+import anabranch
+from anabranch.kernel.actions.append import Append
+from anabranch.kernel.cache import MetadataCache
+from anabranch.kernel.commit.identity import CommitIdentity
+from anabranch.lake import Lake
+from anabranch.runtime import Runtime
+from anabranch.storage.memory import MemoryStorage
+from tests.support.clock import DAY, HOUR, Clock
+from tests.support.faults import FaultyStorage, run
+from tests.support.tables import SCHEMA, ids_of, rows, written
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def table(clock):
+    runtime = Runtime(clock=clock)
+    made = Lake(MemoryStorage(runtime=runtime), runtime=runtime).create_table("db.t", SCHEMA)
+    made.append(rows(0, 1))
+    return made
+
+
+def through(table, *faults):
+    storage = FaultyStorage(table.context.storage, faults)
+    return anabranch.Table(replace(table.context, storage=storage, cache=MetadataCache()))
+
+
+def delete_as_others(table, messages):
+    """What the orphan cleaning of another engine does with old files that no snapshot names."""
+    for message in messages:
+        for file in message.new_files:
+            table.context.storage.delete(f"bucket-0/{file.file_name}")
+
+
+def test_files_that_our_cleaning_moved_away_are_brought_back(table, clock):
+    """A laptop that sleeps for days between its write and its commit."""
+    messages = written(table, 1, 3)
+    clock.now += 2 * DAY
+    assert table.remove_orphan_files().files.height == 1
+    table.commit(Append(messages))
+    assert ids_of(table) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("pause", [DAY + HOUR, 400 * DAY, -DAY])
+def test_a_commit_whose_files_are_gone_publishes_nothing(table, clock, pause):
+    messages = written(table, 1, 3)
+    clock.now += pause
+    delete_as_others(table, messages)
+    with pytest.raises(anabranch.CommitConflictError, match="FILES_CLEANED_AWAY: 1 of 1 files") as caught:
+        table.commit(Append(messages))
+    assert "write the rows again" in caught.value.hint
+    assert (ids_of(table), table.snapshot.id) == ([0], 1)
+    table.append(rows(1, 1))
+    assert ids_of(table) == [0, 1]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_pause_in_the_very_moment_of_the_commit(table, clock, when):
+    """All that was checked before is too old by then: data files, manifests and lists."""
+
+    def sleep(path):
+        clock.now += 2 * DAY
+        table.remove_orphan_files()
+
+    messages = written(table, 1, 3)
+    through(table, run(when, "put_if_absent", sleep, where="snapshot/*")).commit(Append(messages))
+    assert ids_of(table) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("what", ["bucket-0/", "manifest/"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_pause_in_which_another_engine_cleans(table, clock, when, what):
+    """It deletes, and has read the refs before the snapshot was put."""
+    needed = {info.path for info in table.context.storage.list(recursive=True)}
+
+    def sleep(path):
+        clock.now += 2 * DAY
+        for info in list(table.context.storage.list(recursive=True)):
+            if info.path.startswith(what) and info.path not in needed:
+                table.context.storage.delete(info.path)
+
+    messages = written(table, 1, 3)
+    slow = through(table, run(when, "put_if_absent", sleep, where="snapshot/*"))
+    with pytest.raises(anabranch.CommitConflictError, match="FILES_CLEANED_AWAY"):
+        slow.commit(Append(messages))
+    assert (ids_of(table), table.snapshot.id) == ([0], 1)
+    table.append(rows(9, 1))
+    assert ids_of(table) == [0, 9]
+
+
+def test_a_cleaning_moves_back_what_another_engine_commits_meanwhile(table, clock):
+    messages = written(table, 1, 3)
+    clock.now += 2 * DAY
+
+    def commit_unchecked(path):
+        """Another engine looks for nothing."""
+        unaware = [
+            replace(m, new_files=tuple(replace(f, written_millis=None) for f in m.new_files))
+            for m in messages
+        ]
+        table.commit(Append(unaware))
+
+    cleaning = through(table, run("before", "move_many", commit_unchecked))
+    done = cleaning.remove_orphan_files()
+    assert done.files.is_empty()
+    assert ids_of(table) == [0, 1, 2, 3]
+
+
+def test_a_streaming_batch_and_a_compaction_are_refused_alike(table, clock):
+    messages = written(table, 1, 3)
+    clock.now += 2 * DAY
+    delete_as_others(table, messages)
+    identity = CommitIdentity("job@1", 7)
+    with pytest.raises(anabranch.CommitConflictError, match="FILES_CLEANED_AWAY"):
+        table.commit(Append(messages), identity=identity)
+    table.commit(Append(written(table, 1, 3)), identity=identity)
+    assert ids_of(table) == [0, 1, 2, 3]
+
+
+def test_a_commit_that_does_not_take_long_asks_for_no_file(table, clock):
+    def calls_after(pause):
+        watched = through(table)
+        messages = written(watched, 1, 1)
+        clock.now += pause
+        watched.context.storage.forget_calls()
+        watched.commit(Append(messages))
+        return sum(
+            call.name == "exists" and "bucket-0" in call.path for call in watched.context.storage.calls
+        )
+
+    assert calls_after(HOUR) == 0
+    assert calls_after(HOUR + 1) == 2
