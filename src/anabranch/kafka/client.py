@@ -44,6 +44,17 @@ _JAVA = {
     "max.poll.records": "maxOffsetsPerTrigger, an option of the source",
 }
 """Settings of the Java client that people bring along, and what stands for them here."""
+_PROGRAMS = frozenset(
+    {
+        "plugin.library.paths",
+        "sasl.kerberos.kinit.cmd",
+        "ssl.engine.id",
+        "ssl.engine.location",
+        "ssl.providers",
+    }
+)
+"""Settings by which the library runs a program or loads code. Whoever can send SQL, or write the definition of a topic
+into a warehouse, can set options, and must not run programs by them."""
 
 
 _SILENCE = {"_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE", "_WAIT_CACHE"}
@@ -86,6 +97,12 @@ class ClientConfig:
                 raise OptionError(
                     f"'kafka.{name}' cannot be set: the offsets of a read are in Spark's checkpoint",
                     hint="use startingOffsets and failOnDataLoss.",
+                )
+            if name in _PROGRAMS:
+                raise OptionError(
+                    f"'kafka.{name}' cannot be set: it would have the client run a program or load a library",
+                    hint="start what is needed outside, such as kinit with its ticket cache; keys and certificates are "
+                    "files: kafka.ssl.key.location.",
                 )
             if name in _JAVA:
                 raise OptionError(

@@ -9,17 +9,21 @@ the folder is not there, and no notice is left.
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
-import pickle
 import shutil
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from anabranch.kernel.context import TableContext
+from anabranch.spark.as_json import context_from, context_values
+from anabranch.spec.json_object import JsonObject
+from anabranch.storage.open import open_storage, settings_of
 from anabranch.storage.protocol import Storage
 
 _LOG = logging.getLogger(__name__)
@@ -71,7 +75,7 @@ def leave(notice: Notice | BoundReached, folder: Path) -> None:
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor has no path
-            file.write(pickle.dumps(notice))
+            file.write(json.dumps(_values(notice)).encode())
         draft.replace(folder / f"{name}{_SUFFIX}")
     except FileNotFoundError:
         _LOG.debug("the session's process is on another machine or has ended: no notice reaches it")
@@ -92,10 +96,39 @@ def take(folder: Path) -> list[Notice | BoundReached]:
         data = path.read_bytes()
         path.unlink()
         try:
-            found.append(pickle.loads(data))  # noqa: S301 - only this user can write there
+            found.append(_notice(JsonObject.parse(data, path=str(path))))
         except Exception as error:  # a Spark Connect server may have another version of us
             _LOG.warning("a notice of a stream cannot be read, so nothing is done about it: %s", error)
     return found
+
+
+def _values(notice: Notice | BoundReached) -> dict[str, Any]:
+    """A notice as a JSON object, with the credentials of its places."""
+    if isinstance(notice, BoundReached):
+        return {"table": notice.table_uuid, "branch": notice.branch_uuid}
+    place = notice.checkpoint
+    return {
+        "query": notice.query,
+        "context": context_values(notice.context),
+        "settings": dict(settings_of(notice.context.storage)),
+        "options": dict(notice.options),
+        "checkpoint": None if place is None else place.url,
+        "checkpointSettings": None if place is None else dict(settings_of(place)),
+    }
+
+
+def _notice(content: JsonObject) -> Notice | BoundReached:
+    if "query" not in content.values:
+        return BoundReached(content.text("table"), content.text("branch"))
+    checkpoint = content.optional_text("checkpoint")
+    return Notice(
+        content.text("query"),
+        context_from(content.part("context"), content.text_map("settings")),
+        content.text_map("options"),
+        None
+        if checkpoint is None
+        else open_storage(checkpoint, content.optional_text_map("checkpointSettings")),
+    )
 
 
 def _remove_abandoned(parent: Path) -> None:

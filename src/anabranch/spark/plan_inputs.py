@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
-import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,6 +16,7 @@ from anabranch.lineage.model import Input, SourceInput
 from anabranch.lineage.recording import state_read
 from anabranch.scan import Scan
 from anabranch.spark.native import plans
+from anabranch.spark.native.portable import described_scan
 from anabranch.spark.native.proxy import Jvm
 from anabranch.spark.options import spelled
 from anabranch.spark.tables import Newest, view_of
@@ -79,7 +78,7 @@ def found_in(jvm: Jvm, leaves: Callable[[], list[Any] | None]) -> Found:
     for node in nodes or ():
         try:
             _look(jvm, node, found)
-        except Exception as error:  # an unpickled source may raise anything
+        except Exception as error:  # a source that somebody registered may raise anything
             _LOG.debug("a source cannot be read", exc_info=True)
             found.problems.append(f"a source of the rows is not known: {_first_line(error)}")
     found.inputs = list(joined(found.inputs))
@@ -145,7 +144,7 @@ def _of_python(table: Any, options: Mapping[str, str], found: Found) -> None:
             source = plans.python_source(table)
             look_up({**source.defaults, **spelled(source.options)}, found, source.newest)
         case "anabranch-scan":
-            scan: Scan = pickle.loads(base64.b64decode(options["scan"]))  # noqa: S301 - our own word
+            scan = described_scan(options)
             found.saw(scan.context, scan.snapshot, scan.schema)
         case "anabranch-kafka":
             found.inputs.append(kafka_input(options))

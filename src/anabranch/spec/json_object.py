@@ -110,6 +110,12 @@ class JsonObject:
             result[int(name)] = inner.integer(name)
         return result
 
+    def part(self, key: str) -> JsonObject:
+        """An object within this one; absent is an error."""
+        if self.values.get(key) is None:
+            self._missing(key, "an object")
+        return JsonObject(self._optional_object(key), f"{self.path}: {key}")
+
     def fail(self, message: str) -> NoReturn:
         """Raise `CorruptTableError` naming the file."""
         raise CorruptTableError(message, path=self.path)

@@ -108,6 +108,11 @@ class ObjectStorage:
     def url(self) -> str:
         return self._url
 
+    @property
+    def settings(self) -> Mapping[str, str] | None:
+        """What re-opens the store beside its URL, credentials too; None if it was not opened by its URL."""
+        return self._options
+
     def scoped(self, prefix: str) -> ObjectStorage:
         return ObjectStorage(
             self._clients,

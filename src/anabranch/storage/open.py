@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import unquote
 
-from anabranch.errors import OptionError
+from anabranch.errors import OptionError, UnsupportedFeatureError
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.storage.local import LocalStorage
 from anabranch.storage.memory import MemoryStorage
@@ -60,6 +60,25 @@ def open_storage(
         return ObjectStorage.open(place, options, runtime=runtime)
     known = ", ".join(("file", "memory", *OBJECT_STORE_SCHEMES))
     raise OptionError(f"{place} is in no known kind of store", hint=f"Known schemes are {known}.")
+
+
+def settings_of(storage: Storage) -> Mapping[str, str]:
+    """The options with which `open_storage` opens this store by its URL in another process; they hold credentials.
+
+    Raises `UnsupportedFeatureError` for a store that only this process can open.
+    """
+    if isinstance(storage, LocalStorage):
+        return {}
+    if storage.url.partition("://")[0].lower() in OBJECT_STORE_SCHEMES:
+        from anabranch.storage.objects import ObjectStorage  # takes long to load
+
+        if isinstance(storage, ObjectStorage) and storage.settings is not None:
+            return storage.settings
+    raise UnsupportedFeatureError(
+        f"{storage.url} cannot be opened by another process",
+        feature="storage-of-one-process",
+        hint="keep the table under a folder or in an object store, and open that by its URL.",
+    )
 
 
 def local_folder(url: str) -> str | None:

@@ -1,13 +1,13 @@
 """A scan through the portable door: read by Python in Spark's tasks, as the data source ``anabranch`` does.
 
-That source finds tables by the options of a read. A scan is found already, perhaps filtered, so here it travels
-itself.
+That source finds tables by the options of a read. A scan is found already, perhaps filtered, so here it is described
+by an option, as JSON. SQL can write such an option too, and reads no more by it than with ``anabranch`` itself.
 """
 
 from __future__ import annotations
 
-import base64
-import pickle
+import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -15,14 +15,17 @@ from weakref import WeakSet
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from anabranch.errors import InvalidInputError
+from anabranch.errors import CorruptTableError, InvalidInputError
 from anabranch.scan import Scan
+from anabranch.spark.as_json import scan_from, scan_values
 from anabranch.spark.native.proxy import Jvm
 from anabranch.spark.registering import register
 from anabranch.spark.row_reader import RowReader, partitions_of, snapshot_rows
 from anabranch.spark.types import arrow_schema, spark_schema
+from anabranch.spec.json_object import JsonObject
 from anabranch.spec.types import Field
 from anabranch.storage.memory import MemoryStorage
+from anabranch.storage.open import settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,13 +44,13 @@ def portable_frame(spark: SparkSession, scan: Scan) -> DataFrame:
     Raises `InvalidInputError` if the table is in the memory of this process, which Spark's do not share.
     """
     register_scans(spark)
-    return spark.read.format(_NAME).option(_SCAN, _packed(scan)).load()
+    return spark.read.format(_NAME).options(**_options(scan)).load()
 
 
 def portable_scan(jvm: Jvm, scan: Scan) -> Any:
     """A DataSource V2 ``Scan`` of the JVM that gives the columns of the scan."""
     register_scans(jvm.spark)
-    options = jvm.map({_SCAN: _packed(scan)})
+    options = jvm.map(_options(scan))
     source = (
         jvm.of("org.apache.spark.sql.execution.datasources.DataSource")
         .lookupDataSourceV2(_NAME, jvm.session.sessionState().conf())
@@ -67,7 +70,7 @@ def chosen_fields(scan: Scan) -> tuple[Field, ...]:
 
 
 class ScanSource(DataSource):
-    """Spark's name for a scan that travels in an option."""
+    """Spark's name for a scan that an option describes."""
 
     @classmethod
     def name(cls) -> str:
@@ -81,8 +84,7 @@ class ScanSource(DataSource):
 
     @property
     def _scan(self) -> Scan:
-        found: Scan = pickle.loads(base64.b64decode(self.options[_SCAN]))  # noqa: S301 - our own word
-        return found
+        return described_scan(self.options)
 
 
 class _ScanReader(DataSourceReader):
@@ -112,17 +114,32 @@ def _bare(scan: Scan) -> Scan:
     return replace(scan, limit=None)
 
 
-def _packed(scan: Scan) -> str:
+def described_scan(options: Mapping[str, str]) -> Scan:
+    """The scan that the options describe. Raises `InvalidInputError` if they describe none."""
+    text = options.get(_SCAN)
+    try:
+        if text is None:
+            raise CorruptTableError("is missing", path=_SCAN)
+        return scan_from(JsonObject.parse(text.encode("utf-8", "surrogatepass"), path=_SCAN), options)
+    except CorruptTableError as error:
+        raise InvalidInputError(
+            f"the options of the data source '{_NAME}' describe no scan: {error.message}",
+            hint="that source is for Anabranch itself; read tables as catalog.db.t, or with format('anabranch').",
+        ) from error
+
+
+def _options(scan: Scan) -> dict[str, str]:
+    """What describes the scan; credentials are options of their own, as Spark hides such from its logs."""
     if isinstance(scan.context.storage, MemoryStorage):
         raise InvalidInputError(
             f"'{scan.context.title}' is in the memory of one process, and Spark works in several",
             hint="make a frame of its rows: spark.createDataFrame(scan.to_arrow()).",
         )
-    return base64.b64encode(pickle.dumps(_bare(scan))).decode()
+    return {**settings_of(scan.context.storage), _SCAN: json.dumps(scan_values(scan))}
 
 
 def register_scans(spark: SparkSession) -> None:
-    """Let the session, and copies that are made of it later, read scans that travel in an option."""
+    """Let the session, and copies that are made of it later, read scans that an option describes."""
     if spark not in _REGISTERED:
         register(spark, ScanSource)
         _REGISTERED.add(spark)
