@@ -56,11 +56,13 @@ class ManifestStore:
         missing = [name for name in names if name not in frames]
         if missing:
             paths = [Layout().manifest_path(name) for name in missing]
+            expected = {meta.file_name: meta.num_added_files + meta.num_deleted_files for meta in metas}
             decoded, counts = decode_manifests(
-                [*zip(paths, self._raw_all(missing), strict=True)], only=columns
+                [*zip(paths, self._raw_all(missing), strict=True)],
+                only=columns,
+                counts=[expected[name] for name in missing],
             )
             decoded = EntryFrame(decoded.df.select(columns))
-            expected = {meta.file_name: meta.num_added_files + meta.num_deleted_files for meta in metas}
             start = 0
             for name, count in zip(missing, counts, strict=True):
                 if count != expected[name]:  # Avro has no footer: a file cut between blocks looks whole

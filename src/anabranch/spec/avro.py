@@ -44,6 +44,9 @@ _BATCH_BYTES = 4 << 20
 _CHUNK_BYTES = 512 << 10
 """Bytes of files that one thread takes at a time."""
 
+_RECORDS = 10_000
+"""Records that are decoded one by one before columns are made of them."""
+
 _MAX_THREADS = 8
 
 _SYNC = bytes(16)
@@ -68,13 +71,17 @@ def read_frame(data: bytes, *, path: str) -> pl.DataFrame:
     return read_columns([(path, data)], columns)[0]
 
 
-def read_columns(files: Sequence[tuple[str, bytes]], columns: Columns) -> tuple[pl.DataFrame, list[int]]:
+def read_columns(
+    files: Sequence[tuple[str, bytes]], columns: Columns, *, rows: Sequence[int] | None = None
+) -> tuple[pl.DataFrame, list[int]]:
     """Some columns of many Avro files, decoded together.
 
     Args:
         files: path, for messages, and content of each file.
         columns: of each column wanted, the field it is read from, named as in `read_frame`, and its type.
             A field that a file's schema does not have is null in the rows of that file.
+        rows: how many rows each file should have, if that is known: a file with more is refused, and what it may
+            expand to is bounded by it.
 
     Returns:
         The rows of all files in the order of the files, and how many each file has.
@@ -83,7 +90,7 @@ def read_columns(files: Sequence[tuple[str, bytes]], columns: Columns) -> tuple[
         CorruptTableError: a file is damaged or has a field of another type.
         UnsupportedFeatureError: the compression of a file is not known.
     """
-    chunks = list(_chunks(files))
+    chunks = list(_chunks(files, [None] * len(files) if rows is None else rows))
     if len(chunks) <= 1:
         parts = [_read_chunk(chunk, columns) for chunk in chunks]
     else:
@@ -145,16 +152,24 @@ class _Batch:
         self.size += len(block.payload)
 
 
-def _chunks(files: Sequence[tuple[str, bytes]]) -> Iterator[Sequence[tuple[str, bytes]]]:
-    start = size = 0
-    for i, (_, data) in enumerate(files, 1):
+_File: TypeAlias = tuple[str, bytes, int | None]
+"""Path, content, and how many rows it should have."""
+
+
+def _chunks(files: Sequence[tuple[str, bytes]], rows: Sequence[int | None]) -> Iterator[Sequence[_File]]:
+    chunk: list[_File] = []
+    size = 0
+    for (path, data), expected in zip(files, rows, strict=True):
+        chunk.append((path, data, expected))
         size += len(data)
-        if size >= _CHUNK_BYTES or i == len(files):
-            yield files[start:i]
-            start, size = i, 0
+        if size >= _CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
-def _read_chunk(files: Sequence[tuple[str, bytes]], columns: Columns) -> tuple[pl.DataFrame, list[int]]:
+def _read_chunk(files: Sequence[_File], columns: Columns) -> tuple[pl.DataFrame, list[int]]:
     counts = [0] * len(files)
     frames: list[pl.DataFrame] = []
     origins: list[int] = []
@@ -170,12 +185,12 @@ def _read_chunk(files: Sequence[tuple[str, bytes]], columns: Columns) -> tuple[p
     return _in_file_order(pl.concat(frames, rechunk=False), origins, lengths), counts
 
 
-def _batches(files: Sequence[tuple[str, bytes]], columns: Columns) -> Iterator[_Batch]:
+def _batches(files: Sequence[_File], columns: Columns) -> Iterator[_Batch]:
     """Batches of a bounded size; those of one writer schema keep the order of the files."""
     growing: dict[bytes, _Batch] = {}
-    for file, (path, data) in enumerate(files):
+    for file, (path, data, rows) in enumerate(files):
         header = read_header(data, path=path)
-        for block in read_blocks(data, header, path=path):
+        for block in read_blocks(data, header, path=path, rows=rows):
             batch = growing.get(header.schema)
             if batch is None:
                 batch = growing[header.schema] = _Batch(_schema_for(header.schema, columns, path))
@@ -265,15 +280,21 @@ def _decode_records(schema: WriterSchema, run: _Run, columns: Columns) -> pl.Dat
     """The rows of one file, record by record."""
     payload = b"".join(run.payloads)
     source = io.BytesIO(payload)
-    records = [fastavro.schemaless_reader(source, schema.nested, None) for _ in range(run.rows)]
+    frames = []
+    for start in range(0, run.rows, _RECORDS):  # records take many times the memory of columns
+        count = min(_RECORDS, run.rows - start)
+        records = [fastavro.schemaless_reader(source, schema.nested, None) for _ in range(count)]
+        frames.append(
+            pl.DataFrame(
+                [
+                    pl.Series(name, [_member(record, field_path.split(".")) for record in records], dtype)
+                    for name, (field_path, dtype) in columns.items()
+                ]
+            )
+        )
     if source.tell() != len(payload):
         raise EOFError(f"{len(payload) - source.tell()} bytes are left after the last row")
-    return pl.DataFrame(
-        [
-            pl.Series(name, [_member(record, field_path.split(".")) for record in records], dtype)
-            for name, (field_path, dtype) in columns.items()
-        ]
-    )
+    return pl.concat(frames)
 
 
 def _member(value: Any, path: list[str]) -> Any:

@@ -2,13 +2,12 @@
 
 A container is a header (magic, a map of metadata, a 16-byte sync marker) followed by blocks (row count, byte
 length, compressed rows, the sync marker). Nothing in a file is believed: a length is compared with the bytes
-that are there before anything is allocated for it, and a file may expand to `MAX_EXPANSION` times its size
-or `MIN_EXPANDED` bytes, whichever is larger.
+that are there before anything is allocated for it, and what a file may expand to is bounded by an `Allowance`:
+by its size, by the rows that others say it has, and absolutely.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import threading
@@ -22,17 +21,33 @@ import zstandard
 from anabranch.errors import CorruptTableError, UnsupportedFeatureError
 
 MAX_EXPANSION = 1_000
-"""How many times its own size a container may hold; the densest real manifests stay below 500."""
+"""How many times its own size a small container may hold; the densest real manifests stay below 500."""
 
 MIN_EXPANDED = 16 << 20
 """Bytes that even the smallest container may hold."""
+
+MAX_EXPANDED = 256 << 20
+"""Bytes from which on a container may hold no more than `LARGE_EXPANSION` times its size."""
+
+LARGE_EXPANSION = 30
+"""Real manifests of many entries hold 5 to 25 times their size: file names and sizes repeat but in part."""
+
+MAX_BLOCK = 64 << 20
+"""Bytes that one block may hold; writers end theirs after less than 1 MB."""
+
+MAX_ROW = 256 << 10
+"""Bytes that a row may take on average where the number of rows is known beforehand."""
+
+_LEAST_PACKED_ROW = 2
+"""Bytes that the name of a file takes at least when it is compressed together with others."""
+_LEAST_ROWS = 1_000
 
 ZSTD_LEVEL = 1
 
 _MAGIC = b"Obj\x01"
 _SYNC_SIZE = 16
 _MAX_SCHEMA_SIZE = 1 << 20
-_ZSTD_ROOM = 128 << 10
+_ZSTD_MAX_RATIO = 128 << 10  # a block of one repeated byte takes about as little as 1 byte for 128 KiB
 _SNAPPY_MAX_RATIO = 22  # a copy of 64 bytes takes 3
 
 
@@ -59,6 +74,30 @@ class Header:
     codec: str
     sync: bytes
     size: int
+
+
+class Allowance:
+    """How much a container may still expand to.
+
+    Args:
+        size: of the container.
+        rows: how many rows it holds, if something else says so.
+    """
+
+    def __init__(self, size: int, rows: int | None = None) -> None:
+        most = min(MAX_EXPANSION * size, max(MAX_EXPANDED, LARGE_EXPANSION * size))
+        if rows is not None:
+            most = min(most, MAX_ROW * rows)
+        self.bytes = max(MIN_EXPANDED, most)
+        self.rows = None if rows is None else min(rows, max(_LEAST_ROWS, size // _LEAST_PACKED_ROW))
+
+    def spend(self, block: Block) -> None:
+        """Take a block from what is left. Raises `ValueError` if it has more rows than are."""
+        self.bytes -= len(block.payload)
+        if self.rows is not None:
+            self.rows -= block.rows
+            if self.rows < 0:
+                raise ValueError("it holds more rows than it should have")
 
 
 def read_header(data: bytes, *, path: str) -> Header:
@@ -91,29 +130,38 @@ def read_header(data: bytes, *, path: str) -> Header:
     return Header(schema, codec, data[end : end + _SYNC_SIZE], end + _SYNC_SIZE)
 
 
-def read_blocks(data: bytes, header: Header, *, path: str) -> Iterator[Block]:
-    """The blocks of a container, in order, those without rows left out. Raises `CorruptTableError`."""
+def read_blocks(data: bytes, header: Header, *, path: str, rows: int | None = None) -> Iterator[Block]:
+    """The blocks of a container, in order, those without rows left out.
+
+    Args:
+        data: the container.
+        header: of it.
+        path: of it, for messages.
+        rows: how many rows it holds, if something else says so; more are refused.
+
+    Raises `CorruptTableError`.
+    """
     decompress = _CODECS[header.codec][1]
-    budget = max(MIN_EXPANDED, MAX_EXPANSION * len(data))
+    allowance = Allowance(len(data), rows)
     sync, at, end = header.sync, header.size, len(data)
     while at < end:
         try:
-            rows, at = read_long(data, at)
+            count, at = read_long(data, at)
             size, at = read_long(data, at)
             stop = at + size
-            if rows < 0 or size < 0 or data[stop : stop + _SYNC_SIZE] != sync:
+            if count < 0 or size < 0 or data[stop : stop + _SYNC_SIZE] != sync:
                 raise ValueError(
-                    f"a block claims {rows} rows in {size} bytes and does not end in the sync marker"
+                    f"a block claims {count} rows in {size} bytes and does not end in the sync marker"
                 )
-            payload = decompress(data[at:stop], budget)
+            block = Block(count, decompress(data[at:stop], min(allowance.bytes, MAX_BLOCK)))
+            allowance.spend(block)
         except Exception as error:  # each codec has errors of its own
             raise CorruptTableError(f"damaged Avro block before byte {at}: {error}", path=path) from error
-        budget -= len(payload)
         at = stop + _SYNC_SIZE
-        if rows:
-            yield Block(rows, payload)
-        elif payload:
-            raise CorruptTableError(f"an Avro block of no rows holds {len(payload)} bytes", path=path)
+        if count:
+            yield block
+        elif block.payload:
+            raise CorruptTableError(f"an Avro block of no rows holds {len(block.payload)} bytes", path=path)
 
 
 def pack_block(block: Block, codec: str) -> bytes:
@@ -222,13 +270,22 @@ def _decompress_zstd(packed: bytes, budget: int) -> bytes:
     _check_budget(claimed, budget)
     if claimed >= 0:
         return _zstd.decompressor.decompress(packed, allow_extra_data=False)
-    # Streaming writers, Java's among them, do not say how much a frame holds.
-    room = max(_ZSTD_ROOM, 8 * len(packed))
-    while room < budget:
-        with contextlib.suppress(zstandard.ZstdError):
-            return _zstd.decompressor.decompress(packed, max_output_size=room, allow_extra_data=False)
-        room *= 8
-    return _zstd.decompressor.decompress(packed, max_output_size=budget, allow_extra_data=False)
+    # Streaming writers, Java's among them, do not say how much a frame holds: it is fed in pieces of which none can
+    # expand far beyond what is left of the budget.
+    unpacking = _zstd.decompressor.decompressobj()
+    pieces: list[bytes] = []
+    at = total = 0
+    while at < len(packed) and not unpacking.eof:
+        step = max(64, (budget - total) // _ZSTD_MAX_RATIO)
+        piece = unpacking.decompress(packed[at : at + step])
+        at += step
+        total += len(piece)
+        if total > budget:
+            raise ValueError(f"it expands to more than the {budget} bytes its file justifies")
+        pieces.append(piece)
+    if not unpacking.eof or unpacking.unused_data or at < len(packed):
+        raise ValueError("the zstd frame does not end where the block does")
+    return b"".join(pieces)
 
 
 def _compress_deflate(payload: bytes) -> bytes:

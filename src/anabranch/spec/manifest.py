@@ -135,13 +135,18 @@ def decode_manifest(data: bytes, *, path: str) -> EntryFrame:
 
 
 def decode_manifests(
-    files: Sequence[tuple[str, bytes]], *, only: Collection[str] | None = None
+    files: Sequence[tuple[str, bytes]],
+    *,
+    only: Collection[str] | None = None,
+    counts: Sequence[int] | None = None,
 ) -> tuple[EntryFrame, list[int]]:
     """The entries of many manifests, decoded together.
 
     Args:
         files: path, for messages, and content of each manifest.
         only: columns of `COLUMNS` to decode, which saves the time of the others; None for all.
+        counts: how many entries each manifest has by its manifest list; a manifest with more is refused before it
+            is decoded.
 
     Returns:
         The entries in the order of the manifests, and how many each manifest has.
@@ -152,10 +157,10 @@ def decode_manifests(
         UnsupportedFeatureError: an entry is of another format version.
     """
     wanted = [name for name in COLUMNS if only is None or name in only]
-    df, counts = read_columns(files, {name: _FIELDS[name] for name in ("version", *wanted)})
+    df, found = read_columns(files, {name: _FIELDS[name] for name in ("version", *wanted)}, rows=counts)
     checks = [check for check in _CHECKS if check.column in df.columns]
-    check_rows(df, checks, [path for path, _ in files], counts)
-    return EntryFrame(pl.DataFrame([_settled(df.get_column(name)) for name in wanted])), counts
+    check_rows(df, checks, [path for path, _ in files], found)
+    return EntryFrame(pl.DataFrame([_settled(df.get_column(name)) for name in wanted])), found
 
 
 def concat_manifests(

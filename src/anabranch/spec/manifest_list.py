@@ -49,6 +49,11 @@ _CHECKS = (
 )
 
 
+_FEW = 1_000
+_LEAST_PACKED = 16
+"""Bytes that an entry takes at least: half of its name is random, and does not compress."""
+
+
 def encode_manifest_list(metas: Iterable[ManifestFileMeta], *, codec: str = "zstandard") -> bytes:
     """A manifest list that names these manifests in this order."""
     return write_container(MANIFEST_FILE_META, map(_to_record, metas), codec=codec)
@@ -64,7 +69,8 @@ def decode_manifest_list(data: bytes, *, path: str) -> list[ManifestFileMeta]:
         CorruptTableError: the list is damaged or contradicts itself.
         UnsupportedFeatureError: it is of another format version.
     """
-    df, counts = read_columns([(path, data)], _FIELDS)
+    most = max(_FEW, len(data) // _LEAST_PACKED)
+    df, counts = read_columns([(path, data)], _FIELDS, rows=[most])
     check_rows(df, _CHECKS, [path], counts)
     return [
         ManifestFileMeta(
