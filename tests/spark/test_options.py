@@ -1,6 +1,8 @@
 """Options, names, checkpoints and sessions: what needs no JVM."""
 
 import pickle
+import subprocess
+import sys
 
 import pytest
 from pyspark import cloudpickle
@@ -150,3 +152,17 @@ def test_a_missing_java_is_said_before_spark_is_started(tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(NotFoundError, match="JAVA_HOME is"):
         anabranch.spark.session(str(tmp_path), remote="local[2]")
+
+
+@pytest.mark.parametrize("module", ["grpc", "grpc_status"])
+def test_without_what_connect_needs_a_program_that_is_no_file_fails_with_words(tmp_path, module):
+    """Spark takes such a program for its own documentation's tests, and ends it as if all were well."""
+    program = (
+        f"import sys; sys.modules['{module}'] = None\n"
+        "import anabranch.spark\n"
+        f"anabranch.spark.session({str(tmp_path)!r}, remote='sc://localhost:1')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "UnsupportedFeatureError: Spark Connect needs the package grpcio" in done.stderr
+    assert "pip install 'pyspark[connect]'" in done.stderr

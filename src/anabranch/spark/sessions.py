@@ -7,10 +7,11 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anabranch.errors import NotFoundError
+from anabranch.errors import NotFoundError, UnsupportedFeatureError
 from anabranch.spark.attached import remember
 from anabranch.spark.catalog import register_catalog
 from anabranch.spark.compaction import watch
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _SCHEDULING = "spark.scheduler.mode"
 _CHECKED: set[str] = set()
+_CONNECT_PACKAGES = {
+    "grpc": "grpcio",
+    "grpc_status": "grpcio-status",
+    "google.rpc.error_details_pb2": "googleapis-common-protos",
+    "zstandard": "zstandard",
+}
+"""Modules that clients of Spark Connect import, and where they come from."""
 _DEFAULTS = {
     _SCHEDULING: "FAIR",
     "spark.pyspark.python": sys.executable,
@@ -67,8 +75,12 @@ def session(
 
     Raises:
         NotFoundError: there is no Java to run Spark on.
+        UnsupportedFeatureError: what Spark Connect needs is not installed.
     """
     from pyspark.sql import SparkSession
+
+    if remote is not None:
+        _check_connect()
 
     builder = SparkSession.builder
     if remote is not None:
@@ -138,6 +150,19 @@ def _check_scheduling(spark: SparkSession) -> None:
             "the option 'write-only' and compact in a job of its own.",
             _SCHEDULING,
         )
+
+
+def _check_connect() -> None:
+    """Spark itself ends the process, as if all were well, where a program that is no file lacks these."""
+    for module, package in _CONNECT_PACKAGES.items():
+        try:
+            import_module(module)
+        except ImportError as error:
+            raise UnsupportedFeatureError(
+                f"Spark Connect needs the package {package}, which is not installed ({error})",
+                feature="spark-connect",
+                hint="pip install 'pyspark[connect]', or leave out remote=... for a classic session.",
+            ) from error
 
 
 def _check_java() -> None:
