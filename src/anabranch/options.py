@@ -376,6 +376,11 @@ SCAN_EXACT = _flag(
     False,
     "Whether a read by time or watermark fails unless it is sure what the table was at that moment.",
 )
+SCAN_PUBLISHED = _flag(
+    "scan.published",
+    False,
+    "Whether a read by time sees what readers saw then, whatever was corrected since, and not the corrected history.",
+)
 SCAN_TIMESTAMP_MILLIS: Option[int | None] = Option(
     "scan.timestamp-millis", int, None, "Read the table as of this moment (epoch milliseconds).", "number"
 )

@@ -9,7 +9,7 @@ import pytest
 
 import anabranch
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.refs.time_travel import at_time
+from anabranch.kernel.refs.published import at_time
 from anabranch.runtime import Runtime
 from anabranch.spec.savepoint import Savepoint
 from anabranch.spec.snapshot import CommitKind, Snapshot

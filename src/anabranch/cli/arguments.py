@@ -23,6 +23,10 @@ Exact = Annotated[
     bool,
     typer.Option("--exact", help="Refuse an answer to --at by time or watermark that is not certain."),
 ]
+Published = Annotated[
+    bool,
+    typer.Option("--published", help="With --at TIME, what readers saw then, whatever was corrected since."),
+]
 Filter = Annotated[str | None, typer.Option("--filter", "-f", help='SQL text, such as "price > 10".')]
 Columns = Annotated[str | None, typer.Option("--columns", "-c", help="Comma-separated columns to read.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from anabranch.cli import state
-from anabranch.cli.arguments import AsJson, At, Branch, Columns, Exact, Filter, TableName, names
+from anabranch.cli.arguments import AsJson, At, Branch, Columns, Exact, Filter, Published, TableName, names
 from anabranch.cli.output import show_json, show_moment, show_table
 from anabranch.cli.system_tables import show_system_table
 
@@ -26,6 +26,7 @@ def read(
     branch: Branch = None,
     at: At = None,
     exact: Exact = False,
+    published: Published = False,
     json: AsJson = False,
 ) -> None:
     """Read rows of a table, or of a system table such as 'db.t$files'; with --json one object a line."""
@@ -42,12 +43,14 @@ def read(
             branch=branch,
             at=at,
             exact=exact,
+            published=published,
             json=json,
         )
         if limit and shown == limit and not json:
             typer.echo(f"(the first {limit} rows; --limit 0 shows all)")
         return
-    view = service.open_table(service.open_lake(state.warehouse), service.View(table, branch, at, exact))
+    asked = service.View(table, branch, at, exact, published)
+    view = service.open_table(service.open_lake(state.warehouse), asked)
     scan = view.scan(filter, names(columns), limit or None)
     show_moment(view.moment)
     if json:

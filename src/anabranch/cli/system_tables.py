@@ -48,6 +48,7 @@ def show_system_table(
     branch: str | None = None,
     at: str | None = None,
     exact: bool = False,
+    published: bool = False,
     json: bool = False,
 ) -> int:
     """Print a system table, with `json` one object a line; how many rows there were."""
@@ -56,7 +57,7 @@ def show_system_table(
     from anabranch.service.values import rows_of
 
     lake = open_lake(state.warehouse)
-    view = View(table, branch, at, exact)
+    view = View(table, branch, at, exact, published)
     rows, moment = service.read(lake, view, filter=filter, columns=columns, limit=limit)
     show_moment(moment)
     if json:

@@ -99,6 +99,8 @@ class View:
     at: str | None = None
     exact: bool = False
     """Refuse an answer to `at` that is not certain."""
+    published: bool = False
+    """Show what readers saw at the time `at`, whatever was corrected since."""
     options: Mapping[str, str] | None = None
 
 
@@ -115,9 +117,12 @@ def open_table(lake: Lake, view: View) -> Table:
     if view.options:
         table = table.with_options(view.options)
     if view.at is not None:
+        if view.published:
+            return table.at(timestamp=view.at, exact=view.exact, published=True)
         return _at(table, view.at, view.exact)
-    if view.exact:
-        raise InvalidInputError("exact is about a moment, but none was asked for", hint="say which one.")
+    if view.exact or view.published:
+        asked = "exact" if view.exact else "published"
+        raise InvalidInputError(f"{asked} is about a moment, but none was asked for", hint="say which one.")
     return table
 
 

@@ -15,9 +15,8 @@ from anabranch.expr.parse import parse
 from anabranch.kernel.branches.branch_log import open_branch
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_snapshot_readable
-from anabranch.kernel.refs.moments import named_moment
+from anabranch.kernel.refs.moments import place_and_moment
 from anabranch.kernel.replacement.main import main_of
-from anabranch.kernel.replacement.versions import located_options
 from anabranch.kernel.scan.plan import Plan
 from anabranch.kernel.scan.request import ScanRequest
 from anabranch.options import BRANCH, PATH, SCAN_MODE, WAREHOUSE
@@ -155,8 +154,7 @@ def view_of(options: Mapping[str, str], newest: Newest | None = None) -> View:
         NotFoundError: there is no such table or moment.
     """
     table = open_table(options)
-    context, named = located_options(table.context, options)
-    moment = named_moment(context, named)
+    context, moment = place_and_moment(table.context, options)
     if context is not table.context:
         table = Table(context, options=table_options(options))
     if moment is None:

@@ -29,7 +29,7 @@ from anabranch.kernel.properties import PARENT_PROPERTY
 from anabranch.kernel.refs.moment import Moment, time_text
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS, named_moment, to_millis
 from anabranch.kernel.refs.tag_log import find_tag
-from anabranch.kernel.refs.time_travel import at_time
+from anabranch.kernel.refs.time_travel import retained_at
 from anabranch.kernel.replacement.versions import check_unambiguous
 from anabranch.options import (
     SCAN_BOUNDED_WATERMARK,
@@ -183,7 +183,7 @@ def _since(context: TableContext, millis: int) -> Position:
 
 def _last_before(context: TableContext, millis: int) -> Moment | None:
     try:
-        return at_time(context, millis - 1)
+        return retained_at(context, millis - 1)
     except NotFoundError:
         return None
 

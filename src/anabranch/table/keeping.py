@@ -9,11 +9,11 @@ from anabranch.errors import InvalidInputError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs.moment import Moment, newest
 from anabranch.kernel.refs.moments import resolve, to_millis
+from anabranch.kernel.refs.published import at_time
 from anabranch.kernel.refs.savepoint_log import find_savepoint, is_of, savepoints
 from anabranch.kernel.refs.savepoints import create_savepoint, delete_savepoint
 from anabranch.kernel.refs.tag_log import find_tag, is_internal, tag_names
 from anabranch.kernel.refs.tags import create_tag, delete_tag, parse_retained, rename_tag, replace_tag
-from anabranch.kernel.refs.time_travel import at_time
 from anabranch.kernel.replacement.follow import on_main
 from anabranch.savepoint_manager import SavepointManager
 from anabranch.spec.refs import Tag

@@ -13,10 +13,11 @@ from anabranch.errors import InvalidInputError
 from anabranch.kernel.branches.branch_log import open_branch
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs.moment import Moment, of_tag
-from anabranch.kernel.refs.moments import named_moment, resolve, to_millis
+from anabranch.kernel.refs.moments import place_and_moment, resolve, to_millis
+from anabranch.kernel.refs.published import at_time, published_at
 from anabranch.kernel.refs.tag_log import get_tag
-from anabranch.kernel.refs.time_travel import at_time, at_watermark
-from anabranch.kernel.replacement.versions import located, located_options
+from anabranch.kernel.refs.time_travel import at_watermark
+from anabranch.kernel.replacement.versions import located
 from anabranch.options import BRANCH, check_options
 from anabranch.table.branching import Branching
 from anabranch.table.comparing import Comparing
@@ -39,6 +40,7 @@ class Table(Publishing, Reading, Writing, Keeping, Branching, Comparing, Replaci
         timestamp: str | int | datetime | None = None,
         watermark: int | None = None,
         exact: bool = False,
+        published: bool = False,
     ) -> Table:
         """The table at a moment, with the schema of that moment. Its `moment` says what was found.
 
@@ -49,7 +51,10 @@ class Table(Publishing, Reading, Writing, Keeping, Branching, Comparing, Replaci
                 milliseconds: the newest that was committed at that time or before it is taken, over snapshots
                 and savepoints together.
             watermark: epoch milliseconds: the first whose watermark is at least that is taken.
-            exact: refuse an answer by time or watermark if what has expired might be a better one.
+            exact: refuse an answer by time or watermark if what has expired might be a better one, or if the past was
+                changed since.
+            published: with `timestamp`, what readers saw then, whatever replacements and rollbacks have changed since;
+                without it, the history as it is now, with what was corrected.
 
         Raises:
             NotFoundError: nothing is there; the message says what is.
@@ -58,10 +63,17 @@ class Table(Publishing, Reading, Writing, Keeping, Branching, Comparing, Replaci
         """
         if sum(asked is not None for asked in (version, timestamp, watermark)) != 1:
             raise InvalidInputError("at() takes either a version, a timestamp or a watermark")
+        if published and timestamp is None:
+            raise InvalidInputError(
+                "published is about what readers saw at a time, but no time was given",
+                hint="write at(timestamp=..., published=True).",
+            )
         context = self._follow()
         if version is not None:
             context, version = located(context, version)
             found = resolve(context, version, exact=exact)
+        elif timestamp is not None and published:
+            context, found = published_at(context, to_millis(timestamp), exact=exact)
         elif timestamp is not None:
             found = at_time(context, to_millis(timestamp), exact=exact)
         else:
@@ -91,8 +103,8 @@ class Table(Publishing, Reading, Writing, Keeping, Branching, Comparing, Replaci
         check_options(merged)
         branch = BRANCH.of(options)
         view = self if branch is None else self.branch(branch)
-        context, named = located_options(view.context, options)
-        pinned = named_moment(context, named) or (self._pinned if branch is None else None)
+        context, pinned = place_and_moment(view.context, options)
+        pinned = pinned or (self._pinned if branch is None else None)
         return Table(
             context, pinned=pinned, options=merged, engine=self._engine, lineage=self._lineage_source
         )

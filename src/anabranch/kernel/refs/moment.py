@@ -31,11 +31,18 @@ class Moment:
     distance_millis: int = 0
     """How much earlier than the time asked for it was committed; by how much its watermark is above the one asked for."""
     is_exact: bool = True
-    """Whether it is sure that the table was this: nothing that has expired since may have come in between."""
+    """Whether it is sure that the table was this: nothing that has expired since may have come in between, and nobody
+    has changed the past since."""
+    changed_by: str | None = None
+    """What changed the past since, so that readers saw something else then; None if nothing did."""
+    is_published: bool = False
+    """Whether it is what readers saw then, whatever has been corrected since."""
 
     def __str__(self) -> str:
         held = "" if self.found_by == "snapshot" else f" (snapshot {self.snapshot.id})"
         sure = "" if self.is_exact else "; what came in between is not known"
+        if self.changed_by is not None:
+            sure = f"; readers saw something else then: {self.changed_by}"
         far = f", {duration_text(self.distance_millis)} from {self.asked}" if self.distance_millis else ""
         return f"{self.name}{held} of {time_text(self.snapshot.time_millis)}{far}{sure}"
 

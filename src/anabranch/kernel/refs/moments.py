@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,12 +10,14 @@ from anabranch.errors import InvalidInputError, NotFoundError, OptionError
 from anabranch.expr.values import Timestamp, parse_timestamp, to_value
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs.moment import Moment, of_savepoint, of_snapshot, of_tag
+from anabranch.kernel.refs.published import at_time, published_at
 from anabranch.kernel.refs.savepoint_log import find_savepoint, get_savepoint, is_of, savepoints
 from anabranch.kernel.refs.tag_log import find_tag, find_tags, get_tag, is_internal, tag_names
-from anabranch.kernel.refs.time_travel import at_time, at_watermark
-from anabranch.kernel.replacement.versions import check_unambiguous
+from anabranch.kernel.refs.time_travel import at_watermark
+from anabranch.kernel.replacement.versions import check_unambiguous, located_options
 from anabranch.options import (
     SCAN_EXACT,
+    SCAN_PUBLISHED,
     SCAN_SAVEPOINT_ID,
     SCAN_SNAPSHOT_ID,
     SCAN_TAG_NAME,
@@ -81,17 +83,44 @@ def resolve(context: TableContext, version: str | int, *, exact: bool = False) -
     return of_tag(tag)
 
 
-def named_moment(context: TableContext, options: Mapping[str, str]) -> Moment | None:
-    """The moment that the options of a read name, or None if they name none.
+def place_and_moment(context: TableContext, options: Mapping[str, str]) -> tuple[TableContext, Moment | None]:
+    """The branch and the moment that the options of a read name; the branch that was given and None if they name none.
 
-    Raises `OptionError` if they name several, otherwise as `resolve`, `at_time` and `at_watermark`.
+    Args:
+        context: the branch that is read where the options name no other.
+        options: of the read.
+
+    Raises `OptionError` if they name several, otherwise as `resolve`, `at_time`, `published_at` and `at_watermark`.
     """
-    given = [option for option in MOMENT_OPTIONS if option.key in options]
+    if not SCAN_PUBLISHED.of(options):
+        place, named = located_options(context, options)
+        return place, named_moment(place, named)
+    time = _only([option for option in MOMENT_OPTIONS if option.key in options])
+    if time not in (SCAN_TIMESTAMP, SCAN_TIMESTAMP_MILLIS):
+        asked = "no time is named" if time is None else f"the read names {time.key}"
+        raise OptionError(
+            f"{SCAN_PUBLISHED.key} is about what readers saw at a time, but {asked}",
+            hint=f"set {SCAN_TIMESTAMP.key} with it, or leave it out.",
+        )
+    return published_at(context, to_millis(time.of(options)), exact=SCAN_EXACT.of(options))
+
+
+def _only(given: Sequence[Option[Any]]) -> Option[Any] | None:
     if len(given) > 1:
         raise OptionError(
             f"a read sees one moment, found {' and '.join(option.key for option in given)}",
             hint="give one of them only.",
         )
+    return given[0] if given else None
+
+
+def named_moment(context: TableContext, options: Mapping[str, str]) -> Moment | None:
+    """The moment of a branch that the options of a read name, or None if they name none.
+
+    Raises `OptionError` if they name several, otherwise as `resolve`, `at_time` and `at_watermark`.
+    """
+    given = [option for option in MOMENT_OPTIONS if option.key in options]
+    _only(given)
     exact = SCAN_EXACT.of(options)
     for option in given:
         value = option.of(options)

@@ -29,13 +29,13 @@ from anabranch.spec.snapshot import Snapshot
 _DISORDER = 32
 
 
-def at_time(context: TableContext, millis: int, *, exact: bool = False) -> Moment:
-    """The table at a time, by the rule of this module.
+def retained_at(context: TableContext, millis: int, *, exact: bool = False) -> Moment:
+    """The branch at a time, by the rule of this module and what is there of its history now.
 
     Args:
         context: the branch.
         millis: the time, in milliseconds since the epoch.
-        exact: refuse an answer that is not certainly what the table was then.
+        exact: refuse an answer after which something may have expired.
 
     Raises:
         NotFoundError: there is nothing so old, or nothing certain; the message says what there is.
@@ -62,7 +62,7 @@ def at_time(context: TableContext, millis: int, *, exact: bool = False) -> Momen
         is_exact=_is_last_before(context, moment.snapshot, millis, head, saved),
     )
     if exact and not moment.is_exact:
-        raise _uncertain(context, moment, millis)
+        raise uncertain(context, moment, millis)
     return moment
 
 
@@ -220,7 +220,8 @@ def _nothing_before(
     )
 
 
-def _uncertain(context: TableContext, moment: Moment, millis: int) -> NotFoundError:
+def uncertain(context: TableContext, moment: Moment, millis: int) -> NotFoundError:
+    """That it is not certain what a branch was at a time."""
     asked = f"{millis} ({time_text(millis)})"
     distance = duration_text(moment.distance_millis)
     head = context.snapshots.head()

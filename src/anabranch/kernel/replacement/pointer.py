@@ -7,6 +7,8 @@ until then nobody but those who decide sees it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from anabranch.errors import NotFoundError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.replacement.group_log import find_group_decision
@@ -36,6 +38,8 @@ def find_pointer(context: TableContext, generation: int) -> MainPointer | None:
         decided = find_group_decision(context, pointer)
         if decided is None:
             return None
+        # It counts from the decision on, not from when it was proposed.
+        pointer = replace(pointer, made_millis=max(pointer.made_millis, decided.made_millis))
         pointer = pointer if decided.made else pointer.stays()
     if pointer is not None:
         context.cache.put(key, pointer, _WEIGHT)

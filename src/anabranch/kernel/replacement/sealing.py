@@ -125,7 +125,7 @@ def pointer_after(
             reason=wishes.reason,
             undoes=replacing.undoes,
         ),
-        main.runtime.clock.now_millis(),
+        _time_of(main, last, newest),
         wishes.by,
         seal.token,
     )
@@ -154,6 +154,13 @@ def write_hint(main: TableContext, pointer: MainPointer) -> None:
         main.storage.put(main.layout.branches_file_path(HINT_FILE), name.encode(), durable=False)
     except StorageError:
         return
+
+
+def _time_of(main: TableContext, last: Snapshot, newest: Snapshot) -> int:
+    """When it is decided: not before any commit or replacement that it comes after, whatever the clocks say."""
+    before = find_pointer(main, main.main_generation) if main.main_generation else None
+    earlier = 0 if before is None else before.made_millis
+    return max(main.runtime.clock.now_millis(), last.time_millis, newest.time_millis, earlier)
 
 
 def _stamp_before(main: TableContext, seal: Snapshot) -> str:

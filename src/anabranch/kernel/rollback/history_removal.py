@@ -1,8 +1,9 @@
 """Rolling a branch back for good: the snapshots after the target are removed, with what refers to them.
 
 Every moment of it is a whole table, so that a removal which was killed can be repeated and ends in the same
-place: first the hint to the newest snapshot (which readers check), then the references to what goes, then the
-snapshots, newest first, then what the archive has of such snapshots. Data files and manifests stay for expiry and orphan cleaning, which ask what is reached.
+place: first a record of what goes (`anabranch.spec.rewind`), then the hint to the newest snapshot (which readers
+check), then the references to what goes, then the snapshots, newest first, then what the archive has of such
+snapshots. Data files and manifests stay for expiry and orphan cleaning, which ask what is reached.
 
 Stop the writers first. A commit that lands while this works builds on what is being removed and goes with it; what
 a writer of ours puts after a snapshot that is gone by then, that writer takes back.
@@ -22,6 +23,7 @@ from anabranch.kernel.merge.pins import unpin_after
 from anabranch.kernel.properties import PARENT_PROPERTY, ROLLBACK_PROPERTY
 from anabranch.kernel.rollback.holders import Holder, holders_after, release
 from anabranch.kernel.rollback.pins import unpin
+from anabranch.kernel.rollback.rewinds import record_rewind
 from anabranch.spec.snapshot import NO_LIST, Snapshot
 
 
@@ -77,6 +79,7 @@ def remove_after(context: TableContext, removal: Removal, *, force: bool = False
         return
     _check(context, removal, force=force)
     snapshots, target = context.snapshots, removal.target
+    record_rewind(context, target, removal.head)
     has_expired = snapshots.find(target.id) is None
     if has_expired:  # it is known from a tag only; when the others are gone it is the newest again
         context.storage.put_if_absent(context.layout.snapshot_path(target.id), target.to_json())

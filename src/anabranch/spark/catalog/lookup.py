@@ -10,7 +10,7 @@ from anabranch.catalog.connectors import Connectors
 from anabranch.engine import Engine
 from anabranch.errors import InvalidInputError, NotFoundError
 from anabranch.lazy import lazy
-from anabranch.options import BRANCH, SCAN_MODE
+from anabranch.options import BRANCH, SCAN_EXACT, SCAN_MODE, SCAN_PUBLISHED
 from anabranch.spark.catalog.other_tables import SystemTable, Topic
 from anabranch.spark.catalog.partitions import PartitionedTable
 from anabranch.spark.catalog.source import Place, moment_options
@@ -121,7 +121,7 @@ class Warehouse:
             seen = Seen.of(view, past=past)
             kind = PartitionedTable if seen.schema.partition_keys else LakeTable
             return kind(jvm, seen, self.place(name))
-        moment = {} if view.moment is None else moment_options(view.moment)
+        moment = {} if view.moment is None else moment_options(view.moment, view.context)
         return SystemTable(jvm, self.place(name), system_table(system).schema, moment)
 
     def _view(self, name: str, asked: Asked) -> tuple[Table, bool]:
@@ -131,10 +131,13 @@ class Warehouse:
         if SCAN_MODE.of(asked.options) == "from-snapshot":
             # Such a read has today's columns, and a stream begins there but does not stay.
             named = {key: value for key, value in named.items() if key == BRANCH.key}
+        exact, published = SCAN_EXACT.of(named), SCAN_PUBLISHED.of(named)
+        if asked.version is not None or asked.millis is not None:
+            named = {k: v for k, v in named.items() if k not in (SCAN_EXACT.key, SCAN_PUBLISHED.key)}
         if named:
             table = table.with_options(named)
         if asked.version is not None:
-            return table.at(asked.version), True
+            return table.at(asked.version, exact=exact, published=published), True
         if asked.millis is not None:
-            return table.at(timestamp=asked.millis), True
+            return table.at(timestamp=asked.millis, exact=exact, published=published), True
         return table, False

@@ -6,13 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs.moment import Moment
-from anabranch.options import CONSUMER_ID, PATH, SCAN_SAVEPOINT_ID, SCAN_SNAPSHOT_ID, SCAN_TAG_NAME
+from anabranch.options import (
+    BRANCH,
+    CONSUMER_ID,
+    PATH,
+    SCAN_SAVEPOINT_ID,
+    SCAN_SNAPSHOT_ID,
+    SCAN_TAG_NAME,
+    SCAN_VERSION,
+)
 from anabranch.spark.catalog import java
 from anabranch.spark.compaction import watch
 from anabranch.spark.native.proxy import Jvm
 from anabranch.spark.native.stream import native_stream
 from anabranch.spark.source import stream_follower
+from anabranch.spec.layout import MAIN_BRANCH
 
 _KEPT_BY_ONE = (CONSUMER_ID.key, "scan.watermark.alignment.")
 """Options, or how they begin, of what one process does for a stream."""
@@ -88,11 +98,14 @@ def _source_table(jvm: Jvm, place: Place, schema: Any, options: Mapping[str, str
     return table, jvm.root.org.apache.spark.sql.util.CaseInsensitiveStringMap(known)
 
 
-def moment_options(moment: Moment) -> dict[str, str]:
-    """The options by which another process reads the same moment with the same columns."""
+def moment_options(moment: Moment, context: TableContext) -> dict[str, str]:
+    """The options by which another process reads the same moment of the same branch with the same columns."""
+    replaced = {} if context.known_as is None else {BRANCH.key: context.known_as}
     match moment.found_by:
         case "savepoint":
-            return {SCAN_SAVEPOINT_ID.key: moment.name.rpartition(".")[2]}
+            return {**replaced, SCAN_SAVEPOINT_ID.key: moment.name.rpartition(".")[2]}
         case "tag":
-            return {SCAN_TAG_NAME.key: moment.name}
-    return {SCAN_SNAPSHOT_ID.key: str(moment.snapshot.id)}
+            return {**replaced, SCAN_TAG_NAME.key: moment.name}
+    if context.main_generation:  # its number alone may mean a snapshot of a main that was replaced
+        return {SCAN_VERSION.key: f"{MAIN_BRANCH}.{moment.name}"}
+    return {**replaced, SCAN_SNAPSHOT_ID.key: str(moment.snapshot.id)}

@@ -13,7 +13,7 @@ from anabranch.kernel.cache import MetadataCache
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS
 from anabranch.lazy import lazy
 from anabranch.lineage.recording import note_state
-from anabranch.options import BRANCH, SCAN_COLUMNS, SCAN_FILTER, SCAN_MODE
+from anabranch.options import BRANCH, SCAN_COLUMNS, SCAN_EXACT, SCAN_FILTER, SCAN_MODE, SCAN_PUBLISHED
 from anabranch.scan import Scan
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.properties import OWN_PREFIX
@@ -32,7 +32,7 @@ from anabranch.table import Table
 
 _CATALOG = f"{java.CONNECTOR}.catalog"
 PROVIDER = "anabranch"
-STATE_OPTIONS = (*(option.key for option in MOMENT_OPTIONS), BRANCH.key)
+STATE_OPTIONS = (*(option.key for option in MOMENT_OPTIONS), SCAN_EXACT.key, SCAN_PUBLISHED.key, BRANCH.key)
 """Options of a read that name the moment and the branch."""
 LOAD_OPTIONS = (*STATE_OPTIONS, SCAN_MODE.key)
 """Options of a read that decide which columns a table has."""

@@ -1,0 +1,310 @@
+"""What a table is said to have been at a time, and what its readers really saw then.
+
+The two differ where somebody changed the past since: a replacement of main puts another history in its place, also for
+times before it, and a rollback for good removes snapshots. The records of both outlive the data, and the archive
+of history has what expired snapshots said, so it is known which snapshot was the newest of main at any time. Its rows
+can be read as long as it is retained, or a savepoint or a tag holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from anabranch.errors import NotFoundError
+from anabranch.kernel.branches.branch_log import BranchState, state_of
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.history.archive import Following, archived, archived_branch
+from anabranch.kernel.history.commits import back_from, expired
+from anabranch.kernel.refs.moment import Moment, newest, of_savepoint, of_snapshot, of_tag, time_text
+from anabranch.kernel.refs.savepoint_log import savepoints
+from anabranch.kernel.refs.tag_log import find_tags, tag_names
+from anabranch.kernel.refs.time_travel import retained_at, uncertain
+from anabranch.kernel.replacement.main import former_main, succession
+from anabranch.kernel.replacement.pointer import find_release, replacements
+from anabranch.kernel.rollback.rewinds import rewinds
+from anabranch.spec.history_segment import PastSnapshot
+from anabranch.spec.layout import MAIN_BRANCH
+from anabranch.spec.main_pointer import BranchRef, MainPointer, former_main_name
+from anabranch.spec.rewind import Rewind
+from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.snapshot_ref import SnapshotRef
+
+
+def at_time(context: TableContext, millis: int, *, exact: bool = False) -> Moment:
+    """The table at a time by its history as it is now, with what was corrected since.
+
+    Args:
+        context: the branch.
+        millis: the time, in milliseconds since the epoch.
+        exact: refuse an answer that is not certainly what readers saw then.
+
+    Raises:
+        NotFoundError: there is nothing so old, or nothing certain; the message says what there is.
+    """
+    moment = retained_at(context, millis, exact=exact)
+    changed = _change_since(context, millis, moment.snapshot)
+    if changed is None:
+        return moment
+    if exact:
+        raise NotFoundError(
+            f"'{context.title}' is not what it was at {millis} ({time_text(millis)}): {changed}",
+            hint=f"ask for what was published then, or leave out exact to read {moment.name} of the history as it is now.",
+        )
+    return replace(moment, is_exact=False, changed_by=changed)
+
+
+def published_at(context: TableContext, millis: int, *, exact: bool = False) -> tuple[TableContext, Moment]:
+    """What readers saw at a time, whatever was corrected since, and the branch that has it.
+
+    Args:
+        context: main, or another branch.
+        millis: the time, in milliseconds since the epoch.
+        exact: refuse a time that is still to come.
+
+    Raises:
+        NotFoundError: there was nothing yet, its data is gone, or it is not known; the message says which.
+    """
+    if millis > context.runtime.clock.now_millis():
+        moment = newest(context)
+        if exact:
+            raise uncertain(context, moment, millis)
+        return context, replace(_asked(moment, millis), is_exact=False)
+    era = _era(context, millis)
+    seen = _seen(context, era, millis)
+    if seen is None:
+        raise NotFoundError(
+            f"'{context.title}' had nothing to be read at {millis} ({time_text(millis)}): no snapshot is so old",
+            hint="ask for a later time.",
+        )
+    held = _held(context, era, seen)
+    if held is None:
+        raise _gone(context, era, seen, millis)
+    if not seen.is_sure:
+        raise NotFoundError(
+            f"it is not known what readers of '{context.title}' saw at {millis} ({time_text(millis)}): snapshot "
+            f"{seen.id} is the newest that is known, and what came after it was removed without leaving a record",
+            hint="leave out published to read the newest of the time before that is left.",
+        )
+    place, moment = held
+    return place, _asked(moment, millis)
+
+
+def _asked(moment: Moment, millis: int) -> Moment:
+    distance = millis - moment.snapshot.time_millis
+    return replace(moment, asked=time_text(millis), distance_millis=distance, is_published=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Era:
+    """The time in which one branch was main, or all time for a branch that is asked about by its name."""
+
+    branch: BranchRef
+    began: MainPointer | None = None
+    """The replacement that made it main."""
+    ended: MainPointer | None = None
+    """The one that put another in its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The snapshot that was the newest for readers at a time; it may be gone."""
+
+    id: int
+    stamp: str
+    time_millis: int | None
+    is_sure: bool = True
+    """Whether nothing unknown can have come after it."""
+    rewound_by: Rewind | None = None
+    """The rollback for good that removed it."""
+
+
+def _era(context: TableContext, millis: int) -> _Era:
+    if context.main_generation is None:
+        return _Era(BranchRef(context.branch, context.branch_uuid))
+    era, reached = _Era(BranchRef(None, context.table_uuid)), 0
+    for pointer in replacements(context) if context.main_generation else ():
+        reached = max(reached, pointer.made_millis)
+        if reached > millis:
+            return replace(era, ended=pointer)
+        era = _Era(pointer.main, pointer)
+    return era
+
+
+def _change_since(context: TableContext, millis: int, found: Snapshot) -> str | None:
+    """What made `found` the answer for a time at which readers saw another snapshot; None if they saw it."""
+    era = _era(context, millis)
+    if era.ended is None and not rewinds(context):
+        return None
+    seen = _seen(context, era, millis)
+    if seen is not None and seen.rewound_by is not None:
+        at = time_text(seen.rewound_by.made_millis)
+        if seen.stamp != found.stamp:
+            return (
+                f"snapshot {seen.id} was removed by a rollback to snapshot {seen.rewound_by.target} at {at}"
+            )
+        if not seen.is_sure:
+            return f"what came after snapshot {seen.id} was removed by a rollback at {at}"
+    if era.ended is None or (seen is not None and seen.is_sure and seen.stamp == found.stamp):
+        return None
+    assert era.ended.replaced is not None, "it is a replacement"
+    done = f"replacement {era.ended.generation} of main at {time_text(era.ended.made_millis)}"
+    if era.ended.replaced.undoes is not None:
+        return f"{done} took back replacement {era.ended.replaced.undoes}"
+    return f"{done} put '{era.ended.main.name or MAIN_BRANCH}' in its place"
+
+
+def _seen(context: TableContext, era: _Era, millis: int) -> _Seen | None:
+    """The newest snapshot that readers had in that era at that time."""
+    place = _place(context, era.branch)
+    seen = _retained(place, millis) or _remembered(context, era.branch, place, millis)
+    rewound = [rewind for rewind in rewinds(context) if rewind.branch_uuid == era.branch.uuid]
+    seen = _before(rewound, seen, millis)
+    if seen is not None and seen.rewound_by is not None:
+        return seen
+    began = None if era.began is None else era.began.replaced
+    removed = {snapshot.stamp for rewind in rewound for snapshot in rewind.removed}
+    if began is not None and began.taken.stamp not in removed and (seen is None or seen.id < began.taken.id):
+        seen = _Seen(began.taken.id, began.taken.stamp, None)  # somebody's clock was wrong
+    ended = None if era.ended is None else era.ended.replaced
+    if ended is not None and seen is not None and seen.id > ended.head.id + 1:
+        seen = _Seen(ended.head.id, ended.head.stamp, None)  # put there after it had been sealed
+    return seen
+
+
+def _place(context: TableContext, branch: BranchRef) -> TableContext | None:
+    """The branch of that identity; None if it is gone."""
+    if branch.uuid == context.branch_uuid:
+        return context
+    pointer = succession(context, branch.uuid)
+    if pointer is None:
+        return None
+    release = find_release(context, pointer.generation)
+    if release is not None and release.what == "drop":
+        return None
+    found = former_main(context, pointer.generation)
+    if branch.name is not None and (
+        state_of(found) is not BranchState.READY or found.branch_uuid != branch.uuid
+    ):
+        return None
+    return found
+
+
+def _retained(place: TableContext | None, millis: int) -> _Seen | None:
+    """What is there and certain by itself."""
+    if place is None:
+        return None
+    try:
+        moment = retained_at(place, millis, exact=True)
+    except NotFoundError:
+        return None
+    return _Seen(moment.snapshot.id, moment.snapshot.stamp, moment.snapshot.time_millis)
+
+
+def _remembered(
+    context: TableContext, branch: BranchRef, place: TableContext | None, millis: int
+) -> _Seen | None:
+    """The same with the help of the archive."""
+    following: int | None = None
+    for snapshot in _history(context, branch.uuid, place, millis):
+        if snapshot.time_millis <= millis:
+            is_sure = following in (None, snapshot.id + 1)
+            return _Seen(snapshot.id, snapshot.stamp, snapshot.time_millis, is_sure)
+        following = snapshot.id
+    return None
+
+
+def _history(
+    context: TableContext, uuid: str, place: TableContext | None, millis: int
+) -> Iterator[Snapshot | PastSnapshot]:
+    """The snapshots of a branch that may be gone, then those of the one that it came from, newest first."""
+    upto: SnapshotRef | None = None
+    while True:
+        fork: SnapshotRef | None
+        if place is not None:
+            fork = None if place.fork is None else place.fork.snapshot
+            yield from _own(place, upto, 0 if fork is None else fork.id, millis)
+        else:
+            facts = archived_branch(context, uuid)
+            fork = None if facts is None else facts.fork
+            for snapshot in archived(
+                context, uuid, None if upto is None else Following(upto.id + 1, upto.stamp)
+            ):
+                if fork is not None and snapshot.id <= fork.id:
+                    break
+                yield snapshot
+        if fork is None:
+            return
+        uuid, upto = fork.branch_uuid, fork
+        place = _place(context, BranchRef(None if uuid == context.table_uuid else "", uuid))
+
+
+def _own(
+    place: TableContext, upto: SnapshotRef | None, above: int, millis: int
+) -> Iterator[Snapshot | PastSnapshot]:
+    """What was committed on a branch that is there; what is too late is left out where that saves reading it."""
+    first = place.snapshots.earliest_id()
+    earliest = None if first is None else place.snapshots.find(first)
+    if upto is not None and (earliest is None or upto.id < earliest.id):
+        yield from expired(place, Following(upto.id + 1, upto.stamp), above)
+    elif earliest is not None and earliest.time_millis > millis:
+        yield earliest
+        yield from expired(place, Following.of(earliest), above)
+    else:
+        head = place.snapshots.find(upto.id) if upto is not None else place.snapshots.head()
+        if head is not None:
+            yield from back_from(place, head, above)
+
+
+def _before(rewound: Sequence[Rewind], seen: _Seen | None, millis: int) -> _Seen | None:
+    """What was the newest before snapshots were removed for good."""
+    for rewind in rewound:
+        if rewind.made_millis <= millis:
+            continue
+        following: int | None = None
+        for removed in rewind.removed:
+            if removed.time_millis <= millis:
+                break
+            following = removed.id
+        else:
+            if seen is not None and seen.id == rewind.target and following not in (None, seen.id + 1):
+                seen = replace(seen, is_sure=False, rewound_by=rewind)  # what came after it left no record
+            continue
+        if seen is None or removed.id > seen.id:
+            is_sure = following in (None, removed.id + 1)
+            seen = _Seen(removed.id, removed.stamp, removed.time_millis, is_sure, rewind)
+    return seen
+
+
+def _held(context: TableContext, era: _Era, seen: _Seen) -> tuple[TableContext, Moment] | None:
+    """Where the rows of a snapshot can be read, and by what."""
+    place = _place(context, era.branch)
+    places = [p for p in (place, context) if p is not None]
+    for each in places[:1] if len(places) > 1 and places[0] is context else places:
+        found = each.snapshots.find(seen.id)
+        if found is not None and found.stamp == seen.stamp:
+            return each, of_snapshot(found)
+        for savepoint in savepoints(each):
+            if savepoint.saved_snapshot is not None and savepoint.saved_snapshot.stamp == seen.stamp:
+                return each, of_savepoint(each, savepoint)
+        for tag in find_tags(each, tag_names(each)):
+            if tag.snapshot.stamp == seen.stamp:
+                return each, of_tag(tag)
+    return None
+
+
+def _gone(context: TableContext, era: _Era, seen: _Seen, millis: int) -> NotFoundError:
+    of = "" if era.ended is None else f" of {former_main_name(era.ended.generation)}"
+    when = "" if seen.time_millis is None else f", of {time_text(seen.time_millis)}"
+    if seen.rewound_by is not None:
+        at = time_text(seen.rewound_by.made_millis)
+        why = f"it was removed by a rollback to snapshot {seen.rewound_by.target} at {at}"
+    elif _place(context, era.branch) is None:
+        why = "that branch was dropped"
+    else:
+        why = "it has expired, and no savepoint or tag holds it"
+    return NotFoundError(
+        f"what readers of '{context.title}' saw at {millis} ({time_text(millis)}) was snapshot {seen.id}{of}{when}, and "
+        f"its data is gone: {why}",
+        hint="leave out published to read the history as it is now; a savepoint or tag keeps a moment for later.",
+    )
