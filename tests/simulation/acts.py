@@ -6,17 +6,16 @@ import pyarrow as pa
 
 from anabranch.errors import (
     AlreadyExistsError,
-    CommitConflictError,
     CommitOutcomeUnknownError,
-    CommitRetriesExhaustedError,
     NotFoundError,
+    StorageError,
 )
 from anabranch.kernel.actions.append import Append as Appending
 from anabranch.kernel.commit.identity import CommitIdentity
 from tests.simulation.process import Violation
 
 PARTS = ("a", "b", "c")
-REFUSED = (CommitConflictError, CommitRetriesExhaustedError, NotFoundError)
+_SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("p", pa.string())])
 
 
 def part_of(row):
@@ -25,7 +24,7 @@ def part_of(row):
 
 
 def table_of(rows):
-    return pa.table({"id": pa.array(rows, pa.int64()), "p": [part_of(row) for row in rows]})
+    return pa.table({"id": pa.array(rows, pa.int64()), "p": [part_of(row) for row in rows]}, schema=_SCHEMA)
 
 
 class Act:
@@ -34,6 +33,10 @@ class Act:
     starts_history = False
     is_alone = False
     """Whether everybody else waits until it is done: what the documentation asks for ("stop the writers first")."""
+    is_repeated = False
+    """Whether a successor does it again if its process dies."""
+    is_rescued = False
+    """Whether rows that it put astray must not be lost: it is told that they were committed."""
     built_on = None
     is_acknowledged = False
 
@@ -114,18 +117,29 @@ class Append(Commit):
 class Batch(Append):
     """A micro-batch of a stream: repeated under the same identity until it is acknowledged, also by its successor."""
 
-    def __init__(self, rows, user, number):
-        super().__init__(rows)
-        self.user, self.number = user, number
+    is_repeated = True
 
     def __str__(self):
-        return f"batch {self.number} of {self.user} {list(self.rows)}"
+        return f"batch {list(self.rows)}"
 
     def do(self, process):
-        messages = process.table.writer().write(table_of(self.rows).to_batches())
-        return process.table.commit(
-            Appending(messages), identity=CommitIdentity(self.user, self.number)
-        ).repeated
+        identity = CommitIdentity(f"stream-{self.rows[0]}", 1)
+        for again in (True, True, False):
+            try:
+                messages = process.table.writer().write(table_of(self.rows).to_batches())
+                return process.table.commit(Appending(messages), identity=identity).repeated
+            except (CommitOutcomeUnknownError, StorageError):
+                if not again:
+                    raise
+        raise AssertionError
+
+    def failed(self, process, error):
+        """It may have been committed by one of the tries."""
+
+    def rows_after(self, content, before, model):
+        if set(self.rows) <= set(before):
+            raise Violation(f"{self} was committed twice")
+        return super().rows_after(content, before, model)
 
 
 class Overwrite(Commit):

@@ -13,6 +13,7 @@ from tests.simulation.process import Violation
 from tests.simulation.walk import Walker, stamp_of
 
 PARENT = "anabranch.parent"
+_NOBODY = object()
 
 
 @dataclass
@@ -82,7 +83,7 @@ class Model:
             elif change.old is None:
                 self._put(line, branch, number, change)
             elif change.old.data != change.new.data:
-                raise Violation(f"{inner} was overwritten by {change.by and change.by.act}")
+                self._replaced(line, branch, number, change)
         elif kind == "tag" and change.new is None:
             self._untagged(path, change)
         if change.new is None and change.by is not None:
@@ -103,14 +104,28 @@ class Model:
             return
         if known is None:
             known = act.rows_after(content, () if head is None else head.rows, self)
-        entry = Entry(number, stamp, content, known, act)
+        self._push(line, branch, Entry(number, stamp, content, known, act))
+
+    def _push(self, line, branch, entry):
         line.entries.append(entry)
-        self.rows_of[stamp] = known
+        self.rows_of[entry.stamp] = entry.rows
         self._check_rows(entry, branch)
         if not branch:
-            self.heads.append((self.world.steps, known))
-        if act is not None:
-            act.made.append(entry)
+            self.heads.append((self.world.steps, entry.rows))
+        if entry.act is not None:
+            entry.act.made.append(entry)
+
+    def _replaced(self, line, branch, number, change):
+        """Something was stored in place of a snapshot that is astray, so that history can go on."""
+        astray, act = line.astray.get(number, _NOBODY), _act(change)
+        content, head = json.loads(change.new.data), line.head
+        if astray is _NOBODY:
+            raise Violation(f"snapshot {number} of {line.find(number).act} was overwritten by {act}")
+        if head is None or number != head.id + 1 or not self._is_on(content, head, act):
+            return
+        del line.astray[number]
+        rescued = astray.rows if content["commitKind"] == "APPEND" and astray.is_rescued else ()
+        self._push(line, branch, Entry(number, stamp_of(content), content, (*head.rows, *rescued), None))
 
     def _is_on(self, content, head, act):
         """Whether a snapshot was built on the newest one."""

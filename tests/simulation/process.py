@@ -131,6 +131,8 @@ class Process:
                 self._do(self.acts.pop(0))
         except Killed:
             self.is_dead = True
+            if self.act is not None and self.act.is_repeated:
+                self.world.again.append(self.act)
         except Violation as error:
             self.world.fail(error)
         except BaseException as error:

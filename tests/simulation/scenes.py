@@ -87,7 +87,7 @@ class Scene:
         return acts.Append(world.rows(rng.choice((1, 1, 2))))
 
     def _batch(self, world, rng):
-        return acts.Batch(world.rows(1), "stream", world.next_row)
+        return acts.Batch(world.rows(1))
 
     def _overwrite(self, world, rng):
         return acts.Overwrite(world.rows(1))

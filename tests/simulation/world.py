@@ -7,8 +7,6 @@ from random import Random
 import anabranch
 from anabranch.kernel.cache import MetadataCache
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.snapshot_log import SnapshotLog
-from anabranch.spec.layout import Layout
 from tests.simulation.model import Model
 from tests.simulation.process import Killed, Known, Process, Violation
 from tests.simulation.store import Store, View
@@ -41,7 +39,9 @@ class World:
             self.settings.fates,
         )
         self.processes, self.next_row, self.number = [], 0, 0
-        self.model = None
+        self.again = []
+        """Acts of processes that died which others do again."""
+        self.model, self.cache = None, MetadataCache()
         self.store = Store(lambda: int(self.now), self._saw)
         self.model = Model(self, ROOT)
         self._begin()
@@ -72,7 +72,8 @@ class World:
                 while budget and len(self.processes) < slots:
                     count = min(budget, self.rng.choice((1, 2, 3)))
                     budget -= count
-                    self._start([self.scene.act(self) for _ in range(count)])
+                    again, self.again = self.again, []
+                    self._start([*again, *(self.scene.act(self) for _ in range(count))])
                 self._go_on()
                 self._happen()
                 if self.violation is None and self.steps > most_steps:
@@ -137,7 +138,8 @@ class World:
             return
         line = self.model.lines[branch]
         name = branch.rpartition("branch-")[2] or None
-        found = SnapshotLog(View(self.store, _NOBODY, ROOT), Layout(name)).head()
+        view = View(self.store, _NOBODY, ROOT)
+        found = TableContext(view, "db.t", name, cache=self.cache).snapshots.head()
         expected = line.head
         if (None if found is None else found.stamp) != (None if expected is None else expected.stamp):
             kind = (
