@@ -139,3 +139,24 @@ def test_a_commit_that_does_not_take_long_asks_for_no_file(table, clock):
 
     assert calls_after(HOUR) == 0
     assert calls_after(HOUR + 1) == 2
+
+
+def test_a_rollback_that_pauses_for_days_brings_no_removed_files_back(table, clock):
+    """Its pin was let go of as that of a killed one, and expiry removed what it was to bring back."""
+    table.append(rows(1, 1))
+    table.overwrite(rows(10, 1))
+    table.append(rows(11, 1))
+    slept = []
+
+    def sleep(path):
+        if slept:
+            return
+        slept.append(path)
+        clock.now += 3 * DAY
+        table.expire_snapshots(retain_max=2)
+        table.expire_snapshots(retain_max=2)
+
+    with pytest.raises(anabranch.CommitConflictError):
+        through(table, run("before", "put_if_absent", sleep, where="snapshot/*")).rollback(2)
+    assert slept
+    assert ids_of(table) == [10, 11]

@@ -12,7 +12,7 @@ from anabranch.errors import (
 )
 from anabranch.kernel.actions.append import Append as Appending
 from anabranch.kernel.commit.identity import CommitIdentity
-from tests.simulation.process import Violation
+from tests.simulation.process import Known, Violation
 
 PARTS = ("a", "b", "c")
 _SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("p", pa.string())])
@@ -35,6 +35,8 @@ class Act:
     """Whether everybody else waits until it is done: what the documentation asks for ("stop the writers first")."""
     is_repeated = False
     """Whether a successor does it again if its process dies."""
+    may_move_away = False
+    """Whether it moves files away that are needed, and looks again afterwards."""
     is_rescued = False
     """Whether rows that it put astray must not be lost: it is told that they were committed."""
     built_on = None
@@ -84,6 +86,8 @@ class Commit(Act):
         super().done(process, result)
         if not self.made or self.made[-1] in self.taken_back():
             raise Violation(f"{self} was acknowledged, but is in no history")
+        if self.made[-1] not in self.taken and not self.made[-1].is_expired:
+            process.world.model.check_settled(self.made[-1])
 
     def failed(self, process, error):
         super().failed(process, error)
@@ -186,7 +190,8 @@ class Expire(Act):
         super().done(process, result)
         found = len(process.world.model.lines[""].entries)
         if self.left is not None and found > self.left:
-            raise Violation(f"{found} snapshots are left, however old they are")
+            kind = Known if "future" in process.world.known else Violation
+            raise kind(f"{found} snapshots are left, however old they are")
 
     def may_remove_oldest(self, entry):
         return True
@@ -204,8 +209,14 @@ class CleanOrphans(Act):
     def __str__(self):
         return "remove orphan files"
 
+    may_move_away = True
+
     def do(self, process):
         return process.table.remove_orphan_files(older_than="1 d").files.height
+
+    def done(self, process, result):
+        super().done(process, result)
+        process.world.model.check_refs()
 
 
 class Rollback(Act):

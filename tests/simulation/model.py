@@ -27,6 +27,9 @@ class Entry:
     act: object
     """Which put it; None for what was there at first."""
     removed_by: object = None
+    is_expired: bool = False
+    is_unsettled: bool = False
+    """Whether files of it were away when it was put; then it must be taken back, or they must be brought back."""
     is_broken: bool = False
     """Whether another engine took files of it, and died before it removed it."""
 
@@ -150,6 +153,7 @@ class Model:
             if act is None or not act.may_remove_oldest(entry):
                 raise Violation(f"{act} removed snapshot {number}, the oldest, of {entry.act}")
             line.entries.pop(0)
+            entry.is_expired = True
         else:
             raise Violation(f"{act} removed snapshot {number} in the middle of history, of {entry.act}")
         if not branch and line.head is not None:
@@ -160,8 +164,9 @@ class Model:
         path = f"{self.root}/tag/tag-{name}"
         found = self.world.store.objects.get(path)
         if found is not None:
-            self.tags[path], self.tagged_at[path] = json.loads(found.data), at
-            self.check_refs()
+            self.tags[path], self.tagged_at[path] = content, at = json.loads(found.data), at
+            for missing in self.missing(stamp_of(content), content):
+                raise Violation(f"tag {name} was made, but lacks {missing}")
 
     def _untagged(self, path, change):
         act = _act(change)
@@ -176,7 +181,7 @@ class Model:
         """Everything that must be readable, by a name for people."""
         for branch, line in self.lines.items():
             for entry in line.entries:
-                if entry.is_broken:
+                if entry.is_broken or (entry.is_unsettled and not entry.act.is_acknowledged):
                     continue
                 yield f"snapshot {entry.id} of '{branch}'", entry.stamp, entry.content
         for path, content in self.tags.items():
@@ -189,6 +194,8 @@ class Model:
 
     def _check_needed(self, path, change):
         act = _act(change)
+        if act is not None and act.may_move_away:
+            return
         for entry in (entry for line in self.lines.values() for entry in line.entries):
             if act is not None and act.may_break(entry) and path in self.reach(entry.stamp, entry.content):
                 entry.is_broken = True
@@ -199,29 +206,42 @@ class Model:
     def check_refs(self):
         """Every file of every reference is there."""
         for name, stamp, content in self.refs():
-            for path in self.reach(stamp, content):
-                if path not in self.world.store.objects:
-                    raise Violation(f"{name} needs {path}, which is not there")
+            for path in self.missing(stamp, content):
+                raise Violation(f"{name} needs {path}, which is not there")
 
     def _check_rows(self, entry, branch):
-        try:
-            reached = self.reach(entry.stamp, entry.content)
-            missing = [path for path in reached if path not in self.world.store.objects]
-            found = {} if missing else self.walker.rows(entry.content)
-        except KeyError as error:
-            missing = [error]
-        if missing:
-            raise Violation(f"snapshot {entry.id} of '{branch}' by {entry.act} lacks {missing[0]}")
+        """A snapshot holds its rows. One whose files are away for the moment is looked at when they must be there."""
+        if self.missing(entry.stamp, entry.content):
+            entry.is_unsettled = True
+            return
+        entry.is_unsettled = False
+        found = self.walker.rows(entry.content)
         ids = Counter(row for rows in found.values() for row in rows)
         if ids != Counter(entry.rows):
+            held, wanted = sorted(ids.elements()), sorted(entry.rows)
             raise Violation(
-                f"snapshot {entry.id} of '{branch}' by {entry.act} holds {sorted(ids.elements())}, expected {sorted(entry.rows)}"
+                f"snapshot {entry.id} of '{branch}' by {entry.act} holds {held}, expected {wanted}"
             )
         if self.world.is_queue:
             place = {row: i for i, row in enumerate(entry.rows)}
             for bucket, rows in found.items():
                 if rows != sorted(rows, key=place.get):
                     raise Violation(f"snapshot {entry.id}: rows of bucket {bucket} are out of order: {rows}")
+
+    def check_settled(self, entry, branch=""):
+        """What was acknowledged has all its files."""
+        missing = self.missing(entry.stamp, entry.content)
+        if missing:
+            raise Violation(f"snapshot {entry.id} by {entry.act} was acknowledged, but lacks {missing[0]}")
+        if entry.is_unsettled:
+            self._check_rows(entry, branch)
+
+    def missing(self, stamp, content):
+        """Files that a snapshot needs and that are not there."""
+        try:
+            return [path for path in self.reach(stamp, content) if path not in self.world.store.objects]
+        except KeyError as error:
+            return [error.args[0]]
 
     def seen_since(self, step):
         """What main may have been seen to be since a step."""

@@ -27,3 +27,38 @@ def mutation(scene, first=0, seeds=300):
         return function
 
     return add
+
+
+@mutation("clocks", 56)
+def tags_are_as_old_as_their_creators_wall_clock_says():
+    from anabranch.spec import refs
+
+    refs.Tag.is_expired = _is_expired_by_wall_clock
+
+
+def _is_expired_by_wall_clock(self, now, stored=None):
+    if self.create_time is None or self.time_retained is None:
+        return False
+    return now > self.create_time + self.time_retained
+
+
+@mutation("clocks", 28)
+def orphans_are_as_old_as_the_machine_that_cleans_says():
+    from anabranch.maintenance import orphans
+
+    orphans.removal_time = lambda context: context.runtime.clock.now_millis()
+
+
+@mutation("clocks", 3)
+def commits_do_not_look_for_their_files():
+    from anabranch.kernel.commit.attempt import Attempts
+
+    Attempts.lost_files = lambda self: ([], 0)
+
+
+@mutation("clocks", 43)
+def late_rollbacks_do_not_look_for_their_files():
+    from anabranch.kernel.commit import attempt
+
+    aged_files = attempt.aged_files
+    attempt.aged_files = lambda *args, is_late: aged_files(*args, is_late=False)

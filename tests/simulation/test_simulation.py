@@ -12,13 +12,14 @@ import sys
 import pytest
 
 from tests.simulation.__main__ import FIXED
+from tests.simulation.mutations import MUTATIONS
 
-SHORT = {"main": 40, "others": 30}
+SHORT = {"main": 30, "clocks": 30, "others": 30}
 """Seeds of each scene in the short form."""
 LONG = int(os.environ.get("ANABRANCH_SIMULATION_SEEDS", "20000"))
 """Seeds of all scenes together in the long form."""
 AT_ONCE = 2
-KNOWN = ("--known", "astray")
+KNOWN = ("--known", "astray,future")
 """Defects that are being mended."""
 
 
@@ -45,6 +46,25 @@ def test_a_seed_is_the_same_each_time():
     first, second = (process.communicate()[0].splitlines()[0] for process in told)
     assert first == second
     assert len(first) == 64, first
+
+
+def found_without(name, seeds):
+    """Whether the simulator finds something wrong within so many seeds when this mend is taken out."""
+    mend = MUTATIONS[name]
+    process = begun("--scene", mend.scene, "--seeds", f"{mend.first}:{mend.first + seeds}", "--without", name)
+    said, _ = process.communicate()
+    assert process.returncode == 0 or said.startswith("seed "), said[-5_000:]
+    return process.returncode == 1
+
+
+def test_the_simulator_finds_a_defect():
+    assert found_without("commits_do_not_look_for_their_files", 40)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_the_simulator_finds_every_defect_that_was_mended(name):
+    assert found_without(name, MUTATIONS[name].seeds)
 
 
 @pytest.mark.long

@@ -214,9 +214,9 @@ class World:
         self.is_calm, self.is_full = True, False
         self.tell(None, "the end")
         try:
-            self.model.check_refs()
             for act in self.scene.ending(self):
                 self.run(act)
+            self.model.check_refs()
         except Violation as error:
             self.fail(error)
 

@@ -113,8 +113,9 @@ class Attempts:
         Only what is old enough is looked for: nothing, if a commit takes as long as commits do.
         """
         assert self._change is not None, "there was an attempt"
-        paths = aged_files(self.context, *self._change)
-        if self._began is not None and is_aged(self.context, self._began):
+        is_late = self._began is not None and is_aged(self.context, self._began)
+        paths = aged_files(self.context, *self._change, is_late=is_late)
+        if is_late:
             paths += sorted(self._written)
         return (lost_files(self.context, paths), len(paths)) if paths else ([], 0)
 

@@ -31,14 +31,22 @@ def is_aged(context: TableContext, written: int) -> bool:
     return not -_SKEW_MILLIS <= context.runtime.clock.now_millis() - written <= _SAFE_MILLIS
 
 
-def aged_files(context: TableContext, schema: TableSchema, entries: Sequence[ManifestEntry]) -> list[str]:
+def aged_files(
+    context: TableContext, schema: TableSchema, entries: Sequence[ManifestEntry], *, is_late: bool
+) -> list[str]:
     """Paths of the files that were written for a commit so long ago that they must be looked for.
 
-    Files that were in the table before, as those that a merge takes in, are held by a ref and pass.
+    Files that were in the table before, as those that a rollback or a merge takes in, are held by a pin and pass. Only
+    if the commit is late: then the pin may have been let go of as that of an operation that was killed.
     """
-    new = [entry for entry in entries if entry.kind == FileKind.ADD and entry.file.written_millis is not None]
-    aged = [entry for entry in new if is_aged(context, entry.file.written_millis or 0)]
+    added = [entry for entry in entries if entry.kind == FileKind.ADD]
+    aged = [entry for entry in added if is_late or _is_old(context, entry)]
     return data_file_paths(aged, schema) if aged else []
+
+
+def _is_old(context: TableContext, entry: ManifestEntry) -> bool:
+    written = entry.file.written_millis
+    return written is not None and is_aged(context, written)
 
 
 def lost_files(context: TableContext, paths: Collection[str]) -> list[str]:
