@@ -164,7 +164,8 @@ class Model:
         path = f"{self.root}/tag/tag-{name}"
         found = self.world.store.objects.get(path)
         if found is not None:
-            self.tags[path], self.tagged_at[path] = content, at = json.loads(found.data), at
+            content = json.loads(found.data)
+            self.tags[path], self.tagged_at[path] = content, at
             for missing in self.missing(stamp_of(content), content):
                 raise Violation(f"tag {name} was made, but lacks {missing}")
 
