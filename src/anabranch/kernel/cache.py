@@ -16,11 +16,22 @@ T = TypeVar("T")
 DEFAULT_CAPACITY = 256 << 20
 
 
-class MetadataCache:
-    """Least recently used values by key, together at most `capacity` bytes. Safe for threads."""
+ENTRY_BYTES = 512
+"""What an entry takes beside its value: its key, and its place."""
 
-    def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
+
+class MetadataCache:
+    """Least recently used values by key, together at most `capacity` bytes. Safe for threads.
+
+    Args:
+        capacity: bytes, or whatever the weights of the values are in.
+        entry: what each entry weighs beside its value. Without it many small values would take far more memory than
+            they weigh.
+    """
+
+    def __init__(self, capacity: int = DEFAULT_CAPACITY, *, entry: int = 0) -> None:
         self._capacity = capacity
+        self._entry = entry
         self._used = 0
         self._entries: OrderedDict[tuple[str, ...], tuple[Any, int]] = OrderedDict()
         self._lock = threading.Lock()
@@ -36,6 +47,7 @@ class MetadataCache:
 
     def put(self, key: tuple[str, ...], value: Any, weight: int) -> None:
         """Keep `value`, which takes about `weight` bytes; a value too large for the cache is not kept."""
+        weight += self._entry
         if weight > self._capacity // 2:
             return
         with self._lock:
@@ -48,6 +60,11 @@ class MetadataCache:
                 _, (_, freed) = self._entries.popitem(last=False)
                 self._used -= freed
 
+    def __len__(self) -> int:
+        """How many values there are."""
+        with self._lock:
+            return len(self._entries)
+
     def get_or(self, key: tuple[str, ...], load: Callable[[], T], weigh: Callable[[T], int]) -> T:
         """The value under `key`, loaded and kept if it is not there."""
         found: T | None = self.get(key)
@@ -57,5 +74,5 @@ class MetadataCache:
         return found
 
 
-SHARED = MetadataCache()
+SHARED = MetadataCache(entry=ENTRY_BYTES)
 """The cache of this process."""

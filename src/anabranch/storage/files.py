@@ -78,8 +78,13 @@ def remove_quietly(path: str) -> None:
         os.unlink(path)
 
 
+_MOST_FOLDERS = 10_000
+
+
 class KnownFolders:
     """Folders under `root` that are known to exist and to survive a crash, so that each is asked once.
+
+    A process that writes for years comes by ever new ones; of so many it begins anew.
 
     Another process may remove a folder at any time: whoever meets `FileNotFoundError` calls `forget` and
     then `ensure` again.
@@ -103,6 +108,8 @@ class KnownFolders:
         # Above the root we may not be allowed to look.
         with suppress(PermissionError) if folder == self._root and not created else nullcontext():
             sync_folder(parent)
+        if len(self._known) >= _MOST_FOLDERS:
+            self._known = set()
         self._known.add(folder)
 
     def forget(self, folder: str) -> None:
