@@ -490,6 +490,13 @@ OVERWRITE_PARTITION = _text(
     None,
     "The partition that mode('overwrite') replaces, for example dt=2026-01-01/hour=3.",
 )
+OVERWRITE_IF_UNCHANGED_SINCE: Option[int | None] = Option(
+    "overwrite.if-unchanged-since",
+    _natural,
+    None,
+    "Number of the snapshot that was read: mode('overwrite') fails if rows that it replaces were changed after it.",
+    "whole number",
+)
 
 # Ours alone
 TABLE_UUID = _text("anabranch.table-uuid", None, "Identity of the table, written when it is created.")

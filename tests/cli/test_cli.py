@@ -45,6 +45,16 @@ def test_create_append_read(cli, orders):
     assert "Bonn" in cli("read", "db.orders", "--columns", "city,id")
 
 
+def test_overwriting_what_was_read_and_nothing_else(cli, orders, tmp_path):
+    new = tmp_path / "new.csv"
+    new.write_text("id,city,price\n8,Rome,1.00\n")
+    cli("append", "db.orders", str(orders))
+    assert "CHANGED_SINCE" in cli("overwrite", "db.orders", str(new), "--if-unchanged-since", "1", code=3)
+    done = json.loads(cli("overwrite", "db.orders", str(new), "--if-unchanged-since", "2", "--json"))
+    assert (done["kind"], done["rows"]) == ("OVERWRITE", 3)
+    assert "snapshot 4" in cli("overwrite", "db.orders", str(new), "--partition", "city=Rome")
+
+
 def test_rows_from_parquet_json_and_standard_input(cli, orders, tmp_path, monkeypatch):
     pq.write_table(pa.table({"id": [4], "city": ["Oslo"]}), tmp_path / "rows.parquet")
     cli("append", "db.orders", str(tmp_path / "rows.parquet"))

@@ -156,7 +156,7 @@ class World:
     def has_expired(self, error):
         return "may have expired while it was read" in str(
             error.hint
-        ) or "expired or the file removed" in str(error.hint)
+        ) or "removed although it is needed" in str(error.hint)
 
     def is_half_made(self, error):
         """A branch is made or removed file by file, and meanwhile nobody may delete anything."""

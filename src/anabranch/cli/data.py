@@ -1,4 +1,4 @@
-"""Verbs about rows: read, append, explain."""
+"""Verbs about rows: read, append, overwrite, explain."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anabranch.cli.system_tables import show_system_table
 
 def register(app: typer.Typer) -> None:
     """Add these verbs to the command line."""
-    for verb in (read, append, explain):
+    for verb in (read, append, overwrite, explain):
         app.command(verb.__name__)(verb)
 
 
@@ -83,6 +83,37 @@ def append(
         show_json(service.snapshot_info(snapshot))
     else:
         typer.echo(f"appended {snapshot.delta_record_count:,} rows to {view.name}: snapshot {snapshot.id}")
+
+
+def overwrite(
+    table: TableName,
+    source: Annotated[str, typer.Argument(help="A parquet, csv or json file, or - for standard input.")],
+    format: Annotated[
+        str | None, typer.Option(help="parquet, csv or json, where the name does not tell.")
+    ] = None,
+    partition: Annotated[
+        str | None, typer.Option(help="Replace all rows of this partition, such as dt=2026-01-01/hour=3.")
+    ] = None,
+    if_unchanged_since: Annotated[
+        int | None,
+        typer.Option(help="Fail if rows to be replaced were changed after this snapshot.", min=0),
+    ] = None,
+    branch: Branch = None,
+    json: AsJson = False,
+) -> None:
+    """Replace rows by those of a file: the partitions that occur in it, or all rows of an unpartitioned table."""
+    from anabranch.service import tables as service
+    from anabranch.service.files import read_rows
+    from anabranch.service.maintenance import partition_values
+
+    view = service.open_table(service.open_lake(state.warehouse), service.View(table, branch))
+    values = next(iter(partition_values([] if partition is None else [partition]) or ()), None)
+    rows = read_rows(source, format, view.scan().reader.schema)
+    snapshot = view.overwrite(rows, values, if_unchanged_since=if_unchanged_since)
+    if json:
+        show_json(service.snapshot_info(snapshot))
+    else:
+        typer.echo(f"overwrote rows of {view.name}: snapshot {snapshot.id}")
 
 
 def explain(

@@ -13,7 +13,10 @@ from anabranch.kernel.compaction.live import live_files
 from anabranch.kernel.compaction.packing import Limits
 from anabranch.kernel.compaction.planning import Gain, full_outline, gain_of, minor_outline
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.parallel import each
 from anabranch.kernel.partitions import partition_text
+from anabranch.kernel.refs.moment import time_text
+from anabranch.kernel.store_clock import commit_time, is_ahead
 from anabranch.options import (
     SNAPSHOT_NUM_RETAINED_MAX,
     SNAPSHOT_NUM_RETAINED_MIN,
@@ -29,6 +32,8 @@ _SMALL_FILE_POINTS: Final = 60
 _MANY_FILES: Final = 50
 """Files too many from which on their share counts in full; few files are no harm whatever their size."""
 _MANY_SNAPSHOTS: Final = 100
+_NEWEST: Final = 100
+"""Snapshots whose times are looked at."""
 _MANY_PARTITIONS: Final = 100
 _TINY_PARTITION: Final = 20
 """A partition is tiny if so many of them would fit into one file."""
@@ -123,6 +128,7 @@ def health(
     findings = [
         *_small_files(context, live, gain, schema, options),
         *_snapshots(context, ids, options),
+        *_wrong_clocks(context, ids),
         *_tiny_partitions(partitions, options),
     ]
     return Health(
@@ -193,16 +199,33 @@ def _snapshots(context: TableContext, ids: list[int], options: Mapping[str, str]
 
 
 def _older(context: TableContext, ids: list[int], millis: int) -> int:
-    """How many of the snapshots were made before that moment; their times never fall."""
+    """How many of the snapshots were made before that moment, as far as their times go up with their numbers."""
     low, high = 0, len(ids)
     while low < high:
         middle = (low + high) // 2
         found = context.snapshots.find(ids[middle])
-        if found is None or found.time_millis < millis:
+        if found is None or commit_time(context, found) < millis:
             low = middle + 1
         else:
             high = middle
     return low
+
+
+def _wrong_clocks(context: TableContext, ids: list[int]) -> Iterator[Finding]:
+    """Snapshots whose time is still to come, among the newest."""
+    now = context.runtime.clock.now_millis()
+    newest = each(context.snapshots.find, ids[-_NEWEST:])
+    ahead = [snapshot for snapshot in newest if snapshot is not None and is_ahead(snapshot, now)]
+    if ahead:
+        worst = max(ahead, key=lambda snapshot: snapshot.time_millis)
+        yield Finding(
+            5,
+            f"snapshot {worst.id}{f' and {len(ahead) - 1:,} more' if len(ahead) > 1 else ''} of commit user "
+            f"'{worst.commit_user}' {'say they were' if len(ahead) > 1 else 'says it was'} committed at "
+            f"{time_text(worst.time_millis)}, which is still to come: set the clock of the machine that made it, or of "
+            "this one. Until then it counts by the time at which it was stored",
+            None,
+        )
 
 
 def _tiny_partitions(partitions: pl.DataFrame, options: Mapping[str, str]) -> Iterator[Finding]:

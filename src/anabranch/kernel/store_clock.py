@@ -1,18 +1,25 @@
-"""The time by which files and names are old enough to be removed.
+"""Time that does not depend on a single machine's clock: when files may be removed, when snapshots were committed.
 
 The age of a file is the time on the store's clock since it was stored. The clock of the machine that cleans up may be
 days ahead; taking ages from it would remove what was written a moment ago. So before anything is removed by its age,
 the store is asked for its time: a small file is put, and its modification time read.
+
+A snapshot says when it was committed by the clock of the machine that made it. One that says a time still to come was
+made by a clock that was ahead; when it was really made, its file's modification time tells.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
 
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.kernel.context import TableContext
 from anabranch.spec.layout import MANIFEST_FOLDER
+from anabranch.spec.snapshot import Snapshot
 from anabranch.storage.names import temporary_name
+
+SKEW_MILLIS = 60_000
+"""How far the clocks of machines that are in order may be apart."""
 
 
 def removal_time(context: TableContext) -> int:
@@ -30,6 +37,26 @@ def removal_time(context: TableContext) -> int:
         infos = context.storage.list(context.layout.snapshot_folder)
         stored = max((info.modified_millis for info in infos), default=machine)
     return min(machine, stored)
+
+
+def commit_time(context: TableContext, snapshot: Snapshot) -> int:
+    """When a snapshot was committed, in epoch milliseconds: as it says, unless that is still to come.
+
+    Costs a call only for those that say so.
+    """
+    now = context.runtime.clock.now_millis()
+    if not is_ahead(snapshot, now):
+        return snapshot.time_millis
+    try:
+        stored = context.storage.info(context.layout.snapshot_path(snapshot.id)).modified_millis
+    except NotFoundError:  # it has expired, and a tag or savepoint has its content
+        stored = now
+    return min(snapshot.time_millis, stored)
+
+
+def is_ahead(snapshot: Snapshot, now: int) -> bool:
+    """Whether a snapshot says that it was committed at a time that is still to come."""
+    return snapshot.time_millis > now + SKEW_MILLIS
 
 
 def _time_of_put(context: TableContext) -> int | None:

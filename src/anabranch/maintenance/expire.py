@@ -15,7 +15,7 @@ from anabranch.kernel.expiry.retention import FOREVER, LEAST_RETAINED, Retention
 from anabranch.kernel.refs.savepoints import tend as tend_savepoints
 from anabranch.kernel.refs.tags import expire_tags
 from anabranch.kernel.rollback.pins import tend_pins
-from anabranch.kernel.store_clock import removal_time
+from anabranch.kernel.store_clock import commit_time, removal_time
 from anabranch.maintenance.cutoff import Cutoff, cutoff_of
 from anabranch.options import (
     CONSUMER_EXPIRATION_TIME,
@@ -142,7 +142,7 @@ def _is_worth_it(context: TableContext, retention: Retention) -> bool:
     if following is None:
         return False  # others are expiring just now
     is_too_many = there - max(retention.at_most, LEAST_RETAINED) >= wanted
-    if following.time_millis > retention.until(is_one_too_many=is_too_many):
+    if commit_time(context, following) > retention.until(is_one_too_many=is_too_many):
         return False
     unread = next_read(context)
     return unread is None or first + wanted <= unread

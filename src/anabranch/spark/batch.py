@@ -27,13 +27,14 @@ from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.watermark import claim
 from anabranch.kernel.write_load import WriteLoad, load_warning
 from anabranch.maintenance.expire import expire_now_and_then
-from anabranch.options import FILE_CHECKSUM, OVERWRITE_PARTITION
+from anabranch.options import FILE_CHECKSUM, OVERWRITE_IF_UNCHANGED_SINCE, OVERWRITE_PARTITION
 from anabranch.spark.clustering import last_load
 from anabranch.spark.portable_lineage import PortableOrigin, Where, here
 from anabranch.spark.row_reader import partitions_of, snapshot_rows
 from anabranch.spark.row_writer import RowWriter
 from anabranch.spark.tables import View
 from anabranch.spec.partition_path import parse_partition
+from anabranch.spec.snapshot_ref import SnapshotRef
 from anabranch.table import Table
 
 _LOG = logging.getLogger(__name__)
@@ -87,12 +88,14 @@ class BatchWriter(DataSourceArrowWriter):
         *,
         overwrite: bool,
         partition: Mapping[str, str] | None,
+        since: SnapshotRef | None,
         origin: PortableOrigin,
     ) -> None:
         self._table = table
         self._rows = rows
         self._overwrite = overwrite
         self._partition = partition
+        self._since = since
         self._origin = origin
         self._warned = False
 
@@ -124,15 +127,23 @@ class BatchWriter(DataSourceArrowWriter):
             InvalidInputError: the options contradict each other.
         """
         text = OVERWRITE_PARTITION.of(options)
-        if text is not None and not overwrite:
-            raise InvalidInputError(
-                f"{OVERWRITE_PARTITION.key} is '{text}', but the rows are appended",
-                hint="use .mode('overwrite'), or leave the option out.",
-            )
+        for option in (OVERWRITE_PARTITION, OVERWRITE_IF_UNCHANGED_SINCE):
+            if option.of(options) is not None and not overwrite:
+                raise InvalidInputError(
+                    f"{option.key} is '{option.of(options)}', but the rows are appended",
+                    hint="use .mode('overwrite'), or leave the option out.",
+                )
+        unchanged_since = OVERWRITE_IF_UNCHANGED_SINCE.of(options)
+        since = None if unchanged_since is None else table.reference(unchanged_since)
         partition = None if text is None else parse_partition(text)
         origin = PortableOrigin.of(options, application)
         writer = cls(
-            table, RowWriter.of(table, schema), overwrite=overwrite, partition=partition, origin=origin
+            table,
+            RowWriter.of(table, schema),
+            overwrite=overwrite,
+            partition=partition,
+            since=since,
+            origin=origin,
         )
         if slots is not None and text is None:
             # It travels to the commit, which then says nothing.
@@ -164,7 +175,9 @@ class BatchWriter(DataSourceArrowWriter):
             self._rows.abort(files_of(messages))
 
     def _action(self, files: Sequence[CommitMessage]) -> Action:
-        return self._table.overwriting(files, self._partition) if self._overwrite else Append(files)
+        if not self._overwrite:
+            return Append(files)
+        return self._table.overwriting(files, self._partition, unchanged_since=self._since)
 
 
 def files_of(messages: Sequence[WriterCommitMessage | None]) -> list[CommitMessage]:

@@ -18,6 +18,7 @@ from anabranch.kernel.commit.base import Action
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, Committed, commit
+from anabranch.kernel.refs.moments import resolve
 from anabranch.kernel.refs.upkeep import keep_due
 from anabranch.kernel.replacement.follow import carried_over
 from anabranch.kernel.watermark import Claim, claim
@@ -49,34 +50,83 @@ class Writing(TableView):
         """
         return self._write(data, Append)
 
-    def overwrite(self, data: Any, partition: Mapping[str, Any] | None = None) -> Snapshot:
+    def overwrite(
+        self,
+        data: Any,
+        partition: Mapping[str, Any] | None = None,
+        *,
+        if_unchanged_since: int | Snapshot | None = None,
+    ) -> Snapshot:
         """Replace rows by `data`.
 
         Without `partition`, a partitioned table loses exactly the partitions that occur in `data` (option
         ``dynamic-partition-overwrite``), an unpartitioned one all its rows. With `partition`, for example
         ``{"dt": "2026-01-01"}``, all rows of it are replaced and `data` must lie inside of it.
-        """
-        return self._write(data, lambda messages: self.overwriting(messages, partition))
 
-    def replace(self, data: Any, where: str | Predicate | None = None) -> Snapshot:
+        What is replaced are the rows that are there when it commits, those included that others have added since
+        `data` was computed. With `if_unchanged_since`, the snapshot that `data` was computed from or its number, it is
+        a `CommitConflictError` instead if anybody has changed rows of what is replaced after that snapshot.
+        """
+        since = self._reference(if_unchanged_since)
+        return self._write(
+            data, lambda messages: self.overwriting(messages, partition, unchanged_since=since)
+        )
+
+    def replace(
+        self,
+        data: Any,
+        where: str | Predicate | None = None,
+        *,
+        if_unchanged_since: int | Snapshot | None = None,
+    ) -> Snapshot:
         """Replace all rows by `data`, whatever the options say; or those of the partitions that `where` names.
 
         Args:
             data: as for `append`; with `where` it must lie inside of these partitions.
             where: a condition on partition columns, such as ``dt >= '2026-01-01'``.
+            if_unchanged_since: as for `overwrite`.
 
         Raises:
             PredicateError, InvalidInputError: `where` does not fit the table, or names other columns.
         """
+        since = self._reference(if_unchanged_since)
         if where is None:
-            return self._write(data, Overwrite)
+            return self._write(data, lambda messages: Overwrite(messages, unchanged_since=since))
         condition = parse(where) if isinstance(where, str) else where
-        return self._write(data, lambda messages: Overwrite.where(messages, condition, self._schema))
+
+        def action(messages: Sequence[CommitMessage]) -> Overwrite:
+            return replace(Overwrite.where(messages, condition, self._schema), unchanged_since=since)
+
+        return self._write(data, action)
 
     def overwriting(
-        self, messages: Sequence[CommitMessage], partition: Mapping[str, Any] | None = None
+        self,
+        messages: Sequence[CommitMessage],
+        partition: Mapping[str, Any] | None = None,
+        *,
+        unchanged_since: SnapshotRef | None = None,
     ) -> Overwrite:
         """The action that replaces rows by the files of these messages. Raises `InvalidInputError`."""
+        return replace(self._overwriting(messages, partition), unchanged_since=unchanged_since)
+
+    def reference(self, snapshot: int | Snapshot) -> SnapshotRef:
+        """What names a snapshot of this branch for good; number 0 is what was before the first one.
+
+        Raises `NotFoundError` if there is no snapshot of the number.
+        """
+        found = snapshot if isinstance(snapshot, Snapshot) or snapshot == 0 else self._retained(snapshot)
+        stamp, number = (found.stamp, found.id) if isinstance(found, Snapshot) else ("", 0)
+        return SnapshotRef(self._context.branch_uuid, number, stamp)
+
+    def _reference(self, snapshot: int | Snapshot | None) -> SnapshotRef | None:
+        return None if snapshot is None else self.reference(snapshot)
+
+    def _retained(self, number: int) -> Snapshot:
+        return resolve(self._context, number).snapshot
+
+    def _overwriting(
+        self, messages: Sequence[CommitMessage], partition: Mapping[str, Any] | None
+    ) -> Overwrite:
         schema = self._schema
         if partition is not None:
             return Overwrite.of_partition(messages, partition, schema)

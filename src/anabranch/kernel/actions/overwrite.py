@@ -20,6 +20,7 @@ from anabranch.kernel.commit.base import Base, Change, Conflict
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.commit.conflicts import bucket_count_conflict
 from anabranch.kernel.commit.sequence import continue_sequences
+from anabranch.kernel.commit.unchanged import changed_conflict
 from anabranch.kernel.partitions import key_of_row
 from anabranch.kernel.properties import OVERWRITE_PROPERTY
 from anabranch.kernel.scan.pruning import partition_values
@@ -27,6 +28,7 @@ from anabranch.spec.data_file import FileKind
 from anabranch.spec.entry_frame import EntryFrame
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import CommitKind
+from anabranch.spec.snapshot_ref import SnapshotRef
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Overwrite:
     """Remove every live file of the target partitions and add the files of these messages.
 
     The files to remove are those of the base it lands on, so rows appended meanwhile to a target
-    partition are replaced as well: the overwrite comes last.
+    partition are replaced as well: the overwrite comes last. With `unchanged_since` that is a conflict.
     """
 
     messages: Sequence[CommitMessage]
@@ -46,6 +48,8 @@ class Overwrite:
     """The partition as the user named it."""
     condition: str | None = None
     """The condition by which the user named the partitions instead."""
+    unchanged_since: SnapshotRef | None = None
+    """A snapshot after which nobody may have changed the rows to be replaced."""
 
     @classmethod
     def of_partition(
@@ -94,14 +98,19 @@ class Overwrite:
         conflict = bucket_count_conflict(base, self.messages)
         if conflict is not None:
             return conflict
-        removed = EntryFrame(self._replaced(base)).with_kind(FileKind.DELETE).to_entries()
+        if self.unchanged_since is not None:
+            conflict = changed_conflict(base, self.unchanged_since, lambda e: self._replaced(base, e))
+            if conflict is not None:
+                return conflict
+        replaced = self._replaced(base, base.live.df)
+        removed = EntryFrame(replaced).with_kind(FileKind.DELETE).to_entries()
         added = added_entries(self.messages)
         if any(message.total_buckets > 0 for message in self.messages):
             added = continue_sequences(base, added)
         return Change(CommitKind.OVERWRITE, [*removed, *added], {OVERWRITE_PROPERTY: self._described(base)})
 
-    def _replaced(self, base: Base) -> pl.DataFrame:
-        frame = base.live.df
+    def _replaced(self, base: Base, frame: pl.DataFrame) -> pl.DataFrame:
+        """Those of some entries that are in the target partitions."""
         if frame.height == 0 or (self.target is None and not self.dynamic):
             return frame
         unique = frame["partition"].unique()

@@ -13,6 +13,7 @@ from anabranch.kernel.commit.manifest_writer import ManifestWriter
 from anabranch.kernel.commit.presence import aged_files, is_aged, lost_files
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.properties import BRANCH_PROPERTY, PARENT_PROPERTY, WRITER_PROPERTY
+from anabranch.kernel.store_clock import commit_time
 from anabranch.kernel.watermark import Claim, recorded
 from anabranch.spec.data_file import FileKind, ManifestEntry, ManifestFileMeta
 from anabranch.spec.schema import TableSchema
@@ -75,7 +76,8 @@ class Attempts:
         added = _row_delta(change.entries)
         now = self.context.runtime.clock.now_millis()
         # Readers find snapshots by time, so time must not go back even if the machine's clock does.
-        time_millis = now if previous is None else max(now, previous.time_millis)
+        # But it does not follow a base whose time is still to come, or one wrong clock would stop it for good.
+        time_millis = now if previous is None else max(now, commit_time(self.context, previous))
         claimed = self.watermark if change.watermark is None else change.watermark
         event_time = recorded(self.context, previous, claimed, time_millis)
         return Snapshot(

@@ -202,7 +202,7 @@ class _Round:
         if history is None:
             return Expiry(dry_run=dry_run)
         left_over = self._left_over(history, unread)
-        due = self.retention.due(history.snapshots, unread)
+        due = self.retention.due(history.snapshots, unread, history.stored)
         if not due:
             if not dry_run:
                 self.context.storage.delete_many(left_over)
@@ -249,7 +249,7 @@ class _Round:
             file.path
             for file in history.below
             if file.modified_millis < yesterday
-            if file.snapshot.time_millis < self.retention.replaced_before
+            if min(file.snapshot.time_millis, file.modified_millis) < self.retention.replaced_before
             if unread is None or file.snapshot.id < unread
         ]
 

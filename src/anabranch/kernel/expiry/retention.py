@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from anabranch.errors import InvalidInputError
 from anabranch.kernel.expiry.ref_files import SnapshotFile
@@ -47,25 +46,43 @@ class Retention:
         """A snapshot goes if it was replaced until this moment."""
         return self.in_grace_since if is_one_too_many else min(self.replaced_before, self.in_grace_since)
 
-    def due(self, history: Sequence[Snapshot], unread: int | None = None) -> list[Snapshot]:
+    def due(
+        self, history: Sequence[Snapshot], unread: int | None = None, stored: Sequence[int] | None = None
+    ) -> list[Snapshot]:
         """The oldest snapshots of a branch, those that may go.
 
         Args:
             history: all snapshots, oldest first, without gap.
             unread: id of the first snapshot that a consumer of the branch has not read.
+            stored: when the file of each snapshot was stored, in epoch milliseconds, where that is known.
         """
         too_many = len(history) - max(self.at_most, LEAST_RETAINED)
         most = len(history) - max(self.at_least, LEAST_RETAINED)
         if self.limit is not None:
             most = min(most, self.limit)
         gone: list[Snapshot] = []
-        for snapshot, following in pairwise(history[: max(most, 0) + 1]):
+        times = _replaced_at(history, stored or [FOREVER] * len(history))
+        for snapshot, replaced in zip(history[: max(most, 0)], times, strict=False):
             if unread is not None and snapshot.id >= unread:
                 break
-            if following.time_millis > self.until(is_one_too_many=len(gone) < too_many):
+            if replaced > self.until(is_one_too_many=len(gone) < too_many):
                 break
             gone.append(snapshot)
         return gone
+
+
+def _replaced_at(history: Sequence[Snapshot], stored: Sequence[int]) -> list[int]:
+    """When each snapshot but the last was replaced, as late as it may have been.
+
+    That is the time of the one that follows it, unless a clock was wrong: then that one says an earlier time than those
+    before it, or a later one than its file was stored at. In both cases the file tells.
+    """
+    times, highest = [], 0
+    for snapshot, at in zip(history, stored, strict=True):
+        is_behind = snapshot.time_millis < highest
+        highest = max(highest, snapshot.time_millis)
+        times.append(at if is_behind and at != FOREVER else min(highest, at))
+    return times[1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +91,8 @@ class History:
 
     snapshots: tuple[Snapshot, ...]
     """Oldest first, without gap."""
+    stored: tuple[int, ...]
+    """When the file of each was stored, in epoch milliseconds."""
     below: tuple[SnapshotFile, ...]
     """Below a gap: left by a writer that came too late and died, or by an expiry of another engine."""
 
@@ -86,7 +105,9 @@ class History:
         first = last
         while first > 0 and _follows(found[first - 1].snapshot, found[first].snapshot):
             first -= 1
-        return cls(tuple(file.snapshot for file in found[first : last + 1]), tuple(found[:first]))
+        chain = found[first : last + 1]
+        times = tuple(file.modified_millis for file in chain)
+        return cls(tuple(file.snapshot for file in chain), times, tuple(found[:first]))
 
 
 def _follows(snapshot: Snapshot, following: Snapshot) -> bool:

@@ -24,6 +24,7 @@ from anabranch.kernel.expiry.search import find_border
 from anabranch.kernel.refs.moment import of_snapshot
 from anabranch.kernel.refs.tag_log import find_tag, find_tags, tag_names
 from anabranch.kernel.refs.tags import create_tag, expire_tags, replace_tag
+from anabranch.kernel.store_clock import SKEW_MILLIS, commit_time
 from anabranch.options import (
     SINK_PROCESS_TIME_ZONE,
     SINK_WATERMARK_TIME_ZONE,
@@ -126,9 +127,13 @@ def _of_periods(context: TableContext, options: Mapping[str, str], head: Snapsho
     periods = Periods.of(options)
     hint = _Hint(context, periods)
     reached, now = hint.read(), _local_time(context, options, head)
+    latest = _latest_period(context, options, periods)
+    if reached is not None and latest is not None and reached > latest:
+        reached = None  # a clock that was ahead made a tag of a period still to come
     if now is None or (reached is not None and periods.passed_at(now) <= reached):
         return []
-    tagged = [start for name in tag_names(context) if (start := periods.parse(name)) is not None]
+    named = [start for name in tag_names(context) if (start := periods.parse(name)) is not None]
+    tagged = [start for start in named if latest is None or start <= latest]
     newest = find_tag(context, periods.name(max(tagged))) if tagged else None
     first_id = context.snapshots.earliest_id() if newest is None else newest.snapshot.id + 1
     last = max((*tagged, *([] if reached is None else [reached])), default=None)
@@ -140,6 +145,15 @@ def _of_periods(context: TableContext, options: Mapping[str, str], head: Snapsho
     if last is not None:
         hint.write(last)
     return made
+
+
+def _latest_period(context: TableContext, options: Mapping[str, str], periods: Periods) -> int | None:
+    """The last period that can have a tag by now; None where event time decides, which may be ahead."""
+    if TAG_AUTOMATIC_CREATION.of(options) == "watermark":
+        return None
+    clock = context.runtime.clock
+    skew = SKEW_MILLIS + periods.length  # of machines whose clocks are in order, or whose time zones differ
+    return periods.passed_at(_on_clock(clock.now_millis() + skew, SINK_PROCESS_TIME_ZONE.of(options), clock))
 
 
 def _completed(options: Mapping[str, str], periods: Periods, last: int | None, start: int) -> range:
@@ -183,7 +197,8 @@ def _local_time(context: TableContext, options: Mapping[str, str], snapshot: Sna
         return (
             None if snapshot.watermark is None else _on_clock(snapshot.watermark, zone, context.runtime.clock)
         )
-    return _on_clock(snapshot.time_millis, SINK_PROCESS_TIME_ZONE.of(options), context.runtime.clock)
+    time = commit_time(context, snapshot)
+    return _on_clock(time, SINK_PROCESS_TIME_ZONE.of(options), context.runtime.clock)
 
 
 def _on_clock(millis: int, zone: str | None, machine: Clock) -> int:
@@ -201,7 +216,9 @@ def _on_clock(millis: int, zone: str | None, machine: Clock) -> int:
 def _of_batch(context: TableContext, options: Mapping[str, str], written: Snapshot) -> str | None:
     if written.commit_identifier != BATCH_COMMIT_IDENTIFIER:
         return None
-    local = _on_clock(written.time_millis, SINK_PROCESS_TIME_ZONE.of(options), context.runtime.clock)
+    local = _on_clock(
+        commit_time(context, written), SINK_PROCESS_TIME_ZONE.of(options), context.runtime.clock
+    )
     day = (_EPOCH + timedelta(milliseconds=local)).strftime("%Y-%m-%d")
     name = TAG_BATCH_NAME.of(options) or f"{_BATCH_PREFIX}{day}"
     existing = find_tag(context, name)

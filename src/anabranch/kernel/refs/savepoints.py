@@ -37,7 +37,7 @@ from anabranch.kernel.refs.savepoint_log import (
     read_numbers,
 )
 from anabranch.kernel.refs.tag_log import tag_names
-from anabranch.kernel.store_clock import removal_time
+from anabranch.kernel.store_clock import SKEW_MILLIS, commit_time, removal_time
 from anabranch.options import SAVEPOINT_CREATE_INTERVAL
 from anabranch.spec.data_file import ManifestFileMeta
 from anabranch.spec.entry_frame import IDENTITY
@@ -89,9 +89,9 @@ def due_savepoint(
     tended = False
     while True:
         numbers = read_numbers(context)
-        last = next(newest_first(context, numbers), None)
-        since = None if last is None else last.saved_time
-        if since is not None and head.time_millis - since < interval:
+        # Of those that a clock which was ahead made, the time tells nothing.
+        since = next((s.saved_time for s in newest_first(context, numbers) if _is_of_past(context, s)), None)
+        if since is not None and commit_time(context, head) - since < interval:
             return None
         if not tended:
             tend(context)
@@ -100,6 +100,11 @@ def due_savepoint(
         made = _create(context, of_snapshot(head), numbers.next)
         if made is not None:
             return made
+
+
+def _is_of_past(context: TableContext, savepoint: Savepoint) -> bool:
+    now = context.runtime.clock.now_millis()
+    return savepoint.saved_time is None or savepoint.saved_time <= now + SKEW_MILLIS
 
 
 def delete_savepoint(context: TableContext, number: int) -> Savepoint:

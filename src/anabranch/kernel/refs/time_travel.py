@@ -4,7 +4,8 @@ By time there is one rule: of all retained snapshots and all savepoints of the b
 number) whose snapshot was committed at that time or before it. A savepoint counts by the time of the snapshot it
 saves, so it stands in where that snapshot has expired. Several snapshots of one millisecond: the last. Commits of
 Anabranch never go back in time; where the clocks of other writers did, the rule still holds as long as not more
-than 32 commits in a row are out of order.
+than 32 commits in a row are out of order. A snapshot whose time is still to come counts by the time at which its file
+was stored.
 
 By watermark: the first of them whose watermark is at least the one asked for.
 
@@ -23,6 +24,7 @@ from anabranch.kernel.parallel import each
 from anabranch.kernel.properties import PARENT_PROPERTY
 from anabranch.kernel.refs.moment import Moment, duration_text, of_savepoint, of_snapshot, time_text
 from anabranch.kernel.refs.savepoint_log import savepoints
+from anabranch.kernel.store_clock import commit_time
 from anabranch.spec.savepoint import Savepoint
 from anabranch.spec.snapshot import Snapshot
 
@@ -42,7 +44,7 @@ def retained_at(context: TableContext, millis: int, *, exact: bool = False) -> M
     """
 
     def early(snapshot: Snapshot) -> bool:
-        return snapshot.time_millis <= millis
+        return commit_time(context, snapshot) <= millis
 
     head = context.snapshots.head()
     border = Border(head, None) if head is not None and early(head) else _by_time(context, head, early)
@@ -58,7 +60,7 @@ def retained_at(context: TableContext, millis: int, *, exact: bool = False) -> M
     moment = replace(
         moment,
         asked=time_text(millis),
-        distance_millis=millis - moment.snapshot.time_millis,
+        distance_millis=millis - min(millis, moment.snapshot.time_millis),
         is_exact=_is_last_before(context, moment.snapshot, millis, head, saved),
     )
     if exact and not moment.is_exact:
@@ -179,7 +181,7 @@ def _is_last_before(
     if head is not None and found.id == head.id:
         return millis <= context.runtime.clock.now_millis()
     following = _known(context, found.id + 1, saved)
-    if following is None or following.time_millis <= millis:
+    if following is None or commit_time(context, following) <= millis:
         return False
     return following.properties.get(PARENT_PROPERTY) in (None, found.stamp)
 

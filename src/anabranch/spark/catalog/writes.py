@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.errors import InvalidInputError
 from anabranch.expr.nodes import Predicate, all_of
 from anabranch.lineage.model import LINEAGE_PROPERTY
-from anabranch.options import DYNAMIC_PARTITION_OVERWRITE, LINEAGE_ENTRY
+from anabranch.options import DYNAMIC_PARTITION_OVERWRITE, LINEAGE_ENTRY, OVERWRITE_IF_UNCHANGED_SINCE
 from anabranch.spark.batch_lineage import command_origin
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.conditions import translated
@@ -75,12 +75,15 @@ class WriteBuilder(JavaProxy):
         return FrameWrite(self.jvm, self._place, self._action(), lambda: self._source(self._everything))
 
     def _action(self) -> Callable[[DataFrame], Any]:
-        table = self._table
-        if self._where is not None:
-            where = self._where
-            return lambda frame: table.replace(frame, where)
-        if self._everything or self._dynamic:
-            return table.replace
+        table, where = self._table, self._where
+        since = OVERWRITE_IF_UNCHANGED_SINCE.of(self._options)
+        if where is not None or self._everything or self._dynamic:
+            return lambda frame: table.replace(frame, where, if_unchanged_since=since)
+        if since is not None:
+            raise InvalidInputError(
+                f"{OVERWRITE_IF_UNCHANGED_SINCE.key} is {since}, but the rows are appended",
+                hint="use a write that overwrites, or leave the option out.",
+            )
         return table.append
 
     def _source(self, overwrite: bool) -> Any:

@@ -1,0 +1,66 @@
+"""Check that rows which a commit replaces are still those that its author has read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+
+from anabranch.errors import CorruptTableError
+from anabranch.kernel.commit.base import Base, Conflict
+from anabranch.spec.snapshot import CommitKind, Snapshot
+from anabranch.spec.snapshot_ref import SnapshotRef
+
+
+def changed_conflict(
+    base: Base, since: SnapshotRef, replaced: Callable[[pl.DataFrame], pl.DataFrame]
+) -> Conflict | None:
+    """A conflict if rows to be replaced were added or taken away after a snapshot, or if that cannot be told.
+
+    Compactions change no rows.
+
+    Args:
+        base: what the commit lands on.
+        since: the snapshot that was read; number 0 for a table that had none.
+        replaced: of manifest entries, those of the partitions to be replaced.
+    """
+    if base.snapshot is None:
+        return None if since.id == 0 else _untold(base, since)
+    lowest = None
+    for snapshot in base.context.snapshots.backwards(base.snapshot):
+        if snapshot.id <= since.id:
+            return None if snapshot.stamp == since.stamp else _untold(base, since)
+        try:
+            if _changes(base, snapshot, replaced):
+                return _changed(base, since, snapshot)
+        except CorruptTableError:  # it is expiring just now
+            return _untold(base, since)
+        lowest = snapshot.id
+    return None if since.id == 0 and lowest == 1 else _untold(base, since)
+
+
+def _changes(base: Base, snapshot: Snapshot, replaced: Callable[[pl.DataFrame], pl.DataFrame]) -> bool:
+    if snapshot.commit_kind == CommitKind.COMPACT and not snapshot.delta_record_count:
+        return False
+    manifests = base.context.manifests
+    delta = manifests.entries(manifests.read_list(snapshot.delta_manifest_list))
+    return bool(replaced(delta.df).height)
+
+
+def _changed(base: Base, since: SnapshotRef, snapshot: Snapshot) -> Conflict:
+    return Conflict(
+        "CHANGED_SINCE",
+        f"rows of '{base.context.title}' that are to be replaced were changed after snapshot {since.id}: snapshot "
+        f"{snapshot.id} ({snapshot.commit_kind.value} of commit user '{snapshot.commit_user}') did it",
+        "nothing was replaced: read the newest snapshot and write again, or overwrite without if_unchanged_since.",
+    )
+
+
+def _untold(base: Base, since: SnapshotRef) -> Conflict:
+    return Conflict(
+        "CHANGED_SINCE",
+        f"it cannot be told whether rows of '{base.context.title}' were changed after snapshot {since.id}: history "
+        "does not lead back to it any more",
+        "nothing was replaced: read the newest snapshot and write again. Let a consumer or snapshot.num-retained.min "
+        "keep the snapshots for as long as the work takes.",
+    )
