@@ -15,6 +15,8 @@ from anabranch.lineage.model import LineageEntry
 Range = tuple[int, int]
 """Ids of snapshots, the first and the last included."""
 
+_NAMED_AT_MOST = 5
+
 DatasetKind = Literal["table", "kafka", "files", "unknown"]
 
 
@@ -74,6 +76,26 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True)
+class Unknown:
+    """Commits of a table of which it is not known whether they belong to the answer."""
+
+    table: str
+    snapshots: tuple[Range, ...]
+    reason: str
+    """What is not known of their origin."""
+
+    def __str__(self) -> str:
+        named = ", ".join(str(a) if a == b else f"{a}..{b}" for a, b in self.snapshots[:_NAMED_AT_MOST])
+        left = len(self.snapshots) - _NAMED_AT_MOST
+        what = "snapshot" if len(self.snapshots) == 1 and len(set(self.snapshots[0])) == 1 else "snapshots"
+        more = f" and {left} more ranges" if left > 0 else ""
+        return f"{self.table}, {what} {named}{more}, may belong here: {self.reason}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"table": self.table, "snapshots": [list(r) for r in self.snapshots], "reason": self.reason}
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """Where rows came from, or where they went."""
 
@@ -86,6 +108,9 @@ class Trace:
     """In the order of their sinks, then of their sources, then by job."""
     problems: tuple[str, ...] = ()
     """Where the answer may lack something, and why."""
+    unknown: tuple[Unknown, ...] = ()
+    """For what rows went into: commits of other tables that may belong to it, because it is not known where their rows come
+    from. Each is among the problems as well."""
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -110,6 +135,7 @@ class Trace:
             "tables": list(self.tables),
             "jobs": list(self.jobs),
             "problems": list(self.problems),
+            "unknown": [found.to_dict() for found in self.unknown],
         }
 
 

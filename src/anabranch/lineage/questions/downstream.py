@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from anabranch.lineage.questions.asked import Asked
 from anabranch.lineage.questions.network import Network
+from anabranch.lineage.questions.unknown import may_belong
 from anabranch.lineage.questions.walk import BEYOND, Walk, asked_for, check_depth
 from anabranch.lineage.ranges import Ids
 from anabranch.lineage.store import CommitStore, Read
@@ -30,7 +32,9 @@ def downstream(
         walk.everything(begun)
     else:
         walk.steps(depth)
-    return walk.trace(f"{verb} of {asked.text}", begun, walk.doubts(asked))
+    unknown = tuple(may_belong(store, walk.contents, asked.segments, list(walk.commits.items())))
+    problems = [*walk.doubts(asked), *map(str, unknown)]
+    return replace(walk.trace(f"{verb} of {asked.text}", begun, problems), unknown=unknown)
 
 
 def impact(store: CommitStore, asked: Asked, *, depth: int | None = None) -> Trace:
