@@ -1,12 +1,16 @@
 """A cascade whose jobs are Spark's: made again on branches, published, taken back, published again, and gone on with."""
 
+from dataclasses import replace
+
 import pytest
 
 import anabranch
+from anabranch import InvalidInputError
 from anabranch.cascade import plan_cascade, run_cascade, undo_cascade
 from anabranch.jobs.job import job, sql_job
 from anabranch.jobs.run import Run, Schedule, run_jobs
 from anabranch.jobs.trigger import AVAILABLE_NOW
+from anabranch.storage.open import open_storage
 
 COLUMNS = "id BIGINT NOT NULL, v BIGINT"
 
@@ -79,3 +83,67 @@ def test_the_story(lake, goes_on):
     run(lake)
     assert values(lake, "db.clean") == [(i, 2 * i) for i in range(8)]
     assert values(lake, "db.even") == [(i, 2 * i) for i in range(0, 8, 2)]
+
+
+@pytest.mark.long
+def test_tables_that_are_only_looked_up_in(spark, warehouse):
+    """A wrong name reaches all that looked it up; jobs look it up in the corrected table, or nothing is published."""
+    lake = anabranch.connect(warehouse, spark=spark)
+    for table in ("db.raw", "db.names"):
+        lake.create_table(table, "k BIGINT, name STRING")
+    lake.create_table("db.orders", "id BIGINT, k BIGINT")
+    for table in ("db.named", "db.hidden"):
+        lake.create_table(table, "id BIGINT, name STRING")
+    names = job("names", sources={"raw": "db.raw"}, sink="db.names")(lambda raw: raw)
+    declared = sql_job(
+        "named",
+        "SELECT id, name FROM orders JOIN names USING (k)",
+        sources={"orders": "db.orders", "names": anabranch.static("db.names")},
+        sink="db.named",
+    )
+
+    def code(orders):
+        looked_up = spark.read.format("anabranch").option("warehouse", warehouse).load("db.names")
+        return orders.join(looked_up, "k").select("id", "name")
+
+    hidden = job("hidden", sources={"orders": "db.orders"}, sink="db.hidden")(code)
+    jobs = (names, declared, hidden)
+
+    def go():
+        statuses = run_jobs(jobs, lake, Run(), Schedule(AVAILABLE_NOW))
+        assert [status.state.value for status in statuses] == ["ended"] * 3, statuses
+
+    raw, orders = lake.table("db.raw"), lake.table("db.orders")
+    raw.append([{"k": 1, "name": "one"}])
+    orders.append([{"id": 1, "k": 1}])
+    go()
+    raw.create_tag("good")
+    raw.append([{"k": 2, "name": "wrong"}])
+    go()
+    orders.append([{"id": 2, "k": 2}])
+    go()
+    assert raw.lineage.impact("2").tables[:2] == ("db.raw", "db.names")
+    assert {*raw.lineage.impact("2").tables} == {"db.raw", "db.names", "db.named", "db.hidden"}
+    raw.create_branch("fix", "good")
+    raw.branch("fix").append([{"k": 2, "name": "two"}])
+    raw.replace_main_branch("fix")
+
+    plan = plan_cascade(lake, "db.raw", jobs)
+    assert {*plan.tables} == {"db.names", "db.named", "db.hidden"}
+    (hides,) = [step for step in plan.steps if step.table == "db.hidden"]
+    assert "which it does not declare" in hides.jobs[0].notices[-1]
+    with pytest.raises(InvalidInputError, match=r"job 'hidden' has read main of 'db.names'"):
+        run_cascade(lake, "db.raw", jobs)
+    assert rows_of(lake, "db.named") == [(1, "one"), (2, "wrong")]
+
+    # Declared, it is made from the corrected names, as the other one is.
+    lake.table("db.hidden").delete_branch(hides.branch)
+    open_storage(warehouse).delete_folder(f"_checkpoints/hidden@{hides.branch}")
+    jobs = (names, declared, replace(declared, name="hidden", sink="db.hidden"))
+    assert run_cascade(lake, "db.raw", jobs).group is not None
+    for table in ("db.named", "db.hidden"):
+        assert rows_of(lake, table) == [(1, "one"), (2, "two")], table
+
+
+def rows_of(lake, table):
+    return sorted((row["id"], row["name"]) for row in lake.table(table).scan().to_arrow().to_pylist())

@@ -183,7 +183,19 @@ def _part(work: Work, one: Affected, writer: Writer, corrected: Mapping[str, Cor
             f"{writer}, and it cannot go on from snapshot {one.missing if one.fork is None else one.fork.snapshot}: "
             f"{start.problem}"
         )
-    return JobPart(writer.job, start.sources, writer.commits, is_batch, start.options, start.notices)
+    notices = (*start.notices, *_undeclared(work, writer, job))
+    return JobPart(writer.job, start.sources, writer.commits, is_batch, start.options, notices)
+
+
+def _undeclared(work: Work, writer: Writer, job: Job) -> Iterator[str]:
+    """What to say of tables that are corrected here and that a job has read without declaring it."""
+    by_uuid = {one.main.table_uuid: one.main.name for one in work.tables}
+    read = {by_uuid[table] for table in writer.tables if table in by_uuid}
+    for table in sorted(read - {*job.tables, job.sink}):
+        yield (
+            f"it has read {table}, which it does not declare: if its code still does, it reads main and not what is "
+            f'corrected, and the run stops; declare it as a source, with anabranch.static("{table}")'
+        )
 
 
 def _mains(lake: Lake) -> tuple[dict[str, TableContext], list[str]]:

@@ -13,7 +13,7 @@ from their checkpoints how far they are, and the group is made once.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from anabranch.cascade.affected import Affected
 from anabranch.cascade.plan import Work, moment_at, work_of
 from anabranch.cascade.publish import publish
 from anabranch.cascade.result import CascadeResult
+from anabranch.cascade.starts import Corrected
 from anabranch.cascade.values import CascadePlan, CascadeStep, JobPart
 from anabranch.cascade.writers import EMPTYING
 from anabranch.errors import AnabranchError, CommitConflictError, InvalidInputError
@@ -36,7 +37,7 @@ from anabranch.kernel.context import TableContext
 from anabranch.kernel.replacement.copy_history import copy_past
 from anabranch.kernel.replacement.main import main_of
 from anabranch.kernel.replacement.seal import is_replaced_by
-from anabranch.lineage.model import LINEAGE_PROPERTY, LineageEntry, entry_or_none, lineage_of
+from anabranch.lineage.model import LINEAGE_PROPERTY, LineageEntry, TableInput, entry_or_none, lineage_of
 from anabranch.spec.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -177,9 +178,8 @@ class _Cascade:
             self.tell(f"{step.table}: {step.branch} was main before; its jobs go on when it is main again")
             return True
         corrected = self.work.corrected(made=True)
-        branches = {
-            c.table: c.branch for c in corrected.values() if c.branch is not None and c.table != step.table
-        }
+        # Its own table too: a job may look up what it has written itself.
+        branches = {c.table: c.branch for c in corrected.values() if c.branch is not None}
         for part in step.jobs:
             if self.stop.is_asked():
                 return False
@@ -195,7 +195,23 @@ class _Cascade:
             self.statuses += ended
             if any(status.state.value != "ended" for status in ended):
                 return False
+            self._check_read(step, part, corrected)
         return True
+
+    def _check_read(self, step: CascadeStep, part: JobPart, corrected: Mapping[str, Corrected]) -> None:
+        """Raise `InvalidInputError` if a job has read the main of a table that is corrected, and not its branch."""
+        mains = {one.main.branch_uuid: one for one in corrected.values() if one.branch is not None}
+        for snapshot, entry in self._made_by(step, part):
+            for read in entry.inputs:
+                one = mains.get(read.branch_uuid) if isinstance(read, TableInput) else None
+                if one is None or not isinstance(read, TableInput) or read.through <= (one.fork or 0):
+                    continue
+                raise InvalidInputError(
+                    f"job '{part.job}' has read main of '{one.table}' up to snapshot {read.through}, and not its corrected "
+                    f"branch: what it made of that is in snapshot {snapshot.id} of '{step.table}$branch_{step.branch}'",
+                    hint=f'declare it as a source, with anabranch.static("{one.table}"), instead of naming it in the code; '
+                    f"then delete that branch and the job's checkpoint for it, and run the cascade again.",
+                )
 
     def _was_main(self, step: CascadeStep) -> bool:
         """Whether the branch was published and taken back: then nothing is written to it until it is main again."""
@@ -205,15 +221,18 @@ class _Cascade:
 
     def _has_run(self, step: CascadeStep, part: JobPart) -> bool:
         """Whether a batch job has made its commit on the branch already."""
+        return any(True for _ in self._made_by(step, part))
+
+    def _made_by(self, step: CascadeStep, part: JobPart) -> Iterator[tuple[Snapshot, LineageEntry]]:
+        """The commits of a job on the branch, newest first."""
         table = self._table(step)
         fork = table.context.fork
         for snapshot in table.snapshots():
             if fork is not None and snapshot.id <= fork.snapshot.id:
-                break
+                return
             entry = lineage_of(snapshot.properties, where=f"snapshot {snapshot.id}")
             if entry is not None and entry.job == part.job:
-                return True
-        return False
+                yield snapshot, entry
 
     def _audit(self) -> None:
         for step in self.work.plan.steps:

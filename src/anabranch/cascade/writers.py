@@ -25,6 +25,8 @@ class Writer:
     """Of those that are taken out; 0 for a stream that made only others."""
     problem: str | None = None
     """Why nobody can make them again by itself."""
+    tables: frozenset[str] = frozenset()
+    """The tables that they took something from, by identity."""
 
     def __str__(self) -> str:
         return f"job '{self.job}' made {_times(self.commits)} of what is taken out"
@@ -39,6 +41,7 @@ def writers_of(store: CommitStore, made_anew: Segments, kept: Segments) -> tuple
         kept: those before: streams that made these have to go on, too.
     """
     jobs: dict[str, set[tuple[str, int]]] = {}
+    tables: dict[str, set[str]] = {}
     merges: dict[str, set[int]] = {}
     unsaid: list[int] = []
     for segment in made_anew:
@@ -52,13 +55,18 @@ def writers_of(store: CommitStore, made_anew: Segments, kept: Segments) -> tuple
                 merges.setdefault(read.job, set()).add(read.snapshot)
             else:
                 jobs.setdefault(read.job, set()).add((branch, read.snapshot))
+                line = store.line(read.source)
+                tables.setdefault(read.job, set()).add(read.source if line is None else line.table_uuid)
         for other in store.other_reads(branch, first, last):
             jobs.setdefault(other.job, set()).add((branch, other.snapshot))
     for branch, first, last in kept:
         for newest in store.newest_inputs(branch, first, last):
             if newest.query not in (None, EMPTYING.query):
                 jobs.setdefault(newest.job, set())
-    found = [Writer(job, len(commits)) for job, commits in sorted(jobs.items())]
+    found = [
+        Writer(job, len(commits), tables=frozenset(tables.get(job, ())))
+        for job, commits in sorted(jobs.items())
+    ]
     for job, snapshots in sorted(merges.items()):
         what = f"{_listed(snapshots)} brought in a branch ({job}): merge it into the new branch by hand"
         found.append(Writer(job, len(snapshots), what))
