@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from anabranch.kernel.merge.conflict import MergeConflict
 from anabranch.lineage.model import entry_or_none
-from anabranch.lineage.overlap import Place, spans
+from anabranch.lineage.overlap import Place, spans, titles_of
 from anabranch.spec.snapshot import Snapshot
 
 Range = tuple[Place, Place]
@@ -27,7 +27,7 @@ def duplicate_sources(main: Sequence[Snapshot], branch: Sequence[Snapshot], /) -
     for source, read in sorted(_by_source(main).items()):
         shared = dict.fromkeys(snapshot for snapshot, found in read if _meets(found, theirs.get(source, [])))
         if shared:
-            conflicts.append(_conflict(source, list(shared)))
+            conflicts.append(_conflict(titles_of(main).get(source, source), list(shared)))
     return conflicts
 
 

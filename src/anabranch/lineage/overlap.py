@@ -32,7 +32,7 @@ def spans(entry: LineageEntry) -> dict[str, list[Span]]:
     Tables that it read as they were at a moment are left out: looking something up takes no events.
     """
     found: dict[str, list[Span]] = {}
-    for read in entry.inputs:
+    for read in entry.consumed:
         if isinstance(read, TableInput) and read.is_state:
             continue
         ends, starts = places(read, read.end), places(read, read.start)
@@ -57,6 +57,17 @@ def places(read: Input, at: Any) -> Mapping[str, Place] | None:
             return {f"folder {read.name}" if read.name else read.source: (offset, 0)}
         case _:
             return None
+
+
+def titles_of(snapshots: Iterable[Snapshot]) -> dict[str, str]:
+    """What the sources of `spans` are called that some snapshots have read, for people: tables by their newest names."""
+    found: dict[str, str] = {}
+    for snapshot in sorted(snapshots, key=lambda one: one.id):
+        entry = entry_or_none(snapshot)
+        for read in () if entry is None else entry.consumed:
+            for source in places(read, read.end) or ():
+                found[source] = f"table {read.name}" if isinstance(read, TableInput) else source
+    return found
 
 
 def _has_common(one: Mapping[str, Sequence[Span]], other: Mapping[str, Sequence[Span]]) -> bool:

@@ -159,15 +159,14 @@ def check_same_history(offset: Offset, *, table_uuid: str, branch_uuid: str, nam
     """Raises `InvalidInputError` if the offset was made on another table or branch."""
     if offset.table_uuid != table_uuid:
         raise InvalidInputError(
-            f"the offset belongs to table '{offset.name}' ({offset.table_uuid}), "
-            f"but the stream reads '{name}' ({table_uuid})",
+            f"the offset belongs to table '{offset.name}', as it was called then, and the stream reads another one, "
+            f"'{name}'",
             hint="the table was dropped and created again, or the checkpoint is another query's: "
             "use a new checkpoint location.",
         )
     if offset.branch_uuid != branch_uuid:
         raise InvalidInputError(
-            f"the offset belongs to branch {offset.branch_uuid} of '{offset.name}', "
-            f"but the stream reads branch {branch_uuid} of '{name}'",
+            f"the offset belongs to another branch of '{offset.name}' than the one that the stream reads as '{name}'",
             hint="read the branch the query began with, or use a new checkpoint location.",
         )
 
