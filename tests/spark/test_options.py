@@ -9,11 +9,13 @@ from pyspark import cloudpickle
 
 import anabranch.spark
 from anabranch.errors import InvalidInputError, NotFoundError, OptionError, UnsupportedFeatureError
+from anabranch.lineage.model import Engine
 from anabranch.lineage.spark_offsets import BatchOffsets
 from anabranch.spark.checkpoint import Checkpoint
+from anabranch.spark.lookups import Lookups
 from anabranch.spark.options import spelled, table_options
 from anabranch.spark.source import AnabranchSource, source_with
-from anabranch.spark.stream_lineage import BatchRun, batch_origin
+from anabranch.spark.stream_lineage import batch_origin, batch_sources
 from anabranch.spark.tables import open_table, view_of
 from tests.support.tables import make_table
 
@@ -128,18 +130,24 @@ def test_a_checkpoint_must_be_where_spark_keeps_it(tmp_path):
 def test_lineage_that_cannot_be_gathered_is_reported_and_stops_nothing(tmp_path, caplog):
     (tmp_path / "metadata").write_text('{"id":"q-1"}')
     checkpoint = Checkpoint.of({"checkpointLocation": str(tmp_path)})
-    entry, offsets = batch_origin(checkpoint, "job", 3, BatchRun("app", "run"), {})
+
+    def found():
+        sources = batch_sources(checkpoint, 3, Lookups())
+        return batch_origin(sources, "job", "c1", "run", Engine("spark", batch=3)), sources.offsets
+
+    entry, offsets = found()
     assert offsets is None
     assert (entry.job, entry.run, entry.inputs) == ("job", "run", ())
     assert "offsets of batch 3" in entry.problems[0]
     assert "incomplete" in caplog.text
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "3").write_text('v1\n{"batchWatermarkMs":7}\n{"logOffset":1}')
-    entry, offsets = batch_origin(checkpoint, "job", 3, BatchRun(), {"anabranch.code-version": "c1"})
+    entry, offsets = found()
+    assert not entry.knows_positions
     assert (offsets.watermark_millis, entry.code) == (7, "c1")
     assert "offsets of batch 2, where this one begins" in entry.problems[0]
     (tmp_path / "offsets" / "2").write_text("damaged")
-    assert batch_origin(checkpoint, "job", 3, BatchRun(), {})[0].problems
+    assert found()[0].problems
     assert isinstance(checkpoint.batch_offsets(3), BatchOffsets)
 
 

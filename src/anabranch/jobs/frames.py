@@ -17,8 +17,17 @@ from anabranch.kafka.cluster import Cluster
 from anabranch.kafka.offsets import EARLIEST, from_json, to_json
 from anabranch.kafka.options import settings_of
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS
-from anabranch.options import CODE_VERSION, CONSUMER_ID, JOB, SCAN_MODE, SCAN_SNAPSHOT_ID, SCAN_START_OFFSET
-from anabranch.spark.options import CHECKPOINT
+from anabranch.options import (
+    CODE_VERSION,
+    CONSUMER_ID,
+    JOB,
+    OVERWRITE_PARTITION,
+    SCAN_MODE,
+    SCAN_SNAPSHOT_ID,
+    SCAN_START_OFFSET,
+)
+from anabranch.spark.options import CHECKPOINT, spelled, table_options
+from anabranch.spec.partition_path import parse_partition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -98,10 +107,14 @@ def start_query(prepared: Prepared, rows: DataFrame, lake: Lake, trigger: Trigge
 
 
 def write_batch(prepared: Prepared, rows: DataFrame, lake: Lake) -> None:
-    """Write the rows of a batch job, in one commit."""
-    mode = "append" if prepared.job.mode == "append" else "overwrite"
-    writer = rows.write.format("anabranch").mode(mode).options(**_of_write(prepared, lake))
-    writer.save(prepared.sink)
+    """Write the rows of a batch job, in one commit, which says what they were computed from."""
+    options = spelled(_of_write(prepared, lake))
+    table = prepared.table.with_options(table_options(options))
+    if prepared.job.mode == "append":
+        table.append(rows)
+    else:
+        part = OVERWRITE_PARTITION.of(options)
+        table.overwrite(rows, None if part is None else parse_partition(part))
 
 
 def _of_write(prepared: Prepared, lake: Lake) -> dict[str, str]:

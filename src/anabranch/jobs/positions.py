@@ -276,11 +276,11 @@ def _entry(snapshot: Snapshot) -> LineageEntry | None:
 
 def _streams(entry: LineageEntry) -> list[Input]:
     """What was read as a stream; what was looked up in has no position."""
-    return [read for read in entry.inputs if not (isinstance(read, TableInput) and read.is_state)]
+    return [read for read in entry.consumed if not (isinstance(read, TableInput) and read.is_state)]
 
 
 def _check_complete(entry: LineageEntry, snapshot: Snapshot, main: TableContext) -> None:
-    if entry.problems:
+    if not entry.knows_positions:
         raise CorruptTableError(
             f"snapshot {snapshot.id} of '{main.title}' does not say how far job '{entry.job}' had read: "
             f"{entry.problems[0]}",

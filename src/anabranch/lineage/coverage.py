@@ -46,10 +46,10 @@ def _adds_rows(snapshot: Snapshot) -> bool:
 def _ends(snapshot: Snapshot) -> dict[str, Place] | None:
     """How far the commit read each of its sources; None if that is not known, or cannot be compared."""
     entry = entry_or_none(snapshot)
-    if entry is None or entry.problems or entry.is_silent:
+    if entry is None or not entry.knows_positions or entry.is_silent:
         return None
     ends: list[Mapping[str, Place]] = []
-    for read in entry.inputs:
+    for read in entry.consumed:
         found = places(read, read.end)
         if found is None:
             return None

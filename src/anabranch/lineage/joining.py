@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 
-from anabranch.lineage.model import Input, SourceInput, TableInput
+from anabranch.lineage.model import Input, LineageEntry, SourceInput, TableInput
 from anabranch.streaming.offsets import Position
 
 
@@ -20,6 +20,42 @@ def joined(inputs: Iterable[Input]) -> tuple[Input, ...]:
     for read in inputs:
         together.add(read)
     return together.all()
+
+
+def made_of(entry: LineageEntry) -> tuple[Input, ...]:
+    """All that the rows of a commit may have come from directly, what was held in state included.
+
+    For a merge that is the branch, whose own commits tell what they came from.
+    """
+    if entry.taken is not None:
+        return (entry.taken,)
+    return (*entry.held, *(read for read in entry.inputs if read not in entry.held))
+
+
+def spanning(one: TableInput, other: TableInput) -> TableInput:
+    """One input that names all that two of the same branch name, and what lies between them."""
+    last = max(one.end, other.end, key=place)
+    if not any(read.is_state or read.start.full for read in (one, other)):
+        first = min(one.start, other.start, key=place)
+        return replace(other, start=first, end=last)
+    if one.is_state and other.is_state and one.through == other.through:
+        return other
+    # The content at the oldest place that either begins at, and all that was added since: what of it was overwritten
+    # before the newer one was read is in it as well.
+    first = min((_whole_at(read) for read in (one, other)), key=lambda at: at.snapshot)
+    start = replace(first, files=0, full=True, watermark=None)
+    return replace(other, start=start, end=replace(last, full=False))
+
+
+def _whole_at(read: TableInput) -> Position:
+    """The oldest moment at which an input may have seen what the table contained."""
+    if read.is_state:
+        return read.end
+    return (
+        read.start
+        if read.start.full
+        else replace(read.start, snapshot=read.start.delivered_through, files=None)
+    )
 
 
 class Inputs:

@@ -96,9 +96,9 @@ class _Reads:
             if snapshot.commit_kind not in (CommitKind.COMPACT, CommitKind.ANALYZE):
                 self.problems[f"snapshot {snapshot.id} does not say what it read"] = None
             return
-        for problem in entry.problems:
+        for problem in () if entry.knows_positions else entry.problems:
             self.problems[f"snapshot {snapshot.id}: {problem}"] = None
-        for read in entry.inputs:
+        for read in entry.consumed:
             if not (isinstance(read, TableInput) and read.is_state):
                 self._take(read, snapshot)
 

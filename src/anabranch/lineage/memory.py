@@ -19,6 +19,7 @@ from anabranch.lineage.store import (
     OtherRead,
     Read,
     input_key,
+    name_of_source,
     other_reads_of,
     reads_of,
     source_id,
@@ -145,7 +146,7 @@ class MemoryStore:
             entry = commit.entry
             if entry is None or entry.taken is not None or not commit.may_bring_rows:
                 continue
-            for key in {input_key(read) for read in entry.inputs} or {""}:
+            for key in {input_key(read) for read in entry.consumed} or {""}:
                 newest[entry.job, entry.engine.query, key] = commit.snapshot
         for (job, query, key), snapshot in newest.items():
             yield NewestInput(job, query, key, snapshot)
@@ -159,7 +160,7 @@ class MemoryStore:
         time = commit.time_millis
         for read in reads_of(commit):
             line = self._lines.get(read.source)
-            name = read.source if line is None else line.title
+            name = name_of_source(commit, read.source) if line is None else line.title
             yield FlowSummary(
                 read.source,
                 "table",

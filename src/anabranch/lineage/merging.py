@@ -16,8 +16,7 @@ from anabranch.kernel.context import TableContext
 from anabranch.kernel.history.archive import Following
 from anabranch.kernel.history.commits import expired
 from anabranch.lineage.joining import joined
-from anabranch.lineage.model import LINEAGE_PROPERTY, Input, LineageEntry, TableInput, entry_or_none
-from anabranch.lineage.recording import EMBEDDED
+from anabranch.lineage.model import EMBEDDED, LINEAGE_PROPERTY, Input, LineageEntry, TableInput, entry_or_none
 from anabranch.spec.history_segment import PastSnapshot
 from anabranch.spec.snapshot import CommitKind, Snapshot
 from anabranch.spec.snapshot_ref import SnapshotRef

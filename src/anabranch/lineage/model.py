@@ -15,11 +15,15 @@ from anabranch.errors import CorruptTableError
 from anabranch.spec.history_segment import PastSnapshot
 from anabranch.spec.snapshot import Snapshot
 from anabranch.streaming.offsets import Position
+from anabranch.version import __version__
 
 LINEAGE_PROPERTY = "anabranch.lineage"
 """Key in the properties of a snapshot."""
 
 LINEAGE_VERSION = 1
+
+STREAM_SOURCE = "source "
+"""Begins what the sources of a streaming query are called that are no tables; their number follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,11 @@ class TableInput:
     def is_state(self) -> bool:
         """Whether the table was read as it was at a moment, not what was added to it."""
         return self.end.full and self.end.files is None
+
+    @property
+    def is_lookup(self) -> bool:
+        """Whether a stream that names it only looked something up in it."""
+        return self.is_state
 
     @property
     def after(self) -> int:
@@ -73,6 +82,11 @@ class SourceInput:
     name: str | None = None
     """What it is called, where that is known and `source` does not say it: the folder, what Spark calls the source."""
 
+    @property
+    def is_lookup(self) -> bool:
+        """Whether a stream that names it only looked something up in it: its own sources are numbered."""
+        return not self.source.startswith(STREAM_SOURCE)
+
     def to_dict(self) -> dict[str, Any]:
         named = {} if self.name is None else {"name": self.name}
         return {"kind": self.kind, "source": self.source, **named, "from": self.start, "to": self.end}
@@ -91,6 +105,10 @@ class Engine:
     query: str | None = None
     """Id of a streaming query, the same over all its runs."""
     batch: int | None = None
+
+
+EMBEDDED = Engine("anabranch", __version__)
+"""What computes the rows of a program that hands them over in its own process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +139,28 @@ class LineageEntry:
     that what main has read of a source is known when the branch is gone."""
     columns: tuple[ColumnOrigin, ...] = ()
     """For a statement in SQL: where each column comes from, as far as its text tells."""
+    held: tuple[Input, ...] = ()
+    """For a batch of a stream with state: what earlier batches took into the state, from which its rows may be made too."""
+    is_positioned: bool | None = None
+    """Whether `inputs` has all that the job read on from where it was before, whatever the problems are about; None for an
+    entry that does not say it apart, and whose problems may be about just that."""
+
+    @property
+    def knows_positions(self) -> bool:
+        """Whether it is certain how far the job had read its sources."""
+        return not self.problems if self.is_positioned is None else self.is_positioned
+
+    @property
+    def consumed(self) -> tuple[Input, ...]:
+        """The inputs that tell how far the job has come: for a batch of a stream not those it only looked things up in.
+
+        None where it is known not to be known.
+        """
+        if self.is_positioned is False:
+            return ()
+        if self.engine.batch is None:
+            return self.inputs
+        return tuple(read for read in self.inputs if not read.is_lookup)
 
     @property
     def is_silent(self) -> bool:
@@ -129,8 +169,8 @@ class LineageEntry:
 
     @property
     def ranges(self) -> tuple[dict[str, Any], ...]:
-        """What went in, without the names that may change; equal for a batch and its repetition."""
-        return tuple({k: v for k, v in i.to_dict().items() if k != "name"} for i in self.inputs)
+        """What was consumed, without the names that may change; equal for a batch and its repetition."""
+        return tuple({k: v for k, v in i.to_dict().items() if k != "name"} for i in self.consumed)
 
     def to_json(self) -> str:
         """The value of the property."""
@@ -152,6 +192,8 @@ class LineageEntry:
                 "problems": list(self.problems),
                 **({} if self.taken is None else {"taken": self.taken.to_dict()}),
                 **({"columns": {c.column: list(c.sources) for c in self.columns}} if self.columns else {}),
+                **({"held": [i.to_dict() for i in self.held]} if self.held else {}),
+                **({} if self.is_positioned is None else {"positions": self.is_positioned}),
             },
             separators=(",", ":"),
             ensure_ascii=False,
@@ -174,13 +216,15 @@ class LineageEntry:
                 run=value.get("run"),
                 code=value.get("code"),
                 engine=Engine(**value["engine"]),
-                inputs=tuple(_input(i) for i in value["inputs"]),
+                inputs=tuple(input_of(i) for i in value["inputs"]),
                 problems=tuple(value.get("problems", ())),
                 taken=None if taken is None else _table_input(taken),
                 columns=tuple(
                     ColumnOrigin(column, tuple(sources))
                     for column, sources in value.get("columns", {}).items()
                 ),
+                held=tuple(input_of(i) for i in value.get("held", ())),
+                is_positioned=value.get("positions"),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptTableError("has lineage that cannot be read", path=where) from error
@@ -200,7 +244,8 @@ def entry_or_none(snapshot: Snapshot | PastSnapshot) -> LineageEntry | None:
         return None
 
 
-def _input(value: dict[str, Any]) -> Input:
+def input_of(value: dict[str, Any]) -> Input:
+    """The input that `to_dict` gave. Raises `KeyError`, `TypeError` or `ValueError` for anything else."""
     if value["kind"] != "table":
         return SourceInput(value["kind"], value["source"], value["from"], value["to"], value.get("name"))
     return _table_input(value)

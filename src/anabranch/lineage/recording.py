@@ -24,16 +24,12 @@ from typing import Any, Final
 from anabranch.errors import AnabranchError, InvalidInputError, InvalidNameError
 from anabranch.kernel.context import TableContext
 from anabranch.lineage.joining import Inputs, joined, newest
-from anabranch.lineage.model import Engine, Input, LineageEntry, SourceInput, TableInput
+from anabranch.lineage.model import EMBEDDED, Input, LineageEntry, SourceInput, TableInput
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.spec.snapshot import Snapshot
 from anabranch.streaming.offsets import BEGINNING, Position
-from anabranch.version import __version__
 
 _LOG = logging.getLogger(__name__)
-
-EMBEDDED = Engine("anabranch", __version__)
-"""What computes the rows of a job that hands them over in this process."""
 
 _MOST_INPUTS: Final = 500
 """An entry is part of the snapshot, which everybody reads: no more inputs than this are named."""
@@ -217,6 +213,12 @@ def aside() -> Iterator[None]:
 def open_run(run: str) -> JobRun | None:
     """The run of that id, if this process has begun it and not ended it; whatever thread that was."""
     return _OPEN.get(run)
+
+
+def note_elsewhere(read: TableInput) -> None:
+    """Register a read for this process that another one did: nobody knows for which of the runs that are open."""
+    for run in list(_OPEN.values()):
+        run.register(read)
 
 
 def is_any_open() -> bool:

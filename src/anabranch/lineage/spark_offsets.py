@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch.errors import InvalidInputError
-from anabranch.lineage.model import Input, SourceInput, TableInput
+from anabranch.lineage.model import STREAM_SOURCE, Input, SourceInput, TableInput
 from anabranch.streaming.course import is_difference
-from anabranch.streaming.offsets import BEGINNING, Offset, is_offset
+from anabranch.streaming.offsets import BEGINNING, Offset, Position, is_offset
 
 _NO_OFFSET = "-"
 
@@ -99,11 +99,18 @@ def _input(source: str, start: Any, end: Any, name: str | None) -> Input:
     if is_offset(end):
         return _table_input(Offset.from_dict(end), None if start is None else Offset.from_dict(start))
     kind = _kind(end)
-    return SourceInput(kind, f"source {source}", start, end, None if kind == "kafka" else name)
+    return SourceInput(kind, f"{STREAM_SOURCE}{source}", start, end, None if kind == "kafka" else name)
+
+
+def began_at(offset: Offset) -> Position:
+    """Where on its branch the stream began that has come to an offset; its beginning if the stream began on another one."""
+    if offset.origin is None:
+        return offset.position
+    return offset.origin if offset.origin_branch in (None, offset.branch_uuid) else BEGINNING
 
 
 def _table_input(end: Offset, start: Offset | None) -> TableInput:
-    begin = start.position if start is not None else (end.origin or end.position)
+    begin = start.position if start is not None else began_at(end)
     if start is not None and start.branch_uuid != end.branch_uuid:
         # Main was replaced. Positions on two branches have nothing between them, but for what differs.
         begin = BEGINNING if is_difference(end.position) else end.position

@@ -12,7 +12,8 @@ from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 from anabranch.lineage.commit import Commit, CommitRef, Line
-from anabranch.lineage.model import Input, SourceInput, TableInput
+from anabranch.lineage.joining import made_of
+from anabranch.lineage.model import STREAM_SOURCE, Input, SourceInput, TableInput
 from anabranch.lineage.trace import DatasetKind, Range
 
 
@@ -185,7 +186,7 @@ class CommitStore(Protocol):
     def newest_inputs(self, sink: str, first: int, last: int) -> Iterable[NewestInput]:
         """Of the own commits of a branch in a range: for each job, query and source the newest that names the source.
 
-        An entry without inputs counts as one with the key ``""``. Merges and what brings no rows by its kind (COMPACT,
+        What a stream only looked things up in is no source here. An entry without sources counts as one with the key ``""``. Merges and what brings no rows by its kind (COMPACT,
         ANALYZE) are left out; appends of no rows are not, because they too tell how far the job has come.
         """
         ...
@@ -219,7 +220,7 @@ def reads_of(commit: Commit) -> Iterator[Read]:
     if entry.taken is not None:
         yield _read(commit, entry.taken, entry.job, "merge")
         return
-    for found in entry.inputs:
+    for found in made_of(entry):
         if isinstance(found, TableInput):
             yield _read(commit, found, entry.job, _kind(found))
 
@@ -229,7 +230,7 @@ def other_reads_of(commit: Commit) -> Iterator[OtherRead]:
     entry = commit.entry
     if entry is None or entry.taken is not None or not commit.may_bring_rows:
         return
-    for found in entry.inputs:
+    for found in made_of(entry):
         if isinstance(found, SourceInput):
             for name in names_of(found, entry.job):
                 yield OtherRead(
@@ -243,6 +244,13 @@ def other_reads_of(commit: Commit) -> Iterator[OtherRead]:
                 )
 
 
+def name_of_source(commit: Commit, source: str) -> str:
+    """What a commit calls a branch of a table that it has read, by its identity; that if it does not say."""
+    reads = () if commit.entry is None else made_of(commit.entry)
+    names = (r.name for r in reads if isinstance(r, TableInput) and r.branch_uuid == source)
+    return next(names, source)
+
+
 def names_of(source: SourceInput, job: str) -> tuple[str, ...]:
     """What a source that is no table is called in answers: topics of Kafka by their names, else what is known of it.
 
@@ -254,7 +262,7 @@ def names_of(source: SourceInput, job: str) -> tuple[str, ...]:
             return tuple(sorted(topics))
     if source.name is not None:
         return (source.name,)
-    is_place = source.source.startswith("source ")
+    is_place = source.source.startswith(STREAM_SOURCE)
     return (f"{source.source} of {job}",) if is_place else (source.source,)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from anabranch.errors import InvalidInputError
 from anabranch.lineage.drawing import FORMATS, drawn
+from anabranch.lineage.joining import made_of
 from anabranch.lineage.model import TableInput
 from anabranch.lineage.store import kind_of, names_of
 from anabranch.lineage.trace import Job, Positions, Producer, Trace
@@ -167,7 +168,7 @@ def input_rows(found: Producer) -> list[tuple[Any, ...]]:
     entry, rows = found.entry, list[tuple[Any, ...]]()
     if entry is None:
         return rows
-    for read in entry.inputs if entry.taken is None else (entry.taken,):
+    for read in made_of(entry):
         if isinstance(read, TableInput):
             rows.append(("table", read.name, "" if read.is_state else read.after, read.through))
         else:

@@ -20,17 +20,18 @@ from anabranch.errors import AnabranchError
 from anabranch.lineage.code_version import code_version
 from anabranch.lineage.columns import column_origins
 from anabranch.lineage.joining import joined
-from anabranch.lineage.model import LINEAGE_PROPERTY, ColumnOrigin, Engine, Input, LineageEntry
+from anabranch.lineage.model import LINEAGE_PROPERTY, ColumnOrigin, Engine, LineageEntry
 from anabranch.lineage.recording import JobRun, Taken
 from anabranch.options import CODE_VERSION, JOB
 from anabranch.spark import connect_lineage
 from anabranch.spark.checkpoint import Checkpoint
 from anabranch.spark.engine import context_of
+from anabranch.spark.lookups import lookups_of
 from anabranch.spark.native import plans
 from anabranch.spark.native.proxy import Jvm
 from anabranch.spark.options import CHECKPOINT
 from anabranch.spark.plan_inputs import Found, found_in
-from anabranch.spark.stream_lineage import named_inputs
+from anabranch.spark.stream_lineage import BatchSources, batch_sources
 from anabranch.table import Table
 
 if TYPE_CHECKING:
@@ -147,45 +148,54 @@ def _said(
     written: Sequence[str] | None = None,
 ) -> Mapping[str, str]:
     by = producer(spark, table.options, run)
-    inputs, problems = [*found.inputs], [*found.problems]
-    if found.has_rows_of_rdd:
-        batch = plans.Batch.current(spark)
-        if batch is not None:
-            by = replace(by, run=batch.run, engine=replace(by.engine, query=batch.query, batch=batch.batch))
-            inputs += _of_batch(batch, problems)
-        elif run is None:
-            problems.append(
-                "some rows are of an RDD or of a checkpoint, and Spark does not say what went into it"
-            )
+    sources = BatchSources(inputs=[*found.inputs], problems=[*found.problems])
+    batch = plans.Batch.current(spark) if found.has_others else None
+    if batch is not None:
+        by = replace(by, run=batch.run, engine=replace(by.engine, query=batch.query, batch=batch.batch))
+        sources.take(_of_batch(spark, batch))
+    elif run is None and found.has_others:
+        sources.is_positioned = False
+        sources.problems.append(
+            "some rows are of an RDD, of a checkpoint or of the program, and Spark does not say what went into them"
+        )
     if taken is not None:
-        inputs += taken.inputs
-        problems += taken.problems
+        sources.inputs += taken.inputs
+        sources.problems += taken.problems
     columns: tuple[ColumnOrigin, ...] = ()
     if text is not None:
         sink = [column.name for column in table.schema.fields]
         columns = column_origins(text, sink, found.columns, written)
-    return _properties(by, inputs, problems, columns)
+    return _properties(by, sources, columns)
 
 
-def _of_batch(batch: plans.Batch, problems: list[str]) -> Sequence[Input]:
-    """What a batch of a stream read, by the checkpoint of its query."""
+def _of_batch(spark: SparkSession, batch: plans.Batch) -> BatchSources:
+    """What a batch of a stream was made of, by the checkpoint of its query and by its plan."""
     try:
         checkpoint = Checkpoint.of({CHECKPOINT: batch.checkpoint})
-        before = checkpoint.batch_offsets(batch.batch - 1) if batch.batch else None
-        return named_inputs(checkpoint, before, checkpoint.batch_offsets(batch.batch))
+        return batch_sources(checkpoint, batch.batch, lookups_of(spark, batch.query, batch.batch))
     except Exception as error:  # as above
-        problems.append(f"what batch {batch.batch} of the stream read: {_first_line(error)}")
-        return ()
+        problem = f"what batch {batch.batch} of the stream read: {_first_line(error)}"
+        return BatchSources(problems=[problem], is_positioned=False)
 
 
 def _properties(
-    by: Producer, inputs: Sequence[Input], problems: Sequence[str], columns: tuple[ColumnOrigin, ...] = ()
+    by: Producer, sources: BatchSources, columns: tuple[ColumnOrigin, ...] = ()
 ) -> Mapping[str, str]:
-    for problem in problems:
+    for problem in sources.problems:
         if (by.job, problem) not in _TOLD:
             _TOLD.add((by.job, problem))
             _LOG.warning("lineage of job '%s' is incomplete: %s", by.job, problem)
-    entry = LineageEntry(by.job, by.run, by.code, by.engine, joined(inputs), tuple(problems), columns=columns)
+    entry = LineageEntry(
+        by.job,
+        by.run,
+        by.code,
+        by.engine,
+        joined(sources.inputs),
+        tuple(sources.problems),
+        columns=columns,
+        held=tuple(sources.held),
+        is_positioned=sources.is_positioned if sources.problems else None,
+    )
     return {LINEAGE_PROPERTY: entry.to_json()}
 
 
@@ -193,7 +203,7 @@ def _hardly(table: Table, run: JobRun | None, error: Exception) -> Mapping[str, 
     """What can be said where nothing could be found out."""
     job = JOB.of(table.options) or "spark" if run is None else run.name
     by = Producer(job, None if run is None else run.run, None, Engine("spark", pyspark.__version__))
-    return _properties(by, (), [f"what the rows were computed from: {_first_line(error)}"])
+    return _properties(by, BatchSources(problems=[f"what the rows were computed from: {_first_line(error)}"]))
 
 
 def _first_line(error: Exception) -> str:

@@ -102,7 +102,8 @@ def _look(jvm: Jvm, node: Any, found: Found) -> None:
         case "LogicalRDD" | "RDDScanExec" | "ExternalRDD" | "ExternalRDDScanExec":
             found.has_rows_of_rdd = True
         case "LocalRelation" | "LocalTableScanExec":
-            found.has_rows_of_program = True
+            # Rows that stand in a statement, as VALUES does, are of nobody.
+            found.has_rows_of_program |= not node.origin().sqlText().isDefined()
         case (
             "OneRowRelation"
             | "OneRowRelationExec"

@@ -17,6 +17,7 @@ from anabranch.spark.catalog import register_catalog
 from anabranch.spark.compaction import watch
 from anabranch.spark.engine import context_of
 from anabranch.spark.kafka.source import KafkaSource
+from anabranch.spark.lookups import answer
 from anabranch.spark.registering import register
 from anabranch.spark.source import source_with
 from anabranch.spark.tables import absolute
@@ -122,7 +123,9 @@ def attach(
     """
     known = {**(options or {}), "warehouse": absolute(warehouse)}
     application = spark.conf.get("spark.app.name", None)
-    source = source_with(known, notices=watch(spark), slots=_slots(spark), application=application)
+    notices = watch(spark)
+    answer(spark, notices)
+    source = source_with(known, notices=notices, slots=_slots(spark), application=application)
     register(spark, source)
     register(spark, KafkaSource)
     remember(spark, known)

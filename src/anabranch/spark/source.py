@@ -27,8 +27,10 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from anabranch.errors import OptionError, SchemaError
+from anabranch.lineage.recording import state_read
 from anabranch.options import SCAN_COLUMNS, SCAN_FILTER, SCAN_ON_OVERWRITE, SCAN_WATERMARK_COLUMN
 from anabranch.spark.batch import BatchReader, BatchWriter
+from anabranch.spark.lookups import tell
 from anabranch.spark.options import refuse_travel, spelled
 from anabranch.spark.stream_reader import StreamReader, follower, stream_reader
 from anabranch.spark.stream_writer import StreamWriter
@@ -77,6 +79,7 @@ class AnabranchSource(DataSource):
             return SystemReader(system, _target(system.schema, schema, options))
         _refuse_added(options)
         view = view_of(options, self.newest)
+        tell(self.notices, state_read(view.table.context, view.snapshot))
         return BatchReader(view, _target(view.schema, schema, options), SCAN_FILTER.of(options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:

@@ -15,10 +15,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import islice, takewhile
 from pathlib import Path
 
 import pyarrow as pa
+import pyspark
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
@@ -31,16 +32,24 @@ from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.transaction import Committed
 from anabranch.kernel.replacement.follow import carried_over
 from anabranch.kernel.watermark import Claim
-from anabranch.lineage.model import LINEAGE_PROPERTY, LineageEntry, SourceInput, lineage_of
+from anabranch.lineage.model import (
+    LINEAGE_PROPERTY,
+    Engine,
+    LineageEntry,
+    SourceInput,
+    entry_or_none,
+    lineage_of,
+)
 from anabranch.lineage.overlap import first_overlap
 from anabranch.lineage.spark_offsets import BatchOffsets
-from anabranch.options import JOB, SINK_ON_REPLACE, WRITE_ONLY
+from anabranch.options import CODE_VERSION, JOB, SINK_ON_REPLACE, WRITE_ONLY
 from anabranch.spark.batch import NOT_PUBLISHED, WrittenFiles, files_of, load_of, may_remove, warn_of_load
 from anabranch.spark.checkpoint import Checkpoint
+from anabranch.spark.lookups import ask
 from anabranch.spark.notices import Notice, leave
 from anabranch.spark.options import QUERY_NAME, table_options
 from anabranch.spark.row_writer import RowWriter
-from anabranch.spark.stream_lineage import BatchRun, batch_origin
+from anabranch.spark.stream_lineage import BatchRun, batch_origin, batch_sources
 from anabranch.spark.stream_watermark import batch_watermark
 from anabranch.spec.layout import MAIN_BRANCH
 from anabranch.spec.snapshot import Snapshot
@@ -49,6 +58,8 @@ from anabranch.streaming.sink_identity import SinkIdentity, SinkRecord, referenc
 from anabranch.table import Table
 
 _LOG = logging.getLogger(__name__)
+_LAST = 20
+"""Commits, the newest, among which the batch before is looked for."""
 
 
 @dataclass(frozen=True)
@@ -113,8 +124,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         files: Sequence[CommitMessage] = files_of(messages)
         run = next((m.run for m in messages if isinstance(m, WrittenBatch)), BatchRun())
-        entry, offsets = batch_origin(self._checkpoint, self._identity.job, batchId, run, self._options)
-        watermark = self._watermark(files, offsets, batchId)
+        lookups = ask(self._notices, self._checkpoint.query_id, batchId)
+        sources = batch_sources(self._checkpoint, batchId, lookups, lambda: self._entry_of(batchId - 1))
+        query = self._checkpoint.query_id
+        engine = Engine("spark", pyspark.__version__, run.application, query, batchId)
+        entry = batch_origin(sources, self._identity.job, CODE_VERSION.of(self._options), run.run, engine)
+        watermark = self._watermark(files, sources.offsets, batchId)
         try:
             try:
                 committed = self._committed(files, batchId, entry, watermark)
@@ -155,6 +170,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
             watermark=watermark,
             floor=self._record.floor_before(batch, self._identity),
         )
+
+    def _entry_of(self, batch: int) -> LineageEntry | None:
+        """What the job's commit of a batch says, if it is one of the last."""
+        for snapshot in islice(self._table.snapshots(), _LAST):
+            entry = entry_or_none(snapshot)
+            if entry is not None and (entry.job, entry.engine.batch) == (self._identity.job, batch):
+                return entry
+        return None
 
     def _follow(self, files: Sequence[CommitMessage], error: SealedBranchError) -> Sequence[CommitMessage]:
         """Main was replaced while the batch was being written: go on with the new one, if that is wanted."""
@@ -221,7 +244,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 hint=f"two queries that write to one table need two names: set the option '{JOB.key}' and a new "
                 "checkpoint location for one of them.",
             )
-        known = not found.problems and not entry.problems
+        known = found.knows_positions and entry.knows_positions
         if known and found.engine.batch == batch and found.ranges != entry.ranges:
             raise CommitConflictError(
                 f"batch {batch} was not written: {there} is batch {batch} of the same query, but of other inputs: "

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from anabranch.kernel.parallel import each
 from anabranch.kernel.properties import PARENT_PROPERTY
+from anabranch.lineage.joining import made_of
 from anabranch.lineage.model import Input, LineageEntry, TableInput, lineage_of
+from anabranch.lineage.store import names_of
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
 from anabranch.system_tables.definition import Columns, SystemTable, View, as_json, by_column
@@ -113,8 +116,15 @@ def _lineage_rows(view: View, snapshot: Snapshot) -> Iterator[tuple[Any, ...]]:
     entry = lineage_of(snapshot.properties, where=where)
     if entry is None:
         return
-    for found in entry.inputs or (None,):
-        yield (snapshot.id, snapshot.time_millis, *_producer(entry), *_input(found), as_json(entry.problems))
+    of_rows = made_of(replace(entry, taken=None))
+    for found in of_rows or (None,):
+        yield (
+            snapshot.id,
+            snapshot.time_millis,
+            *_producer(entry),
+            *_input(found, entry.job),
+            as_json(entry.problems),
+        )
 
 
 def _producer(entry: LineageEntry) -> tuple[Any, ...]:
@@ -125,7 +135,7 @@ def _producer(entry: LineageEntry) -> tuple[Any, ...]:
     )
 
 
-def _input(found: Input | None) -> tuple[Any, ...]:
+def _input(found: Input | None, job: str) -> tuple[Any, ...]:
     if found is None:
         return (None,) * 8
     stored = found.to_dict()
@@ -133,7 +143,7 @@ def _input(found: Input | None) -> tuple[Any, ...]:
     if isinstance(found, TableInput):
         ids = (found.table_uuid, found.branch_uuid, found.after, found.through)
         return ("table", found.name, *ids, *span)
-    return (found.kind, found.source, None, None, None, None, *span)
+    return (found.kind, ", ".join(names_of(found, job)), None, None, None, None, *span)
 
 
 LINEAGE = SystemTable(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from anabranch.lineage.joining import made_of
 from anabranch.lineage.model import Input, TableInput
 from anabranch.lineage.questions.topology import jobs
 from anabranch.lineage.store import kind_of, names_of
@@ -74,8 +75,7 @@ def _snapshot_lineage(store: IndexStore) -> Iterator[tuple[Any, ...]]:
             entry = commit.entry
             if entry is None or not commit.may_bring_rows:
                 continue
-            inputs = entry.inputs if entry.taken is None else (entry.taken,)
-            for row in _of_inputs(store, entry.job, inputs):
+            for row in _of_inputs(store, entry.job, made_of(entry)):
                 yield (
                     *sink,
                     commit.snapshot,

@@ -114,7 +114,7 @@ def _inputs(commit: Commit) -> Iterator[tuple[str, str | None, str]]:
     entry = commit.entry
     if entry is None or entry.taken is not None or not commit.may_bring_rows:
         return
-    for key in sorted({input_key(read) for read in entry.inputs} or {""}):
+    for key in sorted({input_key(read) for read in entry.consumed} or {""}):
         yield entry.job, entry.engine.query, key
 
 

@@ -15,12 +15,22 @@ import sqlalchemy as sa
 from anabranch.lineage.commit import Commit, CommitRef, Line
 from anabranch.lineage.index import statements
 from anabranch.lineage.model import LineageEntry
-from anabranch.lineage.store import Break, FlowSummary, JobSummary, NewestInput, OtherRead, Read
+from anabranch.lineage.store import (
+    Break,
+    FlowSummary,
+    JobSummary,
+    NewestInput,
+    OtherRead,
+    Read,
+    name_of_source,
+)
 from anabranch.lineage.trace import Range
 
 _AT_ONCE: Final = 1_000
 _FIRST: Final = 50
 """Commits that are looked up before it is known that more are wanted."""
+_BEYOND: Final = 2**62
+"""An id that no snapshot has."""
 
 
 class IndexStore:
@@ -94,10 +104,12 @@ class IndexStore:
     def flows(self) -> Sequence[FlowSummary]:
         titles = {line.branch_uuid: line.title for line in self.lines()}
         found = [FlowSummary(*row) for row in self._connection.execute(statements.ALL_FLOWS)]
+        # Of a table that was never seen here only those know the name that have read it.
+        for flow in found:
+            if flow.source_kind == "table" and flow.source not in titles:
+                titles[flow.source] = self._called(flow.source)
         named = [
-            flow._replace(source_name=titles.get(flow.source, flow.source))
-            if flow.source_kind == "table"
-            else flow
+            flow._replace(source_name=titles[flow.source]) if flow.source_kind == "table" else flow
             for flow in found
         ]
         return sorted(named, key=lambda flow: (flow.source, flow.sink, flow.job, flow.is_merge))
@@ -111,6 +123,14 @@ class IndexStore:
         for job, query, key, snapshot in found:
             if snapshot is not None:
                 yield NewestInput(job, query, key, snapshot)
+
+    def _called(self, source: str) -> str:
+        """What a commit calls a branch of a table that it has read; its identity if none says it."""
+        for read in self.readers(source, 1, _BEYOND):
+            commit = self.commit(CommitRef(read.sink, read.snapshot))
+            if commit is not None:
+                return name_of_source(commit, source)
+        return source
 
     def _ask(self, statement: sa.Select[Any], branch_uuid: str, **values: int) -> Any:
         return self._connection.execute(statement, {"branch": self._number(branch_uuid), **values})

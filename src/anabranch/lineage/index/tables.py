@@ -22,7 +22,7 @@ from sqlalchemy import (
     true,
 )
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Changes whenever the tables do, or what is put into them."""
 
 METADATA: Final = MetaData()

@@ -27,7 +27,7 @@ from openlineage.client.facet_v2 import (
 )
 
 from anabranch.lineage.commit import Commit
-from anabranch.lineage.joining import joined
+from anabranch.lineage.joining import joined, made_of
 from anabranch.lineage.model import Input, LineageEntry, TableInput
 from anabranch.lineage.openlineage.facets import (
     PRODUCER,
@@ -167,7 +167,7 @@ class Events:
         if not entry.columns:
             return None
         tables = {
-            read.name: self.naming.of_table(read) for read in entry.inputs if isinstance(read, TableInput)
+            read.name: self.naming.of_table(read) for read in made_of(entry) if isinstance(read, TableInput)
         }
         fields = {}
         for origin in entry.columns:
@@ -210,7 +210,7 @@ def job_run(entry: LineageEntry) -> str | None:
 
 def inputs_of(entry: LineageEntry) -> tuple[Input, ...]:
     """What rows came from directly: for a merge the branch, whose own commits tell what they came from."""
-    return entry.inputs if entry.taken is None else (entry.taken,)
+    return made_of(entry)
 
 
 def is_urgent(commit: Commit) -> bool:

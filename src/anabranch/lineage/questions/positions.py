@@ -75,7 +75,8 @@ class _Positions:
         part, newest = min(named, key=lambda one: _rank(*one))
         own = CommitRef(part.segment.branch, newest.snapshot)
         commit = self._store.commit(own)
-        problems = () if commit is None or commit.entry is None else commit.entry.problems
+        entry = None if commit is None else commit.entry
+        problems = () if entry is None or entry.knows_positions else entry.problems
         by_source: dict[tuple[str, ...], list[_Found]] = {}
         for found in self._finds(job, newest.query):
             by_source.setdefault(self._source(found.read), []).append(found)
@@ -116,7 +117,7 @@ class _Positions:
             commit = self._store.commit(CommitRef(part.segment.branch, newest.snapshot))
             if newest.query != query or commit is None or commit.entry is None:
                 continue
-            for read in commit.entry.inputs:
+            for read in commit.entry.consumed:
                 if input_key(read) == newest.key:
                     yield _Found(commit, read, _rank(part, newest))
 

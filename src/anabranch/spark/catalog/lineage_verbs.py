@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from anabranch.lineage.joining import made_of
 from anabranch.lineage.model import TableInput
 from anabranch.lineage.store import kind_of, names_of
 from anabranch.lineage.trace import Trace
@@ -68,7 +69,7 @@ def _producer(table: Table, given: Arguments) -> Iterator[Row]:
         return
     engine = entry.engine
     by = (*made, entry.job, entry.run, entry.code, engine.name, engine.batch)
-    for read in (entry.inputs if entry.taken is None else (entry.taken,)) or (None,):
+    for read in made_of(entry) or (None,):
         if read is None:
             yield (*by, None, None, None, None)
         elif isinstance(read, TableInput):

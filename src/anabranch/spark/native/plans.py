@@ -31,6 +31,31 @@ def executed_leaves(frame: DataFrame) -> list[Any]:
     return list(_leaves(frame._jdf.queryExecution().optimizedPlan()))  # noqa: SLF001 - the way into the JVM
 
 
+def lookup_leaves(jvm: Jvm, query: str, batch: int) -> list[Any] | None:
+    """What the plan of a micro-batch that is under way reads besides its streams; None if that batch is not the one.
+
+    The plan is the one that was given to the optimiser: a table of which a filter leaves nothing was looked up too.
+    """
+    running = streaming_query(jvm, query)
+    execution = None if running is None else running.lastExecution()
+    if execution is None or int(execution.currentBatchId()) != batch:
+        return None
+    plan = execution.withCachedData()
+    return [
+        source
+        for part in (plan, *_each(plan.subqueriesAll()))
+        for leaf in _each(part.collectLeaves())
+        if not leaf.isStreaming()
+        for source in _sources(leaf)
+    ]
+
+
+def streaming_query(jvm: Jvm, query: str) -> Any:
+    """The execution of an active query by its id; None if there is none."""
+    running = jvm.session.sharedState().activeStreamingQueries()
+    return running.get(jvm.of("java.util.UUID").fromString(query))
+
+
 def command_leaves(jvm: Jvm) -> list[Any] | None:
     """The same of the command that this thread is carrying out; None if it is not known.
 
@@ -105,35 +130,32 @@ class Batch:
     @property
     def checkpoint(self) -> str:
         """Where the query's checkpoint is."""
-        return str(self._execution.resolvedCheckpointRoot())
-
-    @property
-    def _execution(self) -> Any:
-        jvm = Jvm(self._spark)
-        running = jvm.session.sharedState().activeStreamingQueries()
-        return running.get(jvm.of("java.util.UUID").fromString(self.query))
+        return str(streaming_query(Jvm(self._spark), self.query).resolvedCheckpointRoot())
 
 
 def _leaves(plan: Any) -> Iterator[Any]:
-    yield from _own_leaves(plan)
-    inner = plan.subqueriesAll()
-    for i in range(inner.length()):
-        yield from _own_leaves(inner.apply(i))
+    for part in (plan, *_each(plan.subqueriesAll())):
+        for leaf in _each(part.collectLeaves()):
+            yield from _sources(leaf)
 
 
-def _own_leaves(plan: Any) -> Iterator[Any]:
-    found = plan.collectLeaves()
-    for i in range(found.length()):
-        leaf = found.apply(i)
-        match class_name(leaf):
-            case "InMemoryRelation":
-                yield from _leaves(leaf.cacheBuilder().cachedPlan())
-            case "InMemoryTableScanExec":
-                yield from _leaves(leaf.relation().cacheBuilder().cachedPlan())
-            case "AdaptiveSparkPlanExec":
-                yield from _leaves(leaf.initialPlan())
-            case _:
-                yield leaf
+def _sources(leaf: Any) -> Iterator[Any]:
+    """What a leaf of a plan reads: itself, or what was read when its rows were kept."""
+    match class_name(leaf):
+        case "InMemoryRelation":
+            yield from _leaves(leaf.cacheBuilder().cachedPlan())
+        case "InMemoryTableScanExec":
+            yield from _leaves(leaf.relation().cacheBuilder().cachedPlan())
+        case "AdaptiveSparkPlanExec":
+            yield from _leaves(leaf.initialPlan())
+        case _:
+            yield leaf
+
+
+def _each(items: Any) -> Iterator[Any]:
+    """The items of a sequence of Scala."""
+    for place in range(items.length()):
+        yield items.apply(place)
 
 
 def _text(plan: Any) -> str | None:
