@@ -190,7 +190,7 @@ def test_lineage(table):
     assert [(r["snapshot_id"], r["input_kind"], r["input_name"]) for r in found] == [
         (3, None, None),
         (2, "table", "db.src"),
-        (2, "kafka", "0"),
+        (2, "kafka", "t"),
     ]
     first = found[1]
     assert (first["job"], first["query"], first["batch"], first["engine_version"]) == (
