@@ -53,9 +53,11 @@ class SavepointManager:
 
     def create(self, version: str | int | None = None) -> Savepoint:
         """Keep a moment for good: the current one, or what `version` names. See `Table.create_savepoint`."""
+        self._context.check_same_table()
         moment = None if version is None else resolve(self._context, version)
         return savepoints.create_savepoint(self._context, moment)
 
     def delete(self, savepoint_id: int) -> Savepoint:
         """Let go of a savepoint; its id is not given out again. Raises `NotFoundError`."""
+        self._context.check_same_table()
         return savepoints.delete_savepoint(self._context, savepoint_id)

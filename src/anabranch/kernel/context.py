@@ -52,7 +52,7 @@ class TableContext:
 
     @lazy
     def snapshots(self) -> SnapshotLog:
-        return SnapshotLog(self.storage, self.layout)
+        return SnapshotLog(self.storage, self.layout, self.manifests)
 
     @lazy
     def schemas(self) -> SchemaLog:
@@ -122,6 +122,17 @@ class TableContext:
             return True
         self.cache.put(key, True, len(found.stamp))
         return False
+
+    def check_same_table(self) -> None:
+        """Raise `NotFoundError` unless the table that was opened is still there, and no other under its name.
+
+        For whatever changes a table without committing; commits compare identities themselves.
+        """
+        if self.read_table_uuid() != self.table_uuid:
+            raise NotFoundError(
+                f"'{self.title}' was dropped and created again since it was opened; nothing was changed",
+                hint="open the table again to work on the new one.",
+            )
 
     @lazy
     def fork(self) -> Fork | None:

@@ -2,14 +2,30 @@
 
 The hint files LATEST and EARLIEST say where to look first and are never trusted: an answer that comes
 from them is checked against the snapshot files, and a listing decides when they are wrong or absent.
+
+A number that follows is no proof of history. A writer that was paused while history was rolled back may put its
+snapshot above the newest and die, or be of another engine that does not look back; once numbering reached it, it would
+hide what was committed since and bring back what was rolled away. So going up, every snapshot must be built on the one
+before (`anabranch.kernel.chain`), and what a rollback for good removed is recorded (`removed-...` in the folder of the
+archive), so that a listing tells such a leftover from history of which a part is missing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError, StorageError
+from anabranch.errors import (
+    AnabranchError,
+    CorruptTableError,
+    NotFoundError,
+    StorageError,
+    UnsupportedFeatureError,
+)
+from anabranch.kernel.cache import MetadataCache
+from anabranch.kernel.chain import is_built_on
+from anabranch.kernel.manifest_store import ManifestStore
 from anabranch.kernel.properties import PARENT_PROPERTY
+from anabranch.kernel.removals import is_after_removed
 from anabranch.spec.layout import Layout, snapshot_id_of
 from anabranch.spec.snapshot import Snapshot
 from anabranch.storage.protocol import Storage
@@ -21,9 +37,10 @@ _LISTINGS = 16
 class SnapshotLog:
     """Reads the snapshots of one branch."""
 
-    def __init__(self, storage: Storage, layout: Layout) -> None:
+    def __init__(self, storage: Storage, layout: Layout, manifests: ManifestStore | None = None) -> None:
         self._storage = storage
         self._layout = layout
+        self._manifests = manifests or ManifestStore(storage, MetadataCache())
 
     def find(self, snapshot_id: int) -> Snapshot | None:
         """The snapshot of that id, or None. Raises `CorruptTableError`, `UnsupportedFeatureError`."""
@@ -61,45 +78,81 @@ class SnapshotLog:
 
         `known` is where to begin looking: a snapshot that was seen before.
         """
-        start = known.id if known is not None else self._hint(self._layout.latest_hint_path)
-        current = self.find(start) if start is not None else None
-        if current is not None and not self._is_in_history(current, known):
-            current = None
+        current = self._begin(known)
         for _ in range(_STEPS_BEFORE_LISTING):
             if current is None:
                 break
-            following = self.find(current.id + 1)
+            following = self._following(current)
             if following is None:
                 return current
             current = following
         return self._head_by_listing()
 
-    def _is_in_history(self, found: Snapshot, known: Snapshot | None) -> bool:
-        """Whether a snapshot to begin at is no remnant of a writer that came too late and died.
+    def follows(self, older: Snapshot, newer: Snapshot) -> bool:
+        """Whether `newer` was built on `older`."""
+        return is_built_on(self._manifests, newer, older)
 
-        Such a one lies where history has been: under a number that another snapshot had, above a gap.
-        """
+    def _following(self, snapshot: Snapshot) -> Snapshot | None:
+        """The next snapshot of the same history."""
+        found = self.find(snapshot.id + 1)
+        return found if found is not None and self.follows(snapshot, found) else None
+
+    def _begin(self, known: Snapshot | None) -> Snapshot | None:
+        """A snapshot of the current history, near its newest; None if neither `known` nor the hint is one."""
         if known is not None:
-            return found.stamp == known.stamp
-        return found.id > 1 and self._exists(found.id - 1)
+            found = self.find(known.id)
+            if found is not None and found.stamp == known.stamp:
+                return found
+        hint = self._hint(self._layout.latest_hint_path)
+        found = None if hint is None else self.find(hint)
+        if found is None or found.id == 1:
+            return None
+        # What a writer left that came too late lies above a gap, or on something it was not built on.
+        try:
+            before = self.find(found.id - 1)
+        except (CorruptTableError, UnsupportedFeatureError):
+            return found
+        return found if before is not None and self.follows(before, found) else None
 
     def _head_by_listing(self) -> Snapshot | None:
         for _ in range(_LISTINGS):
             ids = self.ids()
             if not ids:
                 return None
-            newest = following = self.find(
-                ids[-1]
-            )  # None if it was rolled back after the listing: look again
-            while following is not None:
-                newest, following = following, self.find(following.id + 1)
-            if newest is not None:
-                return newest
+            newest = self.find(ids[-1])  # None if it was rolled back after the listing: look again
+            newest = None if newest is None else self._below_leftovers(newest, ids)
+            while newest is not None:
+                following = self._following(newest)
+                if following is None:
+                    return newest
+                newest = following
         raise StorageError(
             f"snapshot {ids[-1]} is listed again and again, but cannot be read",
             hint="check that the store lists and reads the same objects.",
             retryable=True,
         )
+
+    def _below_leftovers(self, newest: Snapshot, ids: list[int]) -> Snapshot | None:
+        """The newest that is no leftover of a writer that came too late; None if it is gone meanwhile."""
+        there = set(ids)
+        while True:
+            below = self._find_if(newest.id - 1, there)
+            if below is not None and self.follows(below, newest):
+                return newest
+            # Where history parts, either what is above is left over or what is below. Leftovers stand alone.
+            second = None if below is None else self._find_if(below.id - 1, there)
+            if below is not None and second is not None and self.follows(second, below):
+                return below
+            lower = [number for number in ids if number < newest.id]
+            if not lower or not is_after_removed(self._storage, self._manifests, newest):
+                return newest
+            following = self.find(lower[-1])
+            if following is None:
+                return None
+            newest = following
+
+    def _find_if(self, snapshot_id: int, there: set[int]) -> Snapshot | None:
+        return self.find(snapshot_id) if snapshot_id in there else None
 
     def earliest_id(self) -> int | None:
         """The smallest id there is, or None."""

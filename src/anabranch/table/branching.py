@@ -83,6 +83,7 @@ class Branching(TableView):
         """
         from anabranch.kernel.branches.delete import delete_branch
 
+        self._context.check_same_table()
         return delete_branch(main_of(self._context), name)
 
     def merge_branch(
@@ -124,6 +125,7 @@ class Branching(TableView):
         from anabranch.lineage.merging import merged_origin
 
         self._check_unpinned()
+        self._context.check_same_table()
         wishes = wishes_of(resolve, allow_source_overlap=allow_source_overlap)
         result = merge_branch(
             self._context,

@@ -163,6 +163,7 @@ class Keeping(TableView):
         from anabranch.maintenance.rollback import rollback
 
         self._check_unpinned()
+        self._context.check_same_table()
         return rollback(self._follow(), version, destructive=destructive, force=force, dry_run=dry_run)
 
     def _moment(

@@ -63,6 +63,7 @@ class Replacing(TableView):
         from anabranch.lineage.merging import replaced_origin
 
         self._check_unpinned()
+        self._context.check_same_table()
         wishes = Replacement(
             name,
             expect_main,
@@ -113,6 +114,7 @@ class Replacing(TableView):
         from anabranch.kernel.replacement.undo import undo_replace
 
         self._check_unpinned()
+        self._context.check_same_table()
         made, repeated = undo_replace(self._context, number, alone=alone, by=by, reason=reason)
         self._follow()
         return ReplaceResult.of(made, repeated=repeated)

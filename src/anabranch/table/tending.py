@@ -136,6 +136,7 @@ class Tending(TableView):
         from anabranch.maintenance.orphans import remove_orphan_files
 
         self._check_unpinned()
+        self._context.check_same_table()
         return remove_orphan_files(
             self._follow(), older_than=older_than, engine=self._engine, dry_run=dry_run
         )
@@ -144,6 +145,7 @@ class Tending(TableView):
         """Bring back what a run of `remove_orphan_files` moved, until a later run purges it. Raises `NotFoundError`."""
         from anabranch.maintenance.orphans import restore_orphan_files
 
+        self._context.check_same_table()
         return restore_orphan_files(self._follow(), run, engine=self._engine)
 
     def maintain(self, dry_run: bool = False) -> Upkeep:

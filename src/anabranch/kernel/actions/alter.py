@@ -18,6 +18,7 @@ from anabranch.kernel.branches.field_ids import room_after
 from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.commit.placement import keep_placement
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.exact import delete_exactly
 from anabranch.spec.field_ids import shift_field_ids
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.schema_change import SchemaChange, apply_changes, meant_ids
@@ -164,7 +165,7 @@ def _check_still_there(context: TableContext, schema: TableSchema) -> None:
     try:
         _check_there(context)
     except NotFoundError:
-        context.storage.delete(context.layout.schema_path(schema.id))
+        delete_exactly(context.storage, context.layout.schema_path(schema.id), schema.to_json())
         raise
 
 

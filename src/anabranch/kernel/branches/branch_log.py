@@ -84,10 +84,11 @@ def check_still_there(branch: TableContext) -> None:
 
 
 def check_still_the_same(branch: TableContext) -> None:
-    """Raise `NotFoundError` if this is a branch that was deleted since it was opened, be there another of its name or not.
+    """Raise `NotFoundError` if the table or branch was dropped since it was opened, be there another of its name or not.
 
     For work that changes what is there without looking at a snapshot first.
     """
+    branch.check_same_table()
     check_still_there(branch)
     if branch.fork is not None and branch.is_other_branch():
         raise NotFoundError(

@@ -10,7 +10,8 @@ from __future__ import annotations
 from anabranch.errors import CommitOutcomeUnknownError, NotFoundError
 from anabranch.kernel.commit.placement import is_misplaced
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.properties import PARENT_PROPERTY
+from anabranch.kernel.exact import delete_snapshot
+from anabranch.kernel.properties import LEFTOVER_PROPERTY, PARENT_PROPERTY
 from anabranch.spec.snapshot import Snapshot
 
 
@@ -33,7 +34,7 @@ def took_hold(context: TableContext, snapshot: Snapshot, built_on: Snapshot | No
             return True
     if _is_in_history(context, snapshot) and not (built_on is None and is_misplaced(context, snapshot)):
         return True
-    context.storage.delete(context.layout.snapshot_path(snapshot.id))
+    delete_snapshot(context, snapshot)  # in its place there may be what others stored in one step
     return False
 
 
@@ -41,6 +42,11 @@ def _is_in_history(context: TableContext, snapshot: Snapshot) -> bool:
     """What the snapshots around it say, where the one it was built on is not there."""
     if _is_gone(context, snapshot):
         return False
+    there = context.snapshots.find(snapshot.id)
+    if there is not None and there.properties.get(LEFTOVER_PROPERTY) is not None:
+        return False  # it was taken out of the way: see `leftovers`
+    if there is not None and there.stamp != snapshot.stamp:
+        raise _untold(context, snapshot, "its number is another one's now")
     ids = context.snapshots.ids()
     if snapshot.id not in ids:
         raise _untold(context, snapshot, "it has been removed since, as an expiry does with old snapshots")

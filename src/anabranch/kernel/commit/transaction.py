@@ -34,6 +34,7 @@ from anabranch.kernel.commit.conflicts import file_conflict, identity_conflict
 from anabranch.kernel.commit.foothold import took_hold
 from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.ledger import LedgerEntry, find_commit
+from anabranch.kernel.commit.leftovers import displace
 from anabranch.kernel.commit.presence import lost_conflict
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_snapshot_writable
@@ -151,6 +152,8 @@ def _commit(
             attempts.published()
             context.snapshots.write_hint(snapshot.id)
             return Committed(snapshot, repeated=False)
+        if head is not None and displace(context, head) is not None:
+            continue
         newest = context.snapshots.head(head)
         progress = newest is not None and (head is None or newest.id > head.id)
         patience = patience or _Patience(context, base.schema.options)

@@ -27,10 +27,11 @@ from anabranch.engine import Engine, LocalEngine
 from anabranch.errors import CommitConflictError, NotFoundError
 from anabranch.kernel.commit.ledger import hand_over, tidy
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.exact import delete_snapshot
 from anabranch.kernel.expiry.candidates import DATA, candidates, no_files
 from anabranch.kernel.expiry.consumer_expiry import next_read
 from anabranch.kernel.expiry.reachability import Reachability
-from anabranch.kernel.expiry.ref_files import Look, RefReader
+from anabranch.kernel.expiry.ref_files import Look, RefReader, SnapshotFile
 from anabranch.kernel.expiry.removal import delete_empty_folders, delete_files
 from anabranch.kernel.expiry.retention import History, Retention
 from anabranch.kernel.guards import check_main_readable
@@ -205,18 +206,18 @@ class _Round:
         due = self.retention.due(history.snapshots, unread, history.stored)
         if not due:
             if not dry_run:
-                self.context.storage.delete_many(left_over)
+                self._delete_left_over(left_over)
             return Expiry(left=len(history.snapshots), dry_run=dry_run)
         following = history.snapshots[len(due)]
         named = candidates(self.context, self.schema, due, following)
         reachability = Reachability(self.context, named.files["file_name"], reader=reader)
         paths = (self.context.layout.snapshot_path(snapshot.id) for snapshot in due)
-        gone = {*left_over, *paths, *self.given_up}
+        gone = {*(file.path for file in left_over), *paths, *self.given_up}
         held = reachability.through([ref for ref in look.refs if ref.path not in gone])
         if not dry_run:
             if not self._remove_snapshots(due, following):
                 return None
-            self.context.storage.delete_many(left_over)
+            self._delete_left_over(left_over)
             held = reachability.now()
         free = named.files.join(held, on="file_name", how="anti", maintain_order="left")
         if not dry_run:
@@ -240,18 +241,22 @@ class _Round:
                 return look, history
         raise _rolled_back(self.context)
 
-    def _left_over(self, history: History, unread: int | None) -> list[str]:
+    def _left_over(self, history: History, unread: int | None) -> list[SnapshotFile]:
         """Snapshot files below history that are old and that no living writer can be about to take back."""
         if not history.below:
             return []
         yesterday = removal_time(self.context) - _DAY
         return [
-            file.path
+            file
             for file in history.below
             if file.modified_millis < yesterday
             if min(file.snapshot.time_millis, file.modified_millis) < self.retention.replaced_before
             if unread is None or file.snapshot.id < unread
         ]
+
+    def _delete_left_over(self, files: Collection[SnapshotFile]) -> None:
+        for file in files:
+            delete_snapshot(self.context, file.snapshot)
 
     def _remove_snapshots(self, due: Sequence[Snapshot], following: Snapshot) -> bool:
         """Step 1; False if a consumer wants one of them. Raises `CommitConflictError` if a rollback may."""
@@ -266,7 +271,7 @@ class _Round:
         for number, snapshot in enumerate(due):
             if number % _CHECK_EVERY == 0:
                 self._check_still_there(following)
-            context.storage.delete(context.layout.snapshot_path(snapshot.id))
+            delete_snapshot(context, snapshot)  # a number may be given again while this is paused
         hint = str(following.id).encode()
         context.storage.put(context.layout.earliest_hint_path, hint, durable=False)
         return True

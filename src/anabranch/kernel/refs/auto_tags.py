@@ -252,7 +252,8 @@ def _remove_surplus(context: TableContext, options: Mapping[str, str]) -> None:
         names = [name for name in tag_names(context) if periods.parse(name) is not None]
     tags = sorted(find_tags(context, names), key=lambda tag: (tag.snapshot.id, tag.name))
     for tag in tags[: max(0, len(tags) - most)]:
-        context.storage.delete(context.layout.tag_path(tag.name))
+        if find_tag(context, tag.name) == tag:  # it may have been replaced just now
+            context.storage.delete(context.layout.tag_path(tag.name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,7 @@ def get_consumer(context: TableContext, name: str) -> Consumer:
 
 def forget_consumer(context: TableContext, name: str) -> None:
     """Let go of what a consumer kept. Raises `NotFoundError`."""
+    context.check_same_table()
     get_consumer(context, name)
     context.storage.delete(context.layout.consumer_path(name))
 
@@ -89,6 +90,7 @@ def move_consumer(context: TableContext, name: str, to: int | None = None) -> in
         NotFoundError: there is no such consumer.
         InvalidInputError: the snapshot is not retained.
     """
+    context.check_same_table()
     get_consumer(context, name)
     head = context.snapshots.head()
     newest = 0 if head is None else head.id

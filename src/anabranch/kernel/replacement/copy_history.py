@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from anabranch.errors import NotFoundError
 from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.exact import delete_exactly
 from anabranch.kernel.parallel import each
 from anabranch.kernel.refs.pins import is_pin
 from anabranch.kernel.refs.savepoint_log import find_savepoint, savepoints
@@ -107,7 +108,7 @@ def _copy_snapshot(main: TableContext, target: TableContext, snapshot: Snapshot)
     target.storage.put_if_absent(path, data)
     if main.storage.exists(main.layout.snapshot_path(snapshot.id)):
         return True
-    target.storage.delete(path)
+    delete_exactly(target.storage, path, data)
     return False
 
 
@@ -126,7 +127,7 @@ def _copy_tag(main: TableContext, target: TableContext, tag: Tag, *, again: bool
         target.storage.put(path, tag.to_json())
     if find_tag(main, tag.name) == tag:
         return tag.name
-    target.storage.delete(path)
+    delete_exactly(target.storage, path, tag.to_json())
     return None
 
 

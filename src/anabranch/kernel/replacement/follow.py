@@ -33,7 +33,10 @@ def on_main(
         context: the branch; one opened as main is followed to where main is.
         operation: puts something, and may be repeated on another branch.
         is_done: whether a new main has a result of the operation already; never by default.
+
+    Raises `NotFoundError`: the table was dropped since it was opened, be there another of its name or not.
     """
+    context.check_same_table()
     if context.main_generation is None:
         return operation(context)
     context = main_of(context)

@@ -1,9 +1,10 @@
 """Rolling a branch back for good: the snapshots after the target are removed, with what refers to them.
 
 Every moment of it is a whole table, so that a removal which was killed can be repeated and ends in the same
-place: first a record of what goes (`anabranch.spec.rewind`), then the hint to the newest snapshot (which readers
-check), then the references to what goes, then the snapshots, newest first, then what the archive has of such
-snapshots. Data files and manifests stay for expiry and orphan cleaning, which ask what is reached.
+place: first a record of what goes (`anabranch.spec.rewind`; `removals`, by which what an overtaken writer builds on it is
+known as a leftover), then the hint to the newest snapshot (which readers check), then the references to what goes,
+then the snapshots, newest first, then what the archive has of such snapshots. Data files and manifests stay for expiry
+and orphan cleaning, which ask what is reached.
 
 Stop the writers first. A commit that lands while this works builds on what is being removed and goes with it; what
 a writer of ours puts after a snapshot that is gone by then, that writer takes back.
@@ -18,9 +19,11 @@ from anabranch.errors import CommitConflictError
 from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.commit.ledger import forget_after
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.exact import delete_snapshot
 from anabranch.kernel.history import archive
 from anabranch.kernel.merge.pins import unpin_after
 from anabranch.kernel.properties import PARENT_PROPERTY, ROLLBACK_PROPERTY
+from anabranch.kernel.removals import record_removal
 from anabranch.kernel.rollback.holders import Holder, holders_after, release
 from anabranch.kernel.rollback.pins import unpin
 from anabranch.kernel.rollback.rewinds import record_rewind
@@ -83,6 +86,7 @@ def remove_after(context: TableContext, removal: Removal, *, force: bool = False
     has_expired = snapshots.find(target.id) is None
     if has_expired:  # it is known from a tag only; when the others are gone it is the newest again
         context.storage.put_if_absent(context.layout.snapshot_path(target.id), target.to_json())
+    record_removal(context.storage, context.layout, context.manifests, target, removal.snapshots)
     snapshots.write_hint(target.id)
     for holder in removal.holders:
         release(context, holder)
@@ -93,8 +97,8 @@ def remove_after(context: TableContext, removal: Removal, *, force: bool = False
     if context.branch is None or context.main_generation is not None:
         unpin_after(context, target.id)
     for snapshot in removal.snapshots:
-        context.storage.delete(context.layout.snapshot_path(snapshot.id))
-    _sweep(context, target)
+        delete_snapshot(context, snapshot)
+    _sweep(context, removal)
     archive.forget_after(context, target.id)
     if has_expired:
         context.storage.put(context.layout.earliest_hint_path, str(target.id).encode(), durable=False)
@@ -119,16 +123,25 @@ def _check(context: TableContext, removal: Removal, *, force: bool) -> None:
         )
 
 
-def _sweep(context: TableContext, target: Snapshot) -> None:
-    """Remove what landed meanwhile on snapshots that are gone; what follows the target already is new history."""
-    following, parent = target.id + 1, target
-    while (found := context.snapshots.find(following)) is not None:
-        if found.properties.get(PARENT_PROPERTY, parent.stamp) != parent.stamp:
-            break
-        following, parent = following + 1, found
-    for number in sorted(context.snapshots.ids(), reverse=True):
-        if number >= following:
-            context.storage.delete(context.layout.snapshot_path(number))
+def _sweep(context: TableContext, removal: Removal) -> None:
+    """Remove what landed meanwhile on the snapshots that are gone, and says so; anything else is left to who finds it."""
+    gone = {snapshot.stamp for snapshot in removal.snapshots}
+    landed: list[Snapshot] = []
+    for number in context.snapshots.ids():
+        found = context.snapshots.find(number) if number > removal.target.id else None
+        if found is not None and found.properties.get(PARENT_PROPERTY) in gone:
+            gone.add(found.stamp)
+            landed.append(found)
+    if landed:
+        record_removal(
+            context.storage,
+            context.layout,
+            context.manifests,
+            removal.target,
+            [*reversed(landed), *removal.snapshots],
+        )
+    for snapshot in reversed(landed):
+        delete_snapshot(context, snapshot)
 
 
 def _refused(kind: str, message: str, hint: str) -> CommitConflictError:

@@ -18,7 +18,7 @@ from anabranch.kernel.merge.pins import is_merge_pin
 from anabranch.kernel.refs.consumers import find_consumer
 from anabranch.kernel.refs.savepoint_log import savepoints
 from anabranch.kernel.refs.savepoints import delete_savepoint
-from anabranch.kernel.refs.tag_log import find_tags, tag_names
+from anabranch.kernel.refs.tag_log import find_tag, find_tags, tag_names
 from anabranch.kernel.rollback.pins import is_rollback_pin
 from anabranch.options import LEDGER_TIME_RETAINED
 from anabranch.spec.layout import consumer_id_of
@@ -78,9 +78,13 @@ def release(context: TableContext, holder: Holder) -> None:
     storage, layout = context.storage, context.layout
     match holder.kind:
         case HolderKind.TAG:
-            storage.delete(layout.tag_path(holder.name))
+            tag = find_tag(context, holder.name)
+            if tag is not None and tag.snapshot.id == holder.snapshot_id:  # not one put in its place since
+                storage.delete(layout.tag_path(holder.name))
         case HolderKind.CONSUMER:
-            storage.delete(layout.consumer_path(holder.name))
+            consumer = find_consumer(context, holder.name)
+            if consumer is not None and consumer.unread_from == holder.snapshot_id + 1:  # nor one that moved
+                storage.delete(layout.consumer_path(holder.name))
         case HolderKind.BRANCH:
             with suppress(NotFoundError):
                 delete_branch(context, holder.name)

@@ -1,0 +1,182 @@
+"""Leftovers above the newest snapshot: what an overtaken writer put there after a rollback for good.
+
+They are in the way of the next commits, and other engines may take them for the newest. None is deleted, for a name
+that is free again could be given to an acknowledged commit before the removal happens. Instead a snapshot that
+continues history is stored in its place, in one step. It follows from what it replaces and from the newest snapshot
+alone, so that several may do it at once, at any pace, and store the same.
+
+What the other writer was told is kept: a snapshot of ours was not acknowledged (its writer looks back, see `foothold`,
+and commits again), so it is replaced by one that changes nothing. Other engines do not look back. What one appended is
+appended here, without what it was built on; anything else it did is kept under a tag ``leftover-<number>-<stamp>``.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from anabranch.errors import AnabranchError
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.properties import (
+    BRANCH_PROPERTY,
+    LEFTOVER_PROPERTY,
+    PARENT_PROPERTY,
+    WATERMARK_PROPERTY,
+    WRITER_PROPERTY,
+)
+from anabranch.options import MANIFEST_COMPRESSION
+from anabranch.spec.data_file import ManifestFileMeta
+from anabranch.spec.entry_frame import IDENTITY
+from anabranch.spec.layout import manifest_list_name
+from anabranch.spec.manifest import encode_manifest_list
+from anabranch.spec.refs import Tag
+from anabranch.spec.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
+from anabranch.version import __version__
+
+_LOG = logging.getLogger(__name__)
+_NAMES: Final = uuid.UUID("0b0f2f0e-3f0c-5a53-8a3e-5d7c9a1e6b42")
+_CODECS = {"zstd": "zstandard"}
+
+
+def leftovers_above(context: TableContext, head: Snapshot) -> list[Snapshot]:
+    """Snapshots above the newest that are not built on it, by ascending id; those that cannot be read are left out."""
+    found: list[Snapshot] = []
+    for number in context.snapshots.ids():
+        if number > head.id:
+            try:
+                snapshot = context.snapshots.find(number)
+            except AnabranchError:
+                continue
+            if snapshot is not None:
+                found.append(snapshot)
+    if found and context.snapshots.follows(head, found[0]):
+        return []  # history went on meanwhile
+    return found
+
+
+def displace(context: TableContext, head: Snapshot) -> Snapshot | None:
+    """Store what continues history in place of a leftover right above the newest snapshot.
+
+    Args:
+        context: the branch.
+        head: its newest snapshot.
+
+    Returns the leftover that was there; None if there is none, or history moved meanwhile.
+    """
+    snapshots = context.snapshots
+    found = snapshots.find(head.id + 1)
+    if found is None or snapshots.follows(head, found):
+        return None
+    lists = _Lists.of(context, head, found)
+    appended = _appended(context, head, found)
+    if not appended and WRITER_PROPERTY not in found.properties and found.commit_kind != CommitKind.COMPACT:
+        tag = Tag(f"leftover-{found.id}-{found.stamp[:8]}", found)
+        context.storage.put_if_absent(context.layout.tag_path(tag.name), tag.to_json())
+    context.storage.put_many(lists.objects)
+    made = _appending(head, found, lists) if appended else _changing_nothing(head, lists)
+    made = replace(
+        made,
+        properties={
+            **_carried(head),
+            BRANCH_PROPERTY: context.branch_uuid,
+            WRITER_PROPERTY: f"anabranch {__version__}",
+            PARENT_PROPERTY: head.stamp,
+            LEFTOVER_PROPERTY: found.stamp,
+        },
+    )
+    now, below = snapshots.find(found.id), snapshots.find(head.id)
+    if now is None or now.stamp != found.stamp or below is None or below.stamp != head.stamp:
+        return None
+    context.storage.put(context.layout.snapshot_path(found.id), made.to_json())
+    _LOG.warning(
+        "snapshot %d of '%s' by commit user %s was built on what was rolled back for good; %s",
+        *(found.id, context.title, found.commit_user),
+        "what it appended was appended to what is there now" if appended else "it was taken out of the way",
+    )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Lists:
+    """The manifest lists of what is stored instead, by names that follow from the newest snapshot."""
+
+    base: str
+    base_size: int
+    empty: str
+    empty_size: int
+    objects: dict[str, bytes]
+
+    @classmethod
+    def of(cls, context: TableContext, head: Snapshot, found: Snapshot) -> _Lists:
+        schema = context.schemas.get(max(head.schema_id, found.schema_id))
+        codec = MANIFEST_COMPRESSION.of(schema.options)
+        codec = _CODECS.get(codec, codec)
+        base = encode_manifest_list(tuple(context.manifests.of_snapshot(head)), codec=codec)
+        empty = encode_manifest_list((), codec=codec)
+        unique = str(uuid.uuid5(_NAMES, head.stamp))
+        names = [manifest_list_name(unique, number) for number in range(2)]
+        path = context.layout.manifest_path
+        return cls(names[0], len(base), names[1], len(empty), {path(names[0]): base, path(names[1]): empty})
+
+
+def _changing_nothing(head: Snapshot, lists: _Lists) -> Snapshot:
+    """The same for every leftover, so that it does not matter which of several was seen."""
+    return Snapshot(
+        id=head.id + 1,
+        schema_id=head.schema_id,
+        base_manifest_list=lists.base,
+        base_manifest_list_size=lists.base_size,
+        delta_manifest_list=lists.empty,
+        delta_manifest_list_size=lists.empty_size,
+        index_manifest=head.index_manifest,
+        commit_user=str(uuid.uuid5(_NAMES, f"{head.stamp} {head.id}")),
+        commit_identifier=BATCH_COMMIT_IDENTIFIER,
+        commit_kind=CommitKind.COMPACT,
+        time_millis=head.time_millis,
+        total_record_count=head.total_record_count,
+        delta_record_count=0,
+        watermark=head.watermark,
+        next_row_id=head.next_row_id,
+        uuid=str(uuid.uuid5(_NAMES, f"{head.stamp} {head.id} uuid")),
+    )
+
+
+def _appending(head: Snapshot, found: Snapshot, lists: _Lists) -> Snapshot:
+    added = found.delta_record_count
+    marks = [mark for mark in (head.watermark, found.watermark) if mark is not None]
+    return replace(
+        _changing_nothing(head, lists),
+        schema_id=max(head.schema_id, found.schema_id),
+        delta_manifest_list=found.delta_manifest_list,
+        delta_manifest_list_size=found.delta_manifest_list_size,
+        commit_user=found.commit_user,
+        commit_identifier=found.commit_identifier,
+        commit_kind=CommitKind.APPEND,
+        time_millis=max(head.time_millis, found.time_millis),
+        total_record_count=None
+        if head.total_record_count is None or added is None
+        else head.total_record_count + added,
+        delta_record_count=added,
+        watermark=max(marks, default=None),
+        uuid=str(uuid.uuid5(_NAMES, f"{head.stamp} {found.stamp}")),
+    )
+
+
+def _appended(context: TableContext, head: Snapshot, found: Snapshot) -> Sequence[ManifestFileMeta]:
+    """The manifests of an append by another engine; none if it is no such, or in the table already."""
+    if WRITER_PROPERTY in found.properties or found.commit_kind != CommitKind.APPEND:
+        return ()
+    metas = context.manifests.read_list(found.delta_manifest_list)
+    if any(meta.num_deleted_files for meta in metas):
+        return ()
+    added = context.manifests.entries(metas, only=IDENTITY).df
+    there = context.manifests.entries(context.manifests.of_snapshot(head), only=IDENTITY).df
+    return () if added.join(there, on=IDENTITY, how="semi").height else metas
+
+
+def _carried(head: Snapshot) -> dict[str, str]:
+    mark = head.properties.get(WATERMARK_PROPERTY)
+    return {} if mark is None else {WATERMARK_PROPERTY: mark}

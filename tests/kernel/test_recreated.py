@@ -1,0 +1,68 @@
+"""A handle of a table that was dropped changes nothing in the one that was created under its name."""
+
+import pytest
+
+import anabranch
+from anabranch.kernel.refs.consumers import forget_consumer, move_consumer, record_consumer
+from anabranch.spec.refs import Consumer
+from tests.support.tables import ids_of, rows
+
+ACTS = {
+    "tag": lambda t: t.create_tag("new"),
+    "tag by number": lambda t: t.create_tag("new", snapshot=1),
+    "untag": lambda t: t.delete_tag("good"),
+    "rename tag": lambda t: t.rename_tag("good", "better"),
+    "replace tag": lambda t: t.replace_tag("good", snapshot=2),
+    "savepoint": lambda t: t.create_savepoint(),
+    "no savepoint": lambda t: t.delete_savepoint(1),
+    "savepoint manager": lambda t: t.savepoint_manager.create(),
+    "savepoint manager delete": lambda t: t.savepoint_manager.delete(1),
+    "branch": lambda t: t.create_branch("new", tag="good"),
+    "no branch": lambda t: t.delete_branch("fix"),
+    "merge": lambda t: t.merge_branch("fix"),
+    "replace main": lambda t: t.replace_main_branch("fix", force=True),
+    "undo": lambda t: t.undo_replace(),
+    "expire": lambda t: t.expire_snapshots(retain_max=2, retain_min=1, older_than=2**62),
+    "orphans": lambda t: t.remove_orphan_files(older_than=2**62),
+    "maintain": lambda t: t.maintain(),
+    "compact": lambda t: t.compact(full=True),
+    "roll back": lambda t: t.rollback(2),
+    "roll back for good": lambda t: t.rollback(1, destructive=True, force=True),
+    "forget consumer": lambda t: forget_consumer(t.context, "reader"),
+    "move consumer": lambda t: move_consumer(t.context, "reader"),
+    "alter": lambda t: t.alter().add_column("w", "INT").apply(),
+    "append": lambda t: t.append(rows(50, 1)),
+}
+
+
+def _make(lake, first):
+    table = lake.create_table("db.t", "id BIGINT NOT NULL, v STRING", options={"write-only": "true"})
+    for number in range(4):
+        table.append(rows(first + number, 1))
+    table.create_tag("good", snapshot=3)
+    table.create_savepoint()
+    table.create_branch("fix", tag="good")
+    table.branch("fix").append(rows(first + 20, 1))
+    record_consumer(table.context, "reader", Consumer(2))
+    return table
+
+
+def _files(folder):
+    return {
+        path.relative_to(folder): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name not in ("LATEST", "EARLIEST")
+    }
+
+
+@pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)
+def test_nothing_is_changed(tmp_path, act):
+    lake = anabranch.connect(str(tmp_path))
+    old = _make(lake, 0)
+    lake.drop_table("db.t")
+    new = _make(lake, 100)
+    before = _files(tmp_path / "db.db" / "t")
+    with pytest.raises(anabranch.AnabranchError, match="created again"):
+        act(old)
+    assert _files(tmp_path / "db.db" / "t") == before
+    assert ids_of(new) == [100, 101, 102, 103]
