@@ -46,8 +46,20 @@ __all__ = [
 ]
 
 
+_MOST_TEXT = 4_000
+"""Characters of a message or a hint. Messages repeat what was given, and anybody can give a million characters."""
+
+
+def shortened(text: str, most: int = _MOST_TEXT) -> str:
+    """Text of at most about so many characters: of a longer one, the beginning and the end."""
+    if len(text) <= most:
+        return text
+    end = most // 4
+    return f"{text[: most - end]}... ({len(text) - most:,} characters left out) ...{text[-end:]}"
+
+
 class AnabranchError(Exception):
-    """Root of the tree.
+    """Root of the tree. Long messages and hints are shortened in the middle.
 
     Args:
         message: what was asked and what was found.
@@ -57,9 +69,10 @@ class AnabranchError(Exception):
     """
 
     def __init__(self, message: str, *, hint: str | None = None, retryable: bool = False) -> None:
+        message = shortened(message)
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.hint = None if hint is None else shortened(hint)
         self.retryable = retryable
 
     def __str__(self) -> str:

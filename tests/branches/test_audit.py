@@ -431,3 +431,37 @@ def test_rows_without_any():
     assert only(made, "- freshness: {within: 1 h}").found == "nothing"
     made.append(rows(0, 1))
     assert only(made, "- not_null: v").passed
+
+
+@pytest.mark.parametrize(
+    ("check", "told"),
+    [
+        ("row_count: {min: 1e999999999}", "expected a number"),
+        ("row_count: {min: 1e-999999999}", "expected a number"),
+        ("range: {column: price, min: 1e999999999}", "digits"),
+        ("row_count_vs_main: {within: 1e999999999 %}", "expected a percentage"),
+        ('{name: "a\\e[31m", row_count: {min: 1}}', "cannot be printed"),
+        ('{name: "a\\nError: b", row_count: {min: 1}}', "cannot be printed"),
+    ],
+)
+def test_values_that_would_take_for_ever_or_play_tricks_are_refused(check, told):
+    _, fix = forked(row(1))
+    with pytest.raises(InvalidInputError, match=told):
+        fix.audit(Checks.parse(f"checks:\n  - {check}"))
+
+
+def test_so_many_checks_are_refused():
+    _, fix = forked(row(1))
+    with pytest.raises(InvalidInputError, match="40,000 checks|characters"):
+        fix.audit(Checks.parse("checks:\n" + "  - unique: id\n" * 40_000))
+    with pytest.raises(InvalidInputError, match="1,001 checks"):
+        fix.audit(Checks.parse("checks:\n" + "  - unique: id\n" * 1_001))
+
+
+@pytest.mark.parametrize(("condition", "passed"), [("id > 1e999", False), ("id < 1e999", True)])
+def test_conditions_that_are_the_same_for_all_rows(condition, passed):
+    _, fix = forked(row(1), row(2))
+    verdict = fix.audit(Checks.parse(f"checks:\n  - condition: {condition}"))
+    assert verdict.passed is passed
+    counted = Checks.parse(f"checks:\n  - {{row_count: {{min: 1}}, where: {condition}}}")
+    assert fix.audit(counted).passed is passed

@@ -95,3 +95,47 @@ def test_dates_outside_of_the_years_of_python_are_text(tmp_path, capsys):
     assert first["m"] == [["-0768-02-04", {"t": "-0768-02-04"}]]
     assert run(["-w", str(tmp_path), "read", "db.t"]) == 0
     assert "-0768-02-04" in capsys.readouterr().out
+
+
+ESCAPES = "\x1b[31mred\x1b[0m \x9b2J \u202eright-to-left \udc80"
+
+
+def test_names_and_values_tell_a_terminal_nothing(terminal, capsys):
+    output.show_table(["name"], [[ESCAPES]])
+    output.say(f"branch '{ESCAPES}' is there")
+    output.show_json({"name": ESCAPES})
+    shown = terminal.getvalue() + capsys.readouterr().out
+    assert not {"\x1b", "\x9b", "\u202e", "\udc80"} & {*shown}
+    assert shown.count("red") == 3
+
+
+def test_a_value_with_a_line_break_is_one_line_in_a_pipe(capsys):
+    output.show_table(["name", "n"], [["a\nfake  2", 1], ["b", 3]])
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+def test_json_with_odd_characters_reads_back(capsys):
+    output.show_json({"name": ESCAPES})
+    assert json.loads(capsys.readouterr().out) == {"name": ESCAPES}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('id,v\n1,"a\n2,b\n3,c\n', "line 2"),
+        ('id,v\n1,x\n2,"a\n3,b\n4,"c\n5,d\n', "line 3"),
+    ],
+)
+def test_a_quote_that_is_not_closed_swallows_no_rows(tmp_path, capsys, text, told):
+    table = make_table(tmp_path / "lake")
+    (tmp_path / "in.csv").write_text(text)
+    assert run(["-w", str(tmp_path / "lake"), "append", "db.t", str(tmp_path / "in.csv")]) == 2
+    assert told in capsys.readouterr().err
+    assert table.snapshot is None
+
+
+def test_values_of_several_lines_are_read_from_csv(tmp_path, capsys):
+    table = make_table(tmp_path / "lake")
+    (tmp_path / "in.csv").write_text('id,v\n1,"a ""b""\nc"\n2,5" wide\n')
+    assert run(["-w", str(tmp_path / "lake"), "append", "db.t", str(tmp_path / "in.csv")]) == 0
+    assert table.scan().to_arrow()["v"].to_pylist() == ['a "b"\nc', '5" wide']

@@ -10,7 +10,8 @@ import pytest
 from obstore.store import MemoryStore
 
 import anabranch
-from anabranch.errors import AnabranchError, CorruptTableError, InvalidInputError, NotFoundError
+from anabranch.cli.main import run as run_command
+from anabranch.errors import AnabranchError, CorruptTableError, InvalidInputError, NotFoundError, StorageError
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.cache import MetadataCache
 from anabranch.kernel.expiry.expire import Tally
@@ -24,6 +25,7 @@ from anabranch.storage.objects import ObjectStorage
 from tests.support.clock import DAY, Clock
 from tests.support.faults import FaultyStorage, fail, no_space, run
 from tests.support.reached import reached_paths, stored_paths
+from tests.support.tables import make_table
 
 
 @pytest.fixture
@@ -82,7 +84,7 @@ ORPHANS = {
     "branch/.MAIN-1.uuid.tmp": "temporary",
     "branch/branch-b/.FORK.uuid.tmp": "temporary",
     "branch/branch-b/snapshot/.snapshot-1.uuid.tmp": "temporary",
-    "branch/branch-b/snapshot/leftover": "snapshot",
+    "branch/branch-b/snapshot/snapshot-leftover": "snapshot",
 }
 OTHERS = (
     *("README.md", "notes/today.txt", "bucket-0/data-1.parquet", "p=a/readme", "p=a/bucket-0/data-1.parquet"),
@@ -130,7 +132,7 @@ def test_every_kind_of_orphan_is_found_and_nothing_else(table):
 
 def test_the_clock_of_a_machine_does_not_make_files_older(table, clock):
     """Whoever cleans up has a clock that is days ahead of the store's, or of which the store's is ahead."""
-    table.context.storage.put("manifest/young", b"1")
+    table.context.storage.put("manifest/manifest-young", b"1")
     ahead = replace(table.context, runtime=Runtime(clock=Clock(clock.now + 2 * DAY)))
     assert anabranch.Table(ahead).remove_orphan_files().files.is_empty()
     assert anabranch.Table(ahead).remove_orphan_files("1 s").files.is_empty()
@@ -138,41 +140,41 @@ def test_the_clock_of_a_machine_does_not_make_files_older(table, clock):
     behind = replace(table.context, runtime=Runtime(clock=Clock(clock.now - 2 * DAY)))
     assert anabranch.Table(behind).remove_orphan_files("1 s").files.is_empty()
     clock.now += DAY
-    assert table.remove_orphan_files().files["path"].to_list() == ["manifest/young"]
+    assert table.remove_orphan_files().files["path"].to_list() == ["manifest/manifest-young"]
     assert [path for path in everything(table) if "clock" in path] == []
 
 
 def test_a_store_that_takes_nothing_tells_no_time_and_nothing_is_taken_for_older(table, clock):
     """Its newest snapshot was stored at this time at the latest."""
-    table.context.storage.put("manifest/old", b"1")
+    table.context.storage.put("manifest/manifest-old", b"1")
     clock.now += 2 * DAY
     table.append(data(2))
-    table.context.storage.put("manifest/young", b"1")
+    table.context.storage.put("manifest/manifest-young", b"1")
     ahead = Runtime(clock=Clock(clock.now + 5 * DAY))
     full = FaultyStorage(table.context.storage, [no_space("put")])
     cleaning = anabranch.Table(replace(table.context, storage=full, runtime=ahead))
-    assert cleaning.remove_orphan_files(dry_run=True).files["path"].to_list() == ["manifest/old"]
+    assert cleaning.remove_orphan_files(dry_run=True).files["path"].to_list() == ["manifest/manifest-old"]
 
 
 def test_what_is_younger_than_a_day_is_spared(table, clock):
     storage = table.context.storage
-    storage.put("manifest/old", b"1")
+    storage.put("manifest/manifest-old", b"1")
     clock.now += 1
-    storage.put("manifest/young", b"2")
+    storage.put("manifest/manifest-young", b"2")
     clock.now += DAY - 1
-    assert table.remove_orphan_files().files["path"].to_list() == ["manifest/old"]
+    assert table.remove_orphan_files().files["path"].to_list() == ["manifest/manifest-old"]
     clock.now += 1
-    assert table.remove_orphan_files("1 h").files["path"].to_list() == ["manifest/young"]
+    assert table.remove_orphan_files("1 h").files["path"].to_list() == ["manifest/manifest-young"]
     with pytest.raises(InvalidInputError, match="neither an age nor a time"):
         table.remove_orphan_files("tomorrow")
 
 
 def test_moved_files_come_back_or_are_purged_later(table, clock):
     storage = table.context.storage
-    storage.put_many({"manifest/a": b"1", "p=a/h=7/bucket-0/.data.uuid.tmp": b"22"})
+    storage.put_many({"manifest/manifest-a": b"1", "p=a/h=7/bucket-0/.data.uuid.tmp": b"22"})
     first = table.remove_orphan_files("0 s").run
     clock.now += DAY // 2
-    storage.put("manifest/b", b"333")
+    storage.put("manifest/manifest-b", b"333")
     second = table.remove_orphan_files("0 s").run
     assert orphan_runs(table.context) == [second], "nothing was spared: the first run was purged"
     with pytest.raises(NotFoundError, match=str(first)) as missing:
@@ -180,7 +182,7 @@ def test_moved_files_come_back_or_are_purged_later(table, clock):
     assert str(second) in missing.value.hint
     assert table.restore_orphan_files(second) == Tally(1, 3)
     assert orphan_runs(table.context) == []
-    assert storage.get("manifest/b") == b"333"
+    assert storage.get("manifest/manifest-b") == b"333"
 
     clock.now += DAY // 2
     third = table.remove_orphan_files("1 h").run
@@ -196,13 +198,13 @@ def test_moved_files_come_back_or_are_purged_later(table, clock):
 
 def test_a_file_that_has_come_back_by_itself_stays_as_it_is(table):
     storage = table.context.storage
-    storage.put_many({"manifest/a": b"old", "manifest/b": b"old"})
+    storage.put_many({"manifest/manifest-a": b"old", "manifest/manifest-b": b"old"})
     done = table.remove_orphan_files("0 s")
-    storage.put("manifest/a", b"new")
+    storage.put("manifest/manifest-a", b"new")
     assert table.restore_orphan_files(done.run) == Tally(1, 3)
-    assert storage.get("manifest/a") == b"new"
-    assert storage.get("manifest/b") == b"old"
-    assert storage.get(f".orphans/{done.run}/manifest/a") == b"old"
+    assert storage.get("manifest/manifest-a") == b"new"
+    assert storage.get("manifest/manifest-b") == b"old"
+    assert storage.get(f".orphans/{done.run}/manifest/manifest-a") == b"old"
 
 
 def test_what_is_committed_between_the_listing_and_the_look_at_the_refs_stays(table):
@@ -242,7 +244,7 @@ def test_files_of_branches_are_not_orphans_until_the_branch_is_gone(table):
 def test_where_something_cannot_be_read_nothing_is_moved(table, what):
     storage, layout = table.context.storage, table.context.layout
     (manifest, *_) = table.context.manifests.of_snapshot(table.snapshot)
-    storage.put("manifest/orphan", b"1")
+    storage.put("manifest/manifest-orphan", b"1")
     if what == "tag":
         storage.put("tag/tag-x", b"{")
     elif what == "manifest":
@@ -308,11 +310,13 @@ def test_a_killed_writer_leaves_orphans_only_and_cleaning_finds_exactly_these(ta
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_cleaning_that_is_killed_is_finished_by_the_next(table, when):
     storage = table.context.storage
-    storage.put_many(dict.fromkeys(["manifest/x", "p=a/h=7/bucket-0/x"], b"1"))
+    storage.put_many(dict.fromkeys(["manifest/manifest-x", "p=a/h=7/bucket-0/data-x"], b"1"))
     calls = [*changes_of(table, lambda view: view.remove_orphan_files("0 s"))]
     assert {"move_many", "delete_folder"} & {name for name, _ in calls}
     for number, (name, nth) in enumerate(calls):
-        storage.put_many(dict.fromkeys([f"manifest/x{number}", f"p=a/h=7/bucket-0/x{number}"], b"1"))
+        storage.put_many(
+            dict.fromkeys([f"manifest/manifest-x{number}", f"p=a/h=7/bucket-0/data-x{number}"], b"1")
+        )
         with suppress(Died):
             through(table, run(when, name, die, nth=nth)).remove_orphan_files("0 s")
         assert ids_of(table) == [0, 1]
@@ -321,10 +325,10 @@ def test_a_cleaning_that_is_killed_is_finished_by_the_next(table, when):
 
 
 def test_moving_that_fails_is_an_error_and_repeatable(table):
-    table.context.storage.put("manifest/x", b"1")
+    table.context.storage.put("manifest/manifest-x", b"1")
     with pytest.raises(AnabranchError):
         through(table, fail("move_many")).remove_orphan_files("0 s")
-    assert table.context.storage.exists("manifest/x")
+    assert table.context.storage.exists("manifest/manifest-x")
     assert table.remove_orphan_files("0 s").files.height == 1
 
 
@@ -354,7 +358,57 @@ def test_the_listing_of_many_partitions_is_split(monkeypatch, table):
     monkeypatch.setattr("anabranch.maintenance.orphans._FILES_AT_ONCE", 2)
     for p in "bcdef":
         table.append(data(1, p=p))
-        table.context.storage.put(f"p={p}/h=7/bucket-0/orphan", json.dumps(p).encode())
+        table.context.storage.put(f"p={p}/h=7/bucket-0/data-orphan", json.dumps(p).encode())
     done = table.remove_orphan_files("0 s")
-    assert sorted(done.files["path"]) == [f"p={p}/h=7/bucket-0/orphan" for p in "bcdef"]
+    assert sorted(done.files["path"]) == [f"p={p}/h=7/bucket-0/data-orphan" for p in "bcdef"]
     assert stored_paths(table) == reached_paths(table)
+
+
+def test_linked_folders_are_left_alone_with_all_that_they_lead_to(tmp_path):
+    other = make_table(tmp_path / "other", schema="id BIGINT, p STRING, h INT", partition_by=["p", "h"])
+    other.append(data(1))
+    theirs = {path: path.read_bytes() for path in (tmp_path / "other").rglob("*") if path.is_file()}
+    table = make_table(tmp_path / "lake", schema="id BIGINT, p STRING, h INT", partition_by=["p", "h"])
+    table.append(data(2))
+    root, away = tmp_path / "lake/db.db/t", tmp_path / "other/db.db/t"
+    (root / "p=x").symlink_to(away / "p=a")
+    (root / "p=a/h=8").symlink_to(away / "p=a/h=7")
+    (root / "p=a/h=7/bucket-9").symlink_to(away / "p=a/h=7/bucket-0")
+    for name in ("index", "statistics"):
+        (root / name).symlink_to(away / "manifest")
+    done = table.remove_orphan_files("0 s")
+    assert done.files.is_empty()
+    assert {"p=x", "p=a/h=8", "p=a/h=7/bucket-9", "index", "statistics"} <= {*done.foreign}
+    for path in ("p=x/h=7/bucket-0", "p=a/h=7/bucket-9", "index"):
+        for name in table.context.storage.list(path):
+            for change in (
+                table.context.storage.delete,
+                lambda found: table.context.storage.move_many({found: "gone"}),
+            ):
+                with pytest.raises(StorageError, match="leads out"):
+                    change(name.path)
+        with pytest.raises(StorageError, match="leads out"):
+            table.context.storage.delete_folder(f"{path}/sub")
+    assert {path: path.read_bytes() for path in theirs} == theirs
+    assert ids_of(table) == [2]
+
+
+def test_files_that_no_engine_of_the_format_wrote_are_left_alone_and_told(tmp_path, capsys):
+    table = make_table(tmp_path, schema="id BIGINT, p STRING, h INT", partition_by=["p", "h"])
+    table.append(data(1))
+    mine = [
+        "p=a/h=7/bucket-0/notes.txt",
+        "p=a/h=7/bucket-0/part-0.parquet",
+        "manifest/README",
+        "snapshot/notes",
+    ]
+    table.context.storage.put_many(dict.fromkeys([*mine, "manifest/manifest-x-0"], b"1"))
+    done = table.remove_orphan_files("0 s")
+    assert done.files["path"].to_list() == ["manifest/manifest-x-0"]
+    assert done.foreign == tuple(sorted(mine))
+    assert all(table.context.storage.exists(path) for path in mine)
+    assert (
+        run_command(["-w", str(tmp_path), "remove-orphan-files", "db.t", "--older-than", "0 s", "--yes"]) == 0
+    )
+    assert "left alone" in (said := capsys.readouterr().out)
+    assert "manifest/README" in said

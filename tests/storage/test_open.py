@@ -162,3 +162,30 @@ def test_memory_does_not_travel():
         pickle.dumps(MemoryStorage())
     with pytest.raises(InvalidNameError):
         MemoryStorage("a/b")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://AKIAKEY:SECRET@bucket/x",
+        "s3a://AKIAKEY:SEC/RET@bucket/x",
+        "s3://AKIAKEY@bucket",
+        "gs://u:SECRET@b",
+        "s3:AKIAKEY:SECRET@b",
+    ],
+)
+def test_keys_in_a_url_are_refused_and_not_shown(url):
+    with pytest.raises(OptionError, match="keys") as caught:
+        open_storage(url)
+    for secret in ("AKIAKEY", "SEC", "RET@"):
+        assert secret not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["http://AKIAKEY:SECRET@host:1", "https://host?sig=SECRET", "AKIAKEY:SECRET@host"]
+)
+def test_keys_in_an_endpoint_are_refused_and_not_shown(endpoint):
+    with pytest.raises(OptionError, match="keys") as caught:
+        open_storage("s3://bucket/x", {"s3.endpoint": endpoint})
+    assert "SECRET" not in str(caught.value)
+    assert "AKIAKEY" not in str(caught.value)

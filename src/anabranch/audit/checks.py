@@ -29,6 +29,8 @@ from anabranch.audit.check_kinds import COUNTING, READERS
 from anabranch.audit.checks_file import Checks, Item
 from anabranch.spec.types import Field
 
+_MOST_CHECKS = 1_000
+
 
 @dataclass(frozen=True)
 class CheckSet:
@@ -59,15 +61,19 @@ def read_checks(file: Checks, fields: Sequence[Field], *, own_language: bool = T
             top["show"].fail(f"there is no column '{column}'", f"the columns are {', '.join(known)}.")
     if "checks" not in top:
         file.root.fail("there are no 'checks'", "write a list of checks under 'checks:'.")
+    entries = top["checks"].items()
+    if len(entries) > _MOST_CHECKS:
+        top["checks"].fail(
+            f"there are {len(entries):,} checks, and a file may have {_MOST_CHECKS:,}",
+            "make several files of them; each is an audit of its own.",
+        )
     checks = tuple(
-        check
-        for entry in top["checks"].items()
-        for check in _read_entry(entry, fields, shown, own_language=own_language)
+        check for entry in entries for check in _read_entry(entry, fields, shown, own_language=own_language)
     )
     if not checks:
         top["checks"].fail("there are no checks", "write '- row_count: {min: 1}', or others.")
     return CheckSet(
-        top["name"].text() if "name" in top else file.name,
+        top["name"].line() if "name" in top else file.name,
         checks,
         top["compare_with"].choice("main", "fork") if "compare_with" in top else "main",
     )
@@ -95,7 +101,7 @@ def _read_entry(
     if "where" in given:
         asked = replace(asked, where=asked.condition(given["where"]))
     made = READERS[kind](asked)
-    named = given["name"].text() if "name" in given else None
+    named = given["name"].line() if "name" in given else None
     suffix = "" if asked.where is None else f" where {asked.where}"
     return [
         Check(

@@ -21,7 +21,9 @@ import yaml
 from anabranch.errors import InvalidInputError
 from anabranch.options import parse_duration
 
-_MOST_CHARACTERS = 1 << 20
+_MOST_CHARACTERS = 1 << 18
+_MOST_DIGITS = 400
+"""Digits before and behind the point that a number may have; those of columns have at most 309."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,13 @@ class Item:
             self.fail(f"expected text, found {self._what}")
         return str(self.node.value).strip()
 
+    def line(self) -> str:
+        """Text of one line that can be printed: a name, which is kept with the verdict and shown on terminals."""
+        text = self.text()
+        if not text.isprintable():
+            self.fail(f"a name has signs in it that cannot be printed: {text!a}", "leave them out.")
+        return text
+
     def texts(self) -> list[str]:
         """A list of text, or one text alone."""
         if isinstance(self.node, yaml.ScalarNode):
@@ -86,11 +95,8 @@ class Item:
 
     def number(self) -> Decimal:
         """A number; underscores may group its digits."""
-        try:
-            number = Decimal(self.text())
-        except InvalidOperation:
-            self.fail(f"expected a number, found '{self.text()}'")
-        if not number.is_finite():
+        number = _decimal(self.text())
+        if number is None:
             self.fail(f"expected a number, found '{self.text()}'")
         return number
 
@@ -105,11 +111,10 @@ class Item:
         number, sign, rest = text.partition("%")
         if not sign or rest:
             self.fail(f"expected a percentage, found '{text}'", f"write '{text} %'.")
-        try:
-            found = Decimal(number.strip())
-        except InvalidOperation:
+        found = _decimal(number.strip())
+        if found is None:
             self.fail(f"expected a percentage, found '{text}'", "write '5 %'.")
-        if not found.is_finite() or found < 0:
+        if found < 0:
             self.fail(f"expected a percentage from 0 on, found '{text}'")
         return found
 
@@ -150,6 +155,21 @@ class Item:
                 return "a list"
             case _:
                 return "keys and values"
+
+
+def _decimal(text: str) -> Decimal | None:
+    """A finite number of not too many digits; None for any other text.
+
+    ``1e999999999`` is ten characters, but as a whole number it takes hours.
+    """
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return None
+    exponent = number.as_tuple().exponent
+    if not isinstance(exponent, int) or exponent < -_MOST_DIGITS or number.adjusted() > _MOST_DIGITS:
+        return None
+    return number
 
 
 @dataclass(frozen=True)

@@ -67,8 +67,9 @@ def _one_pass(measures: Sequence[Measure], sides: Sides, *, of_main: bool) -> di
         gauges = {m: open_gauges.enter_context(_gauge(m, fields, plan.row_count)) for m in measures}
         ids = set().union(*(gauge.ids for gauge in gauges.values()))
         columns = [f.name for f in fields if f.id in ids]
-        if not columns:  # nothing but rows are counted, and metadata tells how many there are
-            return dict.fromkeys(measures, plan.row_count)
+        if not columns and all(isinstance(m, RowCount) and m.where is None for m in measures):
+            return dict.fromkeys(measures, plan.row_count)  # metadata tells how many there are
+        columns = columns or [fields[0].name]  # conditions that are the same for all rows look at none
         for batch in sides.scan(columns, of_main=of_main).to_batches():
             rows = _Rows(batch)
             for gauge in gauges.values():

@@ -9,7 +9,7 @@ from typer.core import TyperCommand
 
 from anabranch.cli import state
 from anabranch.cli.arguments import AsJson, Branch, DryRun, TableName
-from anabranch.cli.output import show_json
+from anabranch.cli.output import say, show_json
 
 Texts = list[str] | None
 
@@ -92,9 +92,9 @@ def alter_table(
         show_json(info)
         return
     if info.schema_id == info.schema_before:
-        typer.echo(f"{info.table}: nothing changes, the schema is version {info.schema_id}")
+        say(f"{info.table}: nothing changes, the schema is version {info.schema_id}")
         return
     would = "would become" if dry_run else "is now"
-    typer.echo(f"{info.table}: the schema {would} version {info.schema_id}")
+    say(f"{info.table}: the schema {would} version {info.schema_id}")
     for phrase in info.changes:
-        typer.echo(f"  {phrase}")
+        say(f"  {phrase}")

@@ -8,7 +8,7 @@ import typer
 
 from anabranch.cli import state
 from anabranch.cli.arguments import AsJson, DryRun, TableName, Yes, confirm
-from anabranch.cli.output import moment, show_json, show_table, show_tree
+from anabranch.cli.output import moment, say, show_json, show_table, show_tree
 from anabranch.cli.watching import watch_lags
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def create_branch(
     if json:
         show_json(info)
     else:
-        typer.echo(
+        say(
             f"branch '{name}' of {view.name} begins with snapshot {info.fork_snapshot} (tag '{info.tag}'); "
             f"read and write it as {view.name}$branch_{name}"
         )
@@ -73,7 +73,7 @@ def delete_branch(
     if json:
         show_json({"branch": name, "facts": info, "deleted": deleted is not None})
     else:
-        typer.echo(f"{'would delete' if dry_run else 'deleted'} branch '{name}' of {view.name}{moved}")
+        say(f"{'would delete' if dry_run else 'deleted'} branch '{name}' of {view.name}{moved}")
 
 
 def merge_branch(
@@ -124,10 +124,10 @@ def _show_merge(table: str, result: MergeResult) -> None:
         _show_conflicts(table, result)
         return
     if not result.dry_run and result.snapshot is None:
-        typer.echo(f"nothing to merge: {table} has all that branch '{result.branch}' did")
+        say(f"nothing to merge: {table} has all that branch '{result.branch}' did")
         return
     for change in result.schema_changes:
-        typer.echo(f"schema: {change}")
+        say(f"schema: {change}")
     if result.partitions:
         show_table(
             ["partition", "outcome", "chosen", "files added", "removed", "rows added", "removed"],
@@ -140,14 +140,14 @@ def _show_merge(table: str, result: MergeResult) -> None:
             ],
         )
     if result.snapshot is None:
-        typer.echo(f"would merge branch '{result.branch}' into {table}")
+        say(f"would merge branch '{result.branch}' into {table}")
     else:
-        typer.echo(f"merged branch '{result.branch}' into {table}: snapshot {result.snapshot.id}")
+        say(f"merged branch '{result.branch}' into {table}: snapshot {result.snapshot.id}")
 
 
 def _show_conflicts(table: str, result: MergeResult) -> None:
     many = len(result.conflicts)
-    typer.echo(
+    say(
         f"branch '{result.branch}' cannot be merged into {table} as it is: "
         f"{many} {'conflict' if many == 1 else 'conflicts'}"
     )
@@ -159,7 +159,7 @@ def _show_conflicts(table: str, result: MergeResult) -> None:
         ],
     )
     for hint in dict.fromkeys(c.hint for c in result.conflicts):
-        typer.echo(f"  hint: {hint}")
+        say(f"  hint: {hint}")
 
 
 def branches(

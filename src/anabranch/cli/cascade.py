@@ -10,7 +10,7 @@ import typer
 from anabranch.cli import state
 from anabranch.cli.arguments import AsJson, Yes, confirm, settings
 from anabranch.cli.jobs import ShownStatuses
-from anabranch.cli.output import show_json
+from anabranch.cli.output import say, show_json
 from anabranch.errors import InvalidInputError
 
 _FAILED = 1
@@ -102,7 +102,7 @@ def cascade(
             table,
             how,
             spark,
-            tell=lambda line: None if json else typer.echo(line),
+            tell=lambda line: None if json else say(line),
             on_status=lambda statuses: None if json else shown.update(statuses),
             on_event=shown.trace,
         )
@@ -123,4 +123,4 @@ def _show(value: object, lines: Iterable[str], *, json: bool) -> None:
         show_json(value)
         return
     for line in lines:
-        typer.echo(line)
+        say(line)

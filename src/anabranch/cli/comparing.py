@@ -8,7 +8,7 @@ import typer
 
 from anabranch.cli import state
 from anabranch.cli.arguments import AsJson, Columns, Filter, TableName, names
-from anabranch.cli.output import console, show_json, show_pairs, show_table
+from anabranch.cli.output import console, printable, show_json, show_pairs, show_table
 
 
 def register(app: typer.Typer) -> None:
@@ -44,7 +44,8 @@ def diff(
     if json:
         show_json(info)
         return
-    console.print(f"{info.left}..{info.right} of {info.table}", style="bold", markup=False, highlight=False)
+    sides_shown = printable(f"{info.left}..{info.right} of {info.table}")
+    console.print(sides_shown, style="bold", markup=False, highlight=False)
     about = [
         (info.left, _snapshot(info.left_snapshot)),
         (info.right, _snapshot(info.right_snapshot)),
@@ -98,8 +99,10 @@ def audit(
         show_json(info)
     else:
         console.print(
-            f"audit {info.audit} '{info.checks}' of {info.table} at snapshot {info.snapshot}: "
-            + ("passed" if info.passed else "failed"),
+            printable(
+                f"audit {info.audit} '{info.checks}' of {info.table} at snapshot {info.snapshot}: "
+                + ("passed" if info.passed else "failed")
+            ),
             style="green" if info.passed else "red",
             markup=False,
             highlight=False,
@@ -110,7 +113,8 @@ def audit(
         )
         for result in info.results:
             for row in result["sample"] if not result["passed"] else ():
-                console.print(f"  {result['name']}: ", style="dim", end="", markup=False, highlight=False)
+                name = printable(f"  {result['name']}: ")
+                console.print(name, style="dim", end="", markup=False, highlight=False)
                 show_json(row)
     if not info.passed:
         raise typer.Exit(1)

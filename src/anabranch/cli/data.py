@@ -8,7 +8,7 @@ import typer
 
 from anabranch.cli import state
 from anabranch.cli.arguments import AsJson, At, Branch, Columns, Exact, Filter, Published, TableName, names
-from anabranch.cli.output import show_json, show_moment, show_table
+from anabranch.cli.output import say, show_json, show_moment, show_table
 from anabranch.cli.system_tables import show_system_table
 
 
@@ -47,7 +47,7 @@ def read(
             json=json,
         )
         if limit and shown == limit and not json:
-            typer.echo(f"(the first {limit} rows; --limit 0 shows all)")
+            say(f"(the first {limit} rows; --limit 0 shows all)")
         return
     asked = service.View(table, branch, at, exact, published)
     view = service.open_table(service.open_lake(state.warehouse), asked)
@@ -61,7 +61,7 @@ def read(
     rows = scan.to_arrow()
     show_table(rows.schema.names, [tuple(row.values()) for row in rows_of(rows)], grouped=False)
     if limit and rows.num_rows == limit:
-        typer.echo(f"(the first {limit} rows; --limit 0 shows all)")
+        say(f"(the first {limit} rows; --limit 0 shows all)")
 
 
 def append(
@@ -82,7 +82,7 @@ def append(
     if json:
         show_json(service.snapshot_info(snapshot))
     else:
-        typer.echo(f"appended {snapshot.delta_record_count:,} rows to {view.name}: snapshot {snapshot.id}")
+        say(f"appended {snapshot.delta_record_count:,} rows to {view.name}: snapshot {snapshot.id}")
 
 
 def overwrite(
@@ -113,7 +113,7 @@ def overwrite(
     if json:
         show_json(service.snapshot_info(snapshot))
     else:
-        typer.echo(f"overwrote rows of {view.name}: snapshot {snapshot.id}")
+        say(f"overwrote rows of {view.name}: snapshot {snapshot.id}")
 
 
 def explain(
@@ -131,4 +131,4 @@ def explain(
     view = service.open_table(service.open_lake(state.warehouse), service.View(table, branch, at, exact))
     show_moment(view.moment)
     info = service.explain(view, filter, names(columns))
-    show_json(info) if json else typer.echo(info.text)
+    show_json(info) if json else say(info.text)

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from anabranch.cli import state
 from anabranch.cli.arguments import AsJson, DryRun, settings
-from anabranch.cli.output import console, show_json, show_table
+from anabranch.cli.output import console, say, show_json, show_table
 
 if TYPE_CHECKING:
     from anabranch.service.jobs import JobStatus
@@ -118,14 +118,14 @@ class ShownStatuses:
             if self._json:
                 show_json(status)
             else:
-                typer.echo(_line(status, before))
+                say(_line(status, before))
         self._known = {status.job: status for status in statuses}
 
     def trace(self, event: object) -> None:
         """Show where a failure comes from, if that is wanted."""
         error = getattr(event, "error", None)
         if state.debug and error is not None:
-            typer.echo(f"{getattr(event, 'job', '')}: {error!r}", err=True)
+            say(f"{getattr(event, 'job', '')}: {error!r}", err=True)
 
 
 def _line(status: JobStatus, before: JobStatus | None) -> str:
@@ -160,7 +160,7 @@ def _tell_failures(statuses: Sequence[JobStatus]) -> None:
         if status.state.value not in ("failed", "fenced"):
             continue
         hint = "" if status.hint is None else f"\n  hint: {status.hint}"
-        typer.echo(in_verbs(f"Error: job '{status.job}': {status.message}{hint}"), err=True)
+        say(in_verbs(f"Error: job '{status.job}': {status.message}{hint}"), err=True)
 
 
 def _show_plan(found: Sequence[object], *, json: bool) -> None:

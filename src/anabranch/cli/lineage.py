@@ -8,7 +8,7 @@ import typer
 
 from anabranch.cli import state
 from anabranch.cli.arguments import AsJson
-from anabranch.cli.output import console, moment, show_json, show_pairs, show_table
+from anabranch.cli.output import console, moment, printable, say, show_json, show_pairs, show_table
 
 if TYPE_CHECKING:
     from anabranch.service.lineage import Drawing, Positions, Producer
@@ -160,7 +160,7 @@ def jobs(
         ],
     )
     for problem in dict.fromkeys(problem for job in found for problem in job.problems):
-        typer.echo(f"  may be incomplete: {problem}")
+        say(f"  may be incomplete: {problem}")
 
 
 def rebuild(json: AsJson = False) -> None:
@@ -171,9 +171,9 @@ def rebuild(json: AsJson = False) -> None:
     if json:
         show_json(done)
         return
-    typer.echo(f"the index of lineage has {done.commits:,} commits of {done.tables:,} tables")
+    say(f"the index of lineage has {done.commits:,} commits of {done.tables:,} tables")
     for problem in done.problems:
-        typer.echo(f"  could not be read: {problem}")
+        say(f"  could not be read: {problem}")
 
 
 def export(
@@ -215,40 +215,38 @@ def export(
         namespace=namespace,
         kafka=kafka,
         cursor=cursor,
-        report=lambda text: typer.echo(text, err=True),
+        report=lambda text: say(text, err=True),
     )
     if json:
         show_json(done)
     else:
-        typer.echo(f"{done.events:,} events about {done.commits:,} commits sent to {to}")
+        say(f"{done.events:,} events about {done.commits:,} commits sent to {to}")
         if done.unsaid:
-            typer.echo(f"  {done.unsaid:,} commits do not say where their rows come from, and were left out")
+            say(f"  {done.unsaid:,} commits do not say where their rows come from, and were left out")
     if done.failure is not None:
-        typer.echo(f"Error: not all was sent: {done.failure}", err=True)
-        typer.echo(
-            "  hint: run it again, it goes on where it stopped; --follow waits for the server.", err=True
-        )
+        say(f"Error: not all was sent: {done.failure}", err=True)
+        say("  hint: run it again, it goes on where it stopped; --follow waits for the server.", err=True)
     if done.failure is not None or done.refused:
         raise typer.Exit(1)
 
 
 def _draw(drawing: Drawing) -> None:
     if drawing.file is not None:
-        typer.echo(f"written to {drawing.file}", err=True)
+        say(f"written to {drawing.file}", err=True)
     elif drawing.is_for_people:
         from rich.tree import Tree
 
         assert isinstance(drawing.shown, Tree), "people see a tree"
         console.print(drawing.shown)
     else:
-        typer.echo(drawing.text, nl=False)
+        say(drawing.text, nl=False)
 
 
 def _say(guarantee: str, commands: list[str]) -> None:
     """What one can rely on, and what to do next."""
-    console.print(guarantee, style="dim", markup=False, highlight=False, soft_wrap=True)
+    console.print(printable(guarantee), style="dim", markup=False, highlight=False, soft_wrap=True)
     for command in commands:
-        typer.echo(f"next: {command}")
+        say(f"next: {command}")
 
 
 def _show_positions(found: tuple[Positions, ...]) -> None:
@@ -256,10 +254,10 @@ def _show_positions(found: tuple[Positions, ...]) -> None:
 
     for at in found:
         of = "" if at.made_on in ("", at.table) else f" of {at.made_on}"
-        typer.echo(f"job {at.job}, whose newest commit there is snapshot {at.commit}{of}, had read:")
+        say(f"job {at.job}, whose newest commit there is snapshot {at.commit}{of}, had read:")
         show_table(["source", "name", "up to"], position_rows(at), grouped=False)
         for problem in at.problems:
-            typer.echo(f"  may be incomplete: {problem}")
+            say(f"  may be incomplete: {problem}")
 
 
 def _show_producer(found: Producer) -> None:
@@ -286,4 +284,4 @@ def _show_producer(found: Producer) -> None:
     if rows:
         show_table(["input", "name", "after", "through"], rows, grouped=False)
     for problem in found.problems:
-        typer.echo(f"  may be incomplete: {problem}")
+        say(f"  may be incomplete: {problem}")

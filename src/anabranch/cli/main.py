@@ -25,6 +25,7 @@ from anabranch.cli import (
     system_tables,
     tables,
 )
+from anabranch.cli.output import say
 from anabranch.errors import AnabranchError, CommitConflictError, InvalidInputError, SealedBranchError
 from anabranch.version import __version__
 
@@ -59,7 +60,7 @@ for group in (
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"anabranch {__version__}")
+        say(f"anabranch {__version__}")
         raise typer.Exit
 
 
@@ -96,7 +97,7 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         usage = getattr(error, "format_message", None)
         if usage is not None:  # click's own complaint about the arguments
-            typer.echo(f"Error: {usage()}", err=True)
+            say(f"Error: {usage()}", err=True)
             return WRONG_USAGE
         return _report(error, FAILED)
 
@@ -112,9 +113,9 @@ def _report(error: Exception, code: int) -> int:
         raise error
     known = isinstance(error, AnabranchError)
     text = in_verbs(str(error)) if known else f"{type(error).__name__}: {error}"
-    typer.echo(f"Error: {text}", err=True)
+    say(f"Error: {text}", err=True)
     if not known:
-        typer.echo("  hint: this is not an error we know; run again with --debug for its origin.", err=True)
+        say("  hint: this is not an error we know; run again with --debug for its origin.", err=True)
     return code
 
 

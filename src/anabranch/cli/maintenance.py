@@ -8,7 +8,7 @@ import typer
 
 from anabranch.cli import state
 from anabranch.cli.arguments import AsJson, Branch, DryRun, TableName, Yes, confirm, names
-from anabranch.cli.output import show_json, show_table
+from anabranch.cli.output import say, show_json, show_table
 
 if TYPE_CHECKING:
     from anabranch.service.maintenance import CompactionInfo
@@ -24,6 +24,10 @@ Master = Annotated[
     str | None,
     typer.Option("--master", help="Work on Spark, for example local[4]; in this process if absent."),
 ]
+
+
+_MOST_NAMED = 10
+"""Names that are shown of files that are left alone."""
 
 
 def register(app: typer.Typer) -> None:
@@ -73,14 +77,12 @@ def compact(
             for done in round_:
                 _say_given_up(done)
         elif every is None:
-            typer.echo("nothing to compact")
+            say("nothing to compact")
 
 
 def _say_given_up(done: CompactionInfo) -> None:
     if done.given_up:
-        typer.echo(
-            f"{done.table}: {done.given_up:,} tasks were given up, others rewrote their files meanwhile"
-        )
+        say(f"{done.table}: {done.given_up:,} tasks were given up, others rewrote their files meanwhile")
 
 
 def sort_compact(
@@ -107,9 +109,9 @@ def sort_compact(
     if json:
         show_json(done)
     elif not done.files_before and not done.given_up:
-        typer.echo(f"nothing to sort: {done.table} is empty, or sorted like this already")
+        say(f"nothing to sort: {done.table} is empty, or sorted like this already")
     else:
-        typer.echo(
+        say(
             f"sorted {done.rows:,} rows by {order_by} ({strategy}): {done.files_before:,} files became "
             f"{done.files_after:,}" + ("" if done.snapshot is None else f" in snapshot {done.snapshot}")
         )
@@ -158,9 +160,9 @@ def expire_snapshots(
     for d in done:
         for kind, gone in (("tags", d.tags), ("consumers", d.consumers)):
             if gone:
-                typer.echo(f"{d.table}: {'would let' if dry_run else 'let'} go of {kind} {', '.join(gone)}")
+                say(f"{d.table}: {'would let' if dry_run else 'let'} go of {kind} {', '.join(gone)}")
         for ref, held in d.held.items():
-            typer.echo(f"{d.table}: {ref} keeps {held['files']:,} files, {held['bytes']:,} bytes")
+            say(f"{d.table}: {ref} keeps {held['files']:,} files, {held['bytes']:,} bytes")
 
 
 def remove_orphan_files(
@@ -193,7 +195,11 @@ def remove_orphan_files(
     )
     for d in done:
         if d.moved and not dry_run:
-            typer.echo(f"{d.table}: anabranch restore-orphan-files {d.table} --run {d.run} brings them back")
+            say(f"{d.table}: anabranch restore-orphan-files {d.table} --run {d.run} brings them back")
+        if d.foreign:
+            some = ", ".join(d.foreign[:_MOST_NAMED])
+            more = f" and {len(d.foreign) - _MOST_NAMED:,} more" if len(d.foreign) > _MOST_NAMED else ""
+            say(f"{d.table}: left alone, because no engine of the format made them: {some}{more}")
 
 
 def restore_orphan_files(
@@ -208,7 +214,7 @@ def restore_orphan_files(
     if json:
         show_json({"table": table, "run": run, "files": files, "bytes": size})
     else:
-        typer.echo(f"brought back {files:,} files, {size:,} bytes")
+        say(f"brought back {files:,} files, {size:,} bytes")
 
 
 def maintain(
@@ -227,7 +233,7 @@ def maintain(
         show_json(done)
         return
     for one in done:
-        typer.echo(one.text)
+        say(one.text)
 
 
 def health(table: Tables, branch: Branch = None, json: AsJson = False) -> None:
@@ -239,4 +245,4 @@ def health(table: Tables, branch: Branch = None, json: AsJson = False) -> None:
         show_json(found)
         return
     for one in found:
-        typer.echo(str(one))
+        say(str(one))

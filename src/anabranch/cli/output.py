@@ -7,11 +7,12 @@ import datetime as dt
 import decimal
 import json
 import math
-import sys
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, is_dataclass
 from typing import Any, Literal
 
+import typer
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
@@ -23,11 +24,24 @@ console = Console(soft_wrap=False)
 _MOST_FOLDED = 8
 """Columns that may be folded to fit a terminal; of more a line a value is easier to read."""
 _WIDEST = 100_000
+_UNSHOWN = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What a terminal may take for a command, or cannot be written as UTF-8; JSON can spell it."""
 
 
 def show_json(value: Any) -> None:
     """One JSON value on standard output; numbers that JSON does not have are text: "NaN", "Infinity", "-Infinity"."""
-    print(json.dumps(_plain(value), default=_encode, ensure_ascii=False, allow_nan=False))  # noqa: T201
+    text = json.dumps(_plain(value), default=_encode, ensure_ascii=False, allow_nan=False)
+    print(_UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", text))  # noqa: T201
+
+
+def say(text: object, *, err: bool = False, nl: bool = True) -> None:
+    """A line, or several, for people; whatever a name or a value in it holds, a terminal is not told to do anything."""
+    typer.echo(printable(str(text)), err=err, nl=nl)
+
+
+def printable(text: str, *, keep: str = "\n\t") -> str:
+    """Text without signs for terminals, which are shown as Python spells them."""
+    return "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, grouped: bool = True) -> None:
@@ -87,7 +101,7 @@ def show_tree(top: str, branches: Iterable[tuple[str, Sequence[str]]]) -> None:
 def show_moment(found: object | None) -> None:
     """Say what a moment that was asked for was found to be, beside the output."""
     if found is not None:
-        print(f"({found})", file=sys.stderr)  # noqa: T201
+        say(f"({found})", err=True)
 
 
 def moment(millis: int | None) -> str:
@@ -114,7 +128,8 @@ def _text(value: Any, *, grouped: bool = True) -> Text:
             text = value.hex()
         case _:
             text = str(value)
-    return Text("".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text))
+    # In a pipe a line is a row, and a value with a line break would make another one.
+    return Text(printable(text, keep="\n\t" if console.is_terminal else ""))
 
 
 def _plain(value: Any) -> Any:

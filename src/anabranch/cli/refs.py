@@ -8,7 +8,7 @@ import typer
 
 from anabranch.cli import state
 from anabranch.cli.arguments import AsJson, Branch, DryRun, TableName, Yes, confirm
-from anabranch.cli.output import moment, show_json, show_table
+from anabranch.cli.output import moment, say, show_json, show_table
 
 Name = Annotated[str, typer.Option("--name", "-n", help="Name of the tag.")]
 Retained = Annotated[
@@ -45,7 +45,7 @@ def create_tag(
 
     view = service.open_branch(state.warehouse, table, branch)
     info = service.create_tag(view, name, snapshot=snapshot, timestamp=timestamp, retained=retained)
-    show_json(info) if json else typer.echo(f"tag '{name}' keeps snapshot {info.snapshot} of {view.name}")
+    show_json(info) if json else say(f"tag '{name}' keeps snapshot {info.snapshot} of {view.name}")
 
 
 def delete_tag(
@@ -67,7 +67,7 @@ def delete_tag(
     if json:
         show_json({"tag": name, "snapshot": info.snapshot, "deleted": not dry_run})
     else:
-        typer.echo(f"{'would delete' if dry_run else 'deleted'} tag '{name}' (snapshot {info.snapshot})")
+        say(f"{'would delete' if dry_run else 'deleted'} tag '{name}' (snapshot {info.snapshot})")
 
 
 def rename_tag(
@@ -83,7 +83,7 @@ def rename_tag(
     view = service.open_branch(state.warehouse, table, branch)
     view.rename_tag(name, to)
     info = service.tag(view, to)
-    show_json(info) if json else typer.echo(f"tag '{name}' is '{to}' now (snapshot {info.snapshot})")
+    show_json(info) if json else say(f"tag '{name}' is '{to}' now (snapshot {info.snapshot})")
 
 
 def replace_tag(
@@ -107,7 +107,7 @@ def replace_tag(
         show_json({"before": before, "tag": info})
     else:
         target = info.snapshot if not dry_run else snapshot or "the newest snapshot"
-        typer.echo(f"tag '{name}' {'would keep' if dry_run else 'keeps'} {target}, before: {before.snapshot}")
+        say(f"tag '{name}' {'would keep' if dry_run else 'keeps'} {target}, before: {before.snapshot}")
 
 
 def tags(
@@ -146,7 +146,7 @@ def create_savepoint(
     if json:
         show_json(info)
     else:
-        typer.echo(
+        say(
             f"savepoint {info.id} keeps snapshot {info.snapshot} of {view.name} ({info.rows:,} rows); "
             f"read it with --at savepoint.{info.id}"
         )
@@ -171,7 +171,7 @@ def delete_savepoint(
     if json:
         show_json({"savepoint": id, "snapshot": info.snapshot, "deleted": not dry_run})
     else:
-        typer.echo(f"{'would delete' if dry_run else 'deleted'} savepoint {id} (snapshot {info.snapshot})")
+        say(f"{'would delete' if dry_run else 'deleted'} savepoint {id} (snapshot {info.snapshot})")
 
 
 def savepoints(table: TableName, branch: Branch = None, json: AsJson = False) -> None:

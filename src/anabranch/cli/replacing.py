@@ -8,7 +8,7 @@ import typer
 
 from anabranch.cli import state
 from anabranch.cli.arguments import AsJson, DryRun, TableName, Yes, confirm
-from anabranch.cli.output import show_json
+from anabranch.cli.output import say, show_json
 
 Reason = Annotated[str | None, typer.Option(help="Why, for people who read the log of branches.")]
 
@@ -64,7 +64,7 @@ def replace_main_branch(
     if json:
         show_json(result)
     else:
-        typer.echo(f"{table}: {result}")
+        say(f"{table}: {result}")
 
 
 def undo_replace(
@@ -89,4 +89,4 @@ def undo_replace(
     if json:
         show_json(result)
     else:
-        typer.echo(f"{table}: {result}")
+        say(f"{table}: {result}")

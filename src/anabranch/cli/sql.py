@@ -8,7 +8,7 @@ import typer
 
 from anabranch.cli import state
 from anabranch.cli.arguments import AsJson
-from anabranch.cli.output import show_json, show_table
+from anabranch.cli.output import say, show_json, show_table
 
 if TYPE_CHECKING:
     from anabranch.service.sql import Rows
@@ -40,11 +40,11 @@ def sql(
                 if json:
                     show_json({"query": found.name, "id": found.id})
                 else:
-                    typer.echo(f"started {found.name}; press Ctrl-C to end it")
+                    say(f"started {found.name}; press Ctrl-C to end it")
             else:
                 _show(found, json=json)
     except KeyboardInterrupt:
-        typer.echo("interrupted; the same statement goes on from here", err=True)
+        say("interrupted; the same statement goes on from here", err=True)
 
 
 def _show(found: Rows, *, json: bool) -> None:
@@ -54,7 +54,7 @@ def _show(found: Rows, *, json: bool) -> None:
     elif found.columns:
         show_table(found.columns, [tuple(map(_plain, row)) for row in found.rows], grouped=False)
         if found.more:
-            typer.echo(f"(the first {len(found.rows)} rows; --limit 0 shows all)")
+            say(f"(the first {len(found.rows)} rows; --limit 0 shows all)")
 
 
 def _plain(value: Any) -> Any:

@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from anabranch.cli import state
 from anabranch.cli.arguments import AsJson
-from anabranch.cli.output import console, show_json
+from anabranch.cli.output import console, printable, show_json
 
 
 def register(app: typer.Typer) -> None:
@@ -32,9 +32,9 @@ def doctor(json: AsJson = False) -> None:
             "failed": "[red]failed[/red] ",
         }
         for check in checks:
-            console.print(f"{marks[check.status]} {check.name}: {escape(check.found)}")
+            console.print(f"{marks[check.status]} {check.name}: {escape(printable(check.found))}")
             if check.remedy:
-                console.print(f"        {escape(check.remedy)}", style="dim")
+                console.print(f"        {escape(printable(check.remedy))}", style="dim")
     if any(check.status == "failed" for check in checks):
         raise typer.Exit(1)
 

@@ -21,7 +21,7 @@ from anabranch.cli.arguments import (
     confirm,
     names,
 )
-from anabranch.cli.output import show_json, show_moment, show_table
+from anabranch.cli.output import say, show_json, show_moment, show_table
 
 _VERBS = {
     "schemas": "List the versions of a table's schema.",
@@ -115,14 +115,14 @@ def rollback(
     view = tables.open_table(tables.open_lake(state.warehouse), tables.View(table, branch))
     info, planned = service.preview(view, to, destructive=destructive)
     if dry_run:
-        show_json(info) if json else typer.echo(_text(info, "would go"))
+        show_json(info) if json else say(_text(info, "would go"))
         return
     refused = bool(info.removed_references) and not force
     if info.removed_snapshots and not refused and not json:
-        typer.echo(_text(info, "goes"))
+        say(_text(info, "goes"))
         confirm("remove these for good?", yes=yes)
     done = service.carry_out(view, to, planned, force=force)
-    show_json(done) if json else typer.echo(_text(done, "went"))
+    show_json(done) if json else say(_text(done, "went"))
 
 
 def _text(info: Any, verb: str) -> str:

@@ -8,7 +8,7 @@ import typer
 
 from anabranch.cli import state
 from anabranch.cli.arguments import AsJson, At, Branch, Exact, TableName, Yes, confirm, names, settings
-from anabranch.cli.output import moment, show_json, show_moment, show_pairs, show_table
+from anabranch.cli.output import moment, say, show_json, show_moment, show_pairs, show_table
 
 if TYPE_CHECKING:
     from anabranch.service.tables import TableInfo
@@ -72,7 +72,7 @@ def create_table(
         comment=comment,
         if_not_exists=if_not_exists,
     )
-    show_json(info) if json else typer.echo(f"created {info.name} at {info.location}")
+    show_json(info) if json else say(f"created {info.name} at {info.location}")
 
 
 def drop_table(
@@ -92,7 +92,7 @@ def drop_table(
     except NotFoundError:
         if not if_exists:
             raise
-        show_json({"table": table, "dropped": False}) if json else typer.echo(f"there is no {table}")
+        show_json({"table": table, "dropped": False}) if json else say(f"there is no {table}")
         return
     rows = info.snapshot.rows if info.snapshot else 0
     what = f"{info.name}: {rows:,} rows, {info.files:,} live files, {info.bytes:,} bytes"
@@ -104,7 +104,7 @@ def drop_table(
             {"table": table, "dropped": not dry_run, "rows": rows, "files": info.files, "bytes": info.bytes}
         )
     else:
-        typer.echo(f"{'would remove' if dry_run else 'removed'} {what}")
+        say(f"{'would remove' if dry_run else 'removed'} {what}")
 
 
 def describe(
@@ -142,7 +142,7 @@ def describe(
             *((f"option {key}", value) for key, value in info.options.items()),
         ]
     )
-    typer.echo("")
+    say("")
     _show_columns(info.columns)
 
 

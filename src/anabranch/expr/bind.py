@@ -12,7 +12,7 @@ from dataclasses import replace
 from enum import Enum
 from functools import partial
 
-from anabranch.errors import PredicateError
+from anabranch.errors import PredicateError, shortened
 from anabranch.expr import nodes
 from anabranch.expr.bound import (
     ALWAYS,
@@ -131,7 +131,10 @@ def _bind(predicate: Predicate, fields: Sequence[Field], *, negated: bool) -> Bo
             return _like(_text_column(column, fields), (prefix, Wildcard.MANY), negated=negated)
         case nodes.Like(column=column, pattern=pattern, escape=escape):
             return _like(_text_column(column, fields), split_pattern(pattern, escape), negated=negated)
-    raise AssertionError(predicate)
+    raise PredicateError(
+        f"a filter cannot be made of {shortened(repr(predicate), 200)}, which is of {type(predicate).__name__}",
+        hint="give SQL text such as \"id > 5\", or an expression of anabranch.col, such as anabranch.col('id') > 5.",
+    )
 
 
 def _compare(column: BoundColumn, op: Operator, value: Value, *, negated: bool = False) -> BoundPredicate:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import polars as pl
@@ -56,7 +56,7 @@ class ManifestStore:
         missing = [name for name in names if name not in frames]
         if missing:
             paths = [Layout().manifest_path(name) for name in missing]
-            expected = {meta.file_name: meta.num_added_files + meta.num_deleted_files for meta in metas}
+            expected = {meta.file_name: _entries_of(meta) for meta in metas}
             decoded, counts = decode_manifests(
                 [*zip(paths, self._raw_all(missing), strict=True)],
                 only=columns,
@@ -65,17 +65,14 @@ class ManifestStore:
             decoded = EntryFrame(decoded.df.select(columns))
             start = 0
             for name, count in zip(missing, counts, strict=True):
-                if count != expected[name]:  # Avro has no footer: a file cut between blocks looks whole
-                    raise CorruptTableError(
-                        f"has {count} entries, its manifest list says {expected[name]}",
-                        path=Layout().manifest_path(name),
-                    )
                 frames[name] = decoded.slice(start, count)
                 weight = frames[name].df.estimated_size()
                 self._cache.put((self._storage.url, "entries", name), frames[name], int(weight))
                 start += count
             if len(missing) == len(names):
+                _check_counts(metas, frames)
                 return decoded
+        _check_counts(metas, frames)
         if not names:
             return EntryFrame(EntryFrame.empty().df.select(columns))
         return EntryFrame(pl.concat([frames[name].df for name in names], rechunk=False))
@@ -110,3 +107,20 @@ class ManifestStore:
                 path=path,
                 hint="its snapshot may have expired while it was read: plan again from a newer one.",
             ) from error
+
+
+def _entries_of(meta: ManifestFileMeta) -> int:
+    return meta.num_added_files + meta.num_deleted_files
+
+
+def _check_counts(metas: Sequence[ManifestFileMeta], frames: Mapping[str, EntryFrame]) -> None:
+    """Refuse lists that say of a manifest other than it holds: Avro has no footer, a file cut between blocks looks whole.
+
+    Also what was read before, by another list: two of them may name one manifest. Raises `CorruptTableError`.
+    """
+    for meta in metas:
+        if len(frames[meta.file_name]) != _entries_of(meta):
+            raise CorruptTableError(
+                f"has {len(frames[meta.file_name])} entries, its manifest list says {_entries_of(meta)}",
+                path=Layout().manifest_path(meta.file_name),
+            )

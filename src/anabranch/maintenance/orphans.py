@@ -26,7 +26,7 @@ from anabranch.kernel.expiry.reachability import Reachability
 from anabranch.kernel.expiry.removal import delete_empty_folders
 from anabranch.kernel.store_clock import removal_time
 from anabranch.maintenance.cutoff import Cutoff, cutoff_of
-from anabranch.maintenance.orphan_listing import old_files
+from anabranch.maintenance.orphan_listing import FOREIGN, old_files
 from anabranch.spec.layout import ORPHANS_FOLDER
 from anabranch.storage.protocol import Storage
 
@@ -46,6 +46,9 @@ class Cleaning:
     purged: Tally = Tally()  # noqa: RUF009 - immutable
     """What earlier runs had moved and is gone for good now."""
     dry_run: bool = False
+    foreign: tuple[str, ...] = ()
+    """Files and linked folders that were left alone: no engine of the format gives files such names, and what links lead
+    to need not be the table's."""
 
     @property
     def moved(self) -> dict[str, Tally]:
@@ -79,6 +82,8 @@ def remove_orphan_files(
     now = removal_time(context)
     cutoff = cutoff_of(older_than, now)
     listed = old_files(context, schema.partition_keys, cutoff, engine)
+    foreign = tuple(sorted(listed.filter(pl.col("kind") == FOREIGN)["path"]))
+    listed = listed.filter(pl.col("kind") != FOREIGN)
     reachability = Reachability(context, listed["file_name"])
     orphans = listed.join(reachability.now(), on="file_name", how="anti", maintain_order="left")
     if not dry_run and orphans.height:
@@ -91,7 +96,7 @@ def remove_orphan_files(
         data = orphans.filter(pl.col("kind") == DATA)["path"].to_list()
         delete_empty_folders(context, data, len(schema.partition_keys))
     purged = _purge(context, [run for run in orphan_runs(context) if run <= cutoff and run < now], dry_run)
-    return Cleaning(now if orphans.height and not dry_run else None, orphans, purged, dry_run)
+    return Cleaning(now if orphans.height and not dry_run else None, orphans, purged, dry_run, foreign)
 
 
 def orphan_runs(context: TableContext) -> list[int]:

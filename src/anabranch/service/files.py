@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
@@ -35,14 +38,61 @@ def read_rows(source: str, file_format: str | None, schema: pa.Schema) -> Iterat
             hint=f"give --format, one of {', '.join(FORMATS)}.",
         )
     if source == "-":
-        yield from _read(pa.BufferReader(sys.stdin.buffer.read()), chosen, schema, "standard input")
+        content = sys.stdin.buffer.read()
+        rows = _read(pa.BufferReader(content), chosen, schema, "standard input")
+        yield from rows if chosen != "csv" else _checked(rows, lambda: io.BytesIO(content), "standard input")
         return
     path = Path(source)
     if not path.is_file():
         raise NotFoundError(f"file '{source}' does not exist")
     # Arrow's own file: its threads, which may read ahead when the program ends, need nothing of Python.
     with pa.OSFile(str(path)) as stream:
-        yield from _read(stream, chosen, schema, source)
+        rows = _read(stream, chosen, schema, source)
+        yield from rows if chosen != "csv" else _checked(rows, lambda: path.open("rb"), source)
+
+
+def _checked(
+    rows: Iterator[pa.RecordBatch], again: Callable[[], IO[bytes]], name: str
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a CSV file, which are refused at their end if a quote that is not closed has swallowed some.
+
+    Arrow reads on to the next quote, wherever that is. It is seen by line breaks in values; only then is the file read
+    once more, strictly.
+    """
+    is_suspicious = False
+    for batch in rows:
+        is_suspicious = is_suspicious or any(map(_has_line_break, batch.columns))
+        yield batch
+    if not is_suspicious:
+        return
+    limit = csv.field_size_limit(2**31 - 1)
+    try:
+        with io.TextIOWrapper(again(), "utf-8", errors="replace", newline="") as text:
+            reader = csv.reader(text, strict=True)
+            start = 1
+            try:
+                for _ in reader:
+                    start = reader.line_num + 1
+            except csv.Error as error:
+                raise SchemaError(
+                    f"'{name}' has a quote that is not closed, or closed where no value ends, in the row that begins in "
+                    f"line {start}: {error}",
+                    hint='write "" for a quote inside of quotes, and quote whole values only.',
+                ) from error
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _has_line_break(column: pa.Array) -> bool:
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary
+    if not (
+        pa.types.is_string(column.type)
+        or pa.types.is_large_string(column.type)
+        or pa.types.is_binary(column.type)
+    ):
+        return False
+    return bool(pc.any(pc.match_substring(column, "\n")).as_py())
 
 
 def _read(stream: Any, file_format: str, schema: pa.Schema, name: str) -> Iterator[pa.RecordBatch]:

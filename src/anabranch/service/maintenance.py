@@ -95,13 +95,22 @@ class CleaningInfo:
     purged: int
     purged_bytes: int
     dry_run: bool
+    foreign: tuple[str, ...]
+    """What was left alone: files of names that no engine gives, and folders that are links."""
 
     @classmethod
     def of(cls, table: str, done: Cleaning) -> CleaningInfo:
         """A clean-up as people see it."""
         sizes = done.files["bytes"]
         return cls(
-            table, done.run, len(sizes), int(sizes.sum()), done.purged.files, done.purged.bytes, done.dry_run
+            table,
+            done.run,
+            len(sizes),
+            int(sizes.sum()),
+            done.purged.files,
+            done.purged.bytes,
+            done.dry_run,
+            done.foreign,
         )
 
 

@@ -156,7 +156,9 @@ class LocalStorage:
 
     def delete_many(self, paths: Iterable[str]) -> None:
         changed = set()
-        for target in [self._target(path) for path in paths]:
+        targets = [self._target(path) for path in paths]
+        self._check_inside(os.path.dirname(target) for target in targets)
+        for target in targets:
             with translated("remove", target):
                 try:
                     os.unlink(target)
@@ -168,7 +170,9 @@ class LocalStorage:
 
     def move_many(self, moves: Mapping[str, str]) -> None:
         emptier, fuller = set(), set()
-        for old, new in [(self._target(source), self._target(target)) for source, target in moves.items()]:
+        pairs = [(self._target(source), self._target(target)) for source, target in moves.items()]
+        self._check_inside(os.path.dirname(target) for pair in pairs for target in pair)
+        for old, new in pairs:
             if self._in_folder_of(new, lambda old=old, new=new: _move(old, new)):  # type: ignore[misc]
                 emptier.add(os.path.dirname(old))
                 fuller.add(os.path.dirname(new))
@@ -178,6 +182,7 @@ class LocalStorage:
     def delete_folder(self, prefix: str) -> None:
         names.check_path(prefix)
         folder = self._folder(prefix)
+        self._check_inside([os.path.dirname(folder)])
         self._folders.forget(folder)
         with translated("remove", folder):
             removed = _remove_tree(folder)
@@ -187,6 +192,7 @@ class LocalStorage:
     def delete_empty_folder(self, prefix: str) -> None:
         names.check_path(prefix)
         folder = self._folder(prefix)
+        self._check_inside([os.path.dirname(folder)])
         with translated("remove", folder):
             try:
                 os.rmdir(folder)
@@ -203,11 +209,23 @@ class LocalStorage:
         if target.startswith(source + "/"):
             raise InvalidNameError(f"cannot move the folder {source} into itself, to {target}")
         old, new = self._folder(source), self._folder(target)
+        self._check_inside([os.path.dirname(old), os.path.dirname(new)])
         _check_rename(old, new)
         self._folders.forget(old)
         self._in_folder_of(new, lambda: _rename(old, new))
         for parent in {os.path.dirname(old), os.path.dirname(new)}:
             _sync_removal(parent)
+
+    def _check_inside(self, folders: Iterable[str]) -> None:
+        """Refuse to move or remove what a linked folder leads to outside of the root. Raises `StorageError`."""
+        root = os.path.realpath(self._root)
+        for folder in {*folders}:
+            found = os.path.realpath(folder)
+            if found != root and not found.startswith(os.path.join(root, "")):
+                raise StorageError(
+                    f"{folder} is a link that leads out of {self._root}, to {found}: nothing is moved or removed there",
+                    hint="Put a folder in the place of the link, or remove the files where they are.",
+                )
 
     def _target(self, path: str) -> str:
         names.check_path(path)

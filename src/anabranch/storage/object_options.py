@@ -152,6 +152,7 @@ def make_clients(kind: StoreKind, bucket: str, options: Mapping[str, str]) -> Cl
         options: what `own_options` returned.
     """
     chosen = _Chosen(kind, options)
+    _refuse_keys(kind, options.get("endpoint"))
     settings: dict[str, Any] = {
         option.setting: options[option.name]
         for option in kind.options
@@ -175,6 +176,15 @@ def make_clients(kind: StoreKind, bucket: str, options: Mapping[str, str]) -> Cl
         )
     except (BaseError, ValueError, TypeError) as error:
         raise OptionError(f"the options of {kind.title} cannot be used: {reason(error)}") from None
+
+
+def _refuse_keys(kind: StoreKind, endpoint: str | None) -> None:
+    """Refuse an endpoint with a user, a password or a signature in it, which errors would show."""
+    if endpoint is not None and re.search("[@?#]", endpoint):
+        raise OptionError(
+            f"{kind.prefixes[0]}endpoint has more in it than a server: keys and signatures are options of their own",
+            hint=f"There are: {', '.join(kind.prefixes[0] + o.name for o in kind.options if o.secret)}.",
+        )
 
 
 class _Chosen:

@@ -35,6 +35,7 @@ def open_storage(
         InvalidNameError: the folder is no acceptable name.
     """
     place = os.fspath(url)
+    _refuse_keys(place)
     match = _SCHEME.match(place)
     if match is None:
         if not place:
@@ -89,8 +90,26 @@ def local_folder(url: str) -> str | None:
     return _local_path(url, url[match.end() :]) if match[1].lower() == "file" else None
 
 
+def _refuse_keys(place: str) -> None:
+    """Refuse keys in the place of a bucket's name: a URL is shown in messages, plans and logs."""
+    match = _OBJECT_PLACE.match(place)
+    if match is None:
+        return
+    scheme, bucket = match[1].lower(), match[2]
+    if ":" in bucket or ("@" in bucket and scheme not in _WITH_HOST):
+        raise OptionError(
+            f"the URL {match[1]}://... has something other than a bucket in front of its first slash, as keys are written "
+            "there for other tools",
+            hint="Give keys as options, such as s3.access-key and s3.secret-key, or in the environment; a URL is shown.",
+        )
+
+
 # file:/folder is what Hadoop writes; of all other schemes a URL has two slashes.
 _SCHEME: Final = re.compile(r"(file(?=:)|[a-z][a-z0-9+.-]*(?=://)):", re.IGNORECASE)
+
+_OBJECT_PLACE: Final = re.compile(rf"({'|'.join(OBJECT_STORE_SCHEMES)}):/*([^/]*)", re.IGNORECASE)
+_WITH_HOST: Final = ("az", "azure", "abfs", "abfss")
+"""Schemes whose URLs may name a container and a host: ``container@host``."""
 
 _WITHOUT_SLASHES: Final = re.compile(
     rf"({'|'.join(('memory', *OBJECT_STORE_SCHEMES))}):/?(.*)", re.IGNORECASE

@@ -31,6 +31,7 @@ from anabranch.kernel.parallel import each
 from anabranch.kernel.refs.moment import Moment, check_there, of_tag
 from anabranch.kernel.refs.tag_log import find_tag, get_tag, is_internal
 from anabranch.kernel.refs.tags import create_tag
+from anabranch.kernel.schema_log import SchemaLog
 from anabranch.spec.fork import DELETING_FILE, FORK_FILE, Fork
 from anabranch.spec.layout import Layout
 from anabranch.spec.names import check_branch_name
@@ -154,6 +155,7 @@ def _claim(
     main: TableContext, branch: TableContext, begun: Tag, created_by: str | None, retained: int | None
 ) -> Fork:
     """Hold on to what the branch begins with, then take its name."""
+    main.schemas.get(begun.snapshot.schema_id)  # a tag may name one that never was
     uuid = main.runtime.ids.uuid()
     pin_fork(main, uuid, begun.snapshot)
     try:
@@ -184,8 +186,15 @@ def _claim(
 
 def _copy(main: TableContext, branch: TableContext, fork: Fork, begun: Tag) -> None:
     """Schemas, tag, snapshot; the snapshot last: with it the branch is there."""
-    each(lambda schema_id: _copy_schema(main, branch, schema_id), range(fork.schema_id + 1))
     newest = main.schemas.get(fork.schema_id)
+    # Those that there are, and not all numbers up to the fork's: that one comes from a file.
+    known = {*main.schemas.ids(), fork.schema_id}
+    if main.layout != Layout():
+        known |= {*SchemaLog(main.storage, Layout()).ids()}
+    each(
+        lambda schema_id: _copy_schema(main, branch, schema_id),
+        sorted(i for i in known if i <= fork.schema_id),
+    )
     own = replace(
         newest,
         id=fork.schema_id + 1,

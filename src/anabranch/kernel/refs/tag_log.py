@@ -33,9 +33,17 @@ def is_internal(name: str) -> bool:
     return name.startswith(RESERVED_TAG_PREFIX)
 
 
+def _fits(name: str) -> bool:
+    """Whether a file can have this name. Half a character, which Python's text can hold, has no form in UTF-8."""
+    try:
+        return len(name.encode()) <= _LONGEST_NAME
+    except UnicodeEncodeError:
+        return False
+
+
 def find_tag(context: TableContext, name: str) -> Tag | None:
     """The tag of exactly that name, or None. Raises `CorruptTableError`, `UnsupportedFeatureError`."""
-    if "/" in name or "\\" in name or name in ("", ".", "..") or len(name.encode()) > _LONGEST_NAME:
+    if "/" in name or "\\" in name or name in ("", ".", "..") or not _fits(name):
         return None
     path = context.layout.tag_path(name)
     try:

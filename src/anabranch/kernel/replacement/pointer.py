@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from anabranch.errors import NotFoundError
+from anabranch.errors import CorruptTableError, NotFoundError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.replacement.group_log import find_group_decision
 from anabranch.spec.layout import BRANCH_FOLDER, numbered_id
@@ -65,13 +65,30 @@ def newest_pointer(context: TableContext, *, above: int = 0) -> MainPointer | No
     if newest is None:
         return None
     following: MainPointer | None = newest
-    listed = max(numbers(context, MAIN_PREFIX), default=newest.generation)
+    listed = _last_in_row(context, newest.generation)
     if listed > newest.generation:
         # Only the highest can be undecided: a number is announced when the one before is decided.
         following = find_pointer(context, listed) or find_pointer(context, listed - 1)
     while following is not None:
         newest, following = following, find_pointer(context, following.generation + 1)
     return newest
+
+
+def _last_in_row(context: TableContext, known: int) -> int:
+    """The highest number there is. Raises `CorruptTableError` if numbers below it are missing.
+
+    Every replacement takes the next number, so nobody but whoever copies files around leaves one out. Believed, it
+    would have everybody look for all the numbers below it.
+    """
+    above = [number for number in numbers(context, MAIN_PREFIX) if number > known]
+    for expected, number in enumerate(above, known + 1):
+        if number != expected:
+            raise CorruptTableError(
+                f"there is no {MAIN_PREFIX}{expected}, and without it replacement {number} cannot have been made",
+                path=_path(context, MAIN_PREFIX, number),
+                hint="move this file out of the folder: it did not come about by replacing main.",
+            )
+    return above[-1] if above else known
 
 
 def replacements(context: TableContext) -> list[MainPointer]:

@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -136,7 +136,7 @@ class LineageIndex:
     def _is_warehouse_there(self) -> bool:
         """To ask what is in a warehouse does not make one."""
         folder = local_folder(self._catalog.storage.url)
-        return folder is not None and Path(folder).is_dir()
+        return folder is not None and os.path.isdir(folder)  # noqa: PTH112 - Path raises what a folder above forbids
 
     def _healing(self, work: Callable[[Database], _T]) -> _T:
         database = self._open()
@@ -159,7 +159,8 @@ def _file(url: str) -> Path:
 
 
 def _is_writable(path: Path) -> bool:
-    while not path.exists() and path != path.parent:
+    # Path.exists raises what a folder above forbids.
+    while not os.path.exists(path) and path != path.parent:  # noqa: PTH110
         path = path.parent
     return os.access(path, os.W_OK)
 
@@ -171,5 +172,13 @@ def _set_aside(path: Path, error: DamagedIndexError) -> None:
     number = next(n for n in itertools.count(1) if not path.with_name(f"{path.name}.damaged-{n}").exists())
     _LOG.warning("%s; it is set aside as %s.damaged-%d and built anew", error.message, path.name, number)
     for suffix in ("-wal", "-shm", ""):
-        with suppress(FileNotFoundError):
-            path.with_name(path.name + suffix).rename(path.with_name(f"{path.name}.damaged-{number}{suffix}"))
+        source = path.with_name(path.name + suffix)
+        try:
+            source.rename(path.with_name(f"{path.name}.damaged-{number}{suffix}"))
+        except FileNotFoundError:
+            continue
+        except OSError as failure:
+            raise StorageError(
+                f"the index of lineage in {path} is damaged, and cannot be set aside: {failure.strerror}",
+                hint="remove the file, or have an index elsewhere by the option 'lineage.index'.",
+            ) from failure

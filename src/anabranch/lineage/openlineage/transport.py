@@ -18,7 +18,7 @@ from openlineage.client.event_v2 import RunEvent
 from openlineage.client.transport.file import FileConfig, FileTransport
 from openlineage.client.transport.http import ApiKeyTokenProvider, HttpConfig, HttpTransport
 
-from anabranch.errors import InvalidInputError
+from anabranch.errors import InvalidInputError, StorageError
 
 API_KEY_VARIABLE = "OPENLINEAGE_API_KEY"
 """Environment variable with the key of the server, as the official client calls it."""
@@ -58,9 +58,11 @@ class EventFile:
     def __init__(self, path: str) -> None:
         """Raises `InvalidInputError` if there is no such folder."""
         self._path = Path(path).absolute()
-        if not self._path.parent.is_dir() or self._path.is_dir():
+        # Of os, because Path raises what a folder above forbids.
+        is_folder = os.path.isdir(self._path)  # noqa: PTH112
+        if is_folder or not os.path.isdir(self._path.parent):  # noqa: PTH112
             raise InvalidInputError(
-                f"events cannot be written to '{path}': {'it is a folder' if self._path.is_dir() else 'there is no such folder'}",
+                f"events cannot be written to '{path}': {'it is a folder' if is_folder else 'there is no such folder'}",
                 hint="name a file in a folder that exists, such as file:/var/log/lineage.jsonl.",
             )
         self._transport = FileTransport(FileConfig(str(self._path), append=True))
@@ -73,9 +75,13 @@ class EventFile:
         return None
 
     def settle(self) -> None:
-        if self._path.exists():
+        try:
             with self._path.open("rb") as file:
                 os.fsync(file.fileno())
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise StorageError(f"events in {self._path} cannot be made durable: {error.strerror}") from error
 
     def close(self) -> None:
         self._transport.close()
