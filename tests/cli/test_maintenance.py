@@ -115,11 +115,11 @@ def test_maintaining_tells_the_numbers_of_each_step(cli, tmp_path):
 
 def test_orphans_of_all_tables_of_a_database_go_and_one_that_fails_does_not_stop_it(cli, lake):
     for name in ("db.a", "db.b", "db.c"):
-        lake.table(name).context.storage.put("manifest/left", b"12345")
+        lake.table(name).context.storage.put("manifest/manifest-left", b"12345")
     said = cli("remove-orphan-files", "db", "--older-than", "0 s", "--json", code=1).err
     assert "1 of 3 tables of 'db' failed: db.b:" in said
     for name, there in (("db.a", False), ("db.b", True), ("db.c", False)):
-        assert lake.table(name).context.storage.exists("manifest/left") is there
+        assert lake.table(name).context.storage.exists("manifest/manifest-left") is there
     lake.drop_table("db.b")
     lake.table("db.c").context.storage.put("manifest/left-too", b"12345678")
     done = json.loads(cli("remove-orphan-files", "db", "--older-than", "0 s", "--json").out)

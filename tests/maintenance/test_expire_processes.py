@@ -166,7 +166,7 @@ def test_processes_that_are_killed_by_the_system_leave_what_cleaning_finds(tmp_p
     for work, death in DEATHS:
         for number in range(4):
             table.overwrite(pa.table({"id": [number], "p": ["a"]}))
-        table.context.storage.put("manifest/orphan", b"1")
+        table.context.storage.put("manifest/manifest-orphan", b"1")
         # A fault at put_object makes put_many store its files one by one, so that each can be the last.
         faults = [*parse(f"kill {death}"), Fault("before", "put_object", _nothing, nth=10**9)]
         mortal = (table.context, FaultyStorage(table.context.storage, faults))

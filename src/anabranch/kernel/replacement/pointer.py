@@ -83,6 +83,8 @@ def _last_in_row(context: TableContext, known: int) -> int:
     above = [number for number in numbers(context, MAIN_PREFIX) if number > known]
     for expected, number in enumerate(above, known + 1):
         if number != expected:
+            if context.storage.exists(_path(context, MAIN_PREFIX, expected)):
+                return _last_in_row(context, known)  # it was put while we listed
             raise CorruptTableError(
                 f"there is no {MAIN_PREFIX}{expected}, and without it replacement {number} cannot have been made",
                 path=_path(context, MAIN_PREFIX, number),
