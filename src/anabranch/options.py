@@ -510,6 +510,11 @@ LINEAGE_ENTRY = _text(
     None,
     "Where the rows of a write come from; set by Anabranch itself, where it has to travel.",
 )
+STREAM_SCHEMA = _text(
+    "anabranch.stream-schema",
+    None,
+    "The columns that a stream began with, as JSON; set by Anabranch itself, where they have to travel.",
+)
 CODE_VERSION = _text(
     "anabranch.code-version", None, "Version of the job's code, for lineage; a git commit, say."
 )

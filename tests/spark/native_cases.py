@@ -12,7 +12,8 @@ from pyspark.sql import functions as fn
 
 from anabranch.spark.arrow_values import to_schema
 from anabranch.spark.catalog import java
-from anabranch.spark.native.proxy import JavaProxy, Jvm, start_callbacks
+from anabranch.spark.native.callbacks import start_callbacks
+from anabranch.spark.native.proxy import JavaProxy, Jvm
 from anabranch.spark.native.scan_builder import ScanBuilder
 from anabranch.spark.types import arrow_schema, spark_schema
 from tests.kernel.test_evolution_model import LAYOUTS, Model

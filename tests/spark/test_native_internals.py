@@ -14,10 +14,11 @@ from pyspark.sql import types as st
 from anabranch.errors import UnsupportedFeatureError
 from anabranch.spark.native import bulk, internals
 from anabranch.spark.native.answers import Answers
+from anabranch.spark.native.callbacks import start_callbacks
 from anabranch.spark.native.catalyst import Filters
 from anabranch.spark.native.expressions import predicate_of
 from anabranch.spark.native.handles import Handles
-from anabranch.spark.native.proxy import JavaProxy, Jvm, start_callbacks
+from anabranch.spark.native.proxy import JavaProxy, Jvm
 from anabranch.spec.types import Field, IntType, VarCharType
 from tests.spark.native_cases import eventually
 

@@ -140,6 +140,52 @@ def test_every_batch_chooses_its_door(doors, lake, run, portable):
     assert "before columns were renamed" in said
 
 
+@pytest.fixture
+def live(doors, tmp_path):
+    """A running query into a table in memory."""
+    queries = []
+
+    def start(door, name, into):
+        write = doors(door, name).writeStream.format("memory").queryName(into)
+        queries.append(write.option("checkpointLocation", str(tmp_path / into)).start())
+        return queries[-1]
+
+    yield start
+    for query in queries:
+        query.stop()
+
+
+@pytest.mark.parametrize("door", ["native", "portable"])
+def test_a_running_stream_goes_on_under_the_names_it_began_with(doors, session, lake, live, door):
+    table = lake.create_table("db.renamed", "id BIGINT, a STRING, b STRING")
+    table.append(pa.table({"id": [1], "a": ["x"], "b": ["y"]}))
+    query = live(door, "db.renamed", "renamed")
+    query.processAllAvailable()
+    session.sql("ALTER TABLE river.db.renamed RENAME COLUMN a TO c")
+    session.sql("ALTER TABLE river.db.renamed DROP COLUMN b")
+    table.append(pa.table({"id": [2], "c": ["z"]}))
+    query.processAllAvailable()
+    rows = session.table("renamed").orderBy("id").collect()
+    assert [row.asDict() for row in rows] == [{"id": 1, "a": "x", "b": "y"}, {"id": 2, "a": "z", "b": None}]
+    lake.drop_table("db.renamed")
+
+
+@pytest.mark.parametrize("door", ["native", "portable"])
+def test_a_stream_that_cannot_go_on_says_why(session, lake, live, door):
+    lake.drop_table("db.widened", if_exists=True)
+    table = lake.create_table("db.widened", "id INT")
+    table.append(pa.table({"id": pa.array([1], pa.int32())}))
+    query = live(door, "db.widened", "widened")
+    query.processAllAvailable()
+    session.sql("ALTER TABLE river.db.widened ALTER COLUMN id TYPE BIGINT")
+    table.append(pa.table({"id": [2**40]}))
+    with pytest.raises(PySparkException) as error:
+        query.processAllAvailable()
+    assert "UndeclaredThrowable" not in str(error.value)
+    assert "hint:" in str(error.value)
+    lake.drop_table("db.widened")
+
+
 @pytest.mark.long
 def test_rows_of_a_bucket_keep_their_order(doors, session, lake, run, natively):
     options = {"bucket": "2", "bucket-key": "k", "parquet.row-group.rows": "40"}

@@ -25,6 +25,7 @@ from anabranch.options import (
     SCAN_START_OFFSET,
     SCAN_TIMESTAMP,
     SCAN_VERSION,
+    STREAM_SCHEMA,
     WAREHOUSE,
     check_options,
 )
@@ -43,6 +44,7 @@ SPARK_OPTIONS = (
     OVERWRITE_IF_UNCHANGED_SINCE,
     CODE_VERSION,
     LINEAGE_ENTRY,
+    STREAM_SCHEMA,
 )
 """Options that exist on Spark's readers and writers beside those of tables."""
 

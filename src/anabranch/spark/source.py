@@ -28,7 +28,13 @@ from pyspark.sql.types import StructType
 
 from anabranch.errors import OptionError, SchemaError
 from anabranch.lineage.recording import state_read
-from anabranch.options import SCAN_COLUMNS, SCAN_FILTER, SCAN_ON_OVERWRITE, SCAN_WATERMARK_COLUMN
+from anabranch.options import (
+    SCAN_COLUMNS,
+    SCAN_FILTER,
+    SCAN_ON_OVERWRITE,
+    SCAN_WATERMARK_COLUMN,
+    STREAM_SCHEMA,
+)
 from anabranch.spark.batch import BatchReader, BatchWriter
 from anabranch.spark.lookups import tell
 from anabranch.spark.options import refuse_travel, spelled
@@ -92,8 +98,10 @@ class AnabranchSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         options = self._spelled()
         table = open_table(options)
-        target = _target(table.schema, schema, options)
-        reader = stream_reader(table, target, options, notices=self.notices)
+        text = STREAM_SCHEMA.of(options)
+        began = table.schema if text is None else TableSchema.from_json(text.encode(), path=STREAM_SCHEMA.key)
+        target = _target(began, schema, options)
+        reader = stream_reader(table, target, options, notices=self.notices, schema=began)
         reader.slots = self.slots
         return reader
 

@@ -35,6 +35,7 @@ from anabranch.spark.aligned import LiveAlignment, alignment_of
 from anabranch.spark.bounded import End
 from anabranch.spark.options import MOMENT_KEYS
 from anabranch.spark.row_reader import RowReader, partitions_of, spread, stream_rows
+from anabranch.spec.schema import TableSchema
 from anabranch.spec.support import check_readable
 from anabranch.streaming.consumers import FollowingConsumer
 from anabranch.streaming.course import Course, Place
@@ -296,7 +297,12 @@ if HAS_READ_LIMITS:
 
 
 def stream_reader(
-    table: Table, target: pa.Schema, options: Mapping[str, str], *, notices: Path | None = None
+    table: Table,
+    target: pa.Schema,
+    options: Mapping[str, str],
+    *,
+    notices: Path | None = None,
+    schema: TableSchema | None = None,
 ) -> StreamReader:
     """A reader of the columns of `target`, as able as the running version of Spark allows.
 
@@ -305,12 +311,13 @@ def stream_reader(
         target: the columns, in the types that Spark takes.
         options: those of this read; they lie over the table's.
         notices: where the session's process waits for word of streams that are at their end.
+        schema: the one that the stream began with; today's if None.
 
     Raises `PredicateError`, `OptionError`, `InvalidNameError`, `UnsupportedFeatureError`.
     """
     if HAS_READ_LIMITS:
-        return follower(table, target, options, notices=notices, kind=LimitedStreamReader)
-    found = follower(table, target, options, notices=notices)
+        return follower(table, target, options, notices=notices, schema=schema, kind=LimitedStreamReader)
+    found = follower(table, target, options, notices=notices, schema=schema)
     if found.limits != UNLIMITED or found.pace is not None:
         _LOG.warning(
             "read.stream.* limits have no effect: they need Spark 4.2, this is %s", pyspark.__version__
@@ -324,10 +331,11 @@ def follower(
     options: Mapping[str, str],
     *,
     notices: Path | None = None,
+    schema: TableSchema | None = None,
     kind: type[StreamReader] = StreamReader,
 ) -> StreamReader:
     """As `stream_reader`, for who asks in the words of no version: see `StreamReader.step`."""
-    context, schema = table.context, table.schema
+    context, schema = table.context, schema or table.schema
     check_readable(schema, path=context.layout.schema_path(schema.id))
     together = _together(table.options, options)
     text = SCAN_FILTER.of(together)

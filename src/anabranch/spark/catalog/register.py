@@ -107,8 +107,9 @@ def _put(spark: SparkSession, name: str, options: Mapping[str, str]) -> bool:
 
     from anabranch.spark.catalog.catalog import LakeCatalog
     from anabranch.spark.catalog.lookup import Warehouse
+    from anabranch.spark.native.callbacks import start_callbacks
     from anabranch.spark.native.portable import register_scans
-    from anabranch.spark.native.proxy import Jvm, start_callbacks
+    from anabranch.spark.native.proxy import Jvm
 
     start_callbacks(spark)
     register_scans(spark)  # now, so that the copies that streams make of the session have it

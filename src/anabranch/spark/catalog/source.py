@@ -16,6 +16,7 @@ from anabranch.options import (
     SCAN_SNAPSHOT_ID,
     SCAN_TAG_NAME,
     SCAN_VERSION,
+    STREAM_SCHEMA,
 )
 from anabranch.spark.catalog import java
 from anabranch.spark.compaction import watch
@@ -76,6 +77,8 @@ def source_stream(jvm: Jvm, place: Place, schema: Any, options: Mapping[str, str
     reader = stream_follower(java.python_struct(schema), known, notices=watch(jvm.spark))
     # What keeps track of the query does so once, here in the driver; for batches the portable door only reads.
     for_batches = {k: v for k, v in options.items() if not k.startswith(_KEPT_BY_ONE)}
+    # Columns may be renamed while the stream goes on, in those that it began with.
+    for_batches[STREAM_SCHEMA.key] = reader.feed.schema.to_json().decode()
     return native_stream(jvm, reader, schema, lambda: portable(for_batches)) or portable(options)
 
 

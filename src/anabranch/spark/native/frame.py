@@ -9,6 +9,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
 from anabranch.expr.bound import columns
+from anabranch.spark.native.callbacks import start_callbacks
 from anabranch.spark.native.conversions import nothing
 from anabranch.spark.native.door import native_generations, not_as_expected, tell
 from anabranch.spark.native.file_index import PlannedFileIndex
@@ -18,7 +19,7 @@ from anabranch.spark.native.internals import relation_frame
 from anabranch.spark.native.nan import shield, shielded
 from anabranch.spark.native.planned_files import PlannedFiles
 from anabranch.spark.native.portable import chosen_fields, portable_frame
-from anabranch.spark.native.proxy import Jvm, start_callbacks
+from anabranch.spark.native.proxy import Jvm
 from anabranch.spark.types import spark_schema
 from anabranch.spec.types import Field
 

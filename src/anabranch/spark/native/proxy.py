@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import logging
-import threading
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
 Method = TypeVar("Method", bound=Callable[..., Any])
 Made = TypeVar("Made")
 
-_STARTING = threading.Lock()
 _NUMBERS = itertools.count()
 _CLASSES: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 """Classes of each gateway to a JVM, by their full names."""
@@ -40,6 +37,7 @@ _MADE: WeakKeyDictionary[Any, dict[object, Any]] = WeakKeyDictionary()
 _STRUCT_BYTES = 1 << 20
 """The most that descriptions of tables' columns may be, by which they are found in the JVM."""
 
+_UNCHECKED = ("java.lang.RuntimeException", "java.lang.Error")
 _ALL_MESSAGE = "_LEGACY_ERROR_TEMP_3100"
 """Spark's condition of an error that is its message and nothing else."""
 
@@ -175,26 +173,6 @@ class _KnownClass(JavaClass):  # type: ignore[misc]
         return found
 
 
-def start_callbacks(spark: SparkSession) -> None:
-    """Let the JVM call this process, once for each JVM. To be done before a proxy is handed over.
-
-    The threads that answer are daemons: they end with the process, and keep nothing from ending.
-    """
-    from pyspark.java_gateway import ensure_callback_server_started
-
-    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
-    with _STARTING:
-        for logger in (logging.getLogger("py4j.clientserver"), logging.getLogger("py4j.java_gateway")):
-            if not any(isinstance(known, _AlreadyRaised) for known in logger.filters):
-                logger.addFilter(_AlreadyRaised())
-        # Of these the gateway has the first or the second, as it was started.
-        for name in ("python_parameters", "callback_server_parameters"):
-            parameters = gateway.__dict__.get(name)
-            if parameters is not None:
-                parameters.propagate_java_exceptions = True
-        ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
-
-
 def java_error(throwable: Any) -> Exception:
     """What a method of a proxy raises so that its caller in the JVM catches this ``Throwable``."""
     error: Exception = Py4JJavaError.__new__(Py4JJavaError)
@@ -221,17 +199,33 @@ def thrown(error: AnabranchError, jvm: Jvm) -> Any:
             return jvm.root.org.apache.spark.SparkUnsupportedOperationException(
                 _ALL_MESSAGE, jvm.map({"message": text})
             )
+    return _runtime_exception(jvm, text, None)
+
+
+def _as_declared(proxy: JavaProxy, method: str, throwable: Any) -> Any:
+    """The throwable as callers of that method may catch it: a checked one that it does not declare in an unchecked one.
+
+    The JVM would put it into an ``UndeclaredThrowableException``, which has no message.
+    """
+    jvm = getattr(proxy, "jvm", None)
+    if jvm is None:
+        return throwable
+    load = jvm.of("org.apache.spark.util.Utils").classForName
+    if any(load(name, True, False).isInstance(throwable) for name in _UNCHECKED):
+        return throwable
+    for name in proxy.Java.implements:  # type: ignore[attr-defined]
+        for known in load(name, True, False).getMethods():
+            if known.getName() == method and any(
+                kind.isInstance(throwable) for kind in known.getExceptionTypes()
+            ):
+                return throwable
+    return _runtime_exception(jvm, str(throwable.getMessage()), throwable)
+
+
+def _runtime_exception(jvm: Jvm, text: str, cause: Any) -> Any:
     parameters = jvm.scala_map({"message": text})
     context = jvm.array("org.apache.spark.QueryContext", [])
-    return jvm.root.org.apache.spark.SparkRuntimeException(_ALL_MESSAGE, parameters, None, context, "")
-
-
-class _AlreadyRaised(logging.Filter):
-    """Py4J logs every exception of a proxy, with its traceback; those that the JVM was given need not be."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        found = record.exc_info
-        return not (isinstance(found, tuple) and isinstance(found[1], Py4JJavaError))
+    return jvm.root.org.apache.spark.SparkRuntimeException(_ALL_MESSAGE, parameters, cause, context, "")
 
 
 def _translating(method: Method) -> Method:
@@ -245,10 +239,10 @@ def _translating(method: Method) -> Method:
                 raise
             raise java_error(thrown(error, jvm)) from error
         except Exception as error:
-            # What PySpark made of a Java exception becomes that exception again.
-            origin = getattr(error, "_origin", None)
+            # What Py4J or PySpark made of a Java exception becomes that exception again.
+            origin = getattr(error, "java_exception" if isinstance(error, Py4JJavaError) else "_origin", None)
             if origin is None:
                 raise
-            raise java_error(origin) from error
+            raise java_error(_as_declared(self, method.__name__, origin)) from error
 
     return call  # type: ignore[return-value]

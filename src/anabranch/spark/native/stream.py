@@ -24,11 +24,12 @@ from anabranch.errors import UnsupportedFeatureError
 from anabranch.kernel.scan.split import SplitFile
 from anabranch.options import FILE_CHECKSUM
 from anabranch.scan import Scan
+from anabranch.spark.native.callbacks import start_callbacks
 from anabranch.spark.native.door import foreign, impossible, not_as_expected, unreachable
 from anabranch.spark.native.generations import Obstacle, generations
 from anabranch.spark.native.parquet_scan import parquet_scan
 from anabranch.spark.native.planned_files import folders_of
-from anabranch.spark.native.proxy import JavaProxy, Jvm, start_callbacks
+from anabranch.spark.native.proxy import JavaProxy, Jvm
 from anabranch.streaming.delivery import FeedSplit
 
 if TYPE_CHECKING:
