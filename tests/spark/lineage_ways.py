@@ -14,6 +14,7 @@ import anabranch
 from anabranch.jobs.run import Schedule, run_jobs
 from anabranch.jobs.supervise import Policy
 from anabranch.jobs.trigger import AVAILABLE_NOW
+from anabranch.spark.catalog import register_catalog
 
 COLUMNS = "id BIGINT, v STRING"
 A, B, BOTH, NONE = {"db.a"}, {"db.b"}, {"db.a", "db.b"}, set()
@@ -394,7 +395,7 @@ def embedded_job_of_changes_and_states(w):
 @way(A)
 def embedded_tail(w):
     with w.lake.job("nightly"):
-        for step in w.lake.table("db.a").tail(start="beginning", idle=0):
+        for step in w.lake.table("db.a").tail(idle=0):
             w.table.append(step.to_arrow())
 
 
@@ -490,7 +491,12 @@ def batches_by_function(w):
 
 @way(A)
 def batches_by_write_to(w):
-    w.run(w.stream(), each=lambda frame, _: frame.writeTo(w.to).append())
+    def each(frame, _):
+        # Sessions that are made from another one do not know its catalogs.
+        register_catalog(frame.sparkSession, "ways", {"warehouse": w.place})
+        frame.writeTo(w.to).append()
+
+    w.run(w.stream(), each=each)
 
 
 @way(BOTH)

@@ -110,8 +110,9 @@ def test_tables_that_are_only_looked_up_in(spark, warehouse):
     jobs = (names, declared, hidden)
 
     def go():
-        statuses = run_jobs(jobs, lake, Run(), Schedule(AVAILABLE_NOW))
-        assert [status.state.value for status in statuses] == ["ended"] * 3, statuses
+        for together in ((names,), (declared, hidden)):  # nobody knows that the hidden one has to wait
+            statuses = run_jobs(together, lake, Run(), Schedule(AVAILABLE_NOW))
+            assert {status.state.value for status in statuses} == {"ended"}, statuses
 
     raw, orders = lake.table("db.raw"), lake.table("db.orders")
     raw.append([{"k": 1, "name": "one"}])
