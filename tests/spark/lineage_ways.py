@@ -396,7 +396,7 @@ def embedded_job_of_changes_and_states(w):
 def embedded_tail(w):
     with w.lake.job("nightly"):
         for step in w.lake.table("db.a").tail(idle=0):
-            w.table.append(step.to_arrow())
+            w.table.append(step)
 
 
 @way(NONE, silent=True, short=True)
