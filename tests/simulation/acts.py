@@ -37,6 +37,9 @@ class Act:
     """Whether a successor does it again if its process dies."""
     may_move_away = False
     """Whether it moves files away that are needed, and looks again afterwards."""
+    is_for_main = False
+    copies_past = False
+    """Whether it puts older snapshots below those of a branch."""
     is_rescued = False
     """Whether rows that it put astray must not be lost: it is told that they were committed."""
     built_on = None
@@ -64,6 +67,10 @@ class Act:
     def rows_after(self, content, before, model):
         """The rows there must be after a snapshot that it put on the newest one."""
         return before
+
+    def drops(self, branch):
+        """Whether it removes a branch, by its folder, with all its history."""
+        return False
 
     def may_remove_newest(self, entry):
         return False
@@ -103,6 +110,8 @@ class Commit(Act):
 
 class Append(Commit):
     """A batch of rows."""
+
+    is_for_main = True
 
     def __init__(self, rows):
         super().__init__()
@@ -188,7 +197,8 @@ class Expire(Act):
 
     def done(self, process, result):
         super().done(process, result)
-        found = len(process.world.model.lines[""].entries)
+        model = process.world.model
+        found = len(model.lines[model.main].entries)
         if self.left is not None and found > self.left:
             kind = Known if "future" in process.world.known else Violation
             raise kind(f"{found} snapshots are left, however old they are")

@@ -42,12 +42,18 @@ class Line:
     astray: dict = field(default_factory=dict)
     """Snapshots that are no part of it, by id."""
 
+    is_dropped: bool = False
+    """Whether it was main in the table's own folder, and dropped."""
+
     @property
     def head(self):
         return self.entries[-1] if self.entries else None
 
     def find(self, number):
         return next((entry for entry in self.entries if entry.id == number), None)
+
+
+_GOING = Line()
 
 
 class Model:
@@ -57,6 +63,9 @@ class Model:
         self.world, self.root = world, root
         self.walker = Walker(world.store, root)
         self.lines = {"": Line()}
+        self.main = ""
+        """Folder of the branch that is main."""
+        self._pointers, self._replaced = {}, {}
         self.rows_of = {}
         """Rows by the stamp of a snapshot."""
         self.tags = {}
@@ -78,6 +87,12 @@ class Model:
         branch, kind, name = _parts(inner)
         if change.new is not None and "bucket-" in inner:
             self.walker.saw(path)
+        if inner.startswith("branch/MAIN-") and inner[12:].isdigit() and change.new is not None:
+            self._pointed(int(inner[12:]), json.loads(change.new.data), change.by)
+        if inner.startswith("branch/RELEASE-") and change.new is not None:
+            self._released(int(inner[15:]), json.loads(change.new.data))
+        if kind == "snapshot" and self.lines.get(branch, _GOING).is_dropped:
+            return
         if kind == "snapshot" and name.startswith("snapshot-"):
             number = int(name[9:])
             line = self.lines.setdefault(branch, Line())
@@ -87,12 +102,39 @@ class Model:
                 self._put(line, branch, number, change)
             elif change.old.data != change.new.data:
                 self._replaced(line, branch, number, change)
-        elif kind == "tag" and change.new is None:
+        if kind == "tag" and change.new is None:
             self._untagged(path, change)
         if change.new is None and change.by is not None:
             self._check_needed(path, change)
-        if kind == "snapshot":
+        if kind == "snapshot" and not (
+            change.by is not None and change.by.act and change.by.act.drops(branch)
+        ):
             self.world.check_head(branch)
+
+    def _pointed(self, generation, content, by):
+        """It was decided which branch is main."""
+        self._pointers[generation] = content["main"]["name"]
+        if content["outcome"] == "replaced":
+            name, sealed = content["old"]["name"], content["head"]["snapshot"] + 1
+            self._replaced[generation] = name
+            for entry in self.lines["" if name is None else f"branch/branch-{name}"].entries:
+                if entry.id > sealed:
+                    raise Violation(f"{entry.act} came between the seal of main and its replacement")
+        name = self._pointers[max(self._pointers)]
+        self.main = "" if name is None else f"branch/branch-{name}"
+        self.world.tell(by, f"  main is '{self.main}'")
+        self._note_head(self.main)
+
+    def _released(self, generation, content):
+        """A replaced main that was kept long enough is dropped: nothing needs it any more."""
+        if content["what"] == "drop":
+            name = self._replaced[generation]
+            self.lines["" if name is None else f"branch/branch-{name}"] = Line(is_dropped=name is None)
+
+    def _note_head(self, branch):
+        line = self.lines.get(branch)
+        if branch == self.main and line is not None and line.head is not None:
+            self.heads.append((self.world.steps, line.head.rows))
 
     def _put(self, line, branch, number, change):
         content, act = json.loads(change.new.data), _act(change)
@@ -101,20 +143,33 @@ class Model:
         if head is None or (act is not None and act.starts_history):
             if known is None and act is None:
                 raise Violation(f"nobody knows what snapshot {number} is")
+        elif known is not None and number == line.entries[0].id - 1 and act is not None and act.copies_past:
+            line.entries.insert(0, Entry(number, stamp, content, known, act))
+            return
         elif number != head.id + 1 or not self._is_on(content, head, act):
             line.astray[number] = act
             self.world.tell(change.by, f"  snapshot-{number} is astray (newest is {head.id})")
             return
         if known is None:
-            known = act.rows_after(content, () if head is None else head.rows, self)
+            before = () if head is None else head.rows
+            known = self._merged(content, before) or act.rows_after(content, before, self)
         self._push(line, branch, Entry(number, stamp, content, known, act))
 
+    def _merged(self, content, before):
+        """The rows after a merge, whoever commits it: what the branch has and main had not, after main's."""
+        said = json.loads((content.get("properties") or {}).get("anabranch.merge", "null"))
+        if said is None or said["ended"]:
+            return None
+        branch = self.rows_of[said["head"]["stamp"]]
+        return (*before, *(row for row in branch if row not in before))
+
     def _push(self, line, branch, entry):
+        if entry.act is not None and entry.act.is_for_main and branch != self.main:
+            raise Violation(f"{entry.act} was put on '{branch}', which is not main any more")
         line.entries.append(entry)
         self.rows_of[entry.stamp] = entry.rows
         self._check_rows(entry, branch)
-        if not branch:
-            self.heads.append((self.world.steps, entry.rows))
+        self._note_head(branch)
         if entry.act is not None:
             entry.act.made.append(entry)
 
@@ -140,7 +195,15 @@ class Model:
             return
         act, entry = _act(change), line.find(number)
         if entry is None:
+            if act is not None and act.drops(branch):
+                return
             raise Violation(f"snapshot {number} was removed that nobody put")
+        if act is not None and act.drops(branch):
+            line.entries.remove(entry)
+            return
+        if entry.act is act and act is not None and act.copies_past and entry is line.entries[0]:
+            line.entries.pop(0)
+            return
         if entry is line.head and len(line.entries) > 1:
             taken_back = entry.act is act and act is not None and not act.is_acknowledged
             if not taken_back and not (act is not None and act.may_remove_newest(entry)):
@@ -156,8 +219,7 @@ class Model:
             entry.is_expired = True
         else:
             raise Violation(f"{act} removed snapshot {number} in the middle of history, of {entry.act}")
-        if not branch and line.head is not None:
-            self.heads.append((self.world.steps, line.head.rows))
+        self._note_head(branch)
 
     def tag_acknowledged(self, name, at):
         """A tag was made, begun at that time: from now on it is readable until it is removed on purpose."""

@@ -62,3 +62,20 @@ def late_rollbacks_do_not_look_for_their_files():
 
     aged_files = attempt.aged_files
     attempt.aged_files = lambda *args, is_late: aged_files(*args, is_late=False)
+
+
+@mutation("branches", 26)
+def writers_do_not_look_for_the_seal():
+    from anabranch.kernel.commit import transaction
+
+    transaction.check_open = lambda context, head: None
+
+
+@mutation("clocks")
+def snapshots_are_as_old_as_their_writers_clock_says():
+    from anabranch.kernel.expiry.retention import FOREVER, Retention
+
+    due = Retention.due
+    Retention.due = lambda self, history, unread=None, stored=None: due(
+        self, history, unread, [FOREVER] * len(history)
+    )

@@ -6,7 +6,7 @@ from typing import ClassVar
 from anabranch.catalog.filesystem import FilesystemCatalog
 from anabranch.catalog.identifier import Identifier
 from anabranch.spec.ddl import parse_columns
-from tests.simulation import acts, others
+from tests.simulation import acts, branching, others
 from tests.simulation.store import View
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
@@ -181,6 +181,66 @@ class Others(Scene):
         return others.ForeignRollback(rng.choice((1, 2, 3)))
 
 
+class Branches(Scene):
+    """Branches are made, written, merged, put in the place of main and deleted."""
+
+    weights: ClassVar = {
+        "append": 4, "compact": 1, "expire": 2, "read": 1, "fork": 5, "branch_append": 6, "branch_compact": 1,
+        "branch_expire": 1, "merge": 4, "replace": 2, "undo": 1, "unbranch": 1, "maintain": 1,
+    }  # fmt: skip
+
+    def settings(self, rng):
+        found = super().settings(rng)
+        found.acts = rng.choice((10, 16))
+        found.power_losses = 0.0
+        return found
+
+    def beginning(self, world):
+        yield from super().beginning(world)
+        yield branching.CreateBranch("fix")
+        yield branching.BranchAppend("fix", world.rows(1))
+
+    def _name(self, rng):
+        return rng.choice(("fix", "fix", "new"))
+
+    def _fork(self, world, rng):
+        return branching.CreateBranch(self._name(rng))
+
+    def _branch_append(self, world, rng):
+        return branching.BranchAppend(self._name(rng), world.rows(1))
+
+    def _branch_compact(self, world, rng):
+        return branching.BranchCompact(self._name(rng))
+
+    def _branch_expire(self, world, rng):
+        return branching.BranchExpire(self._name(rng), 2)
+
+    def _merge(self, world, rng):
+        return branching.Merge(self._name(rng))
+
+    def _replace(self, world, rng):
+        return branching.Replace(self._name(rng))
+
+    def _undo(self, world, rng):
+        return branching.UndoReplace()
+
+    def _unbranch(self, world, rng):
+        return branching.DeleteBranch(self._name(rng))
+
+    def _maintain(self, world, rng):
+        return branching.Maintain()
+
+    def ending(self, world):
+        yield acts.Read()
+        yield acts.Append(world.rows(1))
+        yield branching.SettleBranches()
+        yield acts.Append(world.rows(1))
+        yield acts.Read()
+        world.now += 3 * DAY
+        yield branching.Maintain()
+        yield acts.Read()
+
+
 class _Create(acts.Act):
     """Makes the table."""
 
@@ -198,5 +258,5 @@ class _Create(acts.Act):
         )
 
 
-SCENES = {"main": Scene, "clocks": Clocks, "others": Others}
+SCENES = {"main": Scene, "clocks": Clocks, "others": Others, "branches": Branches}
 """By name. Each seed of a scene is a world of its own."""
