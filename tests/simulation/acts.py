@@ -207,10 +207,13 @@ class Expire(Act):
         return True
 
     def may_untag(self, path, content, world):
-        retained, made = content.get("tagTimeRetained"), world.model.tagged_at.get(path)
+        made = world.model.tagged_at.get(path)
+        retained = content.get("anabranch.retained-millis")  # what is said to other engines is longer
+        if retained is None and "tagTimeRetained" in content:
+            retained = content["tagTimeRetained"] * 1000
         if retained is None or made is None:
             return False
-        return world.now + world.settings.tolerance > made + retained * 1000
+        return world.now + world.settings.tolerance > made + retained
 
 
 class CleanOrphans(Act):

@@ -79,3 +79,19 @@ def snapshots_are_as_old_as_their_writers_clock_says():
     Retention.due = lambda self, history, unread=None, stored=None: due(
         self, history, unread, [FOREVER] * len(history)
     )
+
+
+@mutation("main")
+def what_follows_in_number_is_history():
+    from anabranch.kernel import snapshot_log
+
+    snapshot_log.SnapshotLog.follows = lambda self, older, newer: True
+
+
+@mutation("main")
+def late_writers_remove_by_name():
+    from anabranch.kernel.commit import foothold
+
+    foothold.delete_snapshot = lambda context, snapshot: context.storage.delete(
+        context.layout.snapshot_path(snapshot.id)
+    )

@@ -19,12 +19,14 @@ SHORT = {"main": 25, "clocks": 20, "others": 20, "branches": 6}
 LONG = int(os.environ.get("ANABRANCH_SIMULATION_SEEDS", "20000"))
 """Seeds of all scenes together in the long form."""
 AT_ONCE = 2
-KNOWN = ("--known", "astray")
-"""Defects that are being mended."""
+KNOWN = {"others": "astray"}
+"""What is not looked for in a scene: after another engine rolled back, which leaves no record of it, two late commits of
+other engines on top of each other, or one late commit right above snapshot 1, are taken for history."""
 
 
-def begun(*arguments):
-    command = [sys.executable, "-m", "tests.simulation", *KNOWN, *arguments]
+def begun(scene, *arguments):
+    known = ("--known", KNOWN.get(scene, ""))
+    command = [sys.executable, "-m", "tests.simulation", "--scene", scene, *known, *arguments]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     return subprocess.Popen(command, env={**os.environ, **FIXED}, **pipes)
 
@@ -38,11 +40,11 @@ def ended(process):
 
 @pytest.mark.parametrize("scene", SHORT)
 def test_simulated_worlds(scene):
-    assert ended(begun("--scene", scene, "--seeds", f"0:{SHORT[scene]}")) > 50 * SHORT[scene]
+    assert ended(begun(scene, "--seeds", f"0:{SHORT[scene]}")) > 50 * SHORT[scene]
 
 
 def test_a_seed_is_the_same_each_time():
-    told = [begun("--scene", "main", "--seeds", "5:7", "--trace", "calls", "--digest") for _ in range(2)]
+    told = [begun("main", "--seeds", "5:7", "--trace", "calls", "--digest") for _ in range(2)]
     first, second = (process.communicate()[0].splitlines()[0] for process in told)
     assert first == second
     assert len(first) == 64, first
@@ -51,7 +53,7 @@ def test_a_seed_is_the_same_each_time():
 def found_without(name, seeds):
     """Whether the simulator finds something wrong within so many seeds when this mend is taken out."""
     mend = MUTATIONS[name]
-    process = begun("--scene", mend.scene, "--seeds", f"{mend.first}:{mend.first + seeds}", "--without", name)
+    process = begun(mend.scene, "--seeds", f"{mend.first}:{mend.first + seeds}", "--without", name)
     said, _ = process.communicate()
     assert process.returncode == 0 or said.startswith("seed "), said[-5_000:]
     return process.returncode == 1
@@ -76,6 +78,6 @@ def test_many_simulated_worlds():
             if len(running) == AT_ONCE:
                 steps += ended(running.pop(0))
             seeds = f"{10_000 + start}:{10_000 + min(start + 500, each)}"
-            running.append(begun("--scene", scene, "--seeds", seeds, "--trace", "none"))
+            running.append(begun(scene, "--seeds", seeds, "--trace", "none"))
     steps += sum(ended(process) for process in running)
     assert steps > 50 * LONG
