@@ -24,6 +24,7 @@ from benchmarks.registry import BENCHMARKS, Run
 
 TOPICS = (
     "append_scan",
+    "checksums",
     "planning",
     "commits",
     "many_partitions",

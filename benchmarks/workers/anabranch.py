@@ -11,11 +11,13 @@ from benchmarks.workers.harness import WARM_UP_IDS, WARM_UP_ROWS, Clock, load, m
 NAME = "db.t"
 
 
-def append(clock: Clock, home: str, parts: list[str]) -> dict[str, Any]:
+def append(
+    clock: Clock, home: str, parts: list[str], options: dict[str, str] | None = None
+) -> dict[str, Any]:
     """One commit per part."""
     tables = [load(part) for part in parts]
     _create(home + "/warm-up", tables[0]).append(tables[0].slice(0, WARM_UP_ROWS))
-    table = _create(home, tables[0])
+    table = _create(home, tables[0], options=options)
     with clock.lap():
         for data in tables:
             table.append(data)

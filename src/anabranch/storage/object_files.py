@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import obstore
@@ -23,16 +23,19 @@ _PARTS_WAITING: Final = 2
 _PARTS_UNDER_WAY: Final = 4
 
 
-def open_reader(store: ObjectStore, key: str, *, size: int, url: str) -> io.BufferedReader:
+ReadPart = Callable[[tuple[int, int]], bytes]
+"""Gives the bytes of an object from the first number to before the second."""
+
+
+def open_reader(read: ReadPart, *, size: int, url: str) -> io.BufferedReader:
     """A seekable file over an object of `size` bytes; every read beyond the buffer is one request."""
-    return io.BufferedReader(_ObjectReader(store, key, size, url), READ_BYTES)
+    return io.BufferedReader(_ObjectReader(read, size, url), READ_BYTES)
 
 
 class _ObjectReader(io.RawIOBase):
-    def __init__(self, store: ObjectStore, key: str, size: int, url: str) -> None:
+    def __init__(self, read: ReadPart, size: int, url: str) -> None:
         super().__init__()
-        self._store = store
-        self._key = key
+        self._read = read
         self._size = size
         self._url = url
         self._position = 0
@@ -56,12 +59,11 @@ class _ObjectReader(io.RawIOBase):
         wanted = min(len(view), self._size - self._position)
         if wanted <= 0:
             return 0
-        with translated_object("read", self._url):
-            data = obstore.get_range(self._store, self._key, start=self._position, length=wanted)
+        data = self._read((self._position, self._position + wanted))
         got = len(data)
         if got < wanted:
             raise StorageError(f"cannot read {self._url}: it has fewer than the {self._size} bytes expected")
-        view[:got] = memoryview(data)
+        view[:got] = data
         self._position += got
         return got
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import obstore
@@ -27,7 +28,7 @@ from anabranch.storage.object_options import KINDS, Clients, make_clients, own_o
 from anabranch.storage.protocol import ObjectInfo, Sink
 
 if TYPE_CHECKING:
-    from obstore import ObjectMeta
+    from obstore import GetOptions, ObjectMeta
 
 # Requests at a time of one call that makes many.
 _PARALLEL: Final = 16
@@ -35,9 +36,12 @@ _PARALLEL: Final = 16
 # Objects listed, and removed, at a time; obstore splits them into the store's bulk requests.
 _BATCH: Final = 10_000
 
-# Tries of a conditional write whose answers stay ambiguous, and seconds before the second one.
+# Tries of a conditional write whose answers stay ambiguous, and of a read whose answer breaks off, and seconds before the second one.
 _ATTEMPTS: Final = 5
 _FIRST_PAUSE: Final = 0.1
+
+_LARGEST_COPY: Final = 5 << 30
+"""Bytes up to which S3 copies an object in one request."""
 
 
 class ObjectStorage:
@@ -123,17 +127,14 @@ class ObjectStorage:
         )
 
     def get(self, path: str) -> bytes:
-        key = self._key(path)
-        with translated_object("read", self._shown(path)):
-            return obstore.get(self._store, key).bytes().to_bytes()
+        return self._read(self._key(path), None)
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
         key = self._key(path)
         names.check_range(path, start, length)
         try:
             if length:
-                with translated_object("read", self._shown(path)):
-                    return obstore.get_range(self._store, key, start=start, length=length).to_bytes()
+                return self._read(key, (start, start + length))
         except StorageError:
             # Stores refuse a range that begins at the end of the object or after it.
             if start < self.info(path).size:
@@ -156,7 +157,7 @@ class ObjectStorage:
     def open_input(self, path: str, *, size: int | None = None) -> IO[bytes]:
         key = self._key(path)
         known = self.info(path).size if size is None else size
-        return open_reader(self._store, key, size=known, url=self._shown(path))
+        return open_reader(partial(self._read, key), size=known, url=self._shown(path))
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[Sink]:
@@ -279,6 +280,23 @@ class ObjectStorage:
     def _shown(self, path: str) -> str:
         return names.join(self._url, path)
 
+    def _read(self, key: str, part: tuple[int, int] | None) -> bytes:
+        """An object, or its bytes from the first of two numbers to before the second.
+
+        The client repeats a request that was not answered. An answer that breaks off is repeated here.
+        """
+        shown = self._shown(self._path(key))
+        options: GetOptions | None = None if part is None else {"range": part}
+        for attempt in range(_ATTEMPTS):
+            self._pause(attempt)
+            with translated_object("read", shown):
+                answer = obstore.get(self._store, key, options=options)
+            try:
+                return answer.bytes().to_bytes()
+            except OBJECT_ERRORS as error:
+                broken: Exception = error
+        raise translate_object(broken, "read", shown) from None
+
     def _pause(self, attempt: int) -> None:
         if attempt:
             longest = _FIRST_PAUSE * 2.0 ** (attempt - 1)
@@ -310,7 +328,26 @@ class ObjectStorage:
     def _copy_key(self, source: str, target: str) -> None:
         shown = self._shown(self._path(source))
         with translated_object("move", shown), suppress(FileNotFoundError):
-            obstore.copy(self._store, source, target)
+            try:
+                obstore.copy(self._store, source, target)
+            except FileNotFoundError:
+                raise
+            except OBJECT_ERRORS:
+                size = obstore.head(self._store, source)["size"]
+                if size <= _LARGEST_COPY:
+                    raise
+                self._copy_pieces(source, target, size)
+
+    def _copy_pieces(self, source: str, target: str, size: int) -> None:
+        """Copy an object that the store does not copy at once: through this machine, in a bounded part of its memory."""
+        sink = UploadSink(self._store, target, self._shown(self._path(target)))
+        try:
+            for start in range(0, size, PART_BYTES):
+                sink.write(self._read(source, (start, min(size, start + PART_BYTES))))
+            sink.finish()
+        except BaseException:
+            sink.abandon()
+            raise
 
     def _delete_keys(self, keys: Sequence[str]) -> None:
         try:
