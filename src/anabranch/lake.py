@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -32,6 +33,9 @@ from anabranch.table.grouping import (
     undo_together,
 )
 from anabranch.table.lake_lineage import LakeLineage
+
+if TYPE_CHECKING:
+    from anabranch.cascade import CascadePlan, CascadeResult
 
 
 class Lake:
@@ -182,6 +186,47 @@ class Lake:
 
         here = {**self._options, "warehouse": self.url}
         return read_stream(self._spark, name, late_rows=late_rows, **{**here, **options})
+
+    def correct(
+        self,
+        table: str,
+        *,
+        from_tag: str,
+        jobs: str | os.PathLike[str] | Sequence[Any],
+        checks: str | os.PathLike[str] | None = None,
+        run: bool = False,
+        name: str | None = None,
+    ) -> CascadePlan | CascadeResult:
+        """Correct a table from a tag, and all that was made from it, and publish them together.
+
+        Args:
+            table: what is wrong.
+            from_tag: a tag of it, up to which it is right.
+            jobs: a file that declares the corrected jobs, or the jobs: those that write the table, and those downstream.
+            checks: file of checks that the corrected table must pass before anything is published.
+            run: do it, which needs a Spark session; else only the plan is made, and nothing is changed.
+            name: of the branches; told from table and tag if None. Another one begins the same correction anew.
+
+        Returns:
+            The plan, or with `run` what became of it. Called again after a failure it goes on where it was.
+
+        Raises:
+            NotFoundError: there is no such table or tag.
+            InvalidInputError: the tag is not in the history of main, or the lake has no Spark session.
+            CommitConflictError: an audit failed, or the mains cannot be replaced; all mains are as they were.
+        """
+        from anabranch.cascade.correct import plan_correction, run_correction
+        from anabranch.jobs.load import load
+
+        declared = load(jobs).jobs if isinstance(jobs, str | os.PathLike) else tuple(jobs)
+        if not run:
+            return plan_correction(self, table, from_tag, declared, name=name)
+        if self._spark is None:
+            raise InvalidInputError(
+                f"correcting '{table}' runs jobs, which needs Spark, and the lake was opened without",
+                hint="open it with anabranch.connect(warehouse, spark=spark).",
+            )
+        return run_correction(self, table, from_tag, declared, name=name, checks=checks)
 
     def sql(self, statement: str) -> Any:
         """Carry out a statement in SQL, with the lake as the current catalog and ``default`` as its first database.

@@ -330,6 +330,12 @@ DYNAMIC_PARTITION_OVERWRITE = _flag(
 LEDGER_TIME_RETAINED = _duration(
     "sink.ledger.time-retained", "30 d", "How long the exactly-once ledger remembers expired commits."
 )
+JOB_STATE_RETAINED = _optional_duration(
+    "job.state.retained",
+    "How long the state of a job is kept for a tag, savepoint or branch of the table that it writes, counted from the "
+    "snapshot; as long as that is there if absent. A correction from there takes the state over, or makes it again from "
+    "the sources.",
+)
 SINK_ON_REPLACE = _choice(
     "sink.on-replace",
     "fail",

@@ -19,7 +19,7 @@ def test_a_plan():
         in text
     )
     assert (
-        "2. db.big: snapshots 3..4 are spoilt; its branch begins with snapshot 2; 2 commits made again"
+        "2. db.big: snapshots 3..4 are spoilt; its branch begins with snapshot 2; 2 commits (2 rows) made again"
         in text
     )
     assert "changes no main before all of them, at once" in text

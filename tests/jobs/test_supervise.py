@@ -38,6 +38,7 @@ class Fake:
     """A started job, told what becomes of it."""
 
     notices = ()
+    begun = None
 
     def __init__(self, story):
         self.run, self.active, self.error, self.batch, self.stops = "run", True, None, None, []

@@ -51,7 +51,7 @@ def at(table, number, **how):
 def said(target, *ends, files=ROWS_OF_500_SECONDS, metadata=None, **options):
     offsets = BatchOffsets(metadata or {}, {str(place): end for place, end in enumerate(ends)})
     options = {**target.options, "path": target.context.storage.url.removeprefix("file://"), **options}
-    return batch_watermark(target.schema, options, files, offsets, producer="job", batch=3)
+    return batch_watermark(target.schema, options, files, offsets, producer="job", is_first=False)
 
 
 def test_it_is_not_ahead_of_what_the_table_recorded(source, target):
@@ -126,7 +126,9 @@ def test_what_cannot_be_found_out_holds_it_but_fails_nothing(source, target, mon
     assert said(target, end_of(source, at(source, 3))) is None
     assert "the store is away" in caplog.text
     assert said(target, {"source": "anabranch", "version": 99}) is None
-    assert batch_watermark(target.schema, {}, ROWS_OF_500_SECONDS, None, producer="job", batch=0) is None
+    assert (
+        batch_watermark(target.schema, {}, ROWS_OF_500_SECONDS, None, producer="job", is_first=True) is None
+    )
 
 
 def test_with_sources_of_its_own_the_tables_bound_it_too(source, target):

@@ -1,5 +1,6 @@
 """Correcting what was derived from a main that was replaced: which tables, from where each, in what order, and all at once."""
 
+from anabranch.cascade.correct import plan_correction, run_correction, undo_correction
 from anabranch.cascade.plan import plan_cascade
 from anabranch.cascade.result import CascadeResult
 from anabranch.cascade.run import CascadeOptions, Runner, on_spark, run_cascade
@@ -17,6 +18,9 @@ __all__ = [
     "SourceStart",
     "on_spark",
     "plan_cascade",
+    "plan_correction",
     "run_cascade",
+    "run_correction",
     "undo_cascade",
+    "undo_correction",
 ]

@@ -1,18 +1,22 @@
-"""What a correction took out of a table: the commits that its replacements of main left behind."""
+"""What a correction takes out of a table: commits that replacements of main left behind, or those after a tag."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from anabranch.cascade.naming import branch_name
-from anabranch.errors import NotFoundError
+from anabranch.cascade.affected import Affected, Fork
+from anabranch.cascade.naming import branch_name, correction_name
+from anabranch.errors import InvalidInputError, NotFoundError
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.replacement.main import main_of
+from anabranch.kernel.refs.tag_log import get_tag
+from anabranch.kernel.replacement.main import is_in_past, main_of
 from anabranch.kernel.replacement.pointer import replacements
+from anabranch.lineage.commit import CommitRef
 from anabranch.lineage.content import Contents, Segment, Segments, union, without
 from anabranch.lineage.store import CommitStore
 from anabranch.spec.main_pointer import former_main_name
+from anabranch.spec.snapshot_ref import SnapshotRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +32,20 @@ class Correction:
     """All commits that were in a main of the table and are in none any more."""
     former: Mapping[str, str]
     """What the mains that have them are called now, such as ``main@1``, by the identity of the branch."""
+    name: str
+    """What the branches of its cascade are called."""
+    root: Affected | None = None
+    """The table itself, if it is still to be corrected: from a tag."""
+    warnings: tuple[str, ...] = ()
 
-    @property
-    def name(self) -> str:
-        """What the branches of its cascade are called."""
-        return branch_name(self.table, self.number)
+
+@dataclass(frozen=True, slots=True)
+class FromTag:
+    """A correction that begins at a tag of a table, whose main is to be replaced together with those made from it."""
+
+    tag: str
+    name: str | None = None
+    """Of the branches; told from table and tag if None."""
 
 
 def correction_of(context: TableContext, store: CommitStore) -> Correction:
@@ -65,4 +78,49 @@ def correction_of(context: TableContext, store: CommitStore) -> Correction:
         known[-1].generation,
         without(union(left), here),
         former,
+        branch_name(main.name, known[-1].generation),
     )
+
+
+def correction_from(context: TableContext, store: CommitStore, start: FromTag) -> Correction:
+    """What a correction that begins at a tag takes out of a table: all that its main got since.
+
+    Nothing is taken out if the correction's branch is main already.
+
+    Raises:
+        NotFoundError: there is no such tag.
+        InvalidInputError: the tag is not of what main is now.
+    """
+    main = main_of(context)
+    tag = get_tag(main, start.tag)
+    name = start.name or correction_name(main.name, tag.name)
+    known, head = replacements(main), main.snapshots.head()
+    number = known[-1].generation if known else 0
+    is_done = main.branch == name
+    if head is None or is_done:
+        return Correction(main.name, main, number, (), {}, name)
+    at = SnapshotRef(main.branch_uuid, tag.snapshot.id, tag.snapshot.stamp)
+    if head.stamp != tag.snapshot.stamp and not is_in_past(main, at):
+        raise InvalidInputError(
+            f"tag '{tag.name}' of '{main.name}' names snapshot {tag.snapshot.id}, which is not in the history of what main "
+            "is now",
+            hint="main was replaced since by a branch that had parted before it: choose a tag of the new main.",
+        )
+    contents = Contents(store)
+    kept = contents.content(CommitRef(main.branch_uuid, tag.snapshot.id))
+    taken = without(contents.content(CommitRef(main.branch_uuid, head.id)), kept)
+    since = tuple((segment.first, segment.last) for segment in taken)
+    root = Affected(main, since, Fork(tag.snapshot.id), tag.snapshot.id, kept, taken)
+    dropped = tuple(
+        f"replacement {one.generation} of main of {main.name}{_by(one.made_by, one.replaced.reason)} came after tag "
+        f"'{tag.name}': what it brought is made anew from the tag"
+        for one in known
+        if one.replaced is not None and one.replaced.fork.id >= tag.snapshot.id
+    )
+    former = {segment.branch: "main" for segment in taken}
+    return Correction(main.name, main, number, taken, former, name, root if taken else None, dropped)
+
+
+def _by(by: str | None, reason: str | None) -> str:
+    who = "" if by is None else f" by {by}"
+    return who if reason is None else f"{who} ({reason})"

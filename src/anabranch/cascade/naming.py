@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 
-_PLAIN = re.compile(r"[A-Za-z0-9_.-]{1,110}")
+_PLAIN = re.compile(r"[A-Za-z0-9_.-]{1,80}")
+_LONGEST_TAG = 30
 _OTHER_SIGNS = re.compile(r"[^A-Za-z0-9_.-]")
-_SHORTENED = 90
+_SHORTENED = 60
 """Characters that are left of a name that goes with its hash."""
 
 
@@ -20,15 +21,20 @@ def branch_name(table: str, number: int) -> str:
     return f"{_beginning(table)}{number}"
 
 
+def correction_name(table: str, tag: str) -> str:
+    """``correct-db.orders-good``: the branches of a correction of `table` that begins at a tag."""
+    return f"{_beginning(table, 'correct')}{_OTHER_SIGNS.sub('_', tag)[:_LONGEST_TAG]}"
+
+
 def is_cascade_of(table: str, branch: str) -> bool:
     """Whether a branch is called as those of a cascade of this table are."""
     number = branch.removeprefix(_beginning(table))
     return number != branch and number.isascii() and number.isdigit()
 
 
-def _beginning(table: str) -> str:
+def _beginning(table: str, what: str = "cascade") -> str:
     name = table
     if not _PLAIN.fullmatch(table):
         digest = hashlib.sha256(table.encode()).hexdigest()
         name = f"{_OTHER_SIGNS.sub('_', table)[:_SHORTENED]}-{digest[:12]}"
-    return f"cascade-{name}-"
+    return f"{what}-{name}-"

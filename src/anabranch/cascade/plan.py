@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from anabranch.cascade.affected import Affected, Affects, affected
-from anabranch.cascade.correction import Correction, correction_of
+from anabranch.cascade.correction import Correction, FromTag, correction_from, correction_of
 from anabranch.cascade.starts import Corrected, JobStart, Stand, start_of
 from anabranch.cascade.values import CascadePlan, CascadeStep, JobPart
 from anabranch.cascade.writers import Writer, writers_of
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.jobs.job import Job
+from anabranch.jobs.state.expected import expected_state
 from anabranch.kernel.branches.branch_log import open_branch
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs.moment import Moment, of_snapshot, of_tag
@@ -41,6 +42,13 @@ class Work:
     """What the branch of each table begins with, by table."""
     mains: Mapping[str, TableContext]
     """Of all tables, by name."""
+    warehouse: str
+    """Its URL."""
+    storage_options: Mapping[str, str]
+    rows: Mapping[str, int]
+    """Rows that are made again, by table."""
+    from_tag: FromTag | None
+    """The tag at which the table itself begins again; None if its main was replaced already."""
 
     def corrected(self, *, made: bool) -> dict[str, Corrected]:
         """The tables whose branches are read in place of main, by name.
@@ -60,18 +68,23 @@ class Work:
 
     def start(self, job: Job, one: Affected, corrected: Mapping[str, Corrected]) -> JobStart:
         """Where a job begins. See `start_of`."""
-        mains = {
+        tables = {name: main.table_uuid for name, main in self._mains_of(job).items()}
+        return start_of(job, one.main, self.stands[one.main.name], self.read(job, corrected), tables)
+
+    def read(self, job: Job, corrected: Mapping[str, Corrected]) -> dict[str, Corrected]:
+        """How the tables are read that a job names without a branch, by the name of the source."""
+        return {
+            name: corrected.get(main.name) or Corrected(main.name, main, branch_uuid=main.branch_uuid)
+            for name, main in self._mains_of(job).items()
+            if not job.sources[name].names_branch
+        }
+
+    def _mains_of(self, job: Job) -> dict[str, TableContext]:
+        return {
             name: self.mains[source.table]
             for name, source in job.sources.items()
             if source.table is not None and source.table in self.mains
         }
-        read = {
-            name: corrected.get(main.name) or Corrected(main.name, main, branch_uuid=main.branch_uuid)
-            for name, main in mains.items()
-            if not job.sources[name].names_branch
-        }
-        tables = {name: main.table_uuid for name, main in mains.items()}
-        return start_of(job, one.main, self.stands[one.main.name], read, tables)
 
 
 def plan_cascade(lake: Lake, table: str, jobs: Sequence[Job] = ()) -> CascadePlan:
@@ -87,14 +100,22 @@ def plan_cascade(lake: Lake, table: str, jobs: Sequence[Job] = ()) -> CascadePla
     return work_of(lake, table, jobs).plan
 
 
-def work_of(lake: Lake, table: str, jobs: Sequence[Job]) -> Work:
-    """The plan, with all that is needed to carry it out. Raises as `plan_cascade`."""
+def work_of(lake: Lake, table: str, jobs: Sequence[Job], start: FromTag | None = None) -> Work:
+    """The plan, with all that is needed to carry it out. Raises as `plan_cascade`.
+
+    With `start` the table itself is corrected as well; raises as `correction_from`.
+    """
     root = lake.table(table).context
     mains, warnings = _mains(lake)
     with lake.lineage.reading() as known:
-        correction = correction_of(root, known.store)
+        correction = (
+            correction_of(root, known.store) if start is None else correction_from(root, known.store, start)
+        )
         affects = _affects(known.store, correction, mains) if correction.taken_out else None
         tables = () if affects is None else affects.tables
+        if correction.root is not None:
+            tables = (correction.root, *tables)
+        rows = {one.main.name: _rows_of(known.store, one) for one in tables}
         writers = {one.main.name: writers_of(known.store, one.made_anew, one.kept) for one in tables}
         stands = {one.main.name: _stand(known, one) for one in tables}
     problems = () if affects is None else affects.trace.problems
@@ -106,9 +127,13 @@ def work_of(lake: Lake, table: str, jobs: Sequence[Job]) -> Work:
         tuple(correction.former[s.branch] for s in correction.taken_out),
         (),
         () if affects is None else affects.beside,
-        (*warnings, *known.problems, *problems),
+        (*warnings, *known.problems, *problems, *correction.warnings),
+        correction.name,
+        None if start is None else start.tag,
     )
-    work = Work(plan, correction, tables, {job.name: job for job in jobs}, writers, stands, names)
+    by_name = {job.name: job for job in jobs}
+    options = lake.storage_options
+    work = Work(plan, correction, tables, by_name, writers, stands, names, lake.url, options, rows, start)
     return replace(work, plan=replace(plan, steps=tuple(_steps(work))))
 
 
@@ -159,6 +184,7 @@ def _steps(work: Work) -> Iterator[CascadeStep]:
             one.fork is not None and one.fork.is_empty,
             one.bad,
             sum(segment.last - segment.first + 1 for segment in one.made_anew),
+            work.rows[one.main.name],
             tuple(parts),
             tuple(problems),
             tuple(notes),
@@ -184,7 +210,8 @@ def _part(work: Work, one: Affected, writer: Writer, corrected: Mapping[str, Cor
             f"{start.problem}"
         )
     notices = (*start.notices, *_undeclared(work, writer, job))
-    return JobPart(writer.job, start.sources, writer.commits, is_batch, start.options, notices)
+    state = expected_state(work.warehouse, work.storage_options, job, start.point)
+    return JobPart(writer.job, start.sources, writer.commits, is_batch, start.options, notices, state)
 
 
 def _undeclared(work: Work, writer: Writer, job: Job) -> Iterator[str]:
@@ -230,6 +257,17 @@ def _stand(known: Known, one: Affected) -> Stand:
         first, last = gaps[0]
         unknown = f"snapshots {first} to {last} were removed before lineage saw them"
     return Stand(moment_at(one.main, one.fork.snapshot).snapshot, found, unknown)
+
+
+def _rows_of(store: CommitStore, one: Affected) -> int:
+    """Rows that the commits added which are made again."""
+    rows = 0
+    for segment in one.made_anew:
+        for commit in store.commits(segment.branch, segment.first):
+            if commit.snapshot > segment.last:
+                break
+            rows += max(commit.added, 0) if commit.may_bring_rows else 0
+    return rows
 
 
 def _begun(main: TableContext, name: str) -> int | None:

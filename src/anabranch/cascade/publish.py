@@ -40,11 +40,15 @@ def publish(
     Raises `CommitConflictError`: what has to be done has changed meanwhile, or the mains cannot be replaced.
     """
     plan, looks = work.plan, 0
-    reason = reason or f"cascade of {plan.table} after replacement {plan.number}"
+    reason = reason or (
+        f"cascade of {plan.table} after replacement {plan.number}"
+        if plan.tag is None
+        else f"correction of {plan.table} from tag '{plan.tag}'"
+    )
     while True:
         looks += 1
         seen = {step.table: _seen(lake, work, step) for step in plan.steps}
-        _check_unchanged(plan, work_of(lake, plan.table, jobs).plan)
+        _check_unchanged(plan, work_of(lake, plan.table, jobs, work.from_tag).plan)
         members = [(lake.table(table), plan.name) for table in plan.tables]
         try:
             return replace_together(members, seen=seen, by=by, reason=reason)

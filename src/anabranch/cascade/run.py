@@ -21,7 +21,7 @@ from anabranch.cascade.affected import Affected
 from anabranch.cascade.plan import Work, moment_at, work_of
 from anabranch.cascade.publish import publish
 from anabranch.cascade.result import CascadeResult
-from anabranch.cascade.starts import Corrected
+from anabranch.cascade.starts import Corrected, on_corrected
 from anabranch.cascade.values import CascadePlan, CascadeStep, JobPart
 from anabranch.cascade.writers import EMPTYING
 from anabranch.errors import AnabranchError, CommitConflictError, InvalidInputError
@@ -59,6 +59,8 @@ class CascadeOptions:
     """Tables of which somebody says that what no job makes again has been done on their branches by hand."""
     audits: Mapping[str, str | os.PathLike[str]] = field(default_factory=dict)
     """Files of checks that the branches must pass, by table."""
+    accept_empty_state: Collection[str] = ()
+    """Jobs that may begin with no state where none can be had: their tables may lack what was open at the point."""
     by: str | None = None
     reason: str | None = None
 
@@ -91,7 +93,20 @@ def run_cascade(
             replaced. All mains are as they were.
     """
     options, stop = options or CascadeOptions(), stop or Stop()
-    work = work_of(lake, table, jobs)
+    return carry_out(lake, work_of(lake, table, jobs), jobs, options, runner=runner, stop=stop, tell=tell)
+
+
+def carry_out(
+    lake: Lake,
+    work: Work,
+    jobs: Sequence[Job],
+    options: CascadeOptions,
+    *,
+    runner: Runner | None,
+    stop: Stop,
+    tell: Callable[[str], None],
+) -> CascadeResult:
+    """Carry a plan out; arguments and what is raised as for `run_cascade`."""
     _check_named(work.plan, options)
     return _Cascade(lake, work, options, runner or on_spark(stop), stop, tell).run(jobs)
 
@@ -137,8 +152,14 @@ class _Cascade:
                 return self._result(waiting=step)
             if not self._make(step, one):
                 return self._result()
+            self._audit(step)  # before anything is made of what does not pass
             self.done.append(name)
-        self._audit()
+        if self.work.from_tag is not None:
+            # What came to the sources meanwhile, so that readers do not see less than before for long.
+            for step, one in steps.values():
+                if not self._make(step, one):
+                    return self._result()
+                self._audit(step)
         if not self.options.publish:
             return self._result()
         group = publish(self.lake, self.work, jobs, by=self.options.by, reason=self.options.reason)
@@ -190,7 +211,14 @@ class _Cascade:
             if start.problem is not None:
                 raise InvalidInputError(f"job '{part.job}' cannot go on: {start.problem}")
             self.tell(f"{step.table}: running {part.job} on {step.branch}")
-            how = Run(branch=step.branch, source_branches=branches, starts=start.options)
+            how = Run(
+                branch=step.branch,
+                source_branches=branches,
+                starts=start.options,
+                point=start.point,
+                moved=on_corrected(self.work.read(job, corrected).values()),
+                accept_empty_state=self.options.accept_empty_state,
+            )
             ended = self.runner(job, self.lake, how)
             self.statuses += ended
             if any(status.state.value != "ended" for status in ended):
@@ -234,18 +262,17 @@ class _Cascade:
             if entry is not None and entry.job == part.job:
                 yield snapshot, entry
 
-    def _audit(self) -> None:
-        for step in self.work.plan.steps:
-            checks = self.options.audits.get(step.table)
-            if checks is None:
-                continue
-            verdict = self._table(step).audit(checks, by=self.options.by)
-            self.tell(f"{step.table}: {verdict}")
-            if not verdict:
-                raise CommitConflictError(
-                    f"'{step.table}$branch_{step.branch}' did not pass its audit: all mains are as they were",
-                    hint="correct the rows on the branch, or the job, and run the cascade again.",
-                )
+    def _audit(self, step: CascadeStep) -> None:
+        checks = self.options.audits.get(step.table)
+        if checks is None:
+            return
+        verdict = self._table(step).audit(checks, by=self.options.by)
+        self.tell(f"{step.table}: {verdict}")
+        if not verdict:
+            raise CommitConflictError(
+                f"'{step.table}$branch_{step.branch}' did not pass its audit: all mains are as they were",
+                hint="correct the rows on the branch, or the job, and run the cascade again.",
+            )
 
     def _table(self, step: CascadeStep) -> Table:
         return self.lake.table(f"{step.table}$branch_{step.branch}")

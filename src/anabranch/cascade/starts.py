@@ -8,13 +8,14 @@ rows. That goes for every source whose main was replaced since, whether by this 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.jobs.job import Job
 from anabranch.jobs.positions import known_positions, starts_at
+from anabranch.jobs.state.point import Point
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.replacement.main import main_by_uuid, succession
 from anabranch.kernel.replacement.pointer import replacements
@@ -75,6 +76,8 @@ class JobStart:
     notices: tuple[str, ...] = ()
     problem: str | None = None
     """Why the job cannot go on from there by itself."""
+    point: Point | None = None
+    """The batch of the job that what its branch begins with holds; None if it begins with nothing."""
 
 
 def start_of(
@@ -114,7 +117,35 @@ def start_of(
         _begun(name, job, sources, options[name]) if name in options else _as_declared(name, job, sources)
         for name in job.sources
     ]
-    return JobStart(tuple(begun), options, found.notices)
+    return JobStart(tuple(begun), options, found.notices, point=found.point)
+
+
+def on_corrected(sources: Iterable[Corrected]) -> Callable[[Offset], Offset]:
+    """A function that gives for a position on a former main the same one on the table as it is read now.
+
+    It raises `NotFoundError` for a position beyond what is kept.
+    """
+    by_table = {one.main.table_uuid: one for one in sources}
+
+    def moved(offset: Offset) -> Offset:
+        one = by_table.get(offset.table_uuid)
+        if one is None or offset.branch_uuid == one.branch_uuid:
+            return offset
+        origin = None
+        if offset.origin is not None:
+            begun = replace(
+                offset, position=offset.origin, branch_uuid=offset.origin_branch or offset.branch_uuid
+            )
+            origin = _kept(one, begun)
+        return replace(
+            offset,
+            branch_uuid=one.branch_uuid or offset.branch_uuid,
+            position=_kept(one, offset),
+            origin=origin,
+            origin_branch=None,
+        )
+
+    return moved
 
 
 def _on_corrected(options: dict[str, str], one: Corrected | None) -> dict[str, str]:

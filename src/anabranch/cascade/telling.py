@@ -16,10 +16,10 @@ def told_plan(plan: CascadePlan, files: Iterable[str] = ()) -> Iterator[str]:
     if plan.is_done:
         yield f"nothing to do: no table contains anything of what was taken out of {plan.table}"
         return
-    yield (
-        f"replacement {plan.number} of main of {plan.table} took out {_taken_out(plan)}; "
-        f"{_count(len(plan.steps), 'table')} to correct, in this order:"
-    )
+    what = f"replacement {plan.number} of main of {plan.table} took out"
+    if plan.tag is not None:
+        what = f"the correction of {plan.table} from tag '{plan.tag}' takes out"
+    yield f"{what} {_taken_out(plan)}; {_count(len(plan.steps), 'table')} to correct, in this order:"
     for place, step in enumerate(plan.steps, 1):
         yield from _told_step(place, step)
     yield "Nothing is changed by this plan. `--run` changes no main before all of them, at once."
@@ -27,18 +27,19 @@ def told_plan(plan: CascadePlan, files: Iterable[str] = ()) -> Iterator[str]:
     if any(step.problems for step in plan.steps) and not given:
         yield "Name the files that declare the jobs: --jobs FILE."
         given = ["FILE"]
-    yield f"next: anabranch cascade {plan.table} --run{''.join(f' --jobs {file}' for file in given)}"
+    yield f"next: {_command(plan)} --run{''.join(f' --jobs {file}' for file in given)}"
 
 
 def told_result(result: CascadeResult, files: Iterable[str] = ()) -> Iterator[str]:
     """What became of a run, in lines."""
     plan = result.plan
-    again = f"anabranch cascade {plan.table} --run{''.join(f' --jobs {file}' for file in files)}"
+    again = f"{_command(plan)} --run{''.join(f' --jobs {file}' for file in files)}"
     yield from _beside(plan)
     if plan.is_done:
         yield f"nothing to do: no table contains anything of what was taken out of {plan.table}"
     elif result.group is not None:
         yield from told_group(result.group)
+        yield from (f"{one.job}: state {one.begun}" for one in result.statuses if one.begun is not None)
         yield (
             "All readers see the corrected tables from one moment on. Jobs that wrote to the old mains are stopped; those that "
             "ran on the branches go on where they are:"
@@ -47,7 +48,11 @@ def told_result(result: CascadeResult, files: Iterable[str] = ()) -> Iterator[st
         named = "".join(f" --job {job}" for job in jobs)
         if named:
             yield f"next: anabranch run {' '.join(files) or 'FILE'}{named}"
-        yield f"to take all of it back: anabranch cascade --undo {result.group.number}"
+        yield (
+            f"to take all of it back: anabranch cascade --undo {result.group.number}"
+            if plan.tag is None
+            else f"to take all of it back: {_command(plan)} --undo"
+        )
     elif result.waiting is not None:
         step = result.waiting
         yield f"{step.table} waits for somebody: {'; '.join(step.problems)}"
@@ -69,6 +74,13 @@ def told_result(result: CascadeResult, files: Iterable[str] = ()) -> Iterator[st
         for table in result.done:
             yield f"look at it: anabranch diff {table} main..{plan.name}"
         yield f"next: {again}"
+
+
+def _command(plan: CascadePlan) -> str:
+    """The command that the plan is of."""
+    if plan.tag is None:
+        return f"anabranch cascade {plan.table}"
+    return f"anabranch correct {plan.table} --from-tag {plan.tag}"
 
 
 def told_group(group: GroupResult) -> Iterator[str]:
@@ -95,11 +107,13 @@ def _told_step(place: int, step: CascadeStep) -> Iterator[str]:
     there = ", and is there already" if step.is_there else ""
     yield (
         f"{place}. {step.table}: {_spoilt(step)}; {begins}{there}; "
-        f"{_count(step.anew, 'commit')} made again on branch {step.branch}"
+        f"{_count(step.anew, 'commit')} ({_count(step.rows, 'row')}) made again on branch {step.branch}"
     )
     for part in step.jobs:
         sources = ", ".join(f"{source.name} {source.begins}" for source in part.sources)
         yield f"   job {part.job} from {sources}"
+        if part.state is not None:
+            yield f"     state: {part.state}"
         yield from (f"     note: {notice}" for notice in part.notices)
     yield from (f"   note: {note}" for note in step.notes)
     yield from (f"   by hand: {problem}" for problem in step.problems)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from anabranch.cascade.naming import branch_name
 from anabranch.cascade.starts import SourceStart
 from anabranch.lineage.trace import Range
 
@@ -23,6 +22,8 @@ class JobPart:
     starts: Mapping[str, Mapping[str, str]]
     """By source, the options with which it begins there."""
     notices: tuple[str, ...] = ()
+    state: str | None = None
+    """How it gets the state that belongs to the point where it begins; None if it keeps none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ class CascadeStep:
     """Snapshots of main that took in what was taken out; those after the fork that did not are only made again."""
     anew: int
     """How many commits come after the fork, all of which are made again."""
+    rows: int
+    """Rows that these commits added."""
     jobs: tuple[JobPart, ...]
     problems: tuple[str, ...]
     """What no job can make again, and why: somebody has to do it by hand, on the branch."""
@@ -67,6 +70,10 @@ class CascadePlan:
     """Branches that took in something of it and are not main: nothing is done about them."""
     warnings: tuple[str, ...] = ()
     """Where the plan may lack something."""
+    name: str = ""
+    """What the branches are called."""
+    tag: str | None = None
+    """The tag at which the table itself begins again; None if its main was replaced already."""
 
     @property
     def is_done(self) -> bool:
@@ -77,11 +84,6 @@ class CascadePlan:
     def tables(self) -> tuple[str, ...]:
         """Names of the tables to correct, in order."""
         return tuple(step.table for step in self.steps)
-
-    @property
-    def name(self) -> str:
-        """What the branches are called."""
-        return branch_name(self.table, self.number)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""

@@ -53,6 +53,13 @@ def cascade(
         list[str] | None,
         typer.Option(help="db.table=checks.yml: checks that its branch must pass; may be repeated."),
     ] = None,
+    accept_empty_state: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--accept-empty-state",
+            help="Job that may begin without state where none can be had: what was open is wrong then. May be repeated.",
+        ),
+    ] = None,
     max_restarts: Annotated[
         int, typer.Option(help="Failures in a row after which a job is given up.", min=0)
     ] = 10,
@@ -77,12 +84,12 @@ def cascade(
     _check_one([plan, run, undo is not None, groups])
     if groups:
         found = service.groups(state.warehouse)
-        _show(found, service.told_groups(found), json=json)
+        show(found, service.told_groups(found), json=json)
         return
     if undo is not None:
         confirm(f"take back group {undo} in all of its tables?", yes=yes or json)
         made = service.undo(state.warehouse, table, undo, reason=reason)
-        _show(made, service.told_group(made), json=json)
+        show(made, service.told_group(made), json=json)
         return
     if table is None:
         raise InvalidInputError(
@@ -91,10 +98,12 @@ def cascade(
     files = jobs or []
     if not run:
         planned = service.plan(state.warehouse, table, files)
-        _show(planned.to_dict(), service.told_plan(planned, files), json=json)
+        show(planned.to_dict(), service.told_plan(planned, files), json=json)
         return
     confirm(f"correct what was made from {table}, and publish it?", yes=yes or json or hold)
-    how = service.How(files, not hold, by_hand or (), settings(audit), max_restarts, reason)
+    how = service.How(
+        files, not hold, by_hand or (), settings(audit), max_restarts, reason, accept_empty_state or ()
+    )
     spark = service.Spark(master, settings(conf), loud=state.debug)
     with ShownStatuses(json=json) as shown:
         result = service.run(
@@ -106,7 +115,7 @@ def cascade(
             on_status=lambda statuses: None if json else shown.update(statuses),
             on_event=shown.trace,
         )
-    _show(result.to_dict(), service.told_result(result, files), json=json)
+    show(result.to_dict(), service.told_result(result, files), json=json)
     if not result.is_published and (result.failed or result.waiting is not None):
         raise typer.Exit(_FAILED)
 
@@ -118,7 +127,8 @@ def _check_one(asked: Iterable[bool]) -> None:
         )
 
 
-def _show(value: object, lines: Iterable[str], *, json: bool) -> None:
+def show(value: object, lines: Iterable[str], *, json: bool) -> None:
+    """Print a value as JSON, or lines for people."""
     if json:
         show_json(value)
         return

@@ -41,6 +41,13 @@ def run(
     checkpoint: Annotated[
         str | None, typer.Option(help="Folder of the checkpoint; below the warehouse if absent.")
     ] = None,
+    accept_empty_state: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--accept-empty-state",
+            help="Job that may begin without state where none can be had: what was open is wrong then. May be repeated.",
+        ),
+    ] = None,
     available_now: Annotated[
         bool,
         typer.Option("--available-now", help="Take what is there, in as many batches as it needs, and end."),
@@ -73,7 +80,9 @@ def run(
     if dry_run:
         _show_plan(service.planned(jobs), json=json)
         return
-    how = service.Run(branch, from_tag, create_branch, checkpoint)
+    how = service.Run(
+        branch, from_tag, create_branch, checkpoint, accept_empty_state=accept_empty_state or ()
+    )
     schedule = service.Schedule(policy=service.Policy(most=max_restarts, fail_fast=fail_fast))
     schedule = service.with_trigger(schedule, available_now=available_now, once=once)
     spark = service.Spark(master, settings(conf), loud=state.debug)

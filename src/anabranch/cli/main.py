@@ -13,6 +13,7 @@ from anabranch.cli import (
     branches,
     cascade,
     comparing,
+    correct,
     data,
     jobs,
     lineage,
@@ -53,6 +54,7 @@ for group in (
     sql,
     jobs,
     cascade,
+    correct,
     system,
 ):
     group.register(app)

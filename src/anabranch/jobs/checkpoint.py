@@ -9,12 +9,13 @@ happens to the first batch, it is planned from the same positions again, also wh
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
 from anabranch.errors import CorruptTableError, NotFoundError
+from anabranch.jobs.state.point import Point
 from anabranch.storage.open import open_storage
 from anabranch.storage.protocol import Storage
 from anabranch.streaming.sink_identity import SinkRecord
@@ -40,6 +41,8 @@ class Beginning:
     stamp: str | None = None
     starts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By source, the options that say where it begins, if not the declaration does."""
+    point: Point | None = None
+    """The batch of another query after which it goes on, whose state it takes over if it has some."""
 
     @property
     def origin(self) -> str:
@@ -57,6 +60,7 @@ class Beginning:
             "branch": self.branch_uuid,
             "tag": tag,
             "starts": {name: dict(options) for name, options in self.starts.items()},
+            **({} if self.point is None else {"point": self.point.to_dict()}),
         }
         return json.dumps(content, indent=2).encode()
 
@@ -75,8 +79,9 @@ class Beginning:
                 "branch": str(branch),
                 "starts": dict(starts),
             }:
-                tag = content.get("tag") or {}
-                return cls(job, table, branch, tag.get("name"), tag.get("snapshot"), tag.get("stamp"), starts)
+                tag, point = content.get("tag") or {}, Point.from_dict(content.get("point"))
+                at = tag.get("name"), tag.get("snapshot"), tag.get("stamp")
+                return cls(job, table, branch, *at, starts, point)
         raise CorruptTableError(
             f"does not say what a job began with, in version {_VERSION}",
             path=path,
@@ -129,6 +134,15 @@ class JobCheckpoint:
 def default_location(warehouse: str, job: str, branch: str | None) -> str:
     """Where the checkpoint of a job lies that is not told otherwise."""
     return f"{_plain(warehouse).rstrip('/')}/{FOLDER}/{job if branch is None else f'{job}@{branch}'}"
+
+
+def checkpoints_of(warehouse: str, job: str, options: Mapping[str, str]) -> Iterator[JobCheckpoint]:
+    """The checkpoints of a job that lie where they do by default: of main, and of branches."""
+    storage = open_storage(warehouse, options)
+    for folder in storage.list_folders(FOLDER):
+        name = folder.rpartition("/")[2]
+        if name == job or name.startswith(f"{job}@"):
+            yield opened(f"{_plain(warehouse).rstrip('/')}/{FOLDER}/{name}", options)
 
 
 def opened(location: str, options: Mapping[str, str]) -> JobCheckpoint:

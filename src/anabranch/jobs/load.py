@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ class JobFile:
     jobs: tuple[Job, ...]
 
 
-def load(path: str | Path) -> JobFile:
+def load(path: str | os.PathLike[str]) -> JobFile:
     """Run a job file and take the jobs that it declares or imports by name, in their order.
 
     The folder of the file can be imported from, as it can from a script.

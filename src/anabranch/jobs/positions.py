@@ -15,6 +15,7 @@ from typing import Any
 
 from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError
 from anabranch.jobs.source import Source
+from anabranch.jobs.state.point import Point
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.provenance.past import rolled_back_to
 from anabranch.lineage.model import Input, LineageEntry, TableInput, lineage_of
@@ -47,12 +48,14 @@ class Known:
     positions: tuple[Recorded, ...]
     is_complete: bool
     """Whether there is no other source: the commits that would tell have not expired."""
+    point: Point | None = None
+    """The batch that these positions are those after, if one of a stream made them."""
 
     def with_more(self, others: Iterable[Recorded]) -> Known:
         """With positions of sources that are not among these, from who knows all of them."""
         known = {(one.kind, one.identity) for one in self.positions}
         more = [one for one in others if (one.kind, one.identity) not in known]
-        return Known((*self.positions, *more), True)
+        return replace(self, positions=(*self.positions, *more), is_complete=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,8 @@ class Starts:
     """By source: options that take the place of those that say where it begins."""
     notices: tuple[str, ...] = ()
     """What a person should know."""
+    point: Point | None = None
+    """The batch after which the sources begin there, which tells the state that belongs to it."""
 
 
 def recorded_positions(main: TableContext, moment: Snapshot, job: str) -> Known:
@@ -80,6 +85,7 @@ def recorded_positions(main: TableContext, moment: Snapshot, job: str) -> Known:
     query: str | None = None
     found: dict[tuple[str, str], Input] = {}
     newest: Snapshot | None = None
+    point: Point | None = None
     is_complete = False
     others: dict[str, None] = {}
     for snapshot in _content(main, moment):
@@ -91,7 +97,7 @@ def recorded_positions(main: TableContext, moment: Snapshot, job: str) -> Known:
             others[entry.job] = None
             continue
         if newest is None:
-            newest, query = snapshot, entry.engine.query
+            newest, query, point = snapshot, entry.engine.query, Point.of(entry)
         elif entry.engine.query != query:
             is_complete = True
             break
@@ -113,7 +119,7 @@ def recorded_positions(main: TableContext, moment: Snapshot, job: str) -> Known:
             at[slot] = (read, begun)
         elif slot in at and slot[0] == "kafka":
             at[slot] = (at[slot][0], _with_new_partitions(at[slot][1], begun))
-    return Known(tuple(dict.fromkeys(_recorded(*known) for known in at.values())), is_complete)
+    return Known(tuple(dict.fromkeys(_recorded(*known) for known in at.values())), is_complete, point)
 
 
 def known_positions(
@@ -150,7 +156,7 @@ def known_positions(
                 f"certain how far it had read: {problem}",
                 hint="begin with positions in the options of the sources.",
             ) from None
-        return Known(tuple(indexed_positions(positions, job)), is_all)
+        return Known(tuple(indexed_positions(positions, job)), is_all, Point.of(positions[0].entry))
     if known.is_complete:
         return known
     return replace(known.with_more(indexed_positions(indexed(), job)), is_complete=is_all)
@@ -226,7 +232,7 @@ def starts_at(known: Known, sources: Mapping[str, Source], tables: Mapping[str, 
             )
     notices = [f"source '{name}' was not read by then: it begins as it is declared" for name in missing]
     notices += [f"what was read of {one} is not a source of the job any more" for one in left]
-    return Starts(options, tuple(notices))
+    return Starts(options, tuple(notices), known.point)
 
 
 def _content(main: TableContext, moment: Snapshot) -> Iterator[Snapshot]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
@@ -12,6 +12,7 @@ from anabranch.errors import AlreadyExistsError, InvalidInputError, NotFoundErro
 from anabranch.jobs.checkpoint import Beginning, JobCheckpoint, default_location, opened
 from anabranch.jobs.job import Job
 from anabranch.jobs.positions import Starts, known_positions, starts_at
+from anabranch.jobs.state.point import Point
 from anabranch.kernel.actions.rollback import difference_to
 from anabranch.kernel.commit.base import Base
 from anabranch.kernel.refs.tag_log import get_tag
@@ -19,6 +20,7 @@ from anabranch.kernel.replacement.main import main_by_uuid, main_of
 from anabranch.spec.layout import MAIN_BRANCH
 from anabranch.spec.refs import Tag
 from anabranch.spec.snapshot import CommitKind
+from anabranch.streaming.offsets import Offset
 from anabranch.table import Table
 
 if TYPE_CHECKING:
@@ -41,6 +43,12 @@ class Run:
     """Branches to read sources on, by the name of their table."""
     starts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Options that say where sources begin, by source; in place of those of a tag."""
+    point: Point | None = None
+    """The batch after which these are, in place of that of a tag."""
+    moved: Callable[[Offset], Offset] | None = None
+    """The same position on the table that is read, of a position of the query that made the point."""
+    accept_empty_state: Collection[str] = ()
+    """Jobs that may begin with no state where none can be had."""
 
     @property
     def is_on_main(self) -> bool:
@@ -63,6 +71,8 @@ class Prepared:
     code: str | None
     """Version of its code, if that is known."""
     notices: tuple[str, ...] = ()
+    point: Point | None = None
+    """The batch of another query after which it begins; None for one that begins with nothing."""
 
 
 def prepare(job: Job, lake: Lake, run: Run, code: str | None, *, is_batch: bool) -> Prepared:
@@ -99,7 +109,7 @@ def prepare(job: Job, lake: Lake, run: Run, code: str | None, *, is_batch: bool)
     known = checkpoint.known()
     if run.from_tag is not None and known is None:
         tag = get_tag(main_of(main.context), run.from_tag)
-    starts: Starts = Starts(run.starts)
+    starts: Starts = Starts(run.starts, point=run.point)
 
     def begin() -> Beginning:
         nonlocal starts
@@ -108,7 +118,9 @@ def prepare(job: Job, lake: Lake, run: Run, code: str | None, *, is_batch: bool)
             _check_follows(sink, main, tag, job)
             if not run.starts:
                 starts = _starts(job, lake, main, tag)
-        beginning = Beginning(job.name, sink.table_uuid, sink.branch_uuid, starts=starts.options)
+        beginning = Beginning(
+            job.name, sink.table_uuid, sink.branch_uuid, starts=starts.options, point=starts.point
+        )
         if tag is None:
             return beginning
         return replace(beginning, tag=tag.name, snapshot=tag.snapshot.id, stamp=tag.snapshot.stamp)
@@ -117,7 +129,7 @@ def prepare(job: Job, lake: Lake, run: Run, code: str | None, *, is_batch: bool)
     _check_same(beginning, checkpoint, job, sink)
     if run.from_tag is not None:
         _check_same_tag(beginning, checkpoint, run.from_tag, main)
-    return Prepared(job, sink.name, sink, checkpoint, beginning.starts, code, starts.notices)
+    return Prepared(job, sink.name, sink, checkpoint, beginning.starts, code, starts.notices, beginning.point)
 
 
 def _sink(main: Table, job: Job, run: Run) -> Table:

@@ -13,6 +13,8 @@ from anabranch.runtime import SYSTEM, Runtime
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from anabranch.jobs.state.keep import StateKeeper
+
 _LOOK_SECONDS = 0.02
 
 
@@ -24,6 +26,8 @@ class RunningQuery:
         query: StreamingQuery,
         notices: Sequence[str] = (),
         *,
+        begun: str | None = None,
+        keeper: StateKeeper | None = None,
         patience_seconds: float = 60.0,
         runtime: Runtime = SYSTEM,
     ) -> None:
@@ -32,11 +36,15 @@ class RunningQuery:
         Args:
             query: it was started.
             notices: see `anabranch.jobs.supervise.Running`.
+            begun: likewise.
+            keeper: keeps its state for tags; None if it has none.
             patience_seconds: how long the end waits for a batch.
             runtime: clock and waiting.
         """
         self._query = query
         self._notices = tuple(notices)
+        self._begun = begun
+        self._keeper = keeper
         self._patience = patience_seconds
         self._runtime = runtime
 
@@ -48,6 +56,10 @@ class RunningQuery:
     def notices(self) -> Sequence[str]:
         return self._notices
 
+    @property
+    def begun(self) -> str | None:
+        return self._begun
+
     def is_active(self) -> bool:
         return bool(self._query.isActive)
 
@@ -55,6 +67,8 @@ class RunningQuery:
         return self._query.exception()
 
     def progress(self) -> Progress | None:
+        if self._keeper is not None:
+            self._keeper.look()
         last: Any = self._query.lastProgress
         if last is None:
             return None
@@ -106,6 +120,10 @@ class RunningBatch:
     @property
     def notices(self) -> Sequence[str]:
         return ()
+
+    @property
+    def begun(self) -> str | None:
+        return None
 
     def is_active(self) -> bool:
         return self._thread.is_alive()

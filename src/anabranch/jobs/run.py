@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from anabranch.errors import InvalidInputError, SealedBranchError
 from anabranch.jobs.code import code_version
@@ -23,11 +23,15 @@ from anabranch.jobs.load import travel
 from anabranch.jobs.plan import feeds, in_order
 from anabranch.jobs.prepare import Prepared, Run, prepare
 from anabranch.jobs.queries import RunningBatch, RunningQuery
+from anabranch.jobs.state.keep import StateKeeper
+from anabranch.jobs.state.settle import settle
 from anabranch.jobs.supervise import JobStatus, Policy, RunEvent, Running, Stop, Supervisor, Task
 from anabranch.jobs.trigger import AVAILABLE_NOW, ONCE, Trigger
 from anabranch.runtime import SYSTEM, Runtime
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from anabranch.lake import Lake
 
 
@@ -135,17 +139,36 @@ class _Runner:
         reading = Reading(self.lake, self.run.source_branches, prepared.starts)
         if batch:
             return self._start_batch(prepared, reading)
+        rows = self._rows(job, reading)
+
+        def remade(starts: Mapping[str, Mapping[str, str]]) -> DataFrame:
+            return self._rows(job, replace(reading, starts={**reading.starts, **starts}))
+
+        settled = settle(prepared, rows, remade, self.lake, self.run)
+        state, checkpoint, keeper = settled.begun, prepared.checkpoint, None
+        if state is not None and state.starts:
+            rows = remade(state.starts)
+        if settled.has_state and checkpoint is not None:
+            keeper = StateKeeper(checkpoint.storage, prepared.table.context, job.name, self.runtime)
+            keeper.look()  # before the first batch, after which Spark removes old state
+        query = start_query(prepared, rows, self.lake, self.schedule.trigger or job.trigger)
+        return RunningQuery(
+            query,
+            prepared.notices,
+            begun=None if state is None else state.title,
+            keeper=keeper,
+            patience_seconds=self.schedule.patience_seconds,
+            runtime=self.runtime,
+        )
+
+    def _rows(self, job: Job, reading: Reading) -> DataFrame:
         rows = rows_of(job, frames_of(job, reading), self.lake)
         if not rows.isStreaming:
             raise InvalidInputError(
-                f"{job}: its rows are no stream, though one of its sources is",
+                f"{job}: its rows are not a stream, though one of its sources is",
                 hint="return a DataFrame that is made of the sources.",
             )
-        query = start_query(prepared, rows, self.lake, self.schedule.trigger or job.trigger)
-        notices = (*prepared.notices, *_of_state(prepared, rows))
-        return RunningQuery(
-            query, notices, patience_seconds=self.schedule.patience_seconds, runtime=self.runtime
-        )
+        return rows
 
     def _check_same_work(self, prepared: Prepared) -> None:
         """Raise `SealedBranchError` if a job that is started again would go on with the work of another query.
@@ -191,23 +214,6 @@ def _check_together(jobs: Sequence[Job], run: Run) -> None:
             f"job '{name}' reads what job '{min(sources)}' writes: on branch '{run.branch}' it would go on to read main",
             hint="run one of them with --job; `cascade` corrects tables downstream when the first is done.",
         )
-
-
-_KEEPING_STATE = ("Aggregate", "Deduplicate", "FlatMapGroupsWithState", "TransformWithState", "GlobalLimit")
-
-
-def _of_state(prepared: Prepared, rows: Any) -> list[str]:
-    """What to say of a job that begins in the middle of its sources and keeps state between batches."""
-    if not prepared.starts:
-        return []
-    frame = getattr(rows, "_jdf", None)  # which sessions of Spark Connect have not
-    plan = "" if frame is None else str(frame.queryExecution().analyzed().toString())
-    joins = "Join " in plan and sum(bool(s.is_stream) for s in prepared.job.sources.values()) > 1
-    if not joins and not any(word in plan for word in _KEEPING_STATE):
-        return []
-    return [
-        "it keeps state between batches, which begins empty: what was open at the tag has only the rows after it"
-    ]
 
 
 def with_trigger(schedule: Schedule, *, available_now: bool, once: bool) -> Schedule:

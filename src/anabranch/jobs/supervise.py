@@ -67,6 +67,8 @@ class JobStatus:
     message: str | None = None
     """The last failure, or what a person should know."""
     hint: str | None = None
+    begun: str | None = None
+    """How it got the state that belongs to where it began; None if it keeps none, or began with nothing."""
 
 
 EventKind = Literal["start", "complete", "fail", "abort"]
@@ -96,6 +98,11 @@ class Running(Protocol):
     @property
     def notices(self) -> Sequence[str]:
         """What a person should know of how it was started."""
+        ...
+
+    @property
+    def begun(self) -> str | None:
+        """How it got the state that belongs to where it began, for people; None if there was none to get."""
         ...
 
     def is_active(self) -> bool:
@@ -269,6 +276,7 @@ class Supervisor:
         one.running, one.started = running, one.started + 1
         one.batch_at_start = one.status.batch
         notice = "; ".join(running.notices) or None
+        one.status = replace(one.status, begun=running.begun)
         self._become(one, State.RUNNING, restarts=one.started - 1, message=notice or one.status.message)
         self._event("start", one)
 

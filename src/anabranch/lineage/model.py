@@ -162,6 +162,9 @@ class LineageEntry:
             return self.inputs
         return tuple(read for read in self.inputs if not read.is_lookup)
 
+    watermark: int | None = None
+    """Event-time watermark that a batch of a stream ran under, epoch milliseconds, 0 for none yet; None if not known."""
+
     @property
     def is_silent(self) -> bool:
         """Whether it names no source at all; a batch of a stream without one only found nothing new."""
@@ -194,6 +197,7 @@ class LineageEntry:
                 **({"columns": {c.column: list(c.sources) for c in self.columns}} if self.columns else {}),
                 **({"held": [i.to_dict() for i in self.held]} if self.held else {}),
                 **({} if self.is_positioned is None else {"positions": self.is_positioned}),
+                **({} if self.watermark is None else {"watermark": self.watermark}),
             },
             separators=(",", ":"),
             ensure_ascii=False,
@@ -225,6 +229,7 @@ class LineageEntry:
                 ),
                 held=tuple(input_of(i) for i in value.get("held", ())),
                 is_positioned=value.get("positions"),
+                watermark=value.get("watermark"),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptTableError("has lineage that cannot be read", path=where) from error

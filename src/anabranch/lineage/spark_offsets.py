@@ -31,8 +31,13 @@ class BatchOffsets:
     @property
     def watermark_millis(self) -> int | None:
         """Event-time watermark the batch runs under, epoch milliseconds; None if no column defines one."""
+        return self.batch_watermark or None
+
+    @property
+    def batch_watermark(self) -> int | None:
+        """The same as Spark wrote it: 0 as long as no row told an event time; None if that is not known."""
         value = self.metadata.get("batchWatermarkMs")
-        return value if isinstance(value, int) and value > 0 else None
+        return value if isinstance(value, int) and value >= 0 else None
 
 
 def parse_batch_offsets(text: str) -> BatchOffsets:

@@ -180,6 +180,8 @@ class Positions:
     unread: tuple[str, ...] = ()
     """Why newer commits of the table may not be known, if there is a reason; among the problems as well. A job that begins
     at these positions might read again what the table has."""
+    entry: LineageEntry | None = None
+    """What that commit says of its origin."""
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -59,6 +59,8 @@ class How:
     """Files of checks, by table."""
     max_restarts: int = 10
     reason: str | None = None
+    accept_empty_state: Sequence[str] = ()
+    """Jobs that may begin with no state where none can be had."""
 
 
 def plan(warehouse: str, table: str, files: Sequence[str]) -> CascadePlan:
@@ -78,7 +80,9 @@ def run(
 ) -> CascadeResult:
     """Carry it out, in the name of who is logged in; Spark is started only if a job is to run. Raises as `run_cascade`."""
     jobs = _jobs(how.files)
-    options = CascadeOptions(how.publish, tuple(how.by_hand), how.audits, user(), how.reason)
+    options = CascadeOptions(
+        how.publish, tuple(how.by_hand), how.audits, tuple(how.accept_empty_state), user(), how.reason
+    )
     if plan_cascade(connect(warehouse), table, jobs).is_done:
         return run_cascade(connect(warehouse), table, jobs, options)
     check_spark()

@@ -102,6 +102,7 @@ def batch_origin(
         tuple(sources.problems),
         held=tuple(sources.held),
         is_positioned=sources.is_positioned if sources.problems else None,
+        watermark=None if sources.offsets is None else sources.offsets.batch_watermark,
     )
 
 

@@ -35,7 +35,7 @@ def batch_watermark(
     offsets: BatchOffsets | None,
     *,
     producer: str,
-    batch: int,
+    is_first: bool,
 ) -> Claim:
     """What a micro-batch says of the watermark. Never raises: no batch shall fail of it.
 
@@ -45,7 +45,7 @@ def batch_watermark(
         files: what was written.
         offsets: how far the batch read its sources; None if that is not known.
         producer: commit user of the query.
-        batch: number of the batch.
+        is_first: whether it is the first batch that the query commits.
     """
     if watermark_definition(schema) is None:
         return None if offsets is None else offsets.watermark_millis
@@ -54,7 +54,7 @@ def batch_watermark(
         options,
         files,
         producer=producer,
-        is_first=batch == 0,
+        is_first=is_first,
         limit=Unknown() if offsets is None else _lowest(_limits(offsets, options)),
         expected=frozenset() if offsets is None else topic_partitions(offsets),
     )

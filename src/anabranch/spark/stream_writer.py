@@ -53,6 +53,7 @@ from anabranch.spark.stream_lineage import BatchRun, batch_origin, batch_sources
 from anabranch.spark.stream_watermark import batch_watermark
 from anabranch.spec.layout import MAIN_BRANCH
 from anabranch.spec.snapshot import Snapshot
+from anabranch.streaming.begun import STATE_PROPERTY, BegunState, begun_state
 from anabranch.streaming.sink_fence import check_may_follow, fenced, former_identity
 from anabranch.streaming.sink_identity import SinkIdentity, SinkRecord, reference
 from anabranch.table import Table
@@ -82,7 +83,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         *,
         overwrite: bool,
         notices: Path | None,
+        begun: BegunState | None = None,
     ) -> None:
+        self._begun = begun
         self._table = table
         self._rows = rows
         self._checkpoint = checkpoint
@@ -116,13 +119,23 @@ class StreamWriter(DataSourceStreamArrowWriter):
             _LOG.warning(
                 "job name '%s' is ignored: the query began as '%s' and stays it", wanted, identity.job
             )
-        return cls(table, rows, checkpoint, identity, options, overwrite=overwrite, notices=notices)
+        begun = begun_state(checkpoint.storage)
+        return cls(
+            table, rows, checkpoint, identity, options, overwrite=overwrite, notices=notices, begun=begun
+        )
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenBatch:
+        if self._is_withheld(_this_batch()):
+            for _ in iterator:
+                pass  # all of it is computed, because that is what makes the state
+            return WrittenBatch((), _this_run())
         return WrittenBatch(tuple(self._rows.write(iterator)), _this_run())
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         files: Sequence[CommitMessage] = files_of(messages)
+        if self._is_withheld(batchId):
+            self._rows.abort(files)
+            return
         run = next((m.run for m in messages if isinstance(m, WrittenBatch)), BatchRun())
         lookups = ask(self._notices, self._checkpoint.query_id, batchId)
         sources = batch_sources(self._checkpoint, batchId, lookups, lambda: self._entry_of(batchId - 1))
@@ -158,6 +171,16 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if may_remove(messages):
             self._rows.abort(files_of(messages))
 
+    def _is_withheld(self, batch: int | None) -> bool:
+        """Whether the rows of a batch are in the table already: it only builds state up again."""
+        return self._begun is not None and batch is not None and batch < self._begun.first_batch
+
+    def _properties(self, entry: LineageEntry, batch: int) -> dict[str, str]:
+        properties = {LINEAGE_PROPERTY: entry.to_json()}
+        if self._begun is not None and batch == self._begun.first_batch:
+            properties[STATE_PROPERTY] = self._begun.to_property()
+        return properties
+
     def _committed(
         self, files: Sequence[CommitMessage], batch: int, entry: LineageEntry, watermark: Claim
     ) -> Committed:
@@ -166,7 +189,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return self._table.commit(
             Overwrite(files) if self._overwrite else Append(files),
             identity=CommitIdentity(self._identity.user, batch),
-            properties={LINEAGE_PROPERTY: entry.to_json()},
+            properties=self._properties(entry, batch),
             watermark=watermark,
             floor=self._record.floor_before(batch, self._identity),
         )
@@ -212,7 +235,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def _watermark(self, files: Sequence[CommitMessage], offsets: BatchOffsets | None, batch: int) -> Claim:
         rows, user = self._rows.context, self._identity.user
         options = {**rows.all_options, **self._options}
-        return batch_watermark(rows.schema, options, files, offsets, producer=user, batch=batch)
+        first = 0 if self._begun is None else self._begun.first_batch
+        return batch_watermark(rows.schema, options, files, offsets, producer=user, is_first=batch == first)
 
     def _settle_repeated(
         self, committed: Committed, files: Sequence[CommitMessage], entry: LineageEntry
@@ -293,6 +317,13 @@ def _job(options: Mapping[str, str], checkpoint: Checkpoint) -> str:
 def _has_unnamed(entry: LineageEntry) -> bool:
     """Whether the batch has read a source of which nobody has said what it is."""
     return any(isinstance(i, SourceInput) and i.kind == "unknown" and i.name is None for i in entry.inputs)
+
+
+def _this_batch() -> int | None:
+    """Number of the batch that a task belongs to."""
+    task = TaskContext.get()
+    text = None if task is None else task.getLocalProperty("streaming.sql.batchId")
+    return int(text) if text else None
 
 
 def _this_run() -> BatchRun:

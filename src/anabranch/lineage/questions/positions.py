@@ -97,6 +97,7 @@ class _Positions:
             tuple(sources),
             (*problems, *missing),
             self._title(own.branch_uuid),
+            entry=None if commit is None else commit.entry,
         )
 
     def _parts(self, segments: Segments, above: _Rank) -> Iterator[_Part]:

@@ -1,0 +1,112 @@
+"""Correcting a table and all that was made from it as one: from a tag, by corrected jobs, published all at once.
+
+The table itself is the first of the tables that a cascade makes again: its branch begins with the tag, its jobs run on it
+from the source positions and the state of the tag, and the tables made from it follow, reading the branches of those before.
+Then the checks decide, and one write puts all branches in the place of main. Until then nobody sees anything of it; killed
+anywhere, the same call goes on where it was.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from anabranch.cascade.correction import FromTag
+from anabranch.cascade.naming import correction_name
+from anabranch.cascade.plan import work_of
+from anabranch.cascade.result import CascadeResult
+from anabranch.cascade.run import CascadeOptions, Runner, carry_out
+from anabranch.cascade.values import CascadePlan
+from anabranch.errors import NotFoundError
+from anabranch.jobs.job import Job
+from anabranch.jobs.supervise import Stop
+from anabranch.kernel.replacement.group_result import GroupResult
+from anabranch.kernel.replacement.undo_group import last_to_undo
+
+if TYPE_CHECKING:
+    from anabranch.lake import Lake
+
+
+def plan_correction(
+    lake: Lake, table: str, from_tag: str, jobs: Sequence[Job], *, name: str | None = None
+) -> CascadePlan:
+    """What a correction of a table from a tag would do, table by table. Nothing is changed.
+
+    Args:
+        lake: the warehouse.
+        table: what is wrong.
+        from_tag: a tag of it, up to which it is right.
+        jobs: corrected, with the names that they have in lineage; those that write the table, and those downstream.
+        name: of the branches; told from table and tag if None. Another one begins the same correction anew.
+
+    Raises:
+        NotFoundError: there is no such table or tag.
+        InvalidInputError: the tag is not in the history of main.
+    """
+    return work_of(lake, table, jobs, FromTag(from_tag, name)).plan
+
+
+def run_correction(
+    lake: Lake,
+    table: str,
+    from_tag: str,
+    jobs: Sequence[Job],
+    options: CascadeOptions | None = None,
+    *,
+    name: str | None = None,
+    checks: str | os.PathLike[str] | None = None,
+    runner: Runner | None = None,
+    stop: Stop | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> CascadeResult:
+    """Correct a table from a tag, and all that was made from it, and publish them together.
+
+    Args:
+        lake: the warehouse, with a Spark session for its jobs.
+        table: what is wrong.
+        from_tag: as for `plan_correction`.
+        jobs: likewise.
+        options: how.
+        name: as for `plan_correction`.
+        checks: file of checks that the corrected table must pass before anything is published.
+        runner: as for `run_cascade`.
+        stop: likewise.
+        tell: likewise.
+
+    Raises:
+        NotFoundError, InvalidInputError: as `plan_correction`.
+        CommitConflictError: an audit failed, what has to be done has changed meanwhile, or the mains cannot be replaced.
+            All mains are as they were.
+    """
+    options, stop = options or CascadeOptions(), stop or Stop()
+    work = work_of(lake, table, jobs, FromTag(from_tag, name))
+    if checks is not None and not work.plan.is_done:
+        options = replace(options, audits={**options.audits, work.plan.table: checks})
+    return carry_out(lake, work, jobs, options, runner=runner, stop=stop, tell=tell)
+
+
+def undo_correction(
+    lake: Lake,
+    table: str,
+    from_tag: str,
+    *,
+    name: str | None = None,
+    by: str | None = None,
+    reason: str | None = None,
+) -> GroupResult:
+    """Take back what a correction published, in all of its tables at once. Repeating it changes nothing.
+
+    Raises `NotFoundError`: it was never published; otherwise as `Lake.undo_group`.
+    """
+    wanted = name or correction_name(lake.table(table).context.name, from_tag)
+    number = last_to_undo(
+        lake.groups(), lambda group: any(of == table and branch == wanted for of, branch, _ in group.tables)
+    )
+    if number is None:
+        raise NotFoundError(
+            f"no correction of '{table}' from tag '{from_tag}' was published",
+            hint="`anabranch cascade --groups` lists what was published in several tables at once.",
+        )
+    return lake.undo_group(number, by=by, reason=reason)

@@ -1,0 +1,112 @@
+"""Carrying state: a new query's checkpoint is made of what another query's was after one of its batches."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from anabranch.jobs.state.held import HeldState
+from anabranch.lineage.spark_offsets import parse_batch_offsets
+from anabranch.storage.protocol import Storage
+from anabranch.streaming.offsets import Offset, is_offset
+
+Moved = Callable[[Offset], Offset]
+
+_LOG_OF_FILES = "logOffset"
+
+
+def carry(held: HeldState, target: Storage, moved: Moved) -> None:
+    """Copy the state after a batch into a checkpoint that no query has begun in.
+
+    Args:
+        held: what is copied.
+        target: rooted at the new checkpoint's folder. What an earlier try has left there is replaced.
+        moved: the same position on the table that the new query reads.
+
+    Raises:
+        NotFoundError: a file of it was cleaned up meanwhile, or a position has no counterpart.
+        InvalidInputError, StorageError.
+    """
+    wipe(target)
+    offsets = held.offsets(held.batch)
+    assert offsets is not None, "its state was found with it"
+    logs = {
+        place: value[_LOG_OF_FILES]
+        for place, value in parse_batch_offsets(offsets).ends.items()
+        if isinstance(value, dict) and value.keys() == {_LOG_OF_FILES}
+    }
+    plain: list[str] = []
+    filtered: list[str] = []
+    for path in held.paths:
+        parts = path.split("/")
+        (filtered if parts[0] == "sources" and parts[1] in logs else plain).append(path)
+    copy_objects(held.folder, target, plain)
+    for path in filtered:
+        _copy_log_of_files(held.folder, target, path, logs[path.split("/")[1]])
+    for batch in (held.batch - 1, held.batch) if held.batch else (held.batch,):
+        text = held.offsets(batch)
+        assert text is not None, "its state was found with it"
+        target.put(f"offsets/{batch}", moved_offsets(text, moved).encode())
+
+
+def wipe(target: Storage) -> None:
+    """Remove what Spark would find in a checkpoint in which no query has begun."""
+    for folder in ("offsets", "commits", "state", "sources"):
+        target.delete_folder(folder)
+
+
+def moved_offsets(text: str, moved: Moved) -> str:
+    """A file of the offset log with the positions in our tables on those that are read now."""
+    lines = text.split("\n")
+    version = lines[0].strip()
+    for number, line in enumerate(lines[2:], 2):
+        source, sign, value = line.partition(":") if version == "v2" else ("", "", line)
+        if not value.startswith("{"):
+            continue
+        found = json.loads(value)
+        if is_offset(found):
+            lines[number] = source + sign + json.dumps(moved(Offset.from_dict(found)).to_dict())
+    return "\n".join(lines)
+
+
+def copy_objects(source: Storage, target: Storage, paths: Iterable[str]) -> None:
+    """Copy immutable objects under the same names; on one local file system they are linked, which copies nothing.
+
+    Raises `NotFoundError`: one is not there any more.
+    """
+    here, there = _local(source), _local(target)
+    for path in paths:
+        if here is not None and there is not None and _link(here / path, there / path):
+            continue
+        target.put(path, source.get(path))
+
+
+def _copy_log_of_files(source: Storage, target: Storage, path: str, last: int) -> None:
+    """Copy an entry of a log of files that Spark has read, without what it read after batch `last` of this log."""
+    number = path.rpartition("/")[2].removesuffix(".compact")
+    if number.isdigit() and int(number) > last:
+        return
+    version, *lines = source.get(path).decode().split("\n")
+    kept = [line for line in lines if not line.startswith("{") or json.loads(line).get("batchId", 0) <= last]
+    target.put(path, "\n".join([version, *kept]).encode())
+
+
+def _local(storage: Storage) -> Path | None:
+    return Path(unquote(urlsplit(storage.url).path)) if storage.url.startswith("file:") else None
+
+
+def _link(source: Path, target: Path) -> bool:
+    """Link or copy a file; False if it is not there, which the store itself shall say."""
+    if not source.is_file():
+        return False
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(OSError):
+        os.link(source, target)
+        return True
+    shutil.copy2(source, target)
+    return True

@@ -1,0 +1,125 @@
+"""Which checkpoint has the state that belongs to a batch, and which of its files that state consists of."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from anabranch.errors import AnabranchError, NotFoundError
+from anabranch.lineage.spark_offsets import BatchOffsets, parse_batch_offsets
+from anabranch.storage.protocol import Storage
+
+KEPT_FOLDER = "anabranch/kept"
+"""In a checkpoint: a folder for each batch whose state is kept for a tag, a savepoint or a branch."""
+
+_VERSION = re.compile(r"(\d+)(?:_[0-9A-Za-z-]+)?\.(delta|snapshot|zip|changelog)")
+_WHOLE = ("snapshot", "zip")
+
+
+@dataclass(frozen=True, slots=True)
+class HeldState:
+    """The files that make up the state of a query after a batch."""
+
+    folder: Storage
+    """With Spark's ``offsets``, ``commits``, ``state`` and ``sources``: a checkpoint, or what was kept of one."""
+    batch: int
+    paths: tuple[str, ...]
+    """Below ``state/`` and ``sources/``; last the entry of the commit log."""
+
+    def offsets(self, batch: int) -> str | None:
+        """One file of the offset log, or None."""
+        return _text(self.folder, f"offsets/{batch}")
+
+
+def query_of(checkpoint: Storage) -> str | None:
+    """Id of the query whose checkpoint it is; None if there is none yet."""
+    text = _text(checkpoint, "metadata")
+    try:
+        return None if text is None else str(json.loads(text)["id"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def newest_offsets(checkpoint: Storage) -> BatchOffsets | None:
+    """The newest entry of the offset log that can be read."""
+    for batch in sorted(_batches(checkpoint, "offsets"), reverse=True):
+        text = _text(checkpoint, f"offsets/{batch}")
+        try:
+            return None if text is None else parse_batch_offsets(text)
+        except AnabranchError:
+            continue
+    return None
+
+
+def newest_committed(checkpoint: Storage) -> int | None:
+    """The last batch that Spark has recorded as done; None if there is none."""
+    return max(_batches(checkpoint, "commits"), default=None)
+
+
+def held_state(checkpoint: Storage, batch: int) -> HeldState | str:
+    """The state after a batch, from the checkpoint itself or what was kept of it; or why it is not there."""
+    kept = checkpoint.scoped(f"{KEPT_FOLDER}/{batch}")
+    for folder in (kept, checkpoint) if kept.exists(f"commits/{batch}") else (checkpoint,):
+        found = _held(folder, batch)
+        if isinstance(found, HeldState):
+            return found
+    return found
+
+
+def _held(folder: Storage, batch: int) -> HeldState | str:
+    logs = [f"commits/{batch}", f"offsets/{batch}", *([f"offsets/{batch - 1}"] if batch else [])]
+    if any(not folder.exists(path) for path in logs):
+        return f"the checkpoint does not have batch {batch} any more"
+    versions: dict[str, dict[int, dict[str, str]]] = {}
+    paths: list[str] = []
+    for info in folder.list("state", recursive=True):
+        place, _, name = info.path.rpartition("/")
+        match = _VERSION.fullmatch(name)
+        if match is not None:
+            versions.setdefault(place, {}).setdefault(int(match[1]), {})[match[2]] = info.path
+        elif not name.startswith("."):
+            paths.append(info.path)
+    for place, found in versions.items():
+        chain = _chain(found, batch + 1)
+        if chain is None:
+            return f"the state after batch {batch} was cleaned up by Spark ({place})"
+        paths += chain
+    if not versions:
+        return "the checkpoint holds no state"
+    paths += [info.path for info in folder.list("sources", recursive=True) if not _is_hidden(info.path)]
+    return HeldState(folder, batch, (*paths, f"commits/{batch}"))
+
+
+def _chain(found: dict[int, dict[str, str]], version: int) -> list[str] | None:
+    """The files that give a version: the last whole one and the changes after it; None if some are missing."""
+    chain: list[str] = []
+    for number in range(version, 0, -1):
+        kinds = found.get(number, {})
+        whole = next((kinds[kind] for kind in _WHOLE if kind in kinds), None)
+        if whole is not None:
+            return [whole, *chain]
+        change = kinds.get("delta") or kinds.get("changelog")
+        if change is None:
+            return None
+        chain.append(change)
+    return chain
+
+
+def _batches(folder: Storage, log: str) -> Iterator[int]:
+    for info in folder.list(log):
+        name = info.path.rpartition("/")[2]
+        if name.isascii() and name.isdigit():
+            yield int(name)
+
+
+def _is_hidden(path: str) -> bool:
+    return path.rpartition("/")[2].startswith(".")
+
+
+def _text(folder: Storage, path: str) -> str | None:
+    try:
+        return folder.get(path).decode()
+    except NotFoundError:
+        return None

@@ -1,0 +1,128 @@
+"""Keeping state for as long as something may begin with it: for each tag, savepoint and branch of the job's table.
+
+Spark removes the state of old batches (``spark.sql.streaming.minBatchesToRetain``, by default all but the last 100). What
+belongs to a tag is put aside in the checkpoint, in ``anabranch/kept/<batch>``; on a local disk as links, which take room
+only once Spark has removed its own. Savepoints and branches hold their snapshots by tags, so tags are all there is to see.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+
+from anabranch.errors import AnabranchError, NotFoundError
+from anabranch.jobs.state.carry import copy_objects
+from anabranch.jobs.state.held import KEPT_FOLDER, held_state, query_of
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.refs.tag_log import find_tags, tag_names
+from anabranch.lineage.model import entry_or_none
+from anabranch.options import JOB_STATE_RETAINED
+from anabranch.runtime import SYSTEM, Runtime
+from anabranch.spec.refs import Tag
+from anabranch.storage.protocol import Storage
+
+_LOG = logging.getLogger(__name__)
+
+_SECONDS = 2.0
+"""Between looks: in that time no query does the hundred batches after which Spark removes state."""
+_FURTHEST = 10_000
+"""Snapshots that are looked through for the last commit of the job before a tag."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptState:
+    """State of a job that is kept for a tag."""
+
+    batch: int
+    files: int
+    bytes: int
+
+
+@dataclass
+class StateKeeper:
+    """Keeps the state of one query for the tags of the table it writes to."""
+
+    checkpoint: Storage
+    """Rooted at the query's checkpoint."""
+    table: TableContext
+    """The branch that it writes to."""
+    job: str
+    runtime: Runtime = SYSTEM
+    _last: float | None = None
+    _batches: dict[str, int | None] = field(default_factory=dict)
+    """By stamp of a tag's snapshot: the query's last batch in it, or None."""
+
+    def look(self) -> None:
+        """Put aside what tags need that were made since, and remove what no tag needs; not more than every two seconds.
+
+        What goes wrong is told in the log: then a correction rebuilds the state, or is refused.
+        """
+        now = self.runtime.clock.monotonic()
+        if self._last is not None and now - self._last < _SECONDS:
+            return
+        self._last = now
+        try:
+            self._look()
+        except (AnabranchError, OSError) as error:
+            _LOG.warning("state of job '%s' could not be kept for its tags: %s", self.job, error)
+
+    def _look(self) -> None:
+        query = query_of(self.checkpoint)
+        if query is None:
+            return
+        tags = find_tags(self.table, tag_names(self.table))
+        wanted = {batch for tag in self._retained(tags) if (batch := self._batch(tag, query)) is not None}
+        there = {kept.batch for kept in kept_states(self.checkpoint)}
+        for batch in sorted(wanted - there):
+            self._keep(batch)
+        for batch in there - wanted:
+            self.checkpoint.delete_folder(f"{KEPT_FOLDER}/{batch}")
+
+    def _retained(self, tags: list[Tag]) -> Iterator[Tag]:
+        schema = self.table.schemas.latest()
+        longest = None if schema is None else JOB_STATE_RETAINED.of(schema.options)
+        now = self.runtime.clock.now_millis()
+        for tag in tags:
+            if longest is None or now - tag.snapshot.time_millis <= longest:
+                yield tag
+
+    def _batch(self, tag: Tag, query: str) -> int | None:
+        stamp = tag.snapshot.stamp
+        if stamp not in self._batches:
+            self._batches[stamp] = self._last_batch(tag, query)
+        return self._batches[stamp]
+
+    def _last_batch(self, tag: Tag, query: str) -> int | None:
+        """The last batch of the query that a tag holds; None if the last commit of the job there is of another one."""
+        for snapshot in islice(self.table.snapshots.backwards(tag.snapshot), _FURTHEST):
+            entry = entry_or_none(snapshot)
+            if entry is not None and entry.job == self.job and entry.engine.batch is not None:
+                return entry.engine.batch if entry.engine.query == query else None
+        return None
+
+    def _keep(self, batch: int) -> None:
+        held = held_state(self.checkpoint, batch)
+        if isinstance(held, str):
+            _LOG.info("state of job '%s' after batch %d is not kept: %s", self.job, batch, held)
+            return
+        offsets = [f"offsets/{one}" for one in (batch - 1, batch) if one >= 0]
+        target = self.checkpoint.scoped(f"{KEPT_FOLDER}/{batch}")
+        try:
+            # The log of commits comes last: with it the copy is whole.
+            copy_objects(held.folder, target, [*offsets, *held.paths])
+        except NotFoundError:
+            self.checkpoint.delete_folder(f"{KEPT_FOLDER}/{batch}")
+            raise
+
+
+def kept_states(checkpoint: Storage) -> list[KeptState]:
+    """The state that is kept in a checkpoint beside what its query works with."""
+    found = []
+    for folder in checkpoint.list_folders(KEPT_FOLDER):
+        batch = folder.rpartition("/")[2]
+        files = list(checkpoint.list(folder, recursive=True))
+        if batch.isdigit() and any(one.path.endswith(f"/commits/{batch}") for one in files):
+            found.append(KeptState(int(batch), len(files), sum(one.size for one in files)))
+    return sorted(found, key=lambda one: one.batch)

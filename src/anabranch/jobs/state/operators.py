@@ -1,0 +1,156 @@
+"""The operators of a streaming query that keep state, as its plan shows them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_STATEFUL = re.compile(
+    r"(Aggregate|Deduplicate\w*|Distinct|FlatMapGroups\w*WithState\w*|ApplyInPandasWithState|TransformWithState\w*"
+    r"|(?:Global|Local)Limit|Limit|Tail|Offset|Except|Intersect)\b"
+)
+_FUNCTIONS_OF_USERS = re.compile(
+    r"PythonUDF|PythonUDAF|PythonUDTF|ScalaUDF|ScalaUDAF|ScalaAggregator|InPandas|InArrow|MapElements|WithState"
+)
+_PROCESSING_TIME = re.compile(r"\bProcessingTime(?:Timeout)?\b|current_timestamp|localtimestamp")
+_DEPTH = re.compile(r"^((?:[: ] {2})*(?:[:+]- )?)(~?)(.*)$")
+_MOST_FIELDS = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Operators:
+    """What of a query keeps state between batches."""
+
+    kinds: tuple[str, ...]
+    """Names of the operators, in the order of the plan."""
+    fingerprint: str | None
+    """Equal for plans whose operators with state, and all below them, are the same; None if that cannot be seen."""
+    has_event_time: bool
+    """Whether a watermark is defined, by which state is emitted or dropped."""
+    has_processing_time: bool
+    """Whether state depends on when rows are processed."""
+
+    def __str__(self) -> str:
+        return ", ".join(dict.fromkeys(self.kinds))
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    depth: int
+    is_stream: bool
+    text: str
+
+    @property
+    def kind(self) -> str:
+        return self.text.split(" ", 1)[0].split("(", 1)[0]
+
+
+def operators_of(rows: DataFrame, code: str | None) -> Operators | None:
+    """The operators with state of a streaming query; None if it has none.
+
+    Args:
+        rows: what the query writes.
+        code: version of the job's code, which stands for functions of users, whose content a plan does not show.
+    """
+    frame: Any = getattr(rows, "_jdf", None)
+    if frame is None:
+        return _of_text(rows)
+    plan = frame.queryExecution().analyzed()
+    nodes = list(_nodes(str(plan.treeString(False, False, _MOST_FIELDS, False, False))))
+    tops = list(_stateful(nodes))
+    if not tops:
+        return None
+    below = [node for top in tops for node in _below(nodes, top)]
+    classes = " ".join(_classes(json.loads(plan.toJSON())))
+    own = code if _FUNCTIONS_OF_USERS.search(classes) else ""
+    text = "\n".join(node.text for node in nodes)
+    return Operators(
+        tuple(nodes[place].kind for place in tops),
+        None if own is None else _fingerprint(below, own),
+        "EventTimeWatermark" in text,
+        _PROCESSING_TIME.search(text) is not None,
+    )
+
+
+def _of_text(rows: Any) -> Operators | None:
+    """By what Spark Connect explains: enough to see that there is state, not that it is the same."""
+    text = str(rows._explain_string(extended=True))  # noqa: SLF001 - Connect has no other way to the plan
+    analyzed = text.partition("== Analyzed Logical Plan ==")[2].partition("== Optimized")[0]
+    nodes = list(_nodes(analyzed))
+    tops = list(_stateful(nodes))
+    if not tops:
+        return None
+    kinds = tuple(nodes[place].kind for place in tops)
+    return Operators(kinds, None, "EventTimeWatermark" in analyzed, has_processing_time=False)
+
+
+def _nodes(tree: str) -> Iterator[_Node]:
+    for line in tree.splitlines():
+        match = _DEPTH.match(line)
+        if match is not None and match[3].strip():
+            yield _Node(len(match[1]) // 3, match[2] == "~", match[3])
+
+
+def _stateful(nodes: Sequence[_Node]) -> Iterator[int]:
+    for place, node in enumerate(nodes):
+        if not node.is_stream:
+            continue
+        if _STATEFUL.match(node.text) or (node.kind == "Join" and _joins_streams(nodes, place)):
+            yield place
+
+
+def _joins_streams(nodes: Sequence[_Node], place: int) -> bool:
+    depth = nodes[place].depth
+    children = [node for node in _below(nodes, place) if node.depth == depth + 1]
+    return sum(node.is_stream for node in children) > 1
+
+
+def _below(nodes: Sequence[_Node], place: int) -> list[_Node]:
+    """A node and all under it."""
+    found = [nodes[place]]
+    for node in nodes[place + 1 :]:
+        if node.depth <= nodes[place].depth:
+            break
+        found.append(node)
+    return found
+
+
+def _fingerprint(nodes: Sequence[_Node], code: str) -> str:
+    """A hash of nodes without what differs from one start to the next: ids of expressions, objects and sources."""
+    numbers: dict[str, str] = {}
+
+    def number(match: re.Match[str]) -> str:
+        return "#" + numbers.setdefault(match[0], str(len(numbers)))
+
+    lines = []
+    for node in nodes:
+        text = node.text
+        if re.match(
+            r"StreamingRelation|RelationV2|DataSourceV2Relation|Relation\b|LogicalRDD|StreamingData", text
+        ):
+            columns = re.findall(r"\[[^\[\]]*#\d+L?[^\[\]]*\]", text)
+            text = f"source {columns[-1] if columns else ''}"
+        text = re.sub(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "", text)
+        text = re.sub(r"@[0-9a-f]+\b", "", text)
+        lines.append(f"{node.depth - nodes[0].depth} {re.sub(r'#[0-9]+', number, text)}")
+    digest = hashlib.sha256("\n".join([*lines, code]).encode())
+    return digest.hexdigest()
+
+
+def _classes(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        name = value.get("class")
+        if isinstance(name, str):
+            yield name.rpartition(".")[2]
+        for inner in value.values():
+            yield from _classes(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _classes(inner)

@@ -1,0 +1,111 @@
+"""Where the first query of a job began to read its sources: what its state may hold reaches back to there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from anabranch.errors import NotFoundError
+from anabranch.jobs.source import Source
+from anabranch.jobs.state.carry import Moved
+from anabranch.kernel.context import TableContext
+from anabranch.lineage.model import SourceInput, entry_or_none
+from anabranch.lineage.spark_offsets import BatchOffsets
+from anabranch.options import CONSUMER_ID, SCAN_MODE, SCAN_START_OFFSET
+from anabranch.spark.options import MOMENT_KEYS
+from anabranch.streaming.offsets import BEGINNING, Offset, Position, is_offset
+
+if TYPE_CHECKING:
+    from anabranch.jobs.prepare import Prepared
+
+_STARTING_OFFSETS = "startingOffsets"
+_FROM_SOMEWHERE = {SCAN_MODE.key, SCAN_START_OFFSET.key, CONSUMER_ID.key, *MOMENT_KEYS}
+
+
+def origins(
+    prepared: Prepared,
+    read: Mapping[str, TableContext],
+    offsets: BatchOffsets | None,
+    moved: Moved,
+) -> dict[str, dict[str, str]]:
+    """By source, the option with which it begins where the first query began, as far as its rows are still there.
+
+    Args:
+        prepared: the job; its `starts` say where its sources are at the point.
+        read: the branch that each table among the sources is read on, by source.
+        offsets: an entry of the offset log of the query that made the point, if there is one.
+        moved: the same position on the table that is read now.
+
+    Raises `NotFoundError`: it is not known where a source began, or its first rows are not there any more.
+    """
+    found = {}
+    for name, options in prepared.starts.items():
+        source = prepared.job.sources[name]
+        if SCAN_START_OFFSET.key in options:
+            end = Offset.from_dict(json.loads(options[SCAN_START_OFFSET.key]))
+            origin = _begin_of_table(end, source, offsets, moved)
+            begin = replace(end, position=_readable(read[name], origin, end), origin=None)
+            found[name] = {SCAN_START_OFFSET.key: json.dumps(begin.to_dict(), separators=(",", ":"))}
+        else:
+            found[name] = {_STARTING_OFFSETS: _begin_of_topics(prepared, source)}
+    return found
+
+
+def _begin_of_table(end: Offset, source: Source, offsets: BatchOffsets | None, moved: Moved) -> Position:
+    for value in () if offsets is None else offsets.ends.values():
+        if value is None or not is_offset(value):
+            continue
+        known = Offset.from_dict(value)
+        if known.table_uuid == end.table_uuid and known.origin is not None:
+            begun = replace(
+                known,
+                position=known.origin,
+                branch_uuid=known.origin_branch or known.branch_uuid,
+                origin=None,
+                origin_branch=None,
+            )
+            return moved(begun).position
+    if _FROM_SOMEWHERE & source.options.keys():
+        raise NotFoundError(f"it is not known where the job began to read {source}")
+    return BEGINNING
+
+
+def _readable(context: TableContext, origin: Position, end: Offset) -> Position:
+    """The origin; if its snapshots have expired, all rows of the oldest one that is left and not newer than the end."""
+    oldest, at = context.snapshots.earliest_id(), end.position
+    if oldest is None or at.snapshot == 0:
+        return BEGINNING
+    first = origin.snapshot if origin.full else origin.snapshot + 1
+    if first >= oldest:
+        return origin
+    if not origin.full and origin.snapshot > 0:
+        raise NotFoundError(f"snapshots {first} to {oldest - 1} of '{context.title}' have expired")
+    if at.full or oldest > at.delivered_through:
+        raise NotFoundError(
+            f"the snapshots of '{context.title}' up to {at.snapshot}, where the job was at the point, have expired"
+        )
+    return Position(oldest, context.snapshots.get(oldest).stamp, files=0, full=True)
+
+
+def _begin_of_topics(prepared: Prepared, source: Source) -> str:
+    """The offsets at which the first batch of the query began: it has no records, and ends where it begins."""
+    point = prepared.point
+    assert point is not None, "only a job that begins at a point has state to get"
+    log = prepared.table.context.snapshots
+    head = log.head()
+    commits = [] if head is None else list(log.backwards(head))
+    for snapshot in reversed(commits):
+        entry = entry_or_none(snapshot)
+        if entry is None or entry.engine.query != point.query:
+            continue
+        for one in entry.inputs:
+            if isinstance(one, SourceInput) and one.kind == "kafka" and one.start is None:
+                return json.dumps(one.end, separators=(",", ":"))
+    given = {key.lower(): value for key, value in source.options.items()}
+    if given.get("startingoffsets") == "earliest":
+        return "earliest"
+    raise NotFoundError(
+        f"it is not known where the job began to read {source}: its first commits have expired"
+    )

@@ -1,0 +1,126 @@
+"""Rebuilding state: the corrected query reads its sources again, from where the first query began, up to the point.
+
+Spark takes what a batch reads, and the watermark it runs under, from the offset log, if the batch is there and not
+committed yet. So the first batch of the new query is written by us: it ends exactly at the positions of the point and has the
+watermark of the point's batch. Late rows are told by the watermark of the batch before, so here no row is late, and
+what the watermark closes is emitted in this batch and withheld: it is in the table already. What stays is the state that
+belongs to the point. How the query's sources are written in the log is seen from a query that is planned and not run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from anabranch.errors import InvalidInputError
+from anabranch.lineage.spark_offsets import parse_batch_offsets
+from anabranch.options import SCAN_START_OFFSET
+from anabranch.spark.options import CHECKPOINT
+from anabranch.streaming.offsets import Offset, is_offset
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from anabranch.jobs.checkpoint import JobCheckpoint
+
+_PLANNING = "anabranch/planning"
+_STARTING_OFFSETS = "startingOffsets"
+_NONE = "-"
+
+Options = Mapping[str, Mapping[str, str]]
+
+
+class _PlannedError(Exception):
+    """The first batch is planned, and shall not run."""
+
+
+def first_batch(
+    rows: DataFrame, checkpoint: JobCheckpoint, begins: Options, ends: Options, watermark: int
+) -> str | None:
+    """The first file of the offset log of a query whose first batch builds its state up to a point.
+
+    Args:
+        rows: of the query, with sources that begin as `begins` says.
+        checkpoint: where the query will run.
+        begins: by source, the option that says where its rows begin.
+        ends: by source, the option that says where it is at the point.
+        watermark: that the point's batch ran under, epoch milliseconds.
+
+    Returns:
+        None if none of the sources has had a row by now: then there is no state.
+
+    Raises `InvalidInputError`: a source of the query is none of these.
+    """
+    planned = _planned(rows, checkpoint)
+    if planned is None:
+        return None
+    version, metadata, *lines = planned.split("\n")
+    told = {**json.loads(metadata), "batchWatermarkMs": watermark}
+    end_of = _by_identity(begins, ends)
+    made = []
+    for line in lines:
+        source, sign, value = line.partition(":") if version.strip() == "v2" else ("", "", line)
+        made.append(source + sign + (value if value == _NONE else _end(json.loads(value), end_of)))
+    text = "\n".join([version, json.dumps(told), *made])
+    parse_batch_offsets(text)
+    return text
+
+
+def _planned(rows: DataFrame, checkpoint: JobCheckpoint) -> str | None:
+    """What Spark writes to the offset log for the first batch of a query."""
+    from pyspark.errors import StreamingQueryException  # Spark is imported once a job runs
+
+    def stop(_: Any, __: int) -> None:
+        raise _PlannedError
+
+    storage = checkpoint.storage
+    storage.delete_folder(_PLANNING)
+    writer = rows.writeStream.foreachBatch(stop).outputMode("append")
+    writer = writer.option(CHECKPOINT, f"{checkpoint.location}/{_PLANNING}").trigger(availableNow=True)
+    query = writer.start()
+    try:
+        query.awaitTermination()
+    except StreamingQueryException as error:
+        if _PlannedError.__name__ not in str(error):
+            raise
+    finally:
+        query.stop()
+    path = f"{_PLANNING}/offsets/0"
+    found = storage.get(path).decode() if storage.exists(path) else None
+    storage.delete_folder(_PLANNING)
+    return found
+
+
+def _by_identity(begins: Options, ends: Options) -> Callable[[Any], str | None]:
+    """What tells the end of a source by an offset of it: the end as the log has it; None for one not read by then."""
+    tables: dict[str, str] = {}
+    topics: dict[frozenset[str], str] = {}
+    for name, options in ends.items():
+        text = options.get(SCAN_START_OFFSET.key)
+        if text is not None:
+            end = Offset.from_dict(json.loads(text))
+            begin = Offset.from_dict(json.loads(begins[name][SCAN_START_OFFSET.key]))
+            tables[end.table_uuid] = json.dumps(replace(end, origin=begin.position).to_dict())
+        elif _STARTING_OFFSETS in options:
+            value = json.loads(options[_STARTING_OFFSETS])
+            topics[frozenset(value)] = json.dumps(value)
+
+    def end_of(value: Any) -> str | None:
+        if is_offset(value):
+            return tables.get(Offset.from_dict(value).table_uuid)
+        return topics.get(frozenset(value)) if isinstance(value, dict) else None
+
+    return end_of
+
+
+def _end(value: Any, end_of: Callable[[Any], str | None]) -> str:
+    found = end_of(value)
+    if found is not None:
+        return found
+    if is_offset(value):
+        return _NONE  # not read by then: it begins as it is declared, after the point
+    raise InvalidInputError(
+        f"a source of the query cannot be read again up to a position: {json.dumps(value)[:120]}"
+    )

@@ -1,0 +1,260 @@
+"""How a job that begins at a point gets the state that belongs to it: chosen once, before its first batch."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError
+from anabranch.jobs.checkpoint import JobCheckpoint, checkpoints_of
+from anabranch.jobs.state.carry import carry, wipe
+from anabranch.jobs.state.held import HeldState, held_state, newest_committed, newest_offsets, query_of
+from anabranch.jobs.state.operators import Operators, operators_of
+from anabranch.jobs.state.origins import origins
+from anabranch.jobs.state.point import Point
+from anabranch.jobs.state.rebuild import first_batch
+from anabranch.kernel.context import TableContext
+from anabranch.lineage.spark_offsets import BatchOffsets, parse_batch_offsets
+from anabranch.options import SCAN_START_OFFSET
+from anabranch.runtime import SYSTEM
+from anabranch.streaming.begun import BegunState, begun_state, record_begun_state
+from anabranch.streaming.offsets import Offset, is_offset
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from anabranch.jobs.prepare import Prepared, Run
+    from anabranch.lake import Lake
+
+_LOG = logging.getLogger(__name__)
+
+_OPERATORS = "anabranch/operators"
+"""In a checkpoint: a file for each start with other operators, named by the first batch that it runs."""
+
+Remake = Callable[[Mapping[str, Mapping[str, str]]], "DataFrame"]
+
+
+def settle(prepared: Prepared, rows: DataFrame, remake: Remake, lake: Lake, run: Run) -> Settled:
+    """Give a streaming job the state that belongs to the point at which it begins, if it has operators with state.
+
+    Args:
+        prepared: the job.
+        rows: its DataFrame, with sources that begin at the point.
+        remake: the same with sources that begin as the argument says.
+        lake: the warehouse.
+        run: how it is run.
+
+    Raises `InvalidInputError`: there is no way, which the message explains.
+    """
+    checkpoint = prepared.checkpoint
+    assert checkpoint is not None, "a streaming job has one"
+    operators = operators_of(rows, prepared.code)
+    state = begun_state(checkpoint.storage)
+    is_new = not checkpoint.is_in_use
+    if operators is not None and is_new and prepared.point is not None:
+        state = _Settling(prepared, prepared.point, operators, remake, lake, run, checkpoint).settle(rows)
+    if operators is not None:
+        _record_operators(checkpoint, operators)
+    return Settled(state, operators is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What is known of a job's state when it starts."""
+
+    begun: BegunState | None
+    """How it got the state of the point at which it begins, by this start or an earlier one; None if it needed none."""
+    has_state: bool
+    """Whether it keeps state between batches."""
+
+
+@dataclass(frozen=True)
+class _Settling:
+    prepared: Prepared
+    point: Point
+    operators: Operators
+    remake: Remake
+    lake: Lake
+    run: Run
+    checkpoint: JobCheckpoint
+
+    def settle(self, rows: DataFrame) -> BegunState:
+        """Choose a way, make the checkpoint accordingly, and record it. Repeated after a kill it starts over."""
+        former = self._former()
+        is_whole = self.prepared.job.mode == "complete"
+        ways = (self._beginning, self._carried) if is_whole else (self._carried, self._rebuilt)
+        obstacles = []
+        for way in ways:
+            try:
+                state = way(former, rows)
+                break
+            except (NotFoundError, InvalidInputError) as error:
+                obstacles.append(error.message)
+        else:
+            state = self._empty(obstacles)
+        storage = self.checkpoint.storage
+        record_begun_state(storage, state)
+        # Last, because a checkpoint in which a query has begun is left as it is from then on.
+        storage.put("metadata", json.dumps({"id": SYSTEM.ids.uuid()}).encode())
+        return state
+
+    def _former(self) -> JobCheckpoint | None:
+        """The checkpoint of the query that made the point."""
+        for found in checkpoints_of(self.lake.url, self.prepared.job.name, self.lake.storage_options):
+            if query_of(found.storage) == self.point.query:
+                return found
+        return None
+
+    def _carried(self, former: JobCheckpoint | None, _: DataFrame) -> BegunState:
+        if former is None:
+            raise NotFoundError("the checkpoint of the query that made the point is not there")
+        self._check_same_operators(former)
+        held = held_state(former.storage, self.point.batch)
+        if isinstance(held, str):
+            raise NotFoundError(held)
+        self._check_positions(held)
+        carry(held, self.checkpoint.storage, self._moved)
+        return self._state(
+            "carried",
+            self.point.batch + 1,
+            f"as it was after batch {self.point.batch} of query {self.point.query}",
+        )
+
+    def _rebuilt(self, former: JobCheckpoint | None, _: DataFrame) -> BegunState:
+        if self.operators.has_processing_time:
+            raise InvalidInputError("the state depends on when rows are processed")
+        begins = self._origins(former)
+        watermark = self._watermark(former)
+        wipe(self.checkpoint.storage)
+        text = first_batch(self.remake(begins), self.checkpoint, begins, self.prepared.starts, watermark)
+        if text is None:
+            return self._state("rebuilt", 0, "its sources had no row by then")
+        self.checkpoint.storage.put("offsets/0", text.encode())
+        told = ", ".join(f"{self.prepared.job.sources[name]}" for name in begins)
+        return self._state("rebuilt", 1, f"from {told}, read again from the beginning", begins)
+
+    def _beginning(self, former: JobCheckpoint | None, _: DataFrame) -> BegunState:
+        begins = self._origins(former)
+        wipe(self.checkpoint.storage)
+        return self._state("beginning", 0, "output mode complete makes all rows again", begins)
+
+    def _empty(self, obstacles: list[str]) -> BegunState:
+        job = self.prepared.job.name
+        told = "; ".join(obstacles)
+        if job not in self.run.accept_empty_state:
+            raise InvalidInputError(
+                f"job '{job}' keeps state ({self.operators}), and the state that belongs to the point where it begins can be "
+                f"neither carried nor made again: {told}",
+                hint="begin at a tag or savepoint that is kept with its state; or accept that rows which were open then are "
+                f"wrong or missing: --accept-empty-state {job}.",
+            )
+        wipe(self.checkpoint.storage)
+        return self._state("empty", 0, told)
+
+    def _state(
+        self,
+        way: Any,
+        first: int,
+        reason: str,
+        starts: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> BegunState:
+        return BegunState(way, first, reason, self.point.query, self.point.batch, starts or {})
+
+    def _origins(self, former: JobCheckpoint | None) -> dict[str, dict[str, str]]:
+        kinds = {name: source.kind for name, source in self.prepared.job.sources.items()}
+        others = [name for name, kind in kinds.items() if kind in ("files", "function")]
+        if others:
+            source = self.prepared.job.sources[others[0]]
+            raise InvalidInputError(f"source '{others[0]}' ({source}) cannot be read again up to a position")
+        read = {
+            name: self._context(name)
+            for name, kind in kinds.items()
+            if kind == "table" and name in self.prepared.starts
+        }
+        offsets = None if former is None else newest_offsets(former.storage)
+        return origins(self.prepared, read, offsets, self._moved)
+
+    def _context(self, name: str) -> TableContext:
+        source = self.prepared.job.sources[name]
+        branch = self.run.source_branches.get(source.table or "")
+        title = source.name if branch is None or source.names_branch else f"{source.name}$branch_{branch}"
+        return self.lake.table(title).context
+
+    def _watermark(self, former: JobCheckpoint | None) -> int:
+        if not self.operators.has_event_time:
+            return 0
+        if self.point.watermark is not None:
+            return self.point.watermark
+        try:
+            assert former is not None
+            text = former.storage.get(f"offsets/{self.point.batch}").decode()
+            found = parse_batch_offsets(text).batch_watermark
+        except (AnabranchError, AssertionError):
+            found = None
+        if found is None:
+            raise NotFoundError(f"it is not known which watermark batch {self.point.batch} ran under")
+        return found
+
+    def _moved(self, offset: Offset) -> Offset:
+        return offset if self.run.moved is None else self.run.moved(offset)
+
+    def _check_same_operators(self, former: JobCheckpoint) -> None:
+        if self.operators.fingerprint is None:
+            raise InvalidInputError("it cannot be seen whether the operators with state are the same")
+        known = _recorded_operators(former, self.point.batch)
+        if not known:
+            raise InvalidInputError("it is not known by which operators the state was made")
+        if known != {self.operators.fingerprint}:
+            raise InvalidInputError("the operators with state, or what they are computed from, have changed")
+
+    def _check_positions(self, held: HeldState) -> None:
+        """Raise `InvalidInputError` if the checkpoint's log says other positions than the commits of the table."""
+        text = held.offsets(self.point.batch)
+        assert text is not None, "its state was found with it"
+        log = _positions(parse_batch_offsets(text), self._moved)
+        for name, options in self.prepared.starts.items():
+            given = options.get(SCAN_START_OFFSET.key)
+            if given is not None:
+                wanted = Offset.from_dict(json.loads(given))
+                found = log.get(wanted.table_uuid)
+                same = found is not None and {one.position.delivered_through for one in found} == {
+                    wanted.position.delivered_through
+                }
+                if not same:
+                    raise InvalidInputError(
+                        f"the checkpoint's log and the commits of '{self.prepared.sink}' differ in how far source '{name}' "
+                        "had been read"
+                    )
+
+
+def _positions(offsets: BatchOffsets, moved: Callable[[Offset], Offset]) -> dict[str, list[Offset]]:
+    found: dict[str, list[Offset]] = {}
+    for value in offsets.ends.values():
+        if value is not None and is_offset(value):
+            offset = moved(Offset.from_dict(value))
+            found.setdefault(offset.table_uuid, []).append(offset)
+    return found
+
+
+def _record_operators(checkpoint: JobCheckpoint, operators: Operators) -> None:
+    """Record from which batch on these operators make the state, to know later whether it can be carried."""
+    done = newest_committed(checkpoint.storage)
+    first = 0 if done is None else done + 1
+    known = _recorded_operators(checkpoint, first)
+    if known == {operators.fingerprint}:
+        return
+    value = {"kinds": list(operators.kinds), "fingerprint": operators.fingerprint}
+    checkpoint.storage.put(f"{_OPERATORS}/{first}.json", json.dumps(value).encode())
+
+
+def _recorded_operators(checkpoint: JobCheckpoint, batch: int) -> set[str | None]:
+    """The fingerprints of all operators that took part in the state after a batch."""
+    found: set[str | None] = set()
+    for info in checkpoint.storage.list(_OPERATORS):
+        name = info.path.rpartition("/")[2].removesuffix(".json")
+        if name.isdigit() and int(name) <= batch:
+            found.add(json.loads(checkpoint.storage.get(info.path)).get("fingerprint"))
+    return found

@@ -1,0 +1,106 @@
+"""How a streaming query of a job got its state, kept in its checkpoint as ``anabranch/state.json``.
+
+Written once, before the query's first batch. The sink reads it: batches before `BegunState.first_batch` only build state
+up again from rows whose results are in the table already, so the sink drops what they emit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+from anabranch.errors import CorruptTableError, NotFoundError
+from anabranch.storage.protocol import Storage
+
+STATE_PROPERTY = "anabranch.state"
+"""Key in the properties of the first snapshot that a query with such a beginning commits."""
+
+Way = Literal["carried", "rebuilt", "beginning", "empty"]
+"""``carried``: copied from the checkpoint of the query that made the point. ``rebuilt``: made again from the sources, with
+the output up to the point withheld. ``beginning``: the whole result is made again. ``empty``: accepted by a person."""
+
+_PATH = "anabranch/state.json"
+_VERSION = 1
+_TITLES: Mapping[str, str] = {
+    "carried": "carried",
+    "rebuilt": "rebuilt",
+    "beginning": "from the beginning",
+    "empty": "empty, as accepted",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BegunState:
+    """How a query got the state that belongs to the point at which it begins."""
+
+    way: Way
+    first_batch: int
+    """The first batch whose rows are published; those before it are withheld."""
+    reason: str
+    """Why this way, for people."""
+    query: str | None = None
+    """Id of the query that made the point."""
+    batch: int | None = None
+    """The last batch of that query which the point holds."""
+    starts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By source: options that say where it begins, in place of those of the point."""
+
+    @property
+    def title(self) -> str:
+        """For people: the way, and what it is based on."""
+        return f"{_TITLES[self.way]}: {self.reason}"
+
+    def to_property(self) -> str:
+        """The value of `STATE_PROPERTY`."""
+        value = {"way": self.way, "reason": self.reason, "query": self.query, "batch": self.batch}
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+    def to_json(self) -> bytes:
+        content = {
+            "version": _VERSION,
+            "way": self.way,
+            "first_batch": self.first_batch,
+            "reason": self.reason,
+            "query": self.query,
+            "batch": self.batch,
+            "starts": {name: dict(options) for name, options in self.starts.items()},
+        }
+        return json.dumps(content, indent=2).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes, *, path: str) -> Self:
+        """Raises `CorruptTableError` naming `path`."""
+        try:
+            content: Any = json.loads(data)
+        except ValueError:
+            content = None
+        match content:
+            case {
+                "version": 1,
+                "way": "carried" | "rebuilt" | "beginning" | "empty" as way,
+                "first_batch": int(first),
+                "reason": str(reason),
+                "starts": dict(starts),
+            }:
+                return cls(way, first, reason, content.get("query"), content.get("batch"), starts)
+        raise CorruptTableError(
+            f"does not say how the query got its state, in version {_VERSION}",
+            path=path,
+            hint="restore the checkpoint: without this file rows could be published twice.",
+        )
+
+
+def begun_state(checkpoint: Storage) -> BegunState | None:
+    """How the query of a checkpoint got its state; None if it began with none. Raises `CorruptTableError`."""
+    try:
+        data = checkpoint.get(_PATH)
+    except NotFoundError:
+        return None
+    return BegunState.from_json(data, path=f"{checkpoint.url}/{_PATH}")
+
+
+def record_begun_state(checkpoint: Storage, state: BegunState) -> None:
+    """Record how a query gets its state, before its first batch."""
+    checkpoint.put(_PATH, state.to_json())

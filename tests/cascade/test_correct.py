@@ -1,0 +1,164 @@
+"""`correct`: a table and all that was made from it, from a tag, by corrected jobs, published as one."""
+
+import pytest
+
+from anabranch.cascade import CascadeOptions, plan_correction, run_correction, undo_correction
+from anabranch.errors import CommitConflictError, InvalidInputError, NotFoundError
+from tests.cascade.embedded import run, streaming
+from tests.cascade.story import doubled, even, new_lake, rows, values
+
+
+def plus(number):
+    return lambda given: [{"id": row["id"], "v": row["v"] + number} for row in given]
+
+
+GOOD, BAD = (
+    streaming("orders", ["db.raw"], "db.orders", plus(0)),
+    streaming("orders", ["db.raw"], "db.orders", plus(900)),
+)
+CLEAN = streaming("clean", ["db.orders"], "db.clean", doubled)
+BIG = streaming("big", ["db.clean"], "db.big", even)
+RIGHT, WRONG = (GOOD, CLEAN, BIG), (BAD, CLEAN, BIG)
+TABLES = ("db.orders", "db.clean", "db.big")
+
+
+def feed(lake, first, jobs):
+    lake.table("db.raw").append(rows(first, 2))
+    for one in jobs:
+        run(one, lake)
+
+
+def spoilt():
+    """Two batches are right and tagged, two are wrong."""
+    lake = new_lake("db.raw", *TABLES)
+    for number in range(4):
+        feed(lake, 2 * number, RIGHT if number < 2 else WRONG)
+        if number == 1:
+            lake.table("db.orders").create_tag("good")
+    return lake
+
+
+def found(lake):
+    return [values(lake, table) for table in TABLES]
+
+
+def wanted(count):
+    numbers = range(count)
+    return [
+        [(i, i) for i in numbers],
+        [(i, 2 * i) for i in numbers],
+        [(i, 2 * i) for i in numbers if i % 2 == 0],
+    ]
+
+
+def correct(lake, jobs=RIGHT, **how):
+    return run_correction(lake, "db.orders", "good", jobs, runner=run, **how)
+
+
+def test_the_table_and_all_that_was_made_from_it_are_published_as_one():
+    lake = spoilt()
+    wrong = found(lake)
+    plan = plan_correction(lake, "db.orders", "good", RIGHT)
+    assert plan.tables == TABLES
+    assert [step.rows for step in plan.steps] == [4, 4, 2]
+    assert found(lake) == wrong
+
+    result = correct(lake)
+    assert sorted(table for table, _, _ in lake.groups()[-1].tables) == sorted(TABLES)
+    assert result.group.number == lake.groups()[-1].number
+    assert found(lake) == wanted(8)
+
+    feed(lake, 8, RIGHT)
+    assert found(lake) == wanted(10)
+
+
+def test_the_same_call_again_changes_nothing_and_undo_takes_it_back():
+    lake = spoilt()
+    wrong = found(lake)
+    correct(lake)
+    heads = [lake.table(table).snapshot for table in TABLES]
+    again = correct(lake)
+    assert again.plan.is_done
+    assert [lake.table(table).snapshot for table in TABLES] == heads
+
+    undo_correction(lake, "db.orders", "good")
+    assert found(lake) == wrong
+    correct(lake)
+    assert found(lake) == wanted(8)
+
+
+def test_a_check_that_fails_stops_before_anything_downstream_is_made(tmp_path):
+    lake = spoilt()
+    wrong = found(lake)
+    checks = tmp_path / "checks.yml"
+    checks.write_text("name: small\nchecks:\n  - range: {column: v, max: 900}\n")
+    with pytest.raises(CommitConflictError, match="did not pass its audit"):
+        correct(lake, WRONG, checks=checks)
+    assert found(lake) == wrong
+    assert lake.table("db.clean").snapshot.id == 4
+    with pytest.raises(NotFoundError):
+        undo_correction(lake, "db.orders", "good")
+
+
+def test_what_nobody_makes_again_stops_it_and_says_so():
+    lake = spoilt()
+    lake.table("db.orders").append(rows(100, 1))
+    wrong = found(lake)
+    result = correct(lake)
+    assert result.group is None
+    assert "committed by hand" in result.waiting.problems[0]
+    assert found(lake) == wrong
+
+
+def test_rows_that_came_to_the_sources_meanwhile_are_in_it():
+    lake = spoilt()
+    calls = []
+
+    def runner(job, lake, how):
+        if not calls:
+            feed(lake, 8, WRONG)
+        calls.append(job.name)
+        return run(job, lake, how)
+
+    run_correction(lake, "db.orders", "good", RIGHT, runner=runner)
+    assert found(lake) == wanted(10)
+
+
+class _KilledError(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("last", range(6))
+def test_killed_between_jobs_it_goes_on(last):
+    lake = spoilt()
+    wrong = found(lake)
+    calls = []
+
+    def runner(job, lake, how):
+        if len(calls) == last:
+            raise _KilledError
+        calls.append(job.name)
+        return run(job, lake, how)
+
+    with pytest.raises(_KilledError):
+        run_correction(lake, "db.orders", "good", RIGHT, runner=runner)
+    assert found(lake) == wrong
+    correct(lake)
+    assert found(lake) == wanted(8)
+
+
+def test_a_second_correction_from_the_same_tag_has_a_name_of_its_own():
+    lake = spoilt()
+    correct(lake, WRONG)
+    plan = plan_correction(lake, "db.orders", "good", RIGHT, name="better")
+    assert any("came after tag 'good'" in warning for warning in plan.warnings)
+    correct(lake, name="better")
+    assert found(lake) == wanted(8)
+
+
+def test_a_tag_that_is_not_there_or_not_of_main_is_refused():
+    lake = spoilt()
+    with pytest.raises(NotFoundError, match="nowhere"):
+        plan_correction(lake, "db.orders", "nowhere", RIGHT)
+    with pytest.raises(InvalidInputError, match="'db.missing' is not to be corrected"):
+        correct(lake, options=CascadeOptions(by_hand=["db.missing"]))
