@@ -133,12 +133,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         files: Sequence[CommitMessage] = files_of(messages)
-        if self._is_withheld(batchId):
-            self._rows.abort(files)
-            return
         run = next((m.run for m in messages if isinstance(m, WrittenBatch)), BatchRun())
         lookups = ask(self._notices, self._checkpoint.query_id, batchId)
         sources = batch_sources(self._checkpoint, batchId, lookups, lambda: self._entry_of(batchId - 1))
+        if self._is_withheld(batchId):  # but what it has taken into the state is recorded by now
+            self._rows.abort(files)
+            return
         query = self._checkpoint.query_id
         engine = Engine("spark", pyspark.__version__, run.application, query, batchId)
         entry = batch_origin(sources, self._identity.job, CODE_VERSION.of(self._options), run.run, engine)
