@@ -50,7 +50,10 @@ def cli(lake, capsys):
 def test_a_plan_is_told_with_what_comes_next(cli, tmp_path):
     told = cli("db.orders")
     assert "replacement 1 of main of db.orders took out snapshot 2 of main@1; 2 tables to correct" in told
-    assert "1. db.clean: snapshot 2 is spoilt; its branch begins with snapshot 1; 1 commit made again" in told
+    assert (
+        "1. db.clean: snapshot 2 is spoilt; its branch begins with snapshot 1; 1 commit (1 row) made again"
+        in told
+    )
     assert "by hand: job 'clean' made 1 commit" in told
     assert "next: anabranch cascade db.orders --run --jobs FILE" in told
 
@@ -94,3 +97,19 @@ def test_what_is_wrongly_typed(cli):
     assert "there is no group 9" in cli("--undo", "9", code=1)
     assert "was not replaced" in cli("db.clean", code=1)
     assert "there is no job file" in cli("db.orders", "--jobs", "missing.py", code=1)
+
+
+def test_a_correction_from_a_tag_is_planned_done_and_taken_back(cli, lake):
+    orders = lake.table("db.orders")
+    orders.create_tag("start", 1)
+    told = cli("db.orders", "--from-tag", "start", verb="correct")
+    assert (
+        "the correction of db.orders from tag 'start' takes out snapshots 2 of main, 2 of main@1; 3 tables"
+        in told
+    )
+    assert "committed by hand" in told
+    assert "next: anabranch correct db.orders --from-tag start --run --jobs FILE" in told
+    assert "tag 'nowhere' does not exist" in cli("db.orders", "--from-tag", "nowhere", verb="correct", code=1)
+    assert "was published" in cli(
+        "db.orders", "--from-tag", "start", "--undo", "--yes", verb="correct", code=1
+    )

@@ -77,9 +77,9 @@ def event(number, key, value, seconds):
 
 
 def batches(factor=1):
-    """Six batches of events: ids return, windows are open between batches, and some rows are late but in time."""
+    """Four batches of events: ids return, windows are open between batches, and some rows are late but in time."""
     found = []
-    for batch in range(6):
+    for batch in range(4):
         at = batch * 12
         found.append(
             [
@@ -156,14 +156,16 @@ def check(lake, jobs, given):
 STATEFUL = (totals, firsts, windows, pairs)
 
 
-@pytest.mark.parametrize("forget", [False, True], ids=["carried", "rebuilt"])
+@pytest.mark.parametrize(
+    "forget", [False, pytest.param(True, marks=pytest.mark.long)], ids=["carried", "rebuilt"]
+)
 def test_jobs_with_state_are_made_right_again(lake, warehouse, forget):
     def lose_state():
         if forget:
             for folder in (Path(warehouse) / "_checkpoints").glob("*/anabranch/operators"):
                 shutil.rmtree(folder)
 
-    given = spoil(lake, STATEFUL, good=3, then=lose_state)
+    given = spoil(lake, STATEFUL, good=2, then=lose_state)
     result = correct(lake, STATEFUL)
     check(lake, STATEFUL, given)
     way = "rebuilt" if forget else "carried"
@@ -185,10 +187,10 @@ def test_where_state_cannot_be_had_nothing_is_published_unless_that_is_accepted(
     def lose_all():
         shutil.rmtree(Path(warehouse) / "_checkpoints" / "firsts")
         lake.table("db.events").branch("fix").expire_snapshots(
-            retain_max=3, retain_min=3, older_than=datetime.now(UTC)
+            retain_max=2, retain_min=2, older_than=datetime.now(UTC)
         )
 
-    spoil(lake, [firsts], good=3, then=lose_all)
+    spoil(lake, [firsts], good=2, then=lose_all)
     before = rows_of(lake, "db.firsts")
     once = on_spark(policy=Policy(most=0))
     refused = run_cascade(lake, "db.events", [firsts], runner=once)

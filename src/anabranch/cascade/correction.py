@@ -117,8 +117,13 @@ def correction_from(context: TableContext, store: CommitStore, start: FromTag) -
         for one in known
         if one.replaced is not None and one.replaced.fork.id >= tag.snapshot.id
     )
-    former = {segment.branch: "main" for segment in taken}
-    return Correction(main.name, main, number, taken, former, name, root if taken else None, dropped)
+    # What earlier replacements left behind may be in other tables still: those are made right as well.
+    before = correction_of(context, store) if known else None
+    left = () if before is None else before.taken_out
+    former = {} if before is None else dict(before.former)
+    former |= {segment.branch: "main" for segment in taken}
+    all_of_it = union((*taken, *left))
+    return Correction(main.name, main, number, all_of_it, former, name, root if taken else None, dropped)
 
 
 def _by(by: str | None, reason: str | None) -> str:

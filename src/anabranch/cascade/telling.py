@@ -14,7 +14,7 @@ def told_plan(plan: CascadePlan, files: Iterable[str] = ()) -> Iterator[str]:
     """A plan, in lines; `files` are the job files that were given."""
     yield from _beside(plan)
     if plan.is_done:
-        yield f"nothing to do: no table contains anything of what was taken out of {plan.table}"
+        yield _nothing(plan)
         return
     what = f"replacement {plan.number} of main of {plan.table} took out"
     if plan.tag is not None:
@@ -36,7 +36,7 @@ def told_result(result: CascadeResult, files: Iterable[str] = ()) -> Iterator[st
     again = f"{_command(plan)} --run{''.join(f' --jobs {file}' for file in files)}"
     yield from _beside(plan)
     if plan.is_done:
-        yield f"nothing to do: no table contains anything of what was taken out of {plan.table}"
+        yield _nothing(plan)
     elif result.group is not None:
         yield from told_group(result.group)
         yield from (f"{one.job}: state {one.begun}" for one in result.statuses if one.begun is not None)
@@ -74,6 +74,12 @@ def told_result(result: CascadeResult, files: Iterable[str] = ()) -> Iterator[st
         for table in result.done:
             yield f"look at it: anabranch diff {table} main..{plan.name}"
         yield f"next: {again}"
+
+
+def _nothing(plan: CascadePlan) -> str:
+    if plan.tag is None:
+        return f"nothing to do: no table contains anything of what was taken out of {plan.table}"
+    return f"nothing to do: {plan.table} has nothing after tag '{plan.tag}', or branch {plan.name} is main already"
 
 
 def _command(plan: CascadePlan) -> str:
