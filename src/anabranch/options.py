@@ -223,6 +223,13 @@ WATERMARK_IDLE_TIMEOUT = _optional_duration(
     "A source that brings no rows for this long does not hold the watermark back; every source does when absent.",
 )
 
+WATERMARK_MAX_AHEAD = _duration(
+    "watermark.max-ahead",
+    "1 d",
+    "Event times that are further ahead of the writer's clock than this do not move the watermark: such rows are stored, "
+    "counted in the snapshot (anabranch.rows-ahead) and told in the log.",
+)
+
 # Compaction
 COMPACTION_MIN_FILE_NUM = _count(
     "compaction.min.file-num",

@@ -186,14 +186,15 @@ def test_rows_are_read_under_the_newest_schema(table):
     assert table.snapshot.schema_id == 1
 
 
-def test_the_watermark_does_not_go_back(table):
+def test_the_watermark_is_that_of_the_moment(table):
     from anabranch.kernel.actions.append import Append
     from tests.support.tables import written
 
     for start, watermark in ((0, 100), (1, 200)):
         table.commit(Append(written(table, start, 1)), watermark=watermark)
     table.rollback(1)
-    assert table.snapshot.watermark == 200
+    assert table.snapshot.watermark == 100
+    assert table.commit(Append(written(table, 2, 1)), watermark=150).snapshot.watermark == 150
 
 
 def test_queues_go_on_above_all_numbers_used():

@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 
 from anabranch.errors import SchemaError
 from anabranch.kernel.commit.commit_message import CommitMessage, EventTimes
-from anabranch.options import WATERMARK_SOURCE_COLUMN
+from anabranch.options import WATERMARK_MAX_AHEAD, WATERMARK_SOURCE_COLUMN
+from anabranch.runtime import Clock
 from anabranch.spec.field_ids import UNASSIGNED_ID
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.types import Field, VarCharType
@@ -37,11 +38,13 @@ class EventTimeTracker:
     Where the table defines no watermark, it only takes out the column that the table does not have.
     """
 
-    def __init__(self, schema: TableSchema, options: Mapping[str, str]) -> None:
+    def __init__(self, schema: TableSchema, options: Mapping[str, str], clock: Clock) -> None:
         definition = watermark_definition(schema)
         self._column = None if definition is None else definition.column
         self._source = WATERMARK_SOURCE_COLUMN.of(options)
         self._is_extra = source_field(schema, options) is not None
+        self._clock, self._max_ahead = clock, WATERMARK_MAX_AHEAD.of(options)
+        self._ahead = 0
         self._newest: int | None = None
         self._by_source: dict[str, int] = {}
 
@@ -66,10 +69,17 @@ class EventTimeTracker:
         if self._column is None or not messages:
             return [*messages]
         first, *others = messages
-        return [replace(first, event_times=EventTimes(self._newest, self._by_source)), *others]
+        return [replace(first, event_times=EventTimes(self._newest, self._by_source, self._ahead)), *others]
 
     def _look(self, times: Any, sources: Any) -> None:
         newest = _millis(pc.max(times))
+        latest_allowed = self._clock.now_millis() + self._max_ahead
+        if newest is not None and newest > latest_allowed:
+            counted = _is_at_most(times, latest_allowed)
+            self._ahead += pc.sum(pc.invert(counted)).as_py() or 0
+            times = times.filter(counted)
+            sources = None if sources is None else sources.filter(counted)
+            newest = _millis(pc.max(times))
         if newest is None:
             return
         self._newest = newest if self._newest is None else max(self._newest, newest)
@@ -82,6 +92,12 @@ class EventTimeTracker:
             if latest is not None:
                 name = source or ""
                 self._by_source[name] = max(latest, self._by_source.get(name, latest))
+
+
+def _is_at_most(times: Any, millis: int) -> Any:
+    """Of each time whether it is not later; null for a null."""
+    bound = min((millis + 1) * _PER_SECOND[times.type.unit] // 1000 - 1, 2**63 - 1)
+    return pc.less_equal(times.cast(pa.int64()), bound)
 
 
 def _millis(time: Any) -> int | None:

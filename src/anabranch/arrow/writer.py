@@ -86,7 +86,7 @@ def write(batches: Iterable[pa.RecordBatch | pa.Table], context: WriteContext) -
         UnsupportedFeatureError: the table's files are of a format that is only read.
         StorageError: a file could not be written.
     """
-    tracker = EventTimeTracker(context.schema, context.all_options)
+    tracker = EventTimeTracker(context.schema, context.all_options, context.runtime.clock)
     with TableWriter(context) as writer:
         for batch in batches:
             writer.write(tracker.taken(batch))

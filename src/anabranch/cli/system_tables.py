@@ -21,7 +21,7 @@ from anabranch.cli.arguments import (
     confirm,
     names,
 )
-from anabranch.cli.output import say, show_json, show_moment, show_table
+from anabranch.cli.output import moment, say, show_json, show_moment, show_table
 
 _VERBS = {
     "schemas": "List the versions of a table's schema.",
@@ -37,6 +37,7 @@ def register(app: typer.Typer) -> None:
     for name, help_text in _VERBS.items():
         app.command(name, help=help_text)(_verb(name))
     app.command()(rollback)
+    app.command("reset-watermark")(reset_watermark)
 
 
 def show_system_table(
@@ -58,8 +59,8 @@ def show_system_table(
 
     lake = open_lake(state.warehouse)
     view = View(table, branch, at, exact, published)
-    rows, moment = service.read(lake, view, filter=filter, columns=columns, limit=limit)
-    show_moment(moment)
+    rows, found = service.read(lake, view, filter=filter, columns=columns, limit=limit)
+    show_moment(found)
     if json:
         for row in rows_of(rows):
             show_json(row)
@@ -123,6 +124,31 @@ def rollback(
         confirm("remove these for good?", yes=yes)
     done = service.carry_out(view, to, planned, force=force)
     show_json(done) if json else say(_text(done, "went"))
+
+
+def reset_watermark(
+    table: TableName,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to", help="A time; the highest in the history that is not ahead of the clock if absent."
+        ),
+    ] = None,
+    branch: Branch = None,
+    json: AsJson = False,
+) -> None:
+    """Set the watermark anew, because a row from a wrong clock has moved it too far."""
+    from anabranch.service import rollback as service
+    from anabranch.service import tables
+
+    view = tables.open_table(tables.open_lake(state.warehouse), tables.View(table, branch))
+    info = service.reset_watermark(view, to)
+    if json:
+        show_json(info)
+    else:
+        now = "none" if info.watermark is None else moment(info.watermark)
+        was = "none" if info.before is None else moment(info.before)
+        say(f"the watermark of {info.table} is {now}" + (f", and was {was}" if was != now else ""))
 
 
 def _text(info: Any, verb: str) -> str:

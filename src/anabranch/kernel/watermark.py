@@ -1,7 +1,10 @@
 """The watermark that a commit records: how far event time has come in the table.
 
 By the table's definition (`anabranch.spec.watermark`) it is the newest event time of the rows written, less the
-delay. A snapshot's is never lower than that of the snapshot before; a commit without rows carries it on.
+delay. A snapshot's is never lower than that of the snapshot before; a commit without rows carries it on. Only a commit
+that brings back the rows of another snapshot, or that is made for it, sets it anew, also to a lower one.
+
+Rows whose event time is further ahead of the writer's clock than `watermark.max-ahead` are passed over and counted.
 
 Where rows come from several *sources* that run beside each other, such as the partitions of a topic, it is the
 lowest over them: a slow source would otherwise look late. How far each has come is remembered in the property
@@ -22,8 +25,14 @@ from typing import Any, Final, TypeAlias
 from anabranch.errors import AnabranchError
 from anabranch.kernel.commit.commit_message import CommitMessage, EventTimes
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.properties import WATERMARK_PROPERTY
-from anabranch.options import JOB, LEDGER_TIME_RETAINED, WATERMARK_IDLE_TIMEOUT, WATERMARK_SOURCE_COLUMN
+from anabranch.kernel.properties import AHEAD_PROPERTY, WATERMARK_PROPERTY, WATERMARK_SINCE_PROPERTY
+from anabranch.options import (
+    JOB,
+    LEDGER_TIME_RETAINED,
+    WATERMARK_IDLE_TIMEOUT,
+    WATERMARK_MAX_AHEAD,
+    WATERMARK_SOURCE_COLUMN,
+)
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.watermark import WatermarkDefinition, watermark_definition
@@ -65,7 +74,16 @@ class SourceProgress:
     """Whether the producer certainly never committed before."""
 
 
-Claim: TypeAlias = int | SourceProgress | None
+@dataclass(frozen=True, slots=True)
+class WithAhead:
+    """The same where some rows are too far ahead of the clock to count."""
+
+    claim: int | SourceProgress | None
+    ahead: int
+    """How many."""
+
+
+Claim: TypeAlias = int | SourceProgress | WithAhead | None
 """What a commit says of its watermark: the value, how to find it on a base, or nothing."""
 
 
@@ -97,8 +115,10 @@ def claim(
     if definition is None:
         return None
     times = [message.event_times for message in messages if message.event_times is not None]
+    ahead = sum(t.ahead for t in times)
+    claimed: int | SourceProgress | None
     if WATERMARK_SOURCE_COLUMN.of(options) is not None:
-        return SourceProgress(
+        claimed = SourceProgress(
             producer or JOB.of(options) or _BATCH_PRODUCER,
             _highest_of_each(times),
             definition.delay_millis,
@@ -108,7 +128,9 @@ def claim(
             LEDGER_TIME_RETAINED.of(options),
             is_first,
         )
-    return _limited(_own(definition, times), limit)
+    else:
+        claimed = _limited(_own(definition, times), limit)
+    return WithAhead(claimed, ahead) if ahead else claimed
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,18 +151,66 @@ def recorded(context: TableContext, previous: Snapshot | None, claimed: Claim, n
         now: its time, epoch milliseconds.
     """
     before = None if previous is None else previous.watermark
-    carried = None if previous is None else previous.properties.get(WATERMARK_PROPERTY)
+    carried = {} if previous is None else _carried(previous)
+    if isinstance(claimed, WithAhead):
+        _LOG.warning(
+            "%d rows of '%s' have event times too far ahead of the clock: they are stored, and do not move the watermark; "
+            "'%s' says how far they may be",
+            *(claimed.ahead, context.title, WATERMARK_MAX_AHEAD.key),
+        )
+        found = recorded(context, previous, claimed.claim, now)
+        return Recorded(found.watermark, {**found.properties, AHEAD_PROPERTY: str(claimed.ahead)})
     if isinstance(claimed, SourceProgress):
         try:
             states = _states_before(context, previous)
             watermark, text = _advanced(context, claimed, states, now)
-            return Recorded(_highest(before, watermark), {WATERMARK_PROPERTY: text})
+            return Recorded(_highest(before, watermark), {**carried, WATERMARK_PROPERTY: text})
         except AnabranchError as error:
             _LOG.warning(
                 "the watermark of '%s' stays: what its sources were is unknown: %s", context.title, error
             )
             claimed = None
-    return Recorded(_highest(before, claimed), {} if carried is None else {WATERMARK_PROPERTY: carried})
+    return Recorded(_highest(before, claimed), carried)
+
+
+def given_back(previous: Snapshot | None, taken: Snapshot) -> Recorded:
+    """What a snapshot on top of `previous` records whose rows are those of `taken`: the watermark that belongs to them."""
+    return _set_anew(previous, taken.watermark, taken.properties.get(WATERMARK_PROPERTY))
+
+
+def reset(previous: Snapshot, to: int | None, latest: int) -> Recorded:
+    """What a snapshot on top of `previous` records that sets the watermark anew.
+
+    Args:
+        previous: the base of the commit.
+        to: the watermark from now on.
+        latest: sources that are said to be further are forgotten, epoch milliseconds.
+    """
+    text = previous.properties.get(WATERMARK_PROPERTY)
+    states = (None if text is None else _from_text(text)) or {}
+    kept = {
+        producer: {s: (newest, seen) for s, (newest, seen) in sources.items() if (newest or 0) <= latest}
+        for producer, sources in states.items()
+    }
+    return _set_anew(previous, to, _to_text(kept) if kept else None)
+
+
+def _set_anew(previous: Snapshot | None, watermark: int | None, known: str | None) -> Recorded:
+    """What it records; if nothing is known of sources, it says so, for what older snapshots say is about other rows."""
+    if previous is None:
+        return Recorded(watermark, {} if known is None else {WATERMARK_PROPERTY: known})
+    properties = _carried(previous)
+    if known is not None or WATERMARK_PROPERTY in properties:
+        properties[WATERMARK_PROPERTY] = known or _to_text({})
+    if previous.watermark is not None and (watermark is None or watermark < previous.watermark):
+        properties[WATERMARK_SINCE_PROPERTY] = str(previous.id + 1)
+    return Recorded(watermark, properties)
+
+
+def _carried(previous: Snapshot) -> dict[str, str]:
+    """What the snapshot before knew that the next one has to know as well."""
+    keys = (WATERMARK_PROPERTY, WATERMARK_SINCE_PROPERTY)
+    return {key: previous.properties[key] for key in keys if key in previous.properties}
 
 
 _Sources: TypeAlias = dict[str, tuple[int | None, int]]

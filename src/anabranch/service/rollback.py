@@ -39,6 +39,27 @@ class RollbackInfo:
     """What refers to them, and goes with them if that is forced."""
 
 
+@dataclass(frozen=True, slots=True)
+class WatermarkInfo:
+    """A watermark that was set anew."""
+
+    table: str
+    watermark: int | None
+    """Epoch milliseconds; None for none."""
+    before: int | None
+    snapshot: int | None
+    """The newest snapshot afterwards."""
+
+
+def reset_watermark(table: Table, to: str | None) -> WatermarkInfo:
+    """Set the watermark of a table anew. Raises as `Table.reset_watermark`."""
+    before = table.watermark
+    found = table.reset_watermark(to)
+    if found is None:
+        return WatermarkInfo(table.name, None, None, None)
+    return WatermarkInfo(table.name, found.watermark, before, found.id)
+
+
 def preview(table: Table, to: str, *, destructive: bool = False) -> tuple[RollbackInfo, RollbackResult]:
     """What a rollback would do, as a value to show and one to carry it out by."""
     result = rollback(table.context, to, destructive=destructive, dry_run=True)

@@ -7,7 +7,8 @@ at the place to which the batch has read them.
 
 The watermark that Spark computes for the query has no say there. It is the one of the batch before, so the last batch
 of a query that ends would never come up to it; and it says nothing of the rows that come out: those of closed windows
-lie below it anyway, and what a join held back is late by it all the same. A table without a definition records it.
+lie below it anyway, and what a join held back is late by it all the same. A table without a definition records it, unless
+it is further ahead of the clock than `watermark.max-ahead`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.watermark import Claim, Limit, Unknown, claim
 from anabranch.lineage.spark_offsets import BatchOffsets, topic_partitions
+from anabranch.options import WATERMARK_MAX_AHEAD
 from anabranch.spark.tables import neighbour
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.watermark import watermark_definition
@@ -36,6 +38,7 @@ def batch_watermark(
     *,
     producer: str,
     is_first: bool,
+    now: int,
 ) -> Claim:
     """What a micro-batch says of the watermark. Never raises: no batch shall fail of it.
 
@@ -46,9 +49,12 @@ def batch_watermark(
         offsets: how far the batch read its sources; None if that is not known.
         producer: commit user of the query.
         is_first: whether it is the first batch that the query commits.
+        now: by the clock of the query, epoch milliseconds.
     """
     if watermark_definition(schema) is None:
-        return None if offsets is None else offsets.watermark_millis
+        of_spark = None if offsets is None else offsets.watermark_millis
+        is_ahead = of_spark is not None and of_spark > now + WATERMARK_MAX_AHEAD.of(options)
+        return None if is_ahead else of_spark
     return claim(
         schema,
         options,

@@ -236,7 +236,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
         rows, user = self._rows.context, self._identity.user
         options = {**rows.all_options, **self._options}
         first = 0 if self._begun is None else self._begun.first_batch
-        return batch_watermark(rows.schema, options, files, offsets, producer=user, is_first=batch == first)
+        now = self._table.context.runtime.clock.now_millis()
+        return batch_watermark(
+            rows.schema, options, files, offsets, producer=user, is_first=batch == first, now=now
+        )
 
     def _settle_repeated(
         self, committed: Committed, files: Sequence[CommitMessage], entry: LineageEntry

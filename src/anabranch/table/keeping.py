@@ -18,6 +18,7 @@ from anabranch.kernel.replacement.follow import on_main
 from anabranch.savepoint_manager import SavepointManager
 from anabranch.spec.refs import Tag
 from anabranch.spec.savepoint import Savepoint
+from anabranch.spec.snapshot import Snapshot
 from anabranch.table.view import TableView
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class Keeping(TableView):
 
         By default one new snapshot is committed whose live files are those of the moment: nothing of the history
         in between goes away, and rolling back can itself be rolled back. Rows are read under the newest schema;
-        the watermark stays. What others append meanwhile is rolled away if it lands before, and stays if it
+        the watermark is that of the moment. What others append meanwhile is rolled away if it lands before, and stays if it
         lands after.
 
         Args:
@@ -165,6 +166,27 @@ class Keeping(TableView):
         self._check_unpinned()
         self._context.check_same_table()
         return rollback(self._follow(), version, destructive=destructive, force=force, dry_run=dry_run)
+
+    def reset_watermark(self, to: str | int | datetime | None = None) -> Snapshot | None:
+        """Set the watermark anew, also to a lower one, because a row from a wrong clock has moved it too far.
+
+        The rows stay as they are. Commits that follow move it on from there.
+
+        Args:
+            to: a time as `at` takes it; None for the highest in the history that is not further ahead of the clock than
+                `watermark.max-ahead`. If all are, there is none until rows are written.
+
+        Returns:
+            the newest snapshot, which is another only if that changed something.
+
+        Raises:
+            InvalidInputError: `to` is no time, or too far ahead of the clock.
+            CommitError: see `anabranch.errors`.
+        """
+        from anabranch.kernel.actions.reset_watermark import reset_watermark
+
+        self._check_unpinned()
+        return reset_watermark(self._follow(), None if to is None else to_millis(to))
 
     def _moment(
         self,

@@ -11,6 +11,7 @@ from anabranch.kernel.commit.base import Base, Change, Conflict
 from anabranch.kernel.commit.order import ordered_as
 from anabranch.kernel.file_paths import missing_files
 from anabranch.kernel.properties import ROLLBACK_PROPERTY
+from anabranch.kernel.watermark import given_back
 from anabranch.spec.data_file import FileKind
 from anabranch.spec.entry_frame import IDENTITY, EntryFrame
 from anabranch.spec.snapshot import CommitKind, Snapshot
@@ -55,6 +56,7 @@ class Rollback:
             [*removed, *restored],
             {ROLLBACK_PROPERTY: self._description(base)},
             adds_again=bool(restored),
+            event_time=given_back(base.snapshot, self.target),
         )
 
     def _description(self, base: Base) -> str:

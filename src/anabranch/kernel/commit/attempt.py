@@ -79,7 +79,7 @@ class Attempts:
         # But it does not follow a base whose time is still to come, or one wrong clock would stop it for good.
         time_millis = now if previous is None else max(now, commit_time(self.context, previous))
         claimed = self.watermark if change.watermark is None else change.watermark
-        event_time = recorded(self.context, previous, claimed, time_millis)
+        event_time = change.event_time or recorded(self.context, previous, claimed, time_millis)
         return Snapshot(
             version=SNAPSHOT_VERSION,
             id=1 if previous is None else previous.id + 1,

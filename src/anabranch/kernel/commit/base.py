@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.watermark import Recorded
 from anabranch.lazy import lazy
 from anabranch.spec.data_file import ManifestEntry
 from anabranch.spec.entry_frame import EntryFrame
@@ -42,6 +43,8 @@ class Change:
     """Whether added files may have been added and deleted before: the base list must not tell of that."""
     watermark: int | None = None
     """What the change says of event time on this base, epoch milliseconds; None to leave it to the request."""
+    event_time: Recorded | None = None
+    """What the snapshot records of event time, also if the watermark goes back; None to find it by the rows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ class EventTimes:
     """None if no row has an event time."""
     by_source: Mapping[str, int] = field(default_factory=dict)
     """For each source of rows, if they say where they come from."""
+    ahead: int = 0
+    """How many rows are too far ahead of the writer's clock to count."""
 
 
 @dataclass(frozen=True, slots=True)

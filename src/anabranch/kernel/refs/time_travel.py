@@ -21,7 +21,7 @@ from anabranch.errors import InvalidInputError, NotFoundError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.expiry.search import Border, find_border
 from anabranch.kernel.parallel import each
-from anabranch.kernel.properties import PARENT_PROPERTY
+from anabranch.kernel.properties import PARENT_PROPERTY, WATERMARK_SINCE_PROPERTY
 from anabranch.kernel.refs.moment import Moment, duration_text, of_savepoint, of_snapshot, time_text
 from anabranch.kernel.refs.savepoint_log import savepoints
 from anabranch.kernel.store_clock import commit_time
@@ -88,7 +88,7 @@ def at_watermark(context: TableContext, watermark: int, *, exact: bool = False) 
         return snapshot is not None and (snapshot.watermark is None or snapshot.watermark < watermark)
 
     head = context.snapshots.head()
-    border = Border(head, None) if too_low(head) else _border(context, head, too_low)
+    border = Border(head, None) if too_low(head) else _border_by_watermark(context, head, too_low)
     found = None if border.after is None else of_snapshot(border.after)
     saved: list[Savepoint] = []
     if not _are_neighbours(border):
@@ -146,6 +146,27 @@ def _border(context: TableContext, head: Snapshot | None, holds: Callable[[Snaps
         if len(ids) < head.id - ids[0] + 1:  # a gap ends the search; below it there may be more
             border = find_border(context.snapshots, ids, holds)
     return border
+
+
+def _border_by_watermark(
+    context: TableContext, head: Snapshot | None, too_low: Callable[[Snapshot | None], bool]
+) -> Border:
+    """The same where the watermark was set anew: since then it never was as low again."""
+    newest = head
+    while newest is not None:
+        since = newest.properties.get(WATERMARK_SINCE_PROPERTY, "")
+        begun = int(since) if since.isdigit() else 0
+        if not 1 < begun <= newest.id:
+            break
+        first, before = context.snapshots.find(begun), context.snapshots.find(begun - 1)
+        if first is None:
+            break
+        if too_low(first):
+            return find_border(context.snapshots, range(begun, newest.id + 1), too_low)
+        if before is None:
+            return Border(None, first)
+        newest = before
+    return _border(context, newest, too_low)
 
 
 def _newest_saved(

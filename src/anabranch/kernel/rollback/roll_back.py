@@ -9,7 +9,7 @@ What the new snapshot holds and why:
   (`manifest_merge.without_files`): each file is added once in the whole snapshot.
 * Data files are shared, not copied: rolling back costs no more than its metadata. Pins keep other engines from
   deleting them (`rollback_pins`), and that they are in the store is checked before the commit.
-* The schema stays the newest, the watermark stays where it is (readers have acted on it), sequence numbers of
+* The schema stays the newest, the watermark is the one that belongs to the rows of the target, sequence numbers of
   queues go on above those of the files that are taken away.
 
 Nothing of the history in between goes away; see `history_removal` for the other way.

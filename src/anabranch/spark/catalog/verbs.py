@@ -105,6 +105,11 @@ def _rollback(table: Table, given: Arguments) -> Iterable[Row]:
     return [(done.target.id, newest, changed.rows_removed, changed.rows_restored, removed)]
 
 
+def _reset_watermark(table: Table, given: Arguments) -> Iterable[Row]:
+    found = table.reset_watermark(given.get("to"))
+    return [(None, None) if found is None else (found.id, found.watermark)]
+
+
 def _compact(table: Table, given: Arguments) -> Iterable[Row]:
     return [_compaction(table.compact(**given))]
 
@@ -224,6 +229,13 @@ VERBS: Final[dict[str, Verb]] = {
             "target_snapshot_id BIGINT, snapshot_id BIGINT, rows_removed BIGINT, rows_restored BIGINT, "
             "snapshots_removed BIGINT",
             _rollback,
+        ),
+        Verb(
+            "reset_watermark",
+            "Set the watermark anew, because a row from a wrong clock has moved it too far.",
+            (Parameter("to", "STRING", "a time; the highest that is not ahead of the clock if left out"),),
+            "snapshot_id BIGINT, watermark BIGINT",
+            _reset_watermark,
         ),
         Verb(
             "compact",

@@ -1,0 +1,73 @@
+"""Set the watermark of a table anew, also to a lower one: a row from a wrong clock has moved it too far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anabranch.errors import InvalidInputError
+from anabranch.kernel.commit.base import Base, Change, Conflict
+from anabranch.kernel.commit.identity import CommitIdentity
+from anabranch.kernel.commit.transaction import CommitRequest, commit
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.history.commits import back_from
+from anabranch.kernel.watermark import reset
+from anabranch.options import WATERMARK_MAX_AHEAD
+from anabranch.spec.snapshot import CommitKind, Snapshot
+
+
+@dataclass(frozen=True)
+class ResetWatermark:
+    """One snapshot without changes of rows, from which on the watermark is another."""
+
+    to: int | None
+    """Epoch milliseconds; None for none."""
+    latest: int
+    """What is known of sources that are further is forgotten."""
+
+    @property
+    def depends_on_base(self) -> bool:
+        return True
+
+    def on(self, base: Base) -> Change | Conflict:
+        if base.snapshot is None:
+            return Conflict(
+                "NO_SNAPSHOT",
+                f"'{base.context.title}' has no snapshots: it has no watermark",
+                "write to it first.",
+            )
+        return Change(CommitKind.COMPACT, [], event_time=reset(base.snapshot, self.to, self.latest))
+
+
+def reset_watermark(context: TableContext, to: int | None = None) -> Snapshot | None:
+    """Set the watermark anew.
+
+    Args:
+        context: the branch.
+        to: epoch milliseconds; None for the highest that the history has which is not too far ahead of the clock, by the
+            option `watermark.max-ahead`. If all are, there is none until rows are written.
+
+    Returns:
+        the newest snapshot; nothing is committed where the watermark is that already. None for a table without any.
+
+    Raises:
+        InvalidInputError: `to` is too far ahead of the clock itself.
+        CommitError: as for any commit.
+    """
+    schema, head = context.schemas.latest(), context.snapshots.head()
+    options = {} if schema is None else schema.options
+    latest = context.runtime.clock.now_millis() + WATERMARK_MAX_AHEAD.of(options)
+    if to is not None and to > latest:
+        raise InvalidInputError(
+            f"the watermark of '{context.title}' is to be {to}, which is further ahead of the clock than "
+            f"'{WATERMARK_MAX_AHEAD.key}' allows",
+            hint=f"{latest} is the most.",
+        )
+    if head is None:
+        return None
+    if to is None:
+        known = (s.watermark for s in back_from(context, head) if s.watermark is not None)
+        to = next((watermark for watermark in known if watermark <= latest), None)
+    if head.watermark == to:
+        return head
+    action = ResetWatermark(to, latest)
+    return commit(context, CommitRequest(action, CommitIdentity.batch(context.runtime))).snapshot
