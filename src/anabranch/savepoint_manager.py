@@ -11,8 +11,8 @@ from anabranch.spec.savepoint import Savepoint
 class SavepointManager:
     """Finds, makes and removes the savepoints of one branch: ``table.savepoint_manager``.
 
-    Paths are relative to the table's folder (``table.context.storage.url``), as its storage takes them:
-    ``Savepoint.from_path(table.context.storage, manager.savepoint_path(3))``.
+    Paths are whole ones, from the place of the warehouse on, which `Savepoint.from_path` takes as well as those relative
+    to the table's folder: ``Savepoint.from_path(table.context.storage, manager.savepoint_path(3))``.
     """
 
     def __init__(self, context: TableContext) -> None:
@@ -20,12 +20,15 @@ class SavepointManager:
 
     @property
     def savepoint_directory(self) -> str:
-        """The folder of the savepoints."""
-        return self._context.layout.savepoint_folder
+        """The folder of the savepoints, as a whole path."""
+        return self._whole(self._context.layout.savepoint_folder)
 
     def savepoint_path(self, savepoint_id: int) -> str:
-        """The path of a savepoint's file, whether or not it exists."""
-        return self._context.layout.savepoint_path(savepoint_id)
+        """The whole path of a savepoint's file, whether or not it exists."""
+        return self._whole(self._context.layout.savepoint_path(savepoint_id))
+
+    def _whole(self, path: str) -> str:
+        return f"{self._context.storage.url.rstrip('/')}/{path}"
 
     def savepoint(self, savepoint_id: int) -> Savepoint:
         """The savepoint of that id. Raises `NotFoundError` naming those there are."""

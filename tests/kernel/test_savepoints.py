@@ -176,8 +176,10 @@ def test_the_manager_of_the_proposal(table):
     assert (manager.earliest_savepoint_id, manager.latest_savepoint_id) == (None, None)
     made = [manager.create(version) for version in (2, 3, None)]
     assert (manager.earliest_savepoint_id, manager.latest_savepoint_id) == (1, 3)
-    assert manager.savepoint_directory == "savepoint"
-    assert manager.savepoint_path(2) == "savepoint/savepoint-2"
+    place = table.context.storage.url
+    assert manager.savepoint_directory == f"{place}/savepoint"
+    assert manager.savepoint_path(2) == f"{place}/savepoint/savepoint-2"
+    assert made[1] == Savepoint.from_path(table.context.storage, "savepoint/savepoint-2")
     assert (
         manager.savepoint(2)
         == made[1]
@@ -190,7 +192,7 @@ def test_the_manager_of_the_proposal(table):
     assert manager.savepoints() == made[:2]
     with pytest.raises(anabranch.NotFoundError, match="savepoint 3 does not exist"):
         manager.savepoint(3)
-    table.context.storage.put(manager.savepoint_path(2), b"{")
+    table.context.storage.put("savepoint/savepoint-2", b"{")
     with pytest.raises(anabranch.CorruptTableError, match="savepoint-2"):
         manager.savepoint(2)
 

@@ -1,11 +1,15 @@
 """The numbers that say whether a write has enough tasks, and what is told of them."""
 
+import logging
+
+import pyarrow as pa
 import pytest
 
 from anabranch.errors import OptionError
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.write_load import WriteLoad, load_limit, load_warning
 from anabranch.options import check_options
+from tests.support.tables import make_table
 
 
 def messages(*places):
@@ -69,3 +73,17 @@ def test_the_limit_must_be_a_number():
         check_options({"sink.writers-per-task.warn": "many"})
     with pytest.raises(OptionError):
         check_options({"sink.writers-per-task.warn": "-1"})
+
+
+def test_the_python_engine_gives_the_same_advice(caplog):
+    table = make_table(
+        "memory://load",
+        schema="id BIGINT, p INT",
+        partition_by=["p"],
+        options={"sink.writers-per-task.warn": "5"},
+    )
+    with caplog.at_level(logging.WARNING):
+        table.append(pa.table({"id": range(4), "p": pa.array(range(4), pa.int32())}))
+        assert "buckets to write" not in caplog.text
+        table.append(pa.table({"id": range(5), "p": pa.array(range(5), pa.int32())}))
+    assert "'db.t': 5 partitions x 1 bucket / 1 task = 5 buckets to write for each task" in caplog.text

@@ -36,6 +36,14 @@ SELECT window_start, window_end, COUNT(`user`) FROM TABLE(
  TUMBLE(TABLE T, DESCRIPTOR(order_time), INTERVAL '10' MINUTES)) GROUP BY window_start, window_end;"""
 
 
+def _counted(windows):
+    return f"SELECT window_start, window_end, COUNT(`user`) FROM TABLE({windows}) GROUP BY window_start, window_end"
+
+
+def _window(begin, end, count):
+    return dt.datetime(2024, 1, 1, 0, begin), dt.datetime(2024, 1, 1, 0, end), count
+
+
 @pytest.fixture(scope="module")
 def lake(spark, tmp_path_factory):
     return anabranch.connect(str(tmp_path_factory.mktemp("lake-sql")), spark=spark.newSession())
@@ -52,6 +60,13 @@ def test_the_statements_of_the_proposals(lake):
         ("INSERT INTO T SELECT id, 'p', timestamp_ntz'2024-01-01' + make_dt_interval(0, 0, id * 6) FROM range(3)", []),
         (WINDOWS, Rows([(dt.datetime(2024, 1, 1, 0, 0), dt.datetime(2024, 1, 1, 0, 10), 2),
                         (dt.datetime(2024, 1, 1, 0, 10), dt.datetime(2024, 1, 1, 0, 20), 1)])),
+        (_counted("CUMULATE(TABLE T, DESCRIPTOR(order_time), INTERVAL '5' MINUTES, INTERVAL '10' MINUTES)"),
+         Rows([_window(0, 5, 1), _window(0, 10, 2), _window(10, 15, 1), _window(10, 20, 1)])),
+        (_counted("SESSION(TABLE T, DESCRIPTOR(order_time), INTERVAL '6' MINUTES)"), Rows([_window(0, 18, 3)])),
+        (_counted("SESSION(TABLE T, DESCRIPTOR(order_time), INTERVAL '5' MINUTES)"),
+         Rows([_window(0, 5, 1), _window(6, 11, 1), _window(12, 17, 1)])),
+        (_counted("SESSION(TABLE T PARTITION BY (`user` % 2, product), DESCRIPTOR(order_time), INTERVAL '7' MINUTES)"),
+         Rows([_window(0, 7, 1), _window(6, 13, 1), _window(12, 19, 1)])),
         ("SELECT * FROM MyTable VERSION AS OF 'snapshot.1'", [(1, 2.5, 3)]),
         ("SELECT count(*) FROM MyTable /*+ OPTIONS('scan.snapshot-id' = '1') */ AS x", [(1,)]),
         ("CREATE TABLE kafka_table (a INT) WITH ('connector' = 'kafka')", "of which topic"),

@@ -50,7 +50,12 @@ def test_only_what_spark_does_not_know_is_replaced(before, after):
         ("SELECT /* open", "never closed"),
         ("SELECT * FROM TABLE(TUMBLE(t, 1)", "never closed"),
         ("SELECT * FROM TABLE(TUMBLE(t, DESCRIPTOR(c), INTERVAL '1' DAY))", "a table and a column"),
-        ("SELECT * FROM TABLE(CUMULATE(TABLE t, DESCRIPTOR(c), 1, 2))", "CUMULATE is not written"),
+        ("SELECT * FROM TABLE(CUMULATE(TABLE t, DESCRIPTOR(c), 1, 2))", "CUMULATE is no interval"),
+        (
+            "SELECT * FROM TABLE(CUMULATE(TABLE t, DESCRIPTOR(c), INTERVAL '1' DAY))",
+            "CUMULATE is not written",
+        ),
+        ("SELECT * FROM TABLE(SESSION(TABLE t, DESCRIPTOR(c)))", "SESSION is not written"),
         ("SELECT * FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(c), 10))", "no interval"),
     ],
 )

@@ -38,6 +38,8 @@ def read(document, path=PATH):
 
 
 class Files(dict):
+    url = "memory://files/db.t"
+
     def get(self, path):
         if path not in self:
             raise NotFoundError(path)
@@ -88,6 +90,7 @@ def test_what_stands_for_a_snapshot_never_becomes_a_file():
 def test_from_path():
     files = Files({PATH: json.dumps(WHOLE).encode()})
     assert Savepoint.from_path(files, PATH) == read(WHOLE)
+    assert Savepoint.from_path(files, f"{files.url}/{PATH}") == read(WHOLE)
     with pytest.raises(NotFoundError):
         Savepoint.from_path(files, "savepoint/savepoint-4")
     files["savepoint/savepoint-4"] = files[PATH]

@@ -31,6 +31,9 @@ class ManifestLists(Protocol):
 class Objects(Protocol):
     """What reads files by path, such as a table's storage."""
 
+    @property
+    def url(self) -> str: ...
+
     def get(self, path: str) -> bytes: ...
 
 
@@ -162,13 +165,13 @@ class Savepoint:
 
         Args:
             objects: what reads it: ``table.context.storage``.
-            path: of the file, as `objects` takes it.
+            path: of the file, as `objects` takes it, or from its `url` on.
 
         Raises:
             NotFoundError: there is no such file.
             CorruptTableError: it does not say what it must.
         """
-        found = cls.from_json(objects.get(path), path=path)
+        found = cls.from_json(objects.get(path.removeprefix(f"{objects.url.rstrip('/')}/")), path=path)
         expected = savepoint_id_of(path)
         if expected is not None and found.id != expected:
             raise CorruptTableError(f"holds savepoint {found.id}, expected {expected}", path=path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,6 +23,7 @@ from anabranch.kernel.refs.moments import resolve
 from anabranch.kernel.refs.upkeep import keep_due
 from anabranch.kernel.replacement.follow import carried_over
 from anabranch.kernel.watermark import Claim, claim
+from anabranch.kernel.write_load import WriteLoad, load_warning
 from anabranch.lineage.model import LINEAGE_PROPERTY
 from anabranch.lineage.recording import current
 from anabranch.maintenance.expire import expire_now_and_then
@@ -31,6 +33,8 @@ from anabranch.spec.snapshot_ref import SnapshotRef
 from anabranch.spec.support import check_writable
 from anabranch.table.view import TableView
 from anabranch.write import Writer
+
+_LOG = logging.getLogger(__name__)
 
 
 class Writing(TableView):
@@ -210,6 +214,11 @@ class Writing(TableView):
         written = engine.write(data, self) if isinstance(engine, WritesFrames) else None
         if written is None:
             written = WrittenRows(writer.write(convert(data, writer.fields)))
+            warning = load_warning(
+                WriteLoad.of_messages([written.messages]), self.name, writer.context.all_options
+            )
+            if warning is not None:
+                _LOG.warning(warning)
         messages = written.messages
         watermark = claim(writer.table_schema, writer.context.all_options, messages)
         try:

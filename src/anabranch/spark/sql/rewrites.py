@@ -49,7 +49,9 @@ def windows(statement: str) -> str:
     """``TABLE(TUMBLE(TABLE t, DESCRIPTOR(c), INTERVAL '10' MINUTES))`` becomes a query with Spark's windows.
 
     It has all columns of the table, and ``window_start``, ``window_end`` and ``window_time``, the last
-    millisecond of the window. ``HOP`` takes the slide before the size.
+    millisecond of the window. ``HOP`` takes the slide before the size, ``CUMULATE`` the step before the size. ``SESSION``
+    takes the gap; ``PARTITION BY`` after its table says whose sessions they are. It is for batches: rows that come later
+    may join two sessions, which Spark's own ``session_window`` allows for in a stream.
     """
     words = words_of(statement)
     pieces = []
@@ -65,6 +67,20 @@ def windows(statement: str) -> str:
 REWRITES: Final[tuple[Callable[[str], str], ...]] = (options_hints, properties_of_tables, windows)
 """In the order in which they are done."""
 
+_CUMULATED: Final = (
+    "(SELECT * EXCEPT (__window, __end), __window.start AS window_start, __end AS window_end, "
+    "__end - INTERVAL '0.001' SECOND AS window_time "
+    "FROM (SELECT *, explode(filter(sequence(__window.start + {step}, __window.end, {step}), e -> e > {column})) AS __end "
+    "FROM (SELECT *, window({column}, {size}) AS __window FROM {table})))"
+)
+_SESSIONS: Final = (
+    "(SELECT * EXCEPT (__begins, __session), min({column}) OVER (PARTITION BY {keys}__session) AS window_start, "
+    "max({column}) OVER (PARTITION BY {keys}__session) + {gap} AS window_end, "
+    "max({column}) OVER (PARTITION BY {keys}__session) + {gap} - INTERVAL '0.001' SECOND AS window_time "
+    "FROM (SELECT *, sum(__begins) OVER ({order}) AS __session "
+    "FROM (SELECT *, CASE WHEN {column} <= lag({column}) OVER ({order}) + {gap} THEN 0 ELSE 1 END AS __begins "
+    "FROM {table} WHERE {column} IS NOT NULL)))"
+)
 _WINDOW: Final = (
     "(SELECT * EXCEPT (__window), __window.start AS window_start, __window.end AS window_end, "
     "__window.end - INTERVAL '0.001' SECOND AS window_time "
@@ -72,18 +88,21 @@ _WINDOW: Final = (
 )
 
 
+_DURATIONS: Final = {"TUMBLE": 1, "HOP": 2, "CUMULATE": 2, "SESSION": 1}
+"""How many intervals each takes."""
+
+
 def _window(statement: str, words: Sequence[Word], place: int) -> str | None:
-    """The query for ``TUMBLE(...)`` or ``HOP(...)`` at a place; None if something else stands there."""
+    """The query for ``TUMBLE(...)``, ``HOP(...)`` and the like at a place; None if something else stands there."""
     kind = words[place].text.upper()
-    if not words[place].is_("TUMBLE", "HOP", "CUMULATE", "SESSION") or not matches(words, place + 1, "("):
+    if not words[place].is_(*_DURATIONS) or not matches(words, place + 1, "("):
         return None
     arguments = _arguments(words, place + 1)
-    durations = {"TUMBLE": 1, "HOP": 2}.get(kind)
-    if durations is None or len(arguments) != 2 + durations:
+    if len(arguments) != 2 + _DURATIONS[kind]:
+        more = ", INTERVAL '10' MINUTES" if _DURATIONS[kind] == 2 else ""
         raise SqlError(
             f"{kind} is not written as it is understood here",
-            hint="write TUMBLE(TABLE t, DESCRIPTOR(c), INTERVAL '10' MINUTES) or "
-            "HOP(TABLE t, DESCRIPTOR(c), INTERVAL '5' MINUTES, INTERVAL '10' MINUTES).",
+            hint=f"write {kind}(TABLE t, DESCRIPTOR(c), INTERVAL '5' MINUTES{more}).",
         )
     table, column, *times = arguments
     if not (table[0].is_("TABLE") and matches(column, 0, "DESCRIPTOR", "(")):
@@ -93,11 +112,33 @@ def _window(statement: str, words: Sequence[Word], place: int) -> str | None:
         )
     # Spark has the size of a window before its slide.
     spelled = [_duration(kind, time) for time in reversed(times)]
-    return _WINDOW.format(
-        column=_text(statement, column[2:-1]),
-        durations=", ".join(spelled),
-        table=_text(statement, table[1:]),
-    )
+    named = _text(statement, column[2:-1])
+    if kind == "SESSION":
+        source, keys = _partitioned(table)
+        by = "".join(f"{key}, " for key in _listed(statement, keys))
+        order = f"PARTITION BY {by[:-2]} ORDER BY {named}" if by else f"ORDER BY {named}"
+        gap, rows = _text(statement, times[0]), _text(statement, source)
+        return _SESSIONS.format(column=named, keys=by, order=order, gap=gap, table=rows)
+    rows = _text(statement, table[1:])
+    if kind == "CUMULATE":
+        step = _text(statement, times[0])
+        return _CUMULATED.format(column=named, step=step, size=spelled[0], table=rows)
+    return _WINDOW.format(column=named, durations=", ".join(spelled), table=rows)
+
+
+def _partitioned(table: Sequence[Word]) -> tuple[Sequence[Word], Sequence[Word]]:
+    """The table after ``TABLE``, and the columns after ``PARTITION BY``."""
+    for place in range(len(table)):
+        if matches(table, place, "PARTITION", "BY"):
+            return table[1:place], table[place + 2 :]
+    return table[1:], ()
+
+
+def _listed(statement: str, words: Sequence[Word]) -> list[str]:
+    """Names with commas between them, in parentheses or not."""
+    text = _text(statement, words).strip()
+    text = text[1:-1] if text.startswith("(") else text
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _arguments(words: Sequence[Word], opening: int) -> list[list[Word]]:
