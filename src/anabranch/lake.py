@@ -13,6 +13,7 @@ import pyarrow as pa
 from anabranch.catalog import FilesystemCatalog, Identifier
 from anabranch.engine import Engine, LocalEngine, WrittenRows
 from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError
+from anabranch.kernel.replacement.expected import ExpectedMain
 from anabranch.lineage.code_version import code_version
 from anabranch.lineage.recording import JobRun, running
 from anabranch.runtime import SYSTEM, Runtime
@@ -282,7 +283,7 @@ class Lake:
         self,
         branches: Mapping[str, str],
         *,
-        expect_main: Mapping[str, int] | None = None,
+        expect_main: Mapping[str, ExpectedMain] | None = None,
         wait: str | bool | None = None,
         force: bool = False,
         require_audit: str | bool | None = None,
@@ -299,7 +300,7 @@ class Lake:
 
         Args:
             branches: by the names of the tables, the branches that are to be main.
-            expect_main: by the names of tables, the id of main's newest snapshot; with another one nothing is done.
+            expect_main: by the names of tables, main's newest snapshot, as `Table.replace_main_branch` takes it.
             wait: as for `Table.replace_main_branch`, for all branches together.
             force: go on although a check found something.
             require_audit: refuse unless each branch passed an audit as it is: of this name, or any if True.

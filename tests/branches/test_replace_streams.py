@@ -15,7 +15,7 @@ from anabranch.lineage.overlap import first_overlap
 from anabranch.streaming.course import Course, Place
 from anabranch.streaming.feed import Feed
 from anabranch.streaming.offsets import Offset, Position
-from tests.branches.replacing import BEFORE, again, parted
+from tests.branches.replacing import BEFORE, BEGIN, again, parted
 from tests.support.tables import ids_of, rows, written
 
 CHANGES = {"scan.on-overwrite": "changes", "scan.on-replace": "changes"}
@@ -334,7 +334,7 @@ def test_wait_until_the_branch_has_caught_up(first):
     runtime = replace(table.context.runtime, sleeper=Job(table.context.runtime.clock))
     waiting = type(table)(replace(table.context, runtime=runtime))
     waiting.replace_main_branch("fix", wait=True)
-    # It waited until it was one commit behind, sealed, and then for the rest.
+    # It waited until the branch had all, and sealed main then.
     assert ids_of(table) == [*BEFORE, 2025, 2030, 2035, 2040]
     assert len(slept) == 4 - len(first)
 
@@ -348,17 +348,50 @@ def test_wait_gives_up_in_time():
 
 
 def test_a_branch_that_stops_one_commit_behind_is_not_put_in_place():
-    """Sealed again and again, never for longer than the time out, until the wait is over."""
     table = caught_up([30])
-    with pytest.raises(Exception, match="did not catch up in time"):
-        table.replace_main_branch("fix", wait="2 min")
+    before = table.snapshot
+    for wait in ("2 min", True):
+        with pytest.raises(Exception, match="did not catch up in time"):
+            table.replace_main_branch("fix", wait=wait)
+    assert table.snapshot == before, "main was never sealed in vain"
+    assert table.context.runtime.clock.millis - BEGIN < 2 * 3_600_000, (
+        "it waits an hour unless it is told otherwise"
+    )
     table.append(rows(7, 1))
     assert 7 in ids_of(again(table))
 
 
+def test_what_the_branch_will_never_have_is_named_job_by_job_at_once():
+    table = caught_up([25])
+    fix = table.branch("fix")
+    for number, (job, place) in enumerate([("nightly", "2024"), ("nightly", "2025"), ("repair", "x")]):
+        entry = LineageEntry(
+            job, None, None, Engine("python"), (SourceInput("files", "s", None, {"logOffset": 3}, place),)
+        )
+        table.commit(
+            Append(written(table, 5000 + number, 1)),
+            identity=CommitIdentity(f"{job}{number}@x", 1),
+            properties={LINEAGE_PROPERTY: entry.to_json()},
+        )
+    looked = table.replace_main_branch("fix", dry_run=True)
+    assert [(c.snapshot, c.job) for c in looked.only_on_main] == [
+        (5, "nightly"),
+        (6, "nightly"),
+        (7, "repair"),
+    ]
+    before = table.context.runtime.clock.millis
+    with pytest.raises(Exception, match=r"snapshots 5, 6 of main of 'db.t' by job 'nightly'") as refused:
+        table.replace_main_branch("fix", wait=True)
+    assert [c.kind for c in refused.value.conflicts] == ["ONLY_ON_MAIN", "ONLY_ON_MAIN"]
+    assert "`anabranch run FILE --branch fix`" in refused.value.hint
+    assert table.context.runtime.clock.millis - before < 1000, "it did not wait for what cannot come"
+    assert table.snapshot.id == 7, "nor was main sealed"
+    assert ids_of(fix) == [*BEFORE, 2025]
+
+
 def test_waiting_for_what_is_not_known_needs_a_person():
     table = parted()
-    with pytest.raises(Exception, match="not known how far") as refused:
+    with pytest.raises(Exception, match="not known how far .* snapshot 3 of main") as refused:
         table.replace_main_branch("fix", wait=True)
     assert refused.value.conflicts[0].kind == "POSITIONS_UNKNOWN"
     table.replace_main_branch("fix", wait=True, force=True)

@@ -23,7 +23,11 @@ def replace_main_branch(
     table: TableName,
     name: Annotated[str, typer.Option("--name", "-n", help="Name of the branch that is to be main.")],
     expect_main: Annotated[
-        int | None, typer.Option(help="Id of main's newest snapshot; with another one nothing is done.")
+        str | None,
+        typer.Option(
+            help="Main's newest snapshot, its number or, as --dry-run says, with a part of its stamp such as "
+            "57@0c1f9a2b; with another one nothing is done."
+        ),
     ] = None,
     mode: Annotated[
         str,
@@ -65,6 +69,14 @@ def replace_main_branch(
         show_json(result)
     else:
         say(f"{table}: {result}")
+        for found in result.only_on_main:
+            who = "" if found.job is None else f" by job '{found.job}'"
+            why = "it does not say what it read" if found.source is None else f"it read {found.source}"
+            say(f"only main has snapshot {found.snapshot}{who}: {why}")
+        if result.expect_main is not None:
+            say(
+                f"with --expect-main {result.expect_main} that is done to main as it is now, or not at all"
+            )
 
 
 def undo_replace(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from anabranch.kernel.replacement.coverage import Covered
+from anabranch.kernel.replacement.coverage import Covered, OnlyOnMain
 from anabranch.lineage.model import entry_or_none
 from anabranch.lineage.overlap import Place, places
 from anabranch.spec.snapshot import CommitKind, Snapshot
@@ -37,6 +37,29 @@ def coverage(
             break
         resume = snapshot
     return Covered(behind, resume)
+
+
+def only_on_main(
+    main: Sequence[Snapshot], branch: Sequence[Snapshot], fork: Snapshot | None, /
+) -> list[OnlyOnMain]:
+    """See `anabranch.kernel.replacement.coverage.Gaps`.
+
+    A commit that read what the branch reads as well can still come, and so can all that says what it read while the
+    branch has no commits of its own.
+    """
+    own = [_ends(snapshot) for snapshot in branch if _adds_rows(snapshot)]
+    read = _furthest([_ends(fork) if fork is not None else None, *own])
+    found: list[OnlyOnMain] = []
+    for snapshot in main:
+        if not _adds_rows(snapshot):
+            continue
+        entry, ends = entry_or_none(snapshot), _ends(snapshot)
+        job = None if entry is None else entry.job
+        if ends is None:
+            found.append(OnlyOnMain(snapshot.id, job, None))
+        elif own and (unread := sorted(ends.keys() - read.keys())):
+            found.append(OnlyOnMain(snapshot.id, job, unread[0]))
+    return found
 
 
 def _adds_rows(snapshot: Snapshot) -> bool:

@@ -14,7 +14,7 @@ def replace_main_branch(
     table: str,
     name: str,
     *,
-    expect_main: int | None,
+    expect_main: str | None,
     mode: str,
     wait: str | bool | None,
     force: bool,

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from anabranch.errors import InvalidInputError
 from anabranch.kernel.refs.moment import newest
+from anabranch.kernel.replacement.expected import Expected, ExpectedMain
 from anabranch.kernel.replacement.group import Member, planned_group, replace_group
 from anabranch.kernel.replacement.group_result import GroupInfo, GroupResult, group_infos
 from anabranch.kernel.replacement.main import main_of
 from anabranch.kernel.replacement.release import release_due
 from anabranch.kernel.replacement.undo_group import group_to_undo, members_of, undo_group
 from anabranch.kernel.replacement.wishes import Replacement, Seen
-from anabranch.lineage.coverage import coverage
+from anabranch.lineage.coverage import coverage, only_on_main
 from anabranch.options import REPLACED_MAIN_TIME_RETAINED
 from anabranch.table.replacing import wait_millis
 from anabranch.table.table import Table
@@ -32,7 +33,7 @@ __all__ = [
 def replace_together(
     tables: Sequence[tuple[Table, str]],
     *,
-    expect_main: Mapping[str, int] | None = None,
+    expect_main: Mapping[str, ExpectedMain] | None = None,
     seen: Mapping[str, Seen] | None = None,
     wait: str | bool | None = None,
     force: bool = False,
@@ -45,7 +46,7 @@ def replace_together(
 
     `seen` says of tables, by name, what their mains were when it was looked at them, and what may have followed.
     """
-    expected = dict(expect_main or {})
+    expected = {name: Expected.of(asked) for name, asked in (expect_main or {}).items()}
     unknown = expected.keys() - {table.context.name for table, _ in tables}
     if unknown:
         raise InvalidInputError(
@@ -63,6 +64,7 @@ def replace_together(
                 by=by,
                 reason=reason,
                 coverage=coverage,
+                gaps=only_on_main,
                 seen=(seen or {}).get(table.context.name),
             ),
         )

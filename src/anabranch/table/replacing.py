@@ -9,6 +9,7 @@ from anabranch.options import REPLACED_MAIN_TIME_RETAINED, parse_duration
 from anabranch.table.view import TableView
 
 if TYPE_CHECKING:
+    from anabranch.kernel.replacement.expected import ExpectedMain
     from anabranch.kernel.replacement.result import ReplaceResult
 
 
@@ -19,7 +20,7 @@ class Replacing(TableView):
         self,
         name: str,
         *,
-        expect_main: int | None = None,
+        expect_main: ExpectedMain | None = None,
         mode: str = "pointer",
         wait: str | bool | None = None,
         force: bool = False,
@@ -37,11 +38,13 @@ class Replacing(TableView):
 
         Args:
             name: of the branch.
-            expect_main: id of main's newest snapshot; with another one nothing is done.
+            expect_main: main's newest snapshot; with another one nothing is done. A snapshot, such as `snapshot` of this
+                table, or text such as ``57@0c1f9a2b``, which a dry run says: its number and the beginning of its stamp. A
+                number alone is that of the main which this table has seen last.
             mode: ``pointer`` makes the branch main; ``commit`` makes main's rows those of the branch in one ordinary
                 commit, for tables that other Paimon engines read or write too.
             wait: wait first until the branch has read from its sources what main has: for so long, such as ``10 min``,
-                or as long as it takes if True.
+                or an hour if True.
             force: go on although a check found something, or it is not known how far the branch is.
             require_audit: refuse unless the branch passed an audit as it is: of this name, or any if True.
             by: who does it, for people.
@@ -55,24 +58,28 @@ class Replacing(TableView):
             CommitError: see `anabranch.errors`.
         """
         from anabranch.kernel.replacement.content import replace_content
+        from anabranch.kernel.replacement.expected import Expected
         from anabranch.kernel.replacement.release import release_due
         from anabranch.kernel.replacement.replace import planned, replace_main
         from anabranch.kernel.replacement.result import ReplaceResult
         from anabranch.kernel.replacement.wishes import Replacement
-        from anabranch.lineage.coverage import coverage
+        from anabranch.lineage.coverage import coverage, only_on_main
         from anabranch.lineage.merging import replaced_origin
 
         self._check_unpinned()
         self._context.check_same_table()
+        is_main = self._context.main_generation is not None
+        seen_as_main = self._context.branch_uuid if is_main else None
         wishes = Replacement(
             name,
-            expect_main,
+            None if expect_main is None else Expected.of(expect_main, seen_as_main),
             wait_millis(wait),
             force,
             require_audit or False,
             by=by,
             reason=reason,
             coverage=coverage,
+            gaps=only_on_main,
             origin=replaced_origin,
         )
         if mode not in ("pointer", "commit"):
@@ -122,12 +129,12 @@ class Replacing(TableView):
 
 def wait_millis(wait: str | bool | None) -> int | None:
     """How long to wait, in milliseconds; None not to. Raises `InvalidInputError`."""
-    from anabranch.kernel.replacement.catch_up import FOREVER
+    from anabranch.kernel.replacement.catch_up import WAIT_BY_DEFAULT
 
     if wait is None or wait is False:
         return None
     if wait is True:
-        return FOREVER
+        return WAIT_BY_DEFAULT
     try:
         return parse_duration(wait)
     except ValueError as error:

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.replacement.check import refusal
-from anabranch.kernel.replacement.coverage import Covered
+from anabranch.kernel.replacement.coverage import Covered, OnlyOnMain
 from anabranch.kernel.replacement.wishes import Replacing
 from anabranch.spec.main_pointer import Seal
 from anabranch.spec.snapshot import Snapshot
 
-FOREVER: Final = 2**62
-"""Milliseconds: to wait as long as it takes."""
+WAIT_BY_DEFAULT: Final = 3_600_000
+"""Milliseconds to wait where nobody says how long."""
 
 _LOOK_SECONDS: Final = 0.5
 _SHARE_OF_TIMEOUT: Final = 0.8
 
 
-def catch_up(replacing: Replacing, until: float, *, at_most: int) -> None:
-    """Wait until the branch is at most so many commits behind, but not beyond that time of the monotonic clock.
+def catch_up(replacing: Replacing, until: float) -> None:
+    """Wait until the branch has read what main has, but not beyond that time of the monotonic clock.
 
     Raises `CommitConflictError`.
     """
     runtime = replacing.main.runtime
     while True:
+        missing = only_on_main(replacing, replacing.main.snapshots.head())
+        if missing and not replacing.wishes.force:
+            raise refusal(_never_comes(replacing, missing))
         found = covered(replacing, replacing.main.snapshots.head())
         if found is None:
             if replacing.wishes.force:
@@ -34,8 +38,6 @@ def catch_up(replacing: Replacing, until: float, *, at_most: int) -> None:
             return
         if runtime.clock.monotonic() >= until:
             raise refusal([_too_far_behind(replacing, found.behind)])
-        if found.behind <= at_most:
-            return
         runtime.sleeper.sleep(_LOOK_SECONDS)
 
 
@@ -67,6 +69,51 @@ def covered(replacing: Replacing, head: Snapshot | None) -> Covered | None:
         replacing.main_since.until(head),
         replacing.target_since.until(target.snapshots.head()),
         begun if begun is not None and begun.stamp == fork.stamp else None,
+    )
+
+
+def only_on_main(replacing: Replacing, head: Snapshot | None) -> list[OnlyOnMain]:
+    """What that head of main has and the branch is not going to have; nothing if nobody knows."""
+    if replacing.wishes.gaps is None:
+        return []
+    target, fork = replacing.target, replacing.fork
+    begun = target.snapshots.find(fork.id)
+    return replacing.wishes.gaps(
+        replacing.main_since.until(head),
+        replacing.target_since.until(target.snapshots.head()),
+        begun if begun is not None and begun.stamp == fork.stamp else None,
+    )
+
+
+def _never_comes(replacing: Replacing, missing: Sequence[OnlyOnMain]) -> list[Conflict]:
+    """One conflict for each job, with its commits."""
+    by_job: dict[str | None, list[OnlyOnMain]] = {}
+    for commit in missing:
+        by_job.setdefault(commit.job, []).append(commit)
+    return [_of_job(replacing, job, commits) for job, commits in by_job.items()]
+
+
+def _of_job(replacing: Replacing, job: str | None, commits: Sequence[OnlyOnMain]) -> Conflict:
+    main, target = replacing.main, replacing.target
+    numbers = ", ".join(str(commit.snapshot) for commit in commits)
+    who = "" if job is None else f" by job '{job}'"
+    what = f"snapshot{'' if len(commits) == 1 else 's'} {numbers} of main of '{main.name}'{who}"
+    sources = sorted({commit.source for commit in commits if commit.source is not None})
+    if job is None:
+        bring = f"append these rows to the branch as well: `anabranch append {main.name} FILE --branch {target.branch}`"
+    else:
+        bring = f"run that job on the branch as well: `anabranch run FILE --branch {target.branch}`"
+    if len(sources) < len({commit.source for commit in commits}):
+        return Conflict(
+            "POSITIONS_UNKNOWN",
+            f"it is not known how far '{target.title}' is beside main: {what} does not say what it read, so waiting does not "
+            "tell when the branch has it",
+            f"{bring}; then replace main without waiting, or with force.",
+        )
+    return Conflict(
+        "ONLY_ON_MAIN",
+        f"{what} will not come to '{target.title}' by itself, which reads nothing of {', '.join(sources)}",
+        f"{bring}; or drop what it wrote, with force.",
     )
 
 

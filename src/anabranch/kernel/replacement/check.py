@@ -5,6 +5,7 @@
 | `MAIN_MOVED` | main is not at the snapshot that was expected |
 | `NOT_DESCENDED` | the branch did not begin in the history of main as it is now |
 | `FOREIGN_WRITER` | another engine has written to main since, and does not know which branch is main |
+| `CORRECTION_DROPPED` | somebody else has corrected main since the branch was made, and it lacks that correction |
 | `TAG_CLASH` | a tag of main's past has a name that the branch gave to something else |
 
 `force` goes on nevertheless, but for the first.
@@ -20,9 +21,14 @@ from anabranch.kernel.branches.branch_log import open_branch
 from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.properties import WRITER_PROPERTY
+from anabranch.kernel.refs.moment import time_text
 from anabranch.kernel.replacement.copy_history import tag_clashes
+from anabranch.kernel.replacement.expected import Expected, identified
+from anabranch.kernel.replacement.facts import replace_facts
 from anabranch.kernel.replacement.main import is_in_past
+from anabranch.kernel.replacement.pointer import replacements
 from anabranch.kernel.replacement.seal import seal_of
+from anabranch.kernel.replacement.standing import standing
 from anabranch.kernel.replacement.wishes import Replacement, Replacing
 from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.snapshot_ref import SnapshotRef
@@ -52,7 +58,7 @@ def check(main: TableContext, wishes: Replacement, *, as_commit: bool = False) -
         raise refusal([conflict])
     if wishes.audit:
         check_audited(target, target.snapshots.head(), wishes.audit)
-    found = list(_descent(replacing))
+    found = list(_descent(replacing)) or list(_dropped_corrections(replacing, head))
     if not as_commit:
         found += [*_foreign_writers(replacing, head), *tag_clashes(main, target, fork)]
     if found and not wishes.force:
@@ -77,6 +83,41 @@ def _descent(replacing: Replacing) -> Iterator[Conflict]:
         )
 
 
+def _dropped_corrections(replacing: Replacing, head: Snapshot | None) -> Iterator[Conflict]:
+    """What others put in the place of main while the branch was worked on, and which it does not have."""
+    main, target = replacing.main, replacing.target
+    begun = target.fork
+    if begun is None:
+        return
+    known = replacements(main)
+    was_main = any(target.branch_uuid in (p.main.uuid, p.replaced.old.uuid) for p in known if p.replaced)
+    if not was_main:  # to put back what was main before is to undo, and nobody does it unawares
+        for pointer in standing(known):
+            unseen = pointer.main.uuid != begun.snapshot.branch_uuid
+            if unseen and pointer.replaced is not None and begun.created_millis < pointer.made_millis:
+                what = f"replacement {pointer.generation} put {pointer.main} in the place of main"
+                yield _dropped(replacing, what, pointer.made_millis, pointer.made_by, pointer.replaced.reason)
+    for snapshot in replacing.main_since.until(head):
+        facts = replace_facts(snapshot)
+        if facts is not None and facts.taken.branch_uuid != target.branch_uuid:
+            named = "another branch" if facts.branch is None else f"branch '{facts.branch}'"
+            what = f"snapshot {snapshot.id} gave main the rows of {named}"
+            yield _dropped(replacing, what, snapshot.time_millis, facts.by, facts.reason)
+
+
+def _dropped(replacing: Replacing, what: str, millis: int, by: str | None, reason: str | None) -> Conflict:
+    who = "" if by is None else f", by {by}"
+    why = "" if reason is None else f" ({reason})"
+    name = replacing.target.branch
+    return Conflict(
+        "CORRECTION_DROPPED",
+        f"{what} at {time_text(millis)}{who}{why}, after '{replacing.target.title}' was made: it lacks that correction, and "
+        "would drop it",
+        f"make a branch of main as it is now and correct it there, or bring the rows of '{name}' into main with "
+        f"`merge-branch --name {name}`; force drops the other correction.",
+    )
+
+
 def _foreign_writers(replacing: Replacing, head: Snapshot | None) -> Iterator[Conflict]:
     since = replacing.main_since.until(head)
     theirs = [snapshot for snapshot in since if WRITER_PROPERTY not in snapshot.properties]
@@ -97,20 +138,24 @@ def foreign(main: TableContext, snapshots: Sequence[Snapshot]) -> Conflict:
 def moved_from(main: TableContext, head: Snapshot | None, wishes: Replacement) -> Conflict | None:
     """A conflict if anything was committed to main after the snapshot that was expected, or it is not there."""
     seen = wishes.seen
-    expected = wishes.expect_main if seen is None else seen.snapshot
+    expected = wishes.expect_main if seen is None else Expected(seen.snapshot, seen.stamp)
     if expected is None:
         return None
+    if expected.branch_uuid not in (None, main.branch_uuid):
+        return moved(main, expected, "was replaced since: another branch is main now")
     for snapshot in () if head is None else main.snapshots.backwards(head):
-        if snapshot.id == expected and (seen is None or snapshot.stamp == seen.stamp):
+        if expected.is_met_by(snapshot):
             return None
         if seal_of(snapshot) is not None:  # of a replacement that did not come to its end: it is no commit
             continue
         if seen is None or not seen.may_follow(snapshot):
             break
-    return moved(main, expected, f"is at {0 if head is None else head.id}")
+    return moved(
+        main, expected, f"is at {0 if head is None else identified(head) if expected.stamp else head.id}"
+    )
 
 
-def moved(main: TableContext, expected: int, found: str) -> Conflict:
+def moved(main: TableContext, expected: Expected, found: str) -> Conflict:
     """That main is not where it was expected to be."""
     return Conflict(
         "MAIN_MOVED",

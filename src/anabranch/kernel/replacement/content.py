@@ -30,6 +30,7 @@ from anabranch.kernel.replacement.main import main_of
 from anabranch.kernel.replacement.result import ReplaceResult
 from anabranch.kernel.replacement.wishes import Replacement, Replacing
 from anabranch.kernel.rollback.pins import pin_result, pin_target, unpin
+from anabranch.kernel.watermark import given_back
 from anabranch.spec.data_file import FileKind, ManifestEntry
 from anabranch.spec.entry_frame import IDENTITY, EntryFrame
 from anabranch.spec.schema import TableSchema
@@ -46,7 +47,7 @@ def replace_content(context: TableContext, wishes: Replacement) -> ReplaceResult
     replacing = check(main, wishes, as_commit=True)
     if wishes.wait_millis is not None:
         until = main.runtime.clock.monotonic() + wishes.wait_millis / 1000
-        catch_up(replacing, until, at_most=0)
+        catch_up(replacing, until)
     before, taken = main.snapshots.head(), replacing.target.snapshots.head()
     if taken is None:
         raise NotFoundError(
@@ -119,6 +120,7 @@ class ReplaceContent:
             entries,
             {**said.to_properties(), **self.origin},
             adds_again=bool(len(added)),
+            event_time=given_back(base.snapshot, self.taken),
         )
 
     def _declared(self, added: EntryFrame) -> Iterator[ManifestEntry]:

@@ -23,6 +23,27 @@ class Covered:
     """The last snapshot of the branch until which nothing is read beyond main; None if its first one goes beyond."""
 
 
+@dataclass(frozen=True, slots=True)
+class OnlyOnMain:
+    """A commit of main that the branch lacks, and that none of its jobs is going to make."""
+
+    snapshot: int
+    job: str | None
+    """Who made it; None if that is not known."""
+    source: str | None
+    """What it read and the branch does not; None if the commit does not say what it read."""
+
+
+class Gaps(Protocol):
+    """Finds what only main has."""
+
+    def __call__(
+        self, main: Sequence[Snapshot], branch: Sequence[Snapshot], fork: Snapshot | None, /
+    ) -> list[OnlyOnMain]:
+        """The commits, oldest first. Takes what `Coverage` takes."""
+        ...
+
+
 class Coverage(Protocol):
     """Compares what main and a branch have read of their sources."""
 

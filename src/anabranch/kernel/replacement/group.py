@@ -59,7 +59,6 @@ def replace_group(members: Sequence[Member]) -> GroupResult:
     groups = groups_of([member.context for member in members])
     first = members[0]
     until = first.context.runtime.clock.monotonic() + (first.wishes.wait_millis or 0) / 1000
-    at_most = 1
     while True:
         mains = [main_of(member.context) for member in members]
         done = _made_before([*zip(mains, (m.wishes.branch for m in members), strict=True)])
@@ -68,8 +67,7 @@ def replace_group(members: Sequence[Member]) -> GroupResult:
         replacing = _checked([Member(m, member.wishes) for m, member in zip(mains, members, strict=True)])
         if first.wishes.wait_millis is not None:
             for one in replacing:
-                catch_up(one, until, at_most=at_most)
-            at_most = 0
+                catch_up(one, until)
         ready = []
         for one in replacing:
             copied = copy_past(one.main, one.target, one.fork)

@@ -1,7 +1,7 @@
 """Putting a branch in the place of main, while everybody reads and writes.
 
 1. *Check*: the branch left main at a snapshot that main still knows, no tag stands in the way, no other engine writes.
-2. *Catch up*, if asked to: until the branch has read from its sources what main has, but for one commit.
+2. *Catch up*, if asked to: until the branch has read from its sources what main has.
 3. *Copy* main's past to the branch: snapshots, tags, savepoints.
 4. *Seal*: announce the replacement (``SEAL-<g>``), then end main by a snapshot that changes nothing.
 5. *Decide*, with one put-if-absent of ``MAIN-<g>``. From then on the branch is main.
@@ -17,9 +17,10 @@ from typing import Final
 
 from anabranch.errors import AnabranchError, CommitOutcomeUnknownError, SealedBranchError, StorageError
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.replacement.catch_up import catch_up, covered
+from anabranch.kernel.replacement.catch_up import catch_up, covered, only_on_main
 from anabranch.kernel.replacement.check import check, moved, refusal
 from anabranch.kernel.replacement.copy_history import CopiedPast, copy_past
+from anabranch.kernel.replacement.expected import identified
 from anabranch.kernel.replacement.main import main_of
 from anabranch.kernel.replacement.pointer import put_pointer, put_seal
 from anabranch.kernel.replacement.release import take_back
@@ -54,19 +55,17 @@ def replace_main(context: TableContext, wishes: Replacement) -> tuple[MainPointe
     """
     expected, clock = wishes.expect_main, context.runtime.clock
     begun, until = main_of(context), clock.monotonic() + (wishes.wait_millis or 0) / 1000
-    at_most = 1
     while True:
         main = main_of(context)
         done = last_replacement(main, wishes.branch)
         if done is not None:
             write_hint(main, done)
             return done, True
-        if expected is not None and main.branch != begun.branch:
+        if expected is not None and main.branch_uuid != begun.branch_uuid:
             raise refusal([moved(main, expected, "was replaced meanwhile")])
         replacing = check(main, wishes)
         if wishes.wait_millis is not None:
-            catch_up(replacing, until, at_most=at_most)
-            at_most = 0  # if the rest takes too long, main is not sealed again before there is none
+            catch_up(replacing, until)  # main is not sealed in vain
         copied = copy_past(main, replacing.target, replacing.fork)
         covered(replacing, main.snapshots.head())  # so that little is left to be read once main is sealed
         take_back(main, replacing.target.branch_uuid)
@@ -92,6 +91,8 @@ def planned(context: TableContext, wishes: Replacement, *, as_commit: bool = Fal
         0 if new is None else new.id,
         repeated=False,
         dry_run=True,
+        expect_main=None if old is None else identified(old),
+        only_on_main=tuple(only_on_main(replacing, old)),
     )
 
 

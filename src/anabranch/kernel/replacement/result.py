@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from anabranch.kernel.replacement.coverage import OnlyOnMain
 from anabranch.spec.layout import MAIN_BRANCH
 from anabranch.spec.main_pointer import MainPointer, former_main_name
 
@@ -26,6 +27,11 @@ class ReplaceResult:
     """Whether it had been made before this call."""
     dry_run: bool = False
     """Whether it was only looked at what would be done; the number is then the one that is next."""
+    expect_main: str | None = None
+    """Of a dry run, main's newest snapshot as the argument of that name takes it; no other one is called so."""
+
+    only_on_main: tuple[OnlyOnMain, ...] = ()
+    """Of a dry run, the commits of main that the branch lacks and that none of its jobs is going to make."""
 
     @classmethod
     def of(cls, pointer: MainPointer, *, repeated: bool) -> ReplaceResult:

@@ -137,7 +137,7 @@ def _not_any_more(
             hint="`anabranch cascade --groups` lists the groups, and which of them took back which.",
         )
     return InvalidInputError(
-        f"group {number} does not count any more in {', '.join(gone)}: it was taken back there alone",
+        f"group {number} does not count any more in {', '.join(sorted(gone))}: it was taken back there alone",
         hint=f"take it back in {', '.join(left)} with `undo-replace --alone`."
         if left
         else "nothing of it is left to take back.",

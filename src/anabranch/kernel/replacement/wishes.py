@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.provenance.origin import Origin
-from anabranch.kernel.replacement.coverage import Coverage
+from anabranch.kernel.replacement.coverage import Coverage, Gaps
+from anabranch.kernel.replacement.expected import Expected
 from anabranch.lazy import lazy
 from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.snapshot_ref import SnapshotRef
@@ -30,8 +31,8 @@ class Replacement:
     """What is to take the place of main, and under which conditions."""
 
     branch: str
-    expect_main: int | None = None
-    """Id of main's newest snapshot; with another one nothing is done."""
+    expect_main: Expected | None = None
+    """Main's newest snapshot; with another one nothing is done."""
     wait_millis: int | None = None
     """How long to wait until the branch has caught up with main; None not to ask."""
     force: bool = False
@@ -42,6 +43,8 @@ class Replacement:
     reason: str | None = None
     coverage: Coverage | None = None
     """Compares what both have read of their sources; None if nobody knows."""
+    gaps: Gaps | None = None
+    """Finds what only main has; None if nobody knows."""
     origin: Origin | None = None
     """What the commit says of where its rows come from, if it is one that replaces rows; None if nobody knows."""
     seen: Seen | None = None

@@ -1,0 +1,118 @@
+"""Two people correct the same table, and what main is expected to be when it is replaced."""
+
+import pytest
+
+import anabranch
+from anabranch.spec.snapshot_ref import SnapshotRef
+from tests.branches.replacing import BEFORE, again, parted
+from tests.support.tables import ids_of, rows
+
+
+def _kinds(error):
+    return [conflict.kind for conflict in error.value.conflicts]
+
+
+def _two_correct():
+    """`fix` and `mine` were made from the same tag; `fix` is main by now."""
+    table = parted()
+    table.create_branch("mine", "good")
+    table.branch("mine").append(rows(200, 1))
+    table.replace_main_branch("fix", by="ann", reason="prices in cents")
+    return again(table)
+
+
+def test_who_comes_second_is_told_whose_correction_they_would_drop():
+    table = _two_correct()
+    for how in ({}, {"dry_run": True}, {"mode": "commit"}):
+        with pytest.raises(anabranch.CommitConflictError) as error:
+            table.replace_main_branch("mine", **how)
+        assert _kinds(error) == ["CORRECTION_DROPPED"], how
+        assert "replacement 1 put branch 'fix'" in error.value.message
+        assert "by ann (prices in cents)" in error.value.message
+        assert "merge-branch --name mine" in error.value.hint
+    assert ids_of(table) == [*BEFORE, 100]
+
+
+def test_who_comes_second_can_merge_or_branch_again():
+    table = _two_correct()
+    table.merge_branch("mine")
+    assert ids_of(table) == [*BEFORE, 100, 200]
+    table.create_tag("now")
+    table.create_branch("again", "now")
+    table.branch("again").append(rows(300, 1))
+    table.replace_main_branch("again")
+    assert ids_of(table) == [*BEFORE, 100, 200, 300]
+
+
+def test_a_correction_is_dropped_by_force_or_when_its_maker_knew_of_it():
+    table = _two_correct()
+    assert table.replace_main_branch("mine", force=True).number == 2
+    assert ids_of(table) == [*BEFORE, 200]
+    table.create_branch("better", "good")
+    assert table.replace_main_branch("better").number == 3, "made when the other was main already"
+
+
+def test_a_correction_that_was_taken_back_is_not_dropped():
+    table = _two_correct()
+    table.undo_replace()
+    assert table.replace_main_branch("mine").number == 3
+    assert ids_of(table) == [*BEFORE, 200]
+
+
+def test_what_was_main_before_may_be_put_back():
+    table = parted()
+    table.replace_main_branch("fix")
+    table.create_branch("next", "good")
+    table.replace_main_branch("next")
+    assert table.replace_main_branch("fix").number == 3
+
+
+def test_a_correction_in_one_commit_counts_as_well():
+    table = parted()
+    table.create_branch("mine", "good")
+    table.replace_main_branch("fix", mode="commit", by="ann")
+    with pytest.raises(
+        anabranch.CommitConflictError, match=r"gave main the rows of branch 'fix' .*by ann"
+    ) as error:
+        table.replace_main_branch("mine")
+    assert _kinds(error) == ["CORRECTION_DROPPED"]
+    table.branch("fix").append(rows(101, 1))
+    table.replace_main_branch("fix", mode="commit")
+    assert ids_of(table) == [*BEFORE, 100, 101], "its own"
+
+
+def test_a_number_is_that_of_the_main_which_was_seen():
+    """Both mains have a snapshot 3."""
+    table = parted()
+    mine = again(table)
+    assert mine.snapshot.id == 3
+    table.create_branch("mine", "good")
+    table.replace_main_branch("fix")
+    assert table.snapshot.id == 3
+    with pytest.raises(anabranch.CommitConflictError, match="another branch is main now") as error:
+        mine.replace_main_branch("mine", expect_main=3, force=True)
+    assert _kinds(error) == ["MAIN_MOVED"]
+
+
+@pytest.mark.parametrize("form", ["snapshot", "text", "reference"])
+def test_a_snapshot_is_expected_by_its_identity(form):
+    table = parted()
+    seen, uuid = table.snapshot, table.branch_uuid
+    asked = {
+        "snapshot": seen,
+        "text": f"{seen.id}@{seen.stamp[:8]}",
+        "reference": SnapshotRef(uuid, seen.id, seen.stamp),
+    }[form]
+    table.create_branch("mine", "good")
+    assert again(table).replace_main_branch("fix", dry_run=True).expect_main == f"3@{seen.stamp[:8]}"
+    table.replace_main_branch("fix", expect_main=asked)
+    assert table.snapshot.id == 3
+    with pytest.raises(anabranch.CommitConflictError, match="MAIN_MOVED"):
+        again(table).replace_main_branch("mine", expect_main=asked, force=True)
+    assert again(table).replace_main_branch("mine", expect_main=table.snapshot, force=True).number == 2
+
+
+@pytest.mark.parametrize("asked", ["x", "57@", "57@XY", True, "@ab12"])
+def test_what_names_no_snapshot(asked):
+    with pytest.raises(anabranch.InvalidInputError, match="names no snapshot of main"):
+        parted().replace_main_branch("fix", expect_main=asked)
