@@ -67,6 +67,7 @@ def test_fail_names_where_the_two_parted():
     assert sorted(i for ids in found for i in ids) == [*BEFORE, 1000, 1001]
     assert "its newest is 3" in stopped.value.message
     assert "diff('main@1', 'main')" in stopped.value.hint
+    assert "`anabranch cascade db.t --plan`" in stopped.value.hint
 
 
 def test_a_consumer_that_failed_goes_on_by_another_policy():

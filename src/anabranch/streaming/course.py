@@ -192,7 +192,8 @@ def _refusal(new: TableContext, pointer: MainPointer) -> OptionError:
         f"main of '{new.name}' was replaced by {pointer.main}: the stream has read the old main to its last snapshot, "
         f"{last}; up to snapshot {fork} the new main is the same, and its newest is {0 if head is None else head.id}. "
         f"{SCAN_ON_REPLACE.key} is 'fail'",
-        hint=f"look at what differs with diff('{former_main_name(pointer.generation)}', 'main'), then restart the query "
+        hint=f"`anabranch cascade {new.name} --plan` says how the tables that were made from it are corrected. Or look at what "
+        f"differs with diff('{former_main_name(pointer.generation)}', 'main'), then restart the query "
         f"from its checkpoint with {SCAN_ON_REPLACE.key}=continue to go on beyond what the old main had read from its "
         "sources, =replay to go back to where the two parted, or =changes for what differs.",
     )
