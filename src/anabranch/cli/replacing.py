@@ -74,9 +74,7 @@ def replace_main_branch(
             why = "it does not say what it read" if found.source is None else f"it read {found.source}"
             say(f"only main has snapshot {found.snapshot}{who}: {why}")
         if result.expect_main is not None:
-            say(
-                f"with --expect-main {result.expect_main} that is done to main as it is now, or not at all"
-            )
+            say(f"with --expect-main {result.expect_main} that is done to main as it is now, or not at all")
 
 
 def undo_replace(
