@@ -127,7 +127,10 @@ def test_what_cannot_be_found_out_holds_it_but_fails_nothing(source, target, mon
     assert "the store is away" in caplog.text
     assert said(target, {"source": "anabranch", "version": 99}) is None
     assert (
-        batch_watermark(target.schema, {}, ROWS_OF_500_SECONDS, None, producer="job", is_first=True, now=10**15) is None
+        batch_watermark(
+            target.schema, {}, ROWS_OF_500_SECONDS, None, producer="job", is_first=True, now=10**15
+        )
+        is None
     )
 
 
