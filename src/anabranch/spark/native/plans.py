@@ -89,7 +89,12 @@ def class_name(item: Any) -> str:
 
 def options_of(leaf: Any) -> dict[str, str]:
     """The options of a read, of a relation of a table."""
-    return {str(key): str(value) for key, value in leaf.options().items()}
+    given = leaf.options()
+    if given.isEmpty():
+        return {}
+    # An iterator of Java ends with an exception, which PySpark takes dozens of calls to understand.
+    entries = given.entrySet().toArray()
+    return {str(entry.getKey()): str(entry.getValue()) for entry in entries}
 
 
 def root_paths(jvm: Jvm, location: Any) -> list[str]:
