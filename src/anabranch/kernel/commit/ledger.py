@@ -99,6 +99,26 @@ def hand_over(context: TableContext, snapshots: Sequence[Snapshot]) -> None:
     _put(context, ordered[0].id, ordered[-1].id, users)
 
 
+def take_over(source: TableContext, target: TableContext, fork: SnapshotRef) -> None:
+    """Give a branch that takes the place of another what its ledger says of the past that both have.
+
+    Of a page that reaches beyond their last common snapshot, what was committed after it stays behind: it is no part of
+    the target's history, and who committed it goes on from there and asks for nothing earlier. Repeating it does no harm.
+
+    Args:
+        source: the branch that is main so far.
+        target: the branch that is to be main.
+        fork: the newest snapshot that both have.
+    """
+    for page, entries in _read(source, 1, fork.id):
+        shared = {user: entry for user, entry in entries.items() if entry.snapshot_id <= fork.id}
+        _put(target, page.first, min(page.last, fork.id), shared)
+    if target.snapshots.find(fork.id) is None:  # else the snapshots themselves are copied
+        parted = source.snapshots.find(fork.id)
+        if parted is not None and parted.stamp == fork.stamp:
+            hand_over(target, list(source.snapshots.backwards(parted)))
+
+
 def tidy(context: TableContext, forget_before: int) -> None:
     """Join the pages into one where there are many, and forget commits made before a moment (epoch milliseconds).
 

@@ -57,6 +57,7 @@ from anabranch.kernel.provenance.births import fork_of
 from anabranch.kernel.provenance.origin import Origin
 from anabranch.kernel.provenance.past import past_since
 from anabranch.kernel.replacement.main import main_of
+from anabranch.kernel.replacement.pointer import replacements
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.schema_diff import changes_between
 from anabranch.spec.snapshot import Snapshot
@@ -244,14 +245,26 @@ class _Merging:
         return None
 
     def _before(self, record: MergeRecord) -> SnapshotRef:
-        """The snapshot of main that a merge comes after; also where main was replaced since, and has it in its past."""
-        return replace(record.main, branch_uuid=self.main.branch_uuid)
+        """A snapshot in the history of main that a merge comes after.
+
+        Where main was replaced since, that is the one that the merge began on, if both mains have it, and else the last
+        that they have: what was merged into the old main after that is not in the new one.
+        """
+        before = record.main
+        if before.branch_uuid == self.main.branch_uuid:
+            return before
+        uuid = before.branch_uuid
+        for pointer in replacements(self.main):
+            if pointer.replaced is not None and pointer.replaced.old.uuid == uuid:
+                before = min(before, pointer.replaced.fork, key=lambda ref: ref.id)
+                uuid = pointer.main.uuid
+        return replace(before, branch_uuid=self.main.branch_uuid)
 
     def _unknown(self, record: MergeRecord, error: CommitOutcomeUnknownError) -> CommitOutcomeUnknownError:
         return CommitOutcomeUnknownError(
             f"MERGE_OUTCOME_UNKNOWN: merge {record.number} of branch '{self.name}' was begun after snapshot "
-            f"{record.main.id} of '{self.main.title}', and the snapshots that tell if it was made were expired by "
-            f"another engine: {error.message}",
+            f"{record.main.id} of '{self.main.title}', and neither the snapshots that are left nor the ledger of expired "
+            f"ones tell whether it was made: {error.message}",
             hint="compare the branch with main; then create a branch from a tag of main, and write to that what is "
             "missing.",
         )

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from anabranch.errors import NotFoundError
 from anabranch.kernel.commit.base import Conflict
+from anabranch.kernel.commit.ledger import take_over
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.exact import delete_exactly
 from anabranch.kernel.parallel import each
@@ -48,7 +49,7 @@ def copy_past(main: TableContext, target: TableContext, fork: SnapshotRef) -> Co
 def copy_refs(
     main: TableContext, target: TableContext, fork: SnapshotRef, before: frozenset[str] = frozenset()
 ) -> frozenset[str]:
-    """The tags and savepoints of main's past, copied to a branch; the names of the tags.
+    """The tags and savepoints of main's past, copied to a branch with what its ledger says; the names of the tags.
 
     Args:
         main: the main branch.
@@ -56,6 +57,7 @@ def copy_refs(
         fork: where the two parted.
         before: the tags that were copied already; what main has under these names is copied again.
     """
+    take_over(main, target, fork)
     tags = _tags_of_past(main, fork)
     saved = [s for s in savepoints(main) if s.saved_snapshot_id <= fork.id]
     copied = each(lambda tag: _copy_tag(main, target, tag, again=tag.name in before), tags)
