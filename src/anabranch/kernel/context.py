@@ -115,7 +115,7 @@ class TableContext:
         if made_on == self.table_uuid or self.is_forked(found):
             return False
         # Once a snapshot was seen to belong to the table it always will: no other has its stamp.
-        key = (self.table_uuid, "snapshot", found.stamp)
+        key = (self.storage.url, self.table_uuid, "snapshot", found.stamp)
         if self.cache.get(key):
             return False
         if self.read_table_uuid() != self.table_uuid:

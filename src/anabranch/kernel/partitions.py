@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from anabranch.kernel.scan.pruning import partition_values
 from anabranch.spec.binary_row import decode_row
 from anabranch.spec.entry_frame import EntryFrame
-from anabranch.spec.partition_path import partition_path
+from anabranch.spec.partition_path import partition_label
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.values import physical_values
 
@@ -55,10 +55,10 @@ def in_order_of_values(rows: pl.Series, schema: TableSchema) -> pl.Series:
 
 
 def partition_text(row: bytes, schema: TableSchema) -> str:
-    """A partition row for people, as its folder: ``dt=2026-01-01/hour=5``."""
+    """A partition row for people, unlike that of any other partition: ``dt=2026-01-01/hour=5``."""
     fields = schema.partition_fields
     values = decode_row([f.type for f in fields], row, where="the partition of a manifest entry")
-    return partition_path(fields, values, legacy_names=False) or "(the whole table)"
+    return partition_label(fields, values) or "(the whole table)"
 
 
 def of_partitions(

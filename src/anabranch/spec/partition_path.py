@@ -72,6 +72,39 @@ def partition_path(
     )
 
 
+def partition_label(fields: Sequence[Field], values: Sequence[Any]) -> str:
+    """A partition for people, ``""`` if there are no partition fields: no two partitions of a table have the same.
+
+    As a rule it is the partition's folder. But blank texts stand as they are, a text equal to the name that stands for
+    null begins with an escaped character, and years need not have four digits.
+    """
+    return "/".join(
+        f"{escape(field.name)}={_label(field.type, value)}"
+        for field, value in zip(fields, values, strict=True)
+    )
+
+
+def _label(data_type: DataType, value: Any) -> str:
+    if value is None:
+        return DEFAULT_PARTITION_NAME
+    try:
+        text = escape(value_text(data_type, value, legacy_names=False))
+    except UnsupportedFeatureError:
+        if isinstance(value, bytes):
+            text = f"0x{value.hex()}"
+        elif isinstance(data_type, DateType):
+            text = _any_date(value)
+        else:
+            days, nanos = divmod(value, NANOS_PER_DAY)
+            text = _any_date(days) + _sql_timestamp(data_type, nanos)[len("1970-01-01") :]
+    return f"%{ord(text[0]):02X}{text[1:]}" if text == DEFAULT_PARTITION_NAME else text
+
+
+def _any_date(days: int) -> str:
+    year, month, day = civil_date(days)
+    return f"{'-' if year < 0 else ''}{abs(year):04}-{month:02}-{day:02}"
+
+
 def value_text(data_type: DataType, value: Any, *, legacy_names: bool = True) -> str:
     """Text of a physical value that is not null, before escaping.
 

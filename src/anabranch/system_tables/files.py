@@ -14,7 +14,7 @@ from anabranch.kernel.scan.statistics import Statistics
 from anabranch.spec.binary_row import decode_row
 from anabranch.spec.data_file import FileSource, ManifestFileMeta
 from anabranch.spec.entry_frame import COLUMNS, EntryFrame
-from anabranch.spec.partition_path import partition_path
+from anabranch.spec.partition_path import partition_label
 from anabranch.spec.types import Field
 from anabranch.system_tables.definition import Columns, SystemTable, View, by_column
 from anabranch.system_tables.json_text import json_objects
@@ -162,9 +162,7 @@ def _partition_texts(partitions: pl.Series, view: View) -> pl.Series:
     types = [f.type for f in fields]
     rows = partitions.unique()
     texts = [
-        partition_path(
-            fields, decode_row(types, row, where="the partition of a manifest entry"), legacy_names=False
-        )
+        partition_label(fields, decode_row(types, row, where="the partition of a manifest entry"))
         for row in rows
     ]
     spelled = pl.DataFrame({"partition": rows, "text": pl.Series(texts, dtype=pl.String)})

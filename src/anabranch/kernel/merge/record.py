@@ -215,7 +215,8 @@ def merge_log(branch: TableContext) -> MergeLog:
 
 def _content(branch: TableContext, path: str) -> bytes:
     """A file that is written once; every compaction of the branch asks for all of them."""
-    key = (branch.branch_uuid, "merge", path)
+    # A copy of the table elsewhere has the same identity, and goes on for itself.
+    key = (branch.storage.url, branch.branch_uuid, "merge", path)
     return branch.cache.get_or(key, lambda: branch.storage.get(path), len)
 
 

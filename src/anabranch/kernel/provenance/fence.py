@@ -53,7 +53,7 @@ def file_ages(context: TableContext, head: Snapshot | None) -> Mapping[str, int]
     parted_at = points(context)
     recorded = partial(carried_births, context, head)
     return context.cache.get_or(
-        (context.branch_uuid, "ages", head.stamp, *(point.stamp for point in parted_at)),
+        (context.storage.url, context.branch_uuid, "ages", head.stamp, *(point.stamp for point in parted_at)),
         lambda: ages(context, head, parted_at, recorded),
         lambda found: _WEIGHT * len(found),
     )

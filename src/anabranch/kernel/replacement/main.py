@@ -76,7 +76,7 @@ def foreign_after(context: TableContext, pointer: MainPointer) -> Snapshot | Non
 
 def _warn_of_foreign_commits(context: TableContext, pointer: MainPointer) -> None:
     found = foreign_after(context, pointer)
-    key = (context.table_uuid, "foreign after seal", str(pointer.generation))
+    key = (context.storage.url, context.table_uuid, "foreign after seal", str(pointer.generation))
     if found is not None and context.cache.get(key) is None:
         context.cache.put(key, True, 1)
         _LOG.warning(
