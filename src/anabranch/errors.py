@@ -182,7 +182,10 @@ class StorageError(AnabranchError):
 
     Attributes:
         outcome_unknown: True when a write may have happened although it was not acknowledged.
+        out_of_space: True when there is no room for what was to be written.
     """
+
+    out_of_space = False
 
     def __init__(
         self,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from anabranch.engine import Engine
+from anabranch.errors import StorageError
 from anabranch.kernel.branches.upkeep import BranchCare, tend_branches
 from anabranch.kernel.compaction.planning import plan_minor
 from anabranch.kernel.context import TableContext
@@ -55,15 +56,25 @@ def maintain(
         engine: what rewrites and deletes files.
         dry_run: find out only.
 
+    Where there is no room to compact, that is tried again after the other steps.
+
     Raises what the three steps raise; what was done before an error stays done.
     """
     branches, mains = BranchCare(), Releases()
     if _is_main(context):
         branches = tend_branches(context, dry_run=dry_run)
         mains = release_due(context, REPLACED_MAIN_TIME_RETAINED.of(options), dry_run=dry_run)
-    compaction = _would_compact(context, options) if dry_run else compact(context, options, engine=engine)
+    compaction: CompactionResult | None
+    try:
+        compaction = _would_compact(context, options) if dry_run else compact(context, options, engine=engine)
+    except StorageError as error:
+        if not error.out_of_space:
+            raise
+        compaction = None  # the next steps make room
     expiry = expire_snapshots(context, options, engine=engine, dry_run=dry_run)
     cleaning = remove_orphan_files(context, engine=engine, dry_run=dry_run)
+    if compaction is None:
+        compaction = compact(context, options, engine=engine)
     return Upkeep(compaction, expiry, cleaning, branches, dry_run, mains)
 
 

@@ -84,6 +84,8 @@ def remove_orphan_files(
     listed = old_files(context, schema.partition_keys, cutoff, engine)
     foreign = tuple(sorted(listed.filter(pl.col("kind") == FOREIGN)["path"]))
     listed = listed.filter(pl.col("kind") != FOREIGN)
+    # First what needs no room: on a full disk even moving may.
+    purged = _purge(context, [run for run in orphan_runs(context) if run <= cutoff and run < now], dry_run)
     reachability = Reachability(context, listed["file_name"])
     orphans = listed.join(reachability.now(), on="file_name", how="anti", maintain_order="left")
     if not dry_run and orphans.height:
@@ -95,7 +97,6 @@ def remove_orphan_files(
         orphans = orphans.filter(~pl.col("path").is_in(taken.implode()))
         data = orphans.filter(pl.col("kind") == DATA)["path"].to_list()
         delete_empty_folders(context, data, len(schema.partition_keys))
-    purged = _purge(context, [run for run in orphan_runs(context) if run <= cutoff and run < now], dry_run)
     return Cleaning(now if orphans.height and not dry_run else None, orphans, purged, dry_run, foreign)
 
 

@@ -96,7 +96,7 @@ def _label(data_type: DataType, value: Any) -> str:
             text = _any_date(value)
         else:
             days, nanos = divmod(value, NANOS_PER_DAY)
-            text = _any_date(days) + _sql_timestamp(data_type, nanos)[len("1970-01-01") :]
+            text = escape(_any_date(days) + _sql_timestamp(data_type, nanos)[len("1970-01-01") :])
     return f"%{ord(text[0]):02X}{text[1:]}" if text == DEFAULT_PARTITION_NAME else text
 
 

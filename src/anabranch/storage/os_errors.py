@@ -41,15 +41,19 @@ def translate(error: OSError, deed: Deed, path: str) -> AnabranchError:
     number = error.errno or 0
     if deed == "read" and number in _NO_SUCH_OBJECT:
         return NotFoundError(f"{path} does not exist")
-    return StorageError(
+    found = StorageError(
         f"cannot {deed} {path}: {error.strerror or error}",
         hint=_HINTS.get(number),
         retryable=number in _RETRYABLE,
     )
+    found.out_of_space = number in _NO_SPACE
+    return found
 
 
 # A folder is no object, and nothing lies below a file.
 _NO_SUCH_OBJECT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
+
+_NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 _RETRYABLE: Final = frozenset(
     {

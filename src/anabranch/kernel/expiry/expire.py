@@ -11,6 +11,10 @@ The order is what makes it safe against everybody else:
    finds that snapshot gone when it checks, as it must, and takes its ref back.
 3. Of the files that the removed snapshots named, those that no ref reaches are deleted.
 
+On a full disk the records of step 1 find no room. Hints are removed then, which anybody can do without, and
+snapshots go one at a time, then two, and so on: each frees more than its records take. Of a single one the archive may
+be written after its file is removed, into the room that it leaves; the ledger never.
+
 Nobody can come back to a file that no ref reached in step 2: new refs are made of refs, and new commits are
 built on the newest snapshot. A second expirer deletes the same files or others; a kill leaves files that
 nothing refers to, which the cleaning of orphans finds.
@@ -24,7 +28,8 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 
 from anabranch.engine import Engine, LocalEngine
-from anabranch.errors import CommitConflictError, NotFoundError
+from anabranch.errors import CommitConflictError, NotFoundError, StorageError
+from anabranch.kernel.branches.branch_log import branch_names
 from anabranch.kernel.commit.ledger import hand_over, tidy
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.exact import delete_snapshot
@@ -143,24 +148,53 @@ def expire(
     schema = check_cleanable(context)
     check_expirable(schema, path=context.layout.schema_path(schema.id))
     total = Expiry(dry_run=dry_run)
+    at_once = _SNAPSHOTS_AT_ONCE
     while True:
         limit = None if retention.limit is None else retention.limit - len(total.snapshots)
         if not dry_run:
-            limit = _SNAPSHOTS_AT_ONCE if limit is None else min(limit, _SNAPSHOTS_AT_ONCE)
+            limit = at_once if limit is None else min(limit, at_once)
         given_up = (
             frozenset(context.layout.tag_path(name) for name in without_tags) if dry_run else frozenset()
         )
         this_round = _Round(
             context, schema, replace(retention, limit=limit), without, given_up, engine or LocalEngine()
         )
-        part = this_round.run(dry_run)
+        try:
+            part = this_round.run(dry_run)
+        except StorageError as error:
+            if not error.out_of_space or at_once == 1 or not _make_room(context):
+                raise
+            at_once = 1  # what one snapshot frees is more than the records of its removal take
+            continue
         total += part
-        if dry_run or len(part.snapshots) < _SNAPSHOTS_AT_ONCE:
+        if dry_run or len(part.snapshots) < at_once:
             break
+        at_once = min(2 * at_once, _SNAPSHOTS_AT_ONCE)
     if total.snapshots and not dry_run:
+        _tidy_records(context, schema)
+    return total
+
+
+def _make_room(context: TableContext) -> bool:
+    """Free a little of a full disk, where every file takes a block: hints, which are found again without them.
+
+    False if there are none.
+    """
+    layouts = [context.on_branch(name).layout for name in (None, *branch_names(context))]
+    hints = [path for layout in layouts for path in (layout.earliest_hint_path, layout.latest_hint_path)]
+    there = [path for path in hints if context.storage.exists(path)]
+    context.storage.delete_many(there)
+    return bool(there)
+
+
+def _tidy_records(context: TableContext, schema: TableSchema) -> None:
+    """Join small records; where there is no room for that, a later expiry does it."""
+    try:
         tidy(context, removal_time(context) - LEDGER_TIME_RETAINED.of(schema.options))
         tidy_archive(context)
-    return total
+    except StorageError as error:
+        if not error.out_of_space:
+            raise
 
 
 def check_cleanable(context: TableContext) -> TableSchema:
@@ -264,7 +298,7 @@ class _Round:
         self._check_still_there(following)
         carry_over(context, due, following)
         hand_over(context, due)
-        archive(context, due)
+        is_archived = self._archive(due)
         unread = next_read(context, without=self.without)
         if unread is not None and unread <= due[-1].id:
             return False
@@ -273,7 +307,26 @@ class _Round:
                 self._check_still_there(following)
             delete_snapshot(context, snapshot)  # a number may be given again while this is paused
         hint = str(following.id).encode()
-        context.storage.put(context.layout.earliest_hint_path, hint, durable=False)
+        if not is_archived:
+            archive(context, due)
+        try:
+            context.storage.put(context.layout.earliest_hint_path, hint, durable=False)
+        except StorageError as error:
+            if not error.out_of_space:
+                raise
+        return True
+
+    def _archive(self, due: Sequence[Snapshot]) -> bool:
+        """Whether the archive has what the snapshots said.
+
+        On a full disk the file of a single snapshot makes the room: it is archived right after that was removed.
+        """
+        try:
+            archive(self.context, due)
+        except StorageError as error:
+            if not error.out_of_space or len(due) > 1:
+                raise
+            return False
         return True
 
     def _check_still_there(self, following: Snapshot) -> None:
