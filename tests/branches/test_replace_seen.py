@@ -116,3 +116,20 @@ def test_a_snapshot_is_expected_by_its_identity(form):
 def test_what_names_no_snapshot(asked):
     with pytest.raises(anabranch.InvalidInputError, match="names no snapshot of main"):
         parted().replace_main_branch("fix", expect_main=asked)
+
+
+@pytest.mark.parametrize("key", ["scan.timestamp", "scan.timestamp-millis"])
+def test_a_read_of_a_catalog_sees_the_moment_that_its_options_name(key):
+    """As Spark hands options over that stand with a table: `FROM t WITH ('scan.timestamp' = '...')`."""
+    from anabranch.kernel.refs.moment import time_text
+    from anabranch.spark.catalog.tables import Seen
+
+    table = parted()
+    millis = int(table.context.runtime.clock.millis)
+    table.replace_main_branch("fix")
+    options = {key: str(millis) if key.endswith("millis") else time_text(millis)}
+    assert ids_of(Seen.of(table).by(options).table) == [*BEFORE, 100]
+    assert not Seen.of(table).by(options).table.moment.is_exact
+    seen = Seen.of(table).by({**options, "scan.published": "true"})
+    assert (ids_of(seen.table), seen.snapshot.id) == ([*BEFORE, 1000], 3)
+    assert Seen.of(table).by({"scan.version": "good"}).snapshot.id == 2

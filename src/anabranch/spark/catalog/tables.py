@@ -126,7 +126,8 @@ class Seen:
         """What a read with these options sees, in the columns that Spark knows already."""
         if not any(key in options for key in STATE_OPTIONS):
             return self
-        view = self.table.with_options(table_options(options))
+        state = {key: options[key] for key in STATE_OPTIONS if key in options}
+        view = self.table.with_options({**table_options(options), **state})
         return Seen(view, view.snapshot, self.schema)
 
     def shows(self, other: Seen) -> bool:
