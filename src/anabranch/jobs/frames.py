@@ -25,8 +25,10 @@ from anabranch.options import (
     SCAN_MODE,
     SCAN_SNAPSHOT_ID,
     SCAN_START_OFFSET,
+    SCAN_VERSION,
 )
 from anabranch.spark.options import CHECKPOINT, spelled, table_options
+from anabranch.spec.layout import MAIN_BRANCH
 from anabranch.spec.partition_path import parse_partition
 
 if TYPE_CHECKING:
@@ -188,8 +190,12 @@ def _as_it_is(source: Source, reading: Reading) -> Any:
     """A table at a moment: pinned now, so that all batches look up in the same."""
     lake, name, options = reading.lake, _on_branch(source, reading), dict(source.options)
     if not _TABLE_STARTS & options.keys():
-        snapshot = lake.table(name).snapshot
-        if snapshot is not None:
+        table = lake.table(name)
+        snapshot = table.snapshot
+        if snapshot is not None and table.context.main_generation:
+            # After a replacement of main a bare number may be a snapshot of either main.
+            options[SCAN_VERSION.key] = f"{MAIN_BRANCH}.snapshot.{snapshot.id}"
+        elif snapshot is not None:
             options[SCAN_SNAPSHOT_ID.key] = str(snapshot.id)
     reader = lake.spark.read.format("anabranch").options(**{**lake.storage_options, "warehouse": lake.url})
     return reader.options(**options).load(name)

@@ -32,10 +32,6 @@ _NONE = "-"
 Options = Mapping[str, Mapping[str, str]]
 
 
-class _PlannedError(Exception):
-    """The first batch is planned, and shall not run."""
-
-
 def first_batch(
     rows: DataFrame, checkpoint: JobCheckpoint, begins: Options, ends: Options, watermark: int
 ) -> str | None:
@@ -72,22 +68,18 @@ def _planned(rows: DataFrame, checkpoint: JobCheckpoint) -> str | None:
     """What Spark writes to the offset log for the first batch of a query."""
     from pyspark.errors import StreamingQueryException  # Spark is imported once a job runs
 
-    def stop(_: Any, __: int) -> None:
-        raise _PlannedError
-
-    storage = checkpoint.storage
+    storage, path = checkpoint.storage, f"{_PLANNING}/offsets/0"
     storage.delete_folder(_PLANNING)
-    writer = rows.writeStream.foreachBatch(stop).outputMode("append")
-    writer = writer.option(CHECKPOINT, f"{checkpoint.location}/{_PLANNING}").trigger(availableNow=True)
-    query = writer.start()
+    # A batch whose rows nobody asks for is planned and not computed.
+    writer = rows.writeStream.foreachBatch(lambda _, __: None).outputMode("append").trigger(once=True)
+    query = writer.option(CHECKPOINT, f"{checkpoint.location}/{_PLANNING}").start()
     try:
         query.awaitTermination()
-    except StreamingQueryException as error:
-        if _PlannedError.__name__ not in str(error):
+    except StreamingQueryException:
+        if not storage.exists(path):  # else Spark misses the state that was not computed
             raise
     finally:
         query.stop()
-    path = f"{_PLANNING}/offsets/0"
     found = storage.get(path).decode() if storage.exists(path) else None
     storage.delete_folder(_PLANNING)
     return found
