@@ -115,6 +115,25 @@ def test_a_cleaning_moves_back_what_another_engine_commits_meanwhile(table, cloc
     assert ids_of(table) == [0, 1, 2, 3]
 
 
+def test_a_later_cleaning_brings_back_what_a_killed_one_took_from_a_commit(table, clock):
+    """It was killed after it moved the files of a commit that it had not seen, and before it looked again."""
+    messages = written(table, 1, 3)
+    clock.now += 2 * DAY
+
+    class Killed(BaseException):
+        pass
+
+    def die(path):
+        raise Killed
+
+    committing = run("before", "move_many", lambda path: table.commit(Append(messages)))
+    with pytest.raises(Killed):
+        through(table, committing, run("after", "move_many", die)).remove_orphan_files()
+    clock.now += 2 * DAY
+    through(table).remove_orphan_files()
+    assert ids_of(through(table)) == [0, 1, 2, 3]
+
+
 def test_a_streaming_batch_and_a_compaction_are_refused_alike(table, clock):
     messages = written(table, 1, 3)
     clock.now += 2 * DAY

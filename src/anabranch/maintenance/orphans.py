@@ -85,7 +85,10 @@ def remove_orphan_files(
     foreign = tuple(sorted(listed.filter(pl.col("kind") == FOREIGN)["path"]))
     listed = listed.filter(pl.col("kind") != FOREIGN)
     # First what needs no room: on a full disk even moving may.
-    purged = _purge(context, [run for run in orphan_runs(context) if run <= cutoff and run < now], dry_run)
+    due = [run for run in orphan_runs(context) if run <= cutoff and run < now]
+    if not dry_run:
+        _bring_back_needed(context, due, engine)
+    purged = _purge(context, due, dry_run)
     reachability = Reachability(context, listed["file_name"])
     orphans = listed.join(reachability.now(), on="file_name", how="anti", maintain_order="left")
     if not dry_run and orphans.height:
@@ -129,6 +132,22 @@ def restore_orphan_files(context: TableContext, run: int, *, engine: Engine | No
     if len(missing) == len(files):
         context.storage.delete_folder(folder)
     return Tally(len(missing), sum(files[path] for path in missing))
+
+
+def _bring_back_needed(context: TableContext, runs: Sequence[int], engine: Engine) -> None:
+    """Move back what refs reach: a run may have been killed before it looked again at what was committed meanwhile."""
+    moved = {
+        info.path: info.path.split("/", 2)[2]
+        for run in runs
+        for info in context.storage.list(f"{ORPHANS_FOLDER}/{run}", recursive=True)
+    }
+    if not moved:
+        return
+    names = {path: path.rpartition("/")[2] for path in moved.values()}
+    reached = set(Reachability(context, names.values()).now()["file_name"])
+    needed = {there: path for there, path in moved.items() if names[path] in reached}
+    free = {there: path for there, path in needed.items() if not context.storage.exists(path)}
+    _move(context, free, engine)
 
 
 def _move(context: TableContext, moves: Mapping[str, str], engine: Engine) -> None:
