@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from anabranch.cli import state
 from anabranch.cli.arguments import AsJson, Branch, DryRun, TableName, Yes, confirm, names
-from anabranch.cli.output import say, show_json, show_table
+from anabranch.cli.output import say, show_json, show_table, told
 
 if TYPE_CHECKING:
     from anabranch.service.maintenance import CompactionInfo
@@ -34,7 +35,7 @@ def register(app: typer.Typer) -> None:
     """Add these verbs to the command line."""
     for verb in (
         *(compact, sort_compact, expire_snapshots, remove_orphan_files, restore_orphan_files),
-        *(maintain, health),
+        *(maintain, health, verify, repair),
     ):
         app.command(verb.__name__.replace("_", "-"))(verb)
 
@@ -246,3 +247,49 @@ def health(table: Tables, branch: Branch = None, json: AsJson = False) -> None:
         return
     for one in found:
         say(str(one))
+
+
+def verify(
+    table: Tables,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Also read every data file in full, with its checksums.")
+    ] = False,
+    master: Master = None,
+    json: AsJson = False,
+) -> None:
+    """Find what is wrong with a table: history, refs, manifests, missing files. Ends with 1 if anything is."""
+    from anabranch.service import maintenance as service
+
+    with told(silent=json) as progress:
+        found = service.verify(state.warehouse, table, deep=deep, progress=progress, master=master)
+    if json:
+        show_json([{**asdict(one), "ok": one.ok} for one in found])
+    else:
+        for one in found:
+            say(str(one))
+        if not all(one.ok for one in found):
+            say(f"anabranch repair {table} --dry-run says what can be done")
+    if not all(one.ok for one in found):
+        raise typer.Exit(1)
+
+
+def repair(
+    table: Tables,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    master: Master = None,
+    json: AsJson = False,
+) -> None:
+    """Bring a table back from what verify finds; say what cannot be. Ends with 1 if something is left."""
+    from anabranch.service import maintenance as service
+
+    confirm(f"repair {table}? --dry-run says what would be done", yes=yes or dry_run or json)
+    with told(silent=json) as progress:
+        done = service.repair(state.warehouse, table, dry_run=dry_run, progress=progress, master=master)
+    if json:
+        show_json(done)
+    else:
+        for one in done:
+            say(str(one))
+    if any(problem.severity == "error" for one in done for problem in one.left):
+        raise typer.Exit(1)

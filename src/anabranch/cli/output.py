@@ -8,7 +8,9 @@ import decimal
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from typing import Any, Literal
 
@@ -86,6 +88,16 @@ def show_pairs(pairs: Iterable[tuple[str, Any]], *, grouped: bool = True) -> Non
     for name, value in pairs:
         table.add_row(_text(name), _text(value, grouped=grouped))
     console.print(table)
+
+
+@contextmanager
+def told(*, silent: bool = False) -> Iterator[Callable[[str], None]]:
+    """What long work is at, on one line of a terminal that goes when it is done; nothing elsewhere."""
+    if silent or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    with Console(stderr=True).status("") as status:
+        yield lambda text: status.update(_text(text))
 
 
 def show_tree(top: str, branches: Iterable[tuple[str, Sequence[str]]]) -> None:

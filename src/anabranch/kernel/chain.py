@@ -34,14 +34,15 @@ def is_built_on(manifests: ManifestStore, newer: Snapshot, older: Snapshot) -> b
     try:
         before = manifests.of_snapshot(older)
         taken_over = manifests.read_list(newer.base_manifest_list)
-        return _hold_the_same(manifests, before, taken_over)
+        return hold_the_same(manifests, before, taken_over)
     except AnabranchError:
         return True
 
 
-def _hold_the_same(
+def hold_the_same(
     manifests: ManifestStore, left: Sequence[ManifestFileMeta], right: Sequence[ManifestFileMeta]
 ) -> bool:
+    """Whether the same files are live after these manifests and after those. Raises `CorruptTableError`."""
     names = {meta.file_name for meta in left}, {meta.file_name for meta in right}
     if names[0] == names[1]:
         return True

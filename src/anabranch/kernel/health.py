@@ -13,9 +13,11 @@ from anabranch.kernel.compaction.live import live_files
 from anabranch.kernel.compaction.packing import Limits
 from anabranch.kernel.compaction.planning import Gain, full_outline, gain_of, minor_outline
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.file_paths import missing_files
 from anabranch.kernel.parallel import each
 from anabranch.kernel.partitions import partition_text
 from anabranch.kernel.refs.moment import time_text
+from anabranch.kernel.repair.verify import look_at_history
 from anabranch.kernel.store_clock import commit_time, is_ahead
 from anabranch.options import (
     SNAPSHOT_NUM_RETAINED_MAX,
@@ -126,6 +128,7 @@ def health(
     partitions = _by_partition(live, Limits.of(options))
     ids = context.snapshots.ids()
     findings = [
+        *_damage(context, live, schema),
         *_small_files(context, live, gain, schema, options),
         *_snapshots(context, ids, options),
         *_wrong_clocks(context, ids),
@@ -148,6 +151,24 @@ def health(
         snapshots=len(ids),
         manifests=0 if snapshot is None else len(context.manifests.of_snapshot(snapshot)),
     )
+
+
+def _damage(context: TableContext, live: EntryFrame, schema: TableSchema) -> Iterator[Finding]:
+    """What `verify` would find of the newest snapshots, and of the files of the newest."""
+    wrong = [p for p in look_at_history(context) if p.severity == "error"]
+    if wrong:
+        more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        yield Finding(50, f"{wrong[0].message}{more}", _whole(context, "repair"))
+    missing = missing_files(context, live.df.filter(pl.col("external_path").is_null()), schema)
+    if missing:
+        more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
+        yield Finding(
+            100, f"data file {missing[0]}{more} is missing: reading fails", _whole(context, "verify")
+        )
+
+
+def _whole(context: TableContext, verb: str) -> str:
+    return f"anabranch {verb} {context.name}"
 
 
 def _by_partition(live: EntryFrame, limits: Limits) -> pl.DataFrame:

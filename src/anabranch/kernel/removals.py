@@ -40,6 +40,7 @@ def record_removal(
         "version": 1,
         "target": {"id": target.id, "stamp": target.stamp},
         "removed": [{"id": snapshot.id, "stamp": snapshot.stamp} for snapshot in removed],
+        "lists": [name for s in removed for name in (s.base_manifest_list, s.delta_manifest_list)],
         "manifests": [meta.file_name for meta in metas],
         "files": _file_names(manifests, metas),
     }
@@ -65,6 +66,11 @@ def is_after_removed(storage: Storage, manifests: ManifestStore, snapshot: Snaps
         return bool(entries["file_name"].is_in(sorted(files)).any())
     except AnabranchError:
         return False
+
+
+def removed_lists(storage: Storage) -> set[str]:
+    """Names of the manifest lists of snapshots that rollbacks removed: nobody wants these back."""
+    return {name for record in _records(storage) for name in _list(record, "lists")}
 
 
 def is_removal(path: str) -> bool:

@@ -11,6 +11,8 @@ from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError
 from anabranch.kernel.expiry.candidates import DATA
 from anabranch.kernel.expiry.expire import Expiry, Tally
 from anabranch.kernel.health import Health
+from anabranch.kernel.repair.problem import Verification
+from anabranch.kernel.repair.repair import Repair
 from anabranch.lake import Lake, connect
 from anabranch.maintenance.compact import CompactionResult
 from anabranch.maintenance.maintain import Upkeep
@@ -236,6 +238,22 @@ def maintain(warehouse: str, target: str, *, dry_run: bool, master: str | None) 
 def health(warehouse: str, target: str, branch: str | None) -> list[Health]:
     """How a table, or each table of a database, is."""
     return _each(open_lake(warehouse), target, branch, lambda table: table.health())
+
+
+def verify(
+    warehouse: str, target: str, *, deep: bool, progress: Callable[[str], None], master: str | None
+) -> list[Verification]:
+    """Find what is wrong with a table, or with each table of a database."""
+    work = lambda table: table.verify(deep, progress)  # noqa: E731
+    return _each(_open(warehouse, master), target, None, work)
+
+
+def repair(
+    warehouse: str, target: str, *, dry_run: bool, progress: Callable[[str], None], master: str | None
+) -> list[Repair]:
+    """Bring a table, or each table of a database, back from what is wrong with it."""
+    work = lambda table: table.repair(dry_run, progress)  # noqa: E731
+    return _each(_open(warehouse, master), target, None, work)
 
 
 def _open(warehouse: str, master: str | None) -> Lake:

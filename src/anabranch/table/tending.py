@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from anabranch.errors import InvalidInputError
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from anabranch.kernel.compaction.selection import Partitions
     from anabranch.kernel.expiry.expire import Expiry, Tally
     from anabranch.kernel.health import Health
+    from anabranch.kernel.repair.problem import Verification
+    from anabranch.kernel.repair.repair import Repair
     from anabranch.maintenance.compact import CompactionResult
     from anabranch.maintenance.cutoff import Cutoff
     from anabranch.maintenance.maintain import Upkeep
@@ -157,6 +159,43 @@ class Tending(TableView):
         from anabranch.maintenance.maintain import maintain
 
         return maintain(self._to_tend(), self.options, engine=self._engine, dry_run=dry_run)
+
+    def verify(self, deep: bool = False, progress: Callable[[str], None] | None = None) -> Verification:
+        """Find what is wrong with the table, on all of its branches; nothing is changed.
+
+        Looked at are history (what each snapshot was built on, gaps, leftovers above the newest, times in the future),
+        tags, savepoints and branches, manifests against the counts of rows, and whether every data file that any of
+        these reaches is there, in its size.
+
+        Args:
+            deep: also read every data file in full, with the checksums of its pages and footer, and compare its
+                values with its statistics.
+            progress: told what is being done.
+        """
+        from anabranch.maintenance.verify import verify
+
+        self._check_unpinned()
+        return verify(self._context, deep=deep, engine=self._engine, progress=progress or (lambda _: None))
+
+    def repair(self, dry_run: bool = False, progress: Callable[[str], None] | None = None) -> Repair:
+        """Bring the table back from what `verify` finds, as far as that can be done.
+
+        Nothing is deleted that may hold rows. What cannot be brought back is in the result: lost rows with partition,
+        time and job. Stop writers of other engines first; ours may go on.
+
+        Args:
+            dry_run: only say what would be done, step by step.
+            progress: told what is being done.
+
+        Raises `NotFoundError`: the table was dropped since it was opened.
+        """
+        from anabranch.maintenance.repair import repair
+
+        self._check_unpinned()
+        self._context.check_same_table()
+        return repair(
+            self._context, dry_run=dry_run, engine=self._engine, progress=progress or (lambda _: None)
+        )
 
     def health(self) -> Health:
         """How the table is: small files, what compaction would gain, and the commands that mend it."""

@@ -25,7 +25,7 @@ from anabranch.errors import (
 )
 from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.branches.field_ids import last_id_before, reserve_block
-from anabranch.kernel.branches.fork_pins import fork_snapshot, pin_fork, unpin_fork
+from anabranch.kernel.branches.fork_pins import fork_pin, fork_snapshot, pin_fork, unpin_fork
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.parallel import each
 from anabranch.kernel.refs.moment import Moment, check_there, of_tag
@@ -182,6 +182,34 @@ def _claim(
         unpin_fork(main, uuid)
         raise AlreadyExistsError(f"somebody else created branch '{branch.branch}' of '{main.name}' meanwhile")
     return fork
+
+
+def recreate_branch(main: TableContext, name: str, branch_uuid: str, begun: Snapshot) -> TableContext:
+    """Make a branch again that was deleted without us, under its identity and as it began; what it did is for others.
+
+    Args:
+        main: the branch it left.
+        name: of the branch.
+        branch_uuid: its identity.
+        begun: the snapshot that it began with.
+    """
+    branch = main.on_branch(name)
+    fork = Fork(
+        branch_uuid=branch_uuid,
+        name=name,
+        tag=fork_pin(branch_uuid),
+        snapshot=SnapshotRef(main.branch_uuid, begun.id, begun.stamp),
+        schema_id=begun.schema_id,
+        field_id_block=reserve_block(main, branch_uuid),
+        created_millis=main.runtime.clock.now_millis(),
+        created_by="anabranch repair",
+        properties=begun.properties,
+    )
+    main.storage.put_if_absent(branch.layout.branch_file_path(FORK_FILE), fork.to_json())
+    branch = main.on_branch(name)
+    assert branch.fork is not None, "it was put just now"
+    _copy(main, branch, branch.fork, Tag(fork_pin(branch_uuid), begun))
+    return branch
 
 
 def _copy(main: TableContext, branch: TableContext, fork: Fork, begun: Tag) -> None:

@@ -99,6 +99,31 @@ def displace(context: TableContext, head: Snapshot) -> Snapshot | None:
     return found
 
 
+def take_over(context: TableContext) -> Snapshot | None:
+    """Put an empty snapshot of this branch on top of the newest, whoever put that there; None if there is none.
+
+    After another engine's fast-forward the newest snapshot is another branch's, and commits refuse to build on it.
+    """
+    head = context.snapshots.head()
+    if head is None:
+        return None
+    lists = _Lists.of(context, head, head)
+    context.storage.put_many(lists.objects)
+    made = replace(
+        _changing_nothing(head, lists),
+        properties={
+            **_carried(head),
+            BRANCH_PROPERTY: context.branch_uuid,
+            WRITER_PROPERTY: f"anabranch {__version__}",
+            PARENT_PROPERTY: head.stamp,
+        },
+    )
+    if not context.storage.put_if_absent(context.layout.snapshot_path(made.id), made.to_json()):
+        return None
+    context.snapshots.write_hint(made.id)
+    return made
+
+
 @dataclass(frozen=True, slots=True)
 class _Lists:
     """The manifest lists of what is stored instead, by names that follow from the newest snapshot."""

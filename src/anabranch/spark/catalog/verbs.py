@@ -14,6 +14,7 @@ from typing import Final
 
 from anabranch.errors import NotFoundError
 from anabranch.kernel.refs.consumers import forget_consumer, move_consumer
+from anabranch.kernel.repair.problem import Problem
 from anabranch.maintenance.compact import CompactionResult
 from anabranch.spark.catalog.branch_verbs import BRANCH_VERBS
 from anabranch.spark.catalog.lineage_verbs import LINEAGE_VERBS
@@ -166,6 +167,34 @@ def _health(table: Table, _given: Arguments) -> Iterable[Row]:
     return [(*about, f.points, f.why, f.command) for f in found.findings] or [(*about, None, None, None)]
 
 
+def _verify(table: Table, given: Arguments) -> Iterable[Row]:
+    return [_problem(problem) for problem in table.verify(**given).problems]
+
+
+def _problem(problem: Problem) -> Row:
+    return (
+        *(problem.severity, problem.kind.value, problem.message, problem.path, problem.branch),
+        *(
+            problem.snapshot_id,
+            problem.partition,
+            problem.rows,
+            problem.time_millis,
+            problem.job,
+            problem.repair,
+        ),
+    )
+
+
+def _repair(table: Table, given: Arguments) -> Iterable[Row]:
+    done = table.repair(**given)
+    steps = [("step", step.kind.value, step.what, step.path, None, None, None, None) for step in done.steps]
+    left = [
+        ("left", p.kind.value, p.message, p.path, p.partition, p.rows, p.time_millis, p.job)
+        for p in done.left
+    ]
+    return [*steps, *left]
+
+
 def _reset_consumer(table: Table, given: Arguments) -> Iterable[Row]:
     name = given["consumer"]
     return [(name, move_consumer(table.context, name, given.get("next_snapshot")))]
@@ -299,6 +328,22 @@ VERBS: Final[dict[str, Verb]] = {
             (),
             "score INT, files BIGINT, small_files BIGINT, snapshots BIGINT, points INT, finding STRING, command STRING",
             _health,
+        ),
+        Verb(
+            "verify",
+            "Find what is wrong with the table: one row for each problem.",
+            (Parameter("deep", "BOOLEAN", "also read every data file in full"),),
+            "severity STRING, kind STRING, problem STRING, path STRING, branch STRING, snapshot_id BIGINT, "
+            "partition STRING, rows BIGINT, time_millis BIGINT, job STRING, repair STRING",
+            _verify,
+        ),
+        Verb(
+            "repair",
+            "Bring the table back from what verify finds: one row for each step, and for each problem that is left.",
+            (DRY_RUN,),
+            "what STRING, kind STRING, text STRING, path STRING, partition STRING, rows BIGINT, time_millis BIGINT, "
+            "job STRING",
+            _repair,
         ),
         *BRANCH_VERBS,
         *LINEAGE_VERBS,

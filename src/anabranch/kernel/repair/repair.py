@@ -1,0 +1,247 @@
+"""Bringing a table back from what `verify` found. Nothing is deleted that may hold rows; every step can be named first.
+
+A plan is a list of steps, each a sentence and what does it. Steps are made and carried out one kind after the other,
+because one mends what the next builds on: first files that are only out of place, then which branch is main, then the
+snapshots, then what is on top of them. Repeating a repair that was killed is safe.
+
+Snapshots that somebody deleted are put back, in this order of preference: from a tag, savepoint or other branch that
+holds that very snapshot; from the manifest lists that are still there, if they continue history exactly: what the one
+takes over is what the other holds, file by file. Lists of attempts that never were commits may look the same, so they
+are used only where the hint to the newest snapshot, or the number of a later one, proves that a snapshot was there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from anabranch.errors import AnabranchError, NotFoundError
+from anabranch.kernel.branches.branch_log import branch_names
+from anabranch.kernel.branches.create import recreate_branch
+from anabranch.kernel.branches.fork_pins import fork_pin, tend_fork_pins
+from anabranch.kernel.commit.leftovers import take_over
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.refs.savepoints import tend
+from anabranch.kernel.refs.tag_log import find_tag
+from anabranch.kernel.repair.lost_snapshots import Recovery, recover_head, recover_within
+from anabranch.kernel.repair.problem import Kind, Problem
+from anabranch.kernel.repair.sweep import sweep
+from anabranch.kernel.repair.verify import Looked
+from anabranch.kernel.replacement.main import main_of
+from anabranch.kernel.replacement.pointer import newest_pointer, put_pointer
+from anabranch.spec.main_pointer import BranchRef, MainPointer, Replaced
+from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.snapshot_ref import SnapshotRef
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that a repair does, or would do."""
+
+    kind: Kind
+    what: str
+    """A sentence."""
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What a repair did, or would do, and what it could not bring back."""
+
+    table: str
+    steps: tuple[Step, ...]
+    left: tuple[Problem, ...]
+    """What is still wrong: of lost rows with partition, time and job."""
+    dry_run: bool
+
+    def __str__(self) -> str:
+        doing = "would be done" if self.dry_run else "done"
+        lines = [f"{self.table}: {len(self.steps)} steps {doing}, {len(self.left)} problems left"]
+        lines += [f"  {step.kind}: {step.what}" for step in self.steps]
+        for problem in self.left:
+            about = [f"partition {problem.partition}"] if problem.partition else []
+            about += [f"{problem.rows:,} rows"] if problem.rows else []
+            about += [f"written by {problem.job}"] if problem.job else []
+            lines.append(f"  left: {problem.message}" + (f" ({', '.join(about)})" if about else ""))
+        return "\n".join(lines)
+
+
+_ALL: Final = 2**62
+
+Act = Callable[[], bool]
+"""Carries a step out; False if there was nothing to do any more."""
+
+
+def files_to_restore(
+    context: TableContext, problems: Sequence[Problem], folder: str
+) -> Iterator[tuple[Step, Mapping[str, str]]]:
+    """Files that are missing and lie where the cleaning of orphans moved them: the step, and the moves."""
+    wanted = {p.path: p for p in problems if p.kind in (Kind.FILE_MISSING, Kind.MANIFEST) and p.path}
+    runs = sorted(context.storage.list_folders(folder), reverse=True) if wanted else []
+    for run in runs:
+        for info in context.storage.list(run, recursive=True):
+            path = info.path[len(run) + 1 :]
+            problem = wanted.pop(path, None)
+            if problem is not None and not context.storage.exists(path):
+                yield (
+                    Step(problem.kind, f"bring {path} back, which the cleaning of orphans moved away", path),
+                    {info.path: path},
+                )
+
+
+def plan_main(context: TableContext) -> tuple[Step, Act] | None:
+    """What makes the table have a main again, if the branch that is main was renamed or deleted."""
+    main = main_of(context)
+    if main.branch is None or main.branch in branch_names(main):
+        return None
+    pointer = newest_pointer(context)
+    if pointer is None:
+        return None
+    renamed = _renamed(main, pointer)
+    if renamed is not None:
+        step = Step(
+            Kind.MAIN_GONE,
+            f"say that main is branch '{renamed}' now: it is the one that was called '{main.branch}'",
+            main.layout.branch_root,
+        )
+        return step, lambda: _point(main, pointer, BranchRef(renamed, pointer.main.uuid))
+    if pointer.replaced is None:
+        return None
+    old = main.on_branch(pointer.replaced.old.name)
+    begun = _beginning(old, pointer)
+    if begun is None:
+        return None
+    step = Step(
+        Kind.MAIN_GONE,
+        f"make branch '{main.branch}' again as it began, with snapshot {begun.id} of what was main before; then put its "
+        "snapshots back whose manifest lists are still there",
+        main.layout.branch_root,
+    )
+    name, branch_uuid = main.branch, pointer.main.uuid
+    return step, lambda: recreate_branch(old, name, branch_uuid, begun).fork is not None
+
+
+def _beginning(old: TableContext, pointer: MainPointer) -> Snapshot | None:
+    """The snapshot that the branch that is main began with."""
+    assert pointer.replaced is not None, "it names a branch"
+    tag = find_tag(old, fork_pin(pointer.main.uuid))
+    if tag is not None:
+        return tag.snapshot
+    fork = pointer.replaced.fork
+    found = old.snapshots.find(fork.id)
+    return found if found is not None and found.stamp == fork.stamp else None
+
+
+def _renamed(main: TableContext, pointer: MainPointer) -> str | None:
+    """The branch that has the identity of the one that is main."""
+    for name in branch_names(main):
+        try:
+            fork = main.on_branch(name).fork
+        except AnabranchError:
+            continue
+        if fork is not None and fork.branch_uuid == pointer.main.uuid:
+            return name
+    return None
+
+
+def _point(main: TableContext, pointer: MainPointer, target: BranchRef) -> bool:
+    branch = main.on_branch(target.name)
+    head = branch.snapshots.head()
+    taken = SnapshotRef(target.uuid, 0, "") if head is None else SnapshotRef(target.uuid, head.id, head.stamp)
+    assert pointer.replaced is not None, "it names a branch"
+    now = main.runtime.clock.now_millis()
+    replaced = Replaced(
+        old=pointer.main,
+        head=pointer.replaced.taken,
+        fork=pointer.replaced.fork,
+        taken=taken,
+        resume=pointer.replaced.fork,
+        reason="repair: the branch that was main was deleted or renamed",
+        undoes=pointer.generation,
+    )
+    token = main.runtime.ids.uuid()
+    made = MainPointer(pointer.generation + 1, target, replaced, now, "anabranch repair", token)
+    return put_pointer(main, made)
+
+
+def plan_branch(
+    context: TableContext, looked: Looked, problems: Sequence[Problem], *, remade: bool = False
+) -> Iterator[tuple[Step, Act]]:
+    """What mends the history of one branch, in the order in which it is to be done.
+
+    Args:
+        context: the branch.
+        looked: the whole table.
+        problems: what is wrong with it.
+        remade: the branch was just made again, so all of its snapshots are to be put back that left a trace.
+    """
+    own = [p for p in problems if p.branch == context.branch]
+    kinds = {p.kind for p in own}
+    layout = context.layout
+    if Kind.GAP in kinds:
+        for problem in own:
+            if problem.kind is Kind.GAP and problem.snapshot_id is not None:
+                number = problem.snapshot_id
+                found = recover_within(context, looked.states, number)
+                if found is not None:
+                    yield _put_back(context, Kind.GAP, found)
+    if remade:
+        for found in recover_head(context, looked.states, _ALL):
+            yield _put_back(context, Kind.MAIN_GONE, found)
+    elif Kind.HEAD_GONE in kinds:
+        hinted = max(p.snapshot_id or 0 for p in own if p.kind is Kind.HEAD_GONE)
+        for found in recover_head(context, looked.states, hinted):
+            yield _put_back(context, Kind.HEAD_GONE, found)
+    if Kind.LEFTOVER in kinds:
+        for problem in own:
+            if problem.kind is Kind.LEFTOVER:
+                yield (
+                    Step(Kind.LEFTOVER, f"snapshot {problem.snapshot_id}: {problem.repair}", problem.path),
+                    lambda: bool(sweep(context)),
+                )
+    if Kind.FOREIGN_HEAD in kinds:
+        yield (
+            Step(
+                Kind.FOREIGN_HEAD,
+                "commit an empty snapshot on top of the newest, which takes over what another engine put there",
+                layout.snapshot_folder,
+            ),
+            lambda: take_over(context) is not None,
+        )
+    if remade or {Kind.HINT, Kind.HEAD_GONE} & kinds:
+        yield (
+            Step(Kind.HINT, "write the hint to the newest snapshot", layout.latest_hint_path),
+            lambda: _write_hint(context),
+        )
+
+
+def plan_pins(main: TableContext, problems: Sequence[Problem]) -> Iterator[tuple[Step, Act]]:
+    """What puts missing pins again."""
+    for problem in problems:
+        if problem.kind is Kind.PIN:
+            yield Step(Kind.PIN, f"put {problem.path} again", problem.path), lambda: _tend(main)
+
+
+def _tend(main: TableContext) -> bool:
+    for name in (None, *branch_names(main)):
+        try:
+            tend(main if name == main.branch else main.on_branch(name))
+        except NotFoundError:
+            continue
+    tend_fork_pins(main)
+    return True
+
+
+def _put_back(context: TableContext, kind: Kind, found: Recovery) -> tuple[Step, Act]:
+    path = context.layout.snapshot_path(found.snapshot.id)
+    what = f"put snapshot {found.snapshot.id} back, from {found.source}"
+    return Step(kind, what, path), lambda: found.put(context)
+
+
+def _write_hint(context: TableContext) -> bool:
+    head = context.snapshots.head()
+    if head is None:
+        return False
+    context.snapshots.write_hint(head.id)
+    return True

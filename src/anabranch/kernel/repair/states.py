@@ -1,0 +1,317 @@
+"""The states of a table that refs name: read as far as they can be, with what is wrong on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from anabranch.errors import AnabranchError, NotFoundError, StorageError
+from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
+from anabranch.kernel.branches.fork_pins import fork_pin
+from anabranch.kernel.commit.leftovers import leftovers_above
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.properties import BRANCH_PROPERTY
+from anabranch.kernel.refs.savepoint_log import is_of
+from anabranch.kernel.refs.tag_log import find_tag, tag_names
+from anabranch.kernel.repair.problem import Kind, Problem
+from anabranch.kernel.replacement.seal import is_remnant
+from anabranch.spec.layout import savepoint_id_of
+from anabranch.spec.savepoint import Savepoint
+from anabranch.spec.snapshot import Snapshot
+
+_AHEAD_MILLIS: Final = 10 * 60_000
+"""Clocks differ by so much without harm."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A state of the table that a ref names."""
+
+    name: str
+    """For people: ``snapshot 5 of branch 'fix'``."""
+    path: str
+    context: TableContext
+    snapshot: Snapshot
+    whole: bool
+    """Whether all of its files are to be looked at, or only what it added: the one before it is looked at too."""
+
+
+@dataclass
+class Found:
+    """What was read so far."""
+
+    states: list[State] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    branches: int = 0
+    snapshots: int = 0
+    refs: int = 0
+
+
+def read_states(main: TableContext) -> Found:
+    """Read the snapshots, tags and savepoints of all branches. `main` was opened as main."""
+    found = Found()
+    contexts = [main.on_branch(None), *(main.on_branch(name) for name in branch_names(main))]
+    if main.branch is not None and not any(c.branch == main.branch for c in contexts):
+        found.problems.append(
+            Problem(
+                Kind.MAIN_GONE,
+                f"branch '{main.branch}', which is main, is not there: it was deleted or renamed",
+                path=main.layout.branch_root,
+                branch=main.branch,
+                repair="make main again what it was, from what is left of it",
+            )
+        )
+    for context in contexts:
+        is_main = context.branch == main.branch
+        if context.branch is not None and (problem := _half_made(context, is_main=is_main)) is not None:
+            found.problems.append(problem)
+            if state_of(context) is not BranchState.READY:
+                continue
+        found.branches += 1
+        read_branch(main if is_main else context, found)
+    _savepoints(main, contexts, found)
+    return found
+
+
+def read_branch(context: TableContext, found: Found) -> None:
+    """Read the history and the tags of one branch."""
+    read_history(context, found)
+    for name in tag_names(context):
+        found.refs += 1
+        path = context.layout.tag_path(name)
+        tag = _tried(found, Kind.REF, context, lambda name=name: find_tag(context, name), path)
+        if tag is not None:
+            found.states.append(State(f"tag '{name}'{_of(context)}", path, context, tag.snapshot, whole=True))
+
+
+def read_history(context: TableContext, found: Found, newest: int | None = None) -> None:
+    """Read the snapshots of one branch, only so many of the newest if that is given."""
+    snapshots = _snapshots(context, found, newest)
+    head = _tried(found, Kind.SNAPSHOT, context, context.snapshots.head)
+    if head is not None:
+        _history(context, head, snapshots, found)
+    hinted = _hint(context, context.layout.latest_hint_path)
+    _hints(context, head, hinted, found)
+
+
+def _snapshots(context: TableContext, found: Found, newest: int | None) -> dict[int, Snapshot]:
+    there: dict[int, Snapshot] = {}
+    for number in context.snapshots.ids()[-(newest or 0) :]:
+        path = context.layout.snapshot_path(number)
+        snapshot = _tried(
+            found,
+            Kind.SNAPSHOT,
+            context,
+            lambda number=number: context.snapshots.find(number),
+            path,
+            snapshot_id=number,
+        )
+        if snapshot is not None and not is_remnant(context, snapshot):
+            there[number] = snapshot
+    found.snapshots += len(there)
+    return there
+
+
+def _history(context: TableContext, head: Snapshot, there: dict[int, Snapshot], found: Found) -> None:
+    of, layout = _of(context), context.layout
+    for left in leftovers_above(context, head):
+        found.problems.append(
+            Problem(
+                Kind.LEFTOVER,
+                f"snapshot {left.id}{of} is above the newest, {head.id}, and not built on it: left by commit user "
+                f"{left.commit_user}, whom a rollback overtook",
+                layout.snapshot_path(left.id),
+                context.branch,
+                left.id,
+                repair="store what continues history in its place; what another engine appended is appended again",
+            )
+        )
+    made_on = head.properties.get(BRANCH_PROPERTY)
+    known = (None, context.branch_uuid, context.table_uuid)
+    if made_on not in known and not context.is_forked(head):
+        found.problems.append(
+            Problem(
+                Kind.FOREIGN_HEAD,
+                f"the newest snapshot{of}, {head.id}, was made on another branch: another engine put it there "
+                "(a fast-forward), so nothing can be committed",
+                layout.snapshot_path(head.id),
+                context.branch,
+                head.id,
+                repair="commit an empty snapshot on top that takes it over",
+            )
+        )
+    now = context.runtime.clock.now_millis()
+    below = sorted((n for n in there if n <= head.id), reverse=True)
+    lowest = below[-1] if below else head.id
+    for number in range(head.id, lowest - 1, -1):
+        snapshot, older = there.get(number), there.get(number - 1)
+        path = layout.snapshot_path(number)
+        if snapshot is None:
+            if not any(p.path == path for p in found.problems):
+                found.problems.append(_gap(context, number, path))
+            continue
+        if older is not None and not context.snapshots.follows(older, snapshot):
+            found.problems.append(
+                Problem(
+                    Kind.PARENT,
+                    f"snapshot {number}{of} is not built on snapshot {number - 1}: what is below it is no history of it",
+                    path,
+                    context.branch,
+                    number,
+                )
+            )
+        if snapshot.time_millis > now + _AHEAD_MILLIS:
+            found.problems.append(
+                Problem(
+                    Kind.FUTURE,
+                    f"snapshot {number}{of} says it was made {(snapshot.time_millis - now) // 1000:,} s from now: the "
+                    "clock of its writer was ahead, and time travel by time cannot tell what is newer",
+                    path,
+                    context.branch,
+                    number,
+                    time_millis=snapshot.time_millis,
+                    severity="warning",
+                )
+            )
+        whole = number == head.id or older is None
+        found.states.append(State(f"snapshot {number}{of}", path, context, snapshot, whole=whole))
+
+
+def _gap(context: TableContext, number: int, path: str) -> Problem:
+    return Problem(
+        Kind.GAP,
+        f"snapshot {number}{_of(context)} is missing although older ones are there: its rows are in the next one, but "
+        "neither it nor what it changed can be read, and history seems to end there",
+        path,
+        context.branch,
+        number,
+        repair="put it back if a tag, a savepoint or another branch holds it",
+    )
+
+
+def _hints(context: TableContext, head: Snapshot | None, hinted: int | None, found: Found) -> None:
+    if head is None and hinted is None:
+        return
+    path = context.layout.latest_hint_path
+    newest = 0 if head is None else head.id
+    there = hinted is not None and context.storage.exists(context.layout.snapshot_path(hinted))
+    if hinted is not None and hinted > newest and not there:
+        found.problems.append(
+            Problem(
+                Kind.HEAD_GONE,
+                f"the hint to the newest snapshot{_of(context)} names {hinted}, but the newest that is there is {newest}: "
+                "somebody deleted snapshots",
+                path,
+                context.branch,
+                hinted,
+                repair="put them back from tags, other branches, or the manifest lists that are still there; then "
+                "write the hint",
+            )
+        )
+    elif hinted != newest:
+        found.problems.append(
+            Problem(
+                Kind.HINT,
+                f"the hint to the newest snapshot{_of(context)} is {hinted or 'missing'}, it should be {newest}; other "
+                "engines go by it",
+                path,
+                context.branch,
+                repair="write it",
+                severity="warning",
+            )
+        )
+
+
+def _half_made(context: TableContext, *, is_main: bool) -> Problem | None:
+    try:
+        state = state_of(context)
+        assert context.fork is None or context.fork.name, "read, to know whether it can be"
+    except AnabranchError as error:
+        return Problem(Kind.BRANCH, error.message, context.layout.branch_root, context.branch)
+    if state is BranchState.READY:
+        schemas = context.schemas.ids()
+        return None if schemas else _without_schema(context, is_main=is_main)
+    if state is BranchState.ABSENT:
+        return None
+    doing = {BranchState.BEGUN: "half made", BranchState.DELETING: "half deleted"}.get(state, "no branch")
+    return Problem(
+        Kind.MAIN_GONE if is_main else Kind.BRANCH,
+        f"branch '{context.branch}' is {doing}: nobody brought it to its end",
+        context.layout.branch_root,
+        context.branch,
+        severity="error" if is_main else "warning",
+    )
+
+
+def _without_schema(context: TableContext, *, is_main: bool) -> Problem:
+    return Problem(
+        Kind.SCHEMA,
+        f"branch '{context.branch}' has no schema{', and it is main' if is_main else ''}",
+        context.layout.schema_folder,
+        context.branch,
+    )
+
+
+def _savepoints(main: TableContext, contexts: list[TableContext], found: Found) -> None:
+    for info in main.storage.list(main.layout.savepoint_folder):
+        number = savepoint_id_of(info.path)
+        if number is None:
+            continue
+        found.refs += 1
+        saved = _tried(
+            found,
+            Kind.REF,
+            main,
+            lambda path=info.path: Savepoint.from_path(main.storage, path),
+            info.path,
+        )
+        if saved is None:
+            continue
+        owner = next((c for c in contexts if is_of(c, saved)), main)
+        found.states.append(State(f"savepoint {number}", info.path, owner, saved.snapshot, whole=True))
+        if saved.saved_snapshot is not None and not main.storage.exists(owner.layout.tag_path(saved.pin)):
+            found.problems.append(_pin_missing(owner, saved.pin, f"savepoint {number}"))
+    for context in contexts:
+        if context.branch in (None, main.branch) or context.fork is None:
+            continue
+        pin = fork_pin(context.fork.branch_uuid)
+        if not main.storage.exists(main.layout.tag_path(pin)):
+            found.problems.append(_pin_missing(main, pin, f"branch '{context.branch}'"))
+
+
+def _pin_missing(context: TableContext, pin: str, whose: str) -> Problem:
+    return Problem(
+        Kind.PIN,
+        f"the tag '{pin}' of {whose} is missing: other engines may delete files that it needs",
+        context.layout.tag_path(pin),
+        context.branch,
+        repair="put it again",
+        severity="warning",
+    )
+
+
+def _hint(context: TableContext, path: str) -> int | None:
+    try:
+        text = context.storage.get(path)
+    except AnabranchError:
+        return None
+    return int(text) if len(text) <= 18 and text.isdigit() and int(text) > 0 else None
+
+
+def _of(context: TableContext) -> str:
+    is_main = context.branch is None or context.main_generation is not None
+    return "" if is_main else f" of branch '{context.branch}'"
+
+
+def _tried(found: Found, kind: Kind, context: TableContext, read, path: str = "", **about):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN003, ANN202
+    """What `read` returns; None, with a problem noted, if it cannot be read."""
+    try:
+        return read()
+    except NotFoundError:
+        return None
+    except StorageError:
+        raise
+    except AnabranchError as error:
+        if not any(p.path == path and p.kind == kind for p in found.problems):
+            found.problems.append(Problem(kind, str(error.message), path, context.branch, **about))
+        return None

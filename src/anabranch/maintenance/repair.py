@@ -1,0 +1,94 @@
+"""Repairing a table: verify, name the steps, carry them out, verify again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from anabranch.engine import Engine
+from anabranch.kernel.branches.branch_log import branch_names
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.repair.problem import Kind, Problem
+from anabranch.kernel.repair.repair import (
+    Act,
+    Repair,
+    Step,
+    files_to_restore,
+    plan_branch,
+    plan_main,
+    plan_pins,
+)
+from anabranch.kernel.replacement.main import main_of
+from anabranch.maintenance.verify import looked_over
+from anabranch.spec.layout import ORPHANS_FOLDER
+
+Progress = Callable[[str], None]
+
+
+def repair(
+    context: TableContext,
+    *,
+    dry_run: bool = False,
+    engine: Engine | None = None,
+    progress: Progress = lambda _: None,
+) -> Repair:
+    """Bring a table back from what `verify` finds. See `Table.repair`."""
+    steps: list[Step] = []
+    found, looked = looked_over(context, engine=engine, progress=progress)
+    if looked is None:
+        return Repair(context.name, (), found.problems, dry_run)
+    problems = list(found.problems)
+    remade = False
+    main = main_of(context)
+    for plan in (_files, _main):
+        done = _carried_out(plan(context, problems), steps, dry_run=dry_run)
+        if done:
+            context = main_of(context.on_branch(None))
+            remade = (
+                plan is _main and context.branch == main.branch
+            )  # else it was only found under another name
+            found, looked = looked_over(context, engine=engine, progress=progress)
+            problems = list(found.problems)
+            assert looked is not None, "it had a schema before"
+    main = main_of(context)
+    for name in dict.fromkeys([main.branch, None, *branch_names(main)]):
+        branch = main if name == main.branch else main.on_branch(name)
+        plans = plan_branch(branch, looked, problems, remade=remade and name == main.branch)
+        _carried_out(plans, steps, dry_run=dry_run)
+    _carried_out(plan_pins(main, problems), steps, dry_run=dry_run)
+    if dry_run:
+        mended = {step.path for step in steps}
+        left = tuple(p for p in problems if p.path not in mended)
+    else:
+        left = (
+            looked_over(main_of(context), engine=engine, progress=progress)[0].problems
+            if steps
+            else found.problems
+        )
+    return Repair(context.name, tuple(steps), left, dry_run)
+
+
+def _carried_out(plans: Iterator[tuple[Step, Act]], steps: list[Step], *, dry_run: bool) -> bool:
+    """Whether anything was done. A plan goes on from what the steps before it left, so each is done when it is named."""
+    done = False
+    for step, act in plans:
+        if dry_run or act():
+            steps.append(step)
+            done = not dry_run
+    return done
+
+
+def _files(context: TableContext, problems: list[Problem]) -> Iterator[tuple[Step, Act]]:
+    for step, moves in files_to_restore(context, problems, ORPHANS_FOLDER):
+
+        def act(moves: dict[str, str] = dict(moves)) -> bool:  # noqa: B006
+            context.storage.move_many(moves)
+            return True
+
+        yield step, act
+
+
+def _main(context: TableContext, problems: list[Problem]) -> Iterator[tuple[Step, Act]]:
+    if any(problem.kind is Kind.MAIN_GONE for problem in problems):
+        planned = plan_main(context)
+        if planned is not None:
+            yield planned

@@ -1,0 +1,244 @@
+"""Verifying a table: what the kernel finds in its metadata and listings, and with `deep` every data file read in full."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.arrow.avro_file import AvroData
+from anabranch.arrow.data_files import DataFile
+from anabranch.arrow.files import translated
+from anabranch.arrow.orc_file import OrcData
+from anabranch.arrow.parquet_file import ParquetData, RowGroup
+from anabranch.engine import Engine, LocalEngine
+from anabranch.errors import AnabranchError, NotFoundError, StorageError
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.repair.problem import Kind, Problem, Verification
+from anabranch.kernel.repair.verify import Looked, about_file, look, makers_of
+from anabranch.kernel.scan.split import SplitFile
+from anabranch.lineage.model import entry_or_none
+from anabranch.spec.layout import file_format_of
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.types import Field
+from anabranch.storage.protocol import Storage
+
+_FILES_AT_ONCE: Final = 16
+_ROWS_AT_ONCE: Final = 1 << 16
+_FORMATS: Final[dict[str, Callable[[Storage, SplitFile], DataFile]]] = {
+    "parquet": ParquetData,
+    "orc": OrcData,
+    "avro": AvroData,
+}
+
+Progress = Callable[[str], None]
+
+
+def verify(
+    context: TableContext,
+    *,
+    deep: bool = False,
+    engine: Engine | None = None,
+    progress: Progress = lambda _: None,
+) -> Verification:
+    """Find what is wrong with a table; nothing is changed. See `Table.verify`."""
+    return looked_over(context, deep=deep, engine=engine, progress=progress)[0]
+
+
+def looked_over(
+    context: TableContext,
+    *,
+    deep: bool = False,
+    engine: Engine | None = None,
+    progress: Progress = lambda _: None,
+) -> tuple[Verification, Looked | None]:
+    """What `verify` finds, and all that was looked at; None if the table has no schema that can be read."""
+    try:
+        schema = newest_schema(context)
+    except StorageError:
+        raise
+    except AnabranchError as error:
+        problem = Problem(Kind.SCHEMA, str(error.message), context.layout.schema_folder, context.branch)
+        return Verification(context.name, (problem,), 0, 0, 0, 0, 0, 0, deep), None
+    looked = look(context, schema, progress)
+    problems = [replace(p, job=_job(p, looked)) for p in looked.problems]
+    if deep:
+        problems += _read_files(
+            context, schema, looked, problems, engine=engine or LocalEngine(), progress=progress
+        )
+    order = list(Kind)
+    problems.sort(
+        key=lambda p: (p.severity != "error", order.index(p.kind), p.branch or "", p.snapshot_id or 0)
+    )
+    found = looked.found
+    return (
+        Verification(
+            context.name,
+            tuple(problems),
+            *(found.branches, found.snapshots, found.refs, looked.manifests),
+            *(looked.files.height, int(looked.files["file_size"].sum())),
+            deep,
+        ),
+        looked,
+    )
+
+
+def newest_schema(context: TableContext) -> TableSchema:
+    """The schema by which files are found: that of the branch, or of the table's own folder if the branch is gone."""
+    for place in (context, context.on_branch(None)):
+        schema = place.schemas.latest()
+        if schema is not None:
+            return schema
+    raise NotFoundError(f"table '{context.name}' has no schema")
+
+
+def _job(problem: Problem, looked: Looked) -> str | None:
+    """The name of the job that wrote what is lost, where its commit says so; else the commit user."""
+    made = next((s.snapshot for s in looked.states if s.snapshot.commit_user == problem.job), None)
+    return problem.job if made is None else _job_of(made)
+
+
+def _job_of(made: Snapshot) -> str:
+    entry = entry_or_none(made)
+    return made.commit_user if entry is None else entry.job
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Data files to read in full."""
+
+    storage: Storage
+    files: tuple[SplitFile, ...]
+    fields: tuple[tuple[Field, ...], ...]
+    """The columns of each."""
+
+
+def _read_files(
+    context: TableContext,
+    schema: TableSchema,
+    looked: Looked,
+    known: Sequence[Problem],
+    *,
+    engine: Engine,
+    progress: Progress,
+) -> Iterator[Problem]:
+    skipped = {p.path for p in known if p.kind in (Kind.FILE_MISSING, Kind.FILE_SIZE)}
+    rows = {r["path"]: r for r in looked.files.iter_rows(named=True) if r["path"] not in skipped}
+    schemas: dict[tuple[str | None, int], tuple[Field, ...] | None] = {}
+    parts, files, fields = [], [], []
+    for row in rows.values():
+        columns = _fields(looked, row, schemas)
+        if columns is None:
+            continue  # that the schema is missing is a problem of its own
+        name = file_format_of(row["file_name"])
+        files.append(SplitFile(row["path"], row["file_size"], row["row_count"], row["schema_id"], name))
+        fields.append(columns)
+        if len(files) == _FILES_AT_ONCE:
+            parts.append(_Part(context.storage, tuple(files), tuple(fields)))
+            files, fields = [], []
+    if files:
+        parts.append(_Part(context.storage, tuple(files), tuple(fields)))
+    makers, done = makers_of(looked), 0
+    for part in engine.map(_read_part, parts, name=f"verify files of {context.title}"):
+        done += part[0]
+        progress(f"read {done:,} of {len(rows):,} data files")
+        for path, kind, message in part[1]:
+            row = rows[path]
+            state, made = looked.states[row["state"]], makers(row["file_name"])
+            about: dict[str, Any] = about_file(row, schema, made)
+            about["job"] = None if made is None else _job_of(made)
+            text = f"data file {path} of {state.name}: {message} ({row['row_count']:,} rows)"
+            yield Problem(Kind(kind), text, path, state.context.branch, state.snapshot.id, **about)
+
+
+def _fields(
+    looked: Looked, row: dict[str, Any], known: dict[tuple[str | None, int], tuple[Field, ...] | None]
+) -> tuple[Field, ...] | None:
+    context = looked.states[row["state"]].context
+    key = (context.branch, row["schema_id"])
+    if key not in known:
+        try:
+            schema = context.schemas.get(row["schema_id"])
+        except StorageError:
+            raise
+        except AnabranchError:
+            known[key] = None
+        else:
+            known[key] = tuple(schema.fields)
+    return known[key]
+
+
+def _read_part(part: _Part) -> tuple[int, list[tuple[str, str, str]]]:
+    """How many files were read, and for what is wrong path, kind and message."""
+    wrong: list[tuple[str, str, str]] = []
+    for file, fields in zip(part.files, part.fields, strict=True):
+        try:
+            message = _read_file(part.storage, file, fields)
+        except NotFoundError:
+            continue  # it expired meanwhile
+        except StorageError:
+            raise
+        except AnabranchError as error:
+            wrong.append((file.path, Kind.FILE_DAMAGED.value, str(error.message)))
+        else:
+            if message is not None:
+                wrong.append((file.path, Kind.FILE_STATISTICS.value, message))
+    return len(part.files), wrong
+
+
+def _read_file(storage: Storage, file: SplitFile, fields: Sequence[Field]) -> str | None:
+    """Read all of a file; how it contradicts its statistics, or None. Raises `AnabranchError` if it is damaged."""
+    opener = _FORMATS.get(file.format)
+    if opener is None:
+        return None
+    wrong: str | None = None
+    with translated(file.path):
+        for piece in opener(storage, file).pieces():
+            bounds = _Bounds.of(piece) if isinstance(piece, RowGroup) else None
+            for rows in piece.stream(fields, _ROWS_AT_ONCE):
+                if bounds is not None and wrong is None:
+                    wrong = bounds.contradiction(rows)
+    return wrong
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """What the footer says of the values of a row group, by column."""
+
+    columns: dict[str, tuple[Any, Any, int | None]]
+    """Least value, greatest value, and how many are null if that is none."""
+
+    @classmethod
+    def of(cls, group: RowGroup) -> _Bounds:
+        found: dict[str, tuple[Any, Any, int | None]] = {}
+        described = group.file.metadata.row_group(group.index)
+        for name, leaves in group.file.leaves.items():
+            if len(leaves) != 1 or pa.types.is_nested(group.file.schema.field(name).type):
+                continue
+            statistics = described.column(leaves[0]).statistics
+            if statistics is None or not statistics.has_min_max:
+                continue
+            nulls = statistics.null_count if statistics.has_null_count else None
+            found[name] = (statistics.min, statistics.max, nulls)
+        return cls(found)
+
+    def contradiction(self, rows: pa.Table) -> str | None:
+        for name, (low, high, nulls) in self.columns.items():
+            position = rows.schema.get_field_index(name)
+            if position < 0:
+                continue
+            column = rows.column(position)
+            if nulls == 0 and column.null_count:
+                return f"column '{name}' has nulls, its footer says that it has none"
+            try:
+                least, greatest = (pc.min_max(column)[end].as_py() for end in ("min", "max"))
+                if least is not None and (least < low or greatest > high):
+                    found, said = f"{least!r:.60} to {greatest!r:.60}", f"{low!r:.60} to {high!r:.60}"
+                    return f"column '{name}' has values from {found}, its footer says {said}"
+            except (pa.ArrowException, TypeError, ValueError, OverflowError):
+                continue  # of a type that has no such bounds
+        return None

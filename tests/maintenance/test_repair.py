@@ -1,0 +1,319 @@
+"""A table damaged in every way that `verify` knows: found, and brought back or listed; what can be saved is there."""
+
+import os
+import shutil
+from dataclasses import replace
+
+import pytest
+
+import anabranch
+from anabranch.kernel.properties import BRANCH_PROPERTY
+from anabranch.kernel.repair.problem import Kind
+from tests.support.dying import Died, through
+from tests.support.faults import FaultyStorage, run
+from tests.support.tables import ids_of, make_table, rows
+
+ALL = [0, 1, 2, 3, 4]
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Five rows in five snapshots, a tag at 3, a savepoint at 5, a branch with one row more."""
+    made = make_table(tmp_path, schema="id BIGINT NOT NULL, v STRING", options={"write-only": "true"})
+    for start in range(5):
+        made.append(rows(start, 1))
+    made.create_tag("good", snapshot=3)
+    made.create_savepoint()
+    made.create_branch("fix", tag="good")
+    made.branch("fix").append(rows(30, 1))
+    assert made.verify(deep=True).ok
+    return made
+
+
+def _fresh(table):
+    return through(
+        anabranch.connect(table.context.storage.url.removesuffix("/db.db/t")).table("db.t"),
+        table.context.storage,
+    )
+
+
+def _root(table):
+    return table.context.storage.url.removeprefix("file://")
+
+
+def _kinds(table, **how):
+    return {str(p.kind) for p in _fresh(table).verify(**how).problems}
+
+
+def _data_file(table, number=0):
+    folder = os.path.join(_root(table), "bucket-0")
+    return os.path.join(
+        folder, sorted(os.listdir(folder), key=lambda n: os.path.getmtime(os.path.join(folder, n)))[number]
+    )
+
+
+def _check_mended(table, expected=ALL):
+    done = _fresh(table).repair()
+    assert [p for p in done.left if p.severity == "error"] == []
+    assert done.steps
+    assert ids_of(_fresh(table)) == expected
+    assert _fresh(table).repair().steps == (), "nothing is left to do"
+    _fresh(table).append(rows(90, 1))
+    assert ids_of(_fresh(table)) == sorted([*expected, 90])
+    assert _fresh(table).verify(deep=True).ok
+    return done
+
+
+def _unchanged(table):
+    root = _root(table)
+    return {
+        os.path.join(folder, name): os.stat(os.path.join(folder, name)).st_mtime_ns
+        for folder, _, names in os.walk(root)
+        for name in names
+    }
+
+
+def test_a_sound_table(table):
+    found = _fresh(table).verify(deep=True)
+    assert (found.branches, found.snapshots, found.files, found.deep) == (2, 7, 6, True)
+    assert "nothing is wrong" in str(found)
+    assert _fresh(table).repair().steps == ()
+
+
+def test_a_leftover_above_the_newest(table):
+    faults = [
+        run(
+            "before",
+            "put_if_absent",
+            lambda _: _fresh(table).rollback(3, destructive=True, force=True),
+            where="snapshot/*",
+        ),
+        run("after", "put_if_absent", _die, where="snapshot/*"),
+    ]
+    with pytest.raises(Died):
+        through(table, FaultyStorage(table.context.storage, faults)).append(rows(50, 1))
+    assert _kinds(table) == {"leftover"}
+    before = _unchanged(table)
+    plan = _fresh(table).repair(dry_run=True)
+    assert [step.kind for step in plan.steps] == [Kind.LEFTOVER]
+    assert _unchanged(table) == before, "a dry run changes nothing"
+    _check_mended(table, [0, 1, 2])
+
+
+def test_another_engines_leftover_keeps_its_rows(table):
+    faults = [
+        run(
+            "before",
+            "put_if_absent",
+            lambda _: _fresh(table).rollback(3, destructive=True, force=True),
+            where="snapshot/*",
+        ),
+        run("after", "put_if_absent", _die, where="snapshot/*"),
+    ]
+    with pytest.raises(Died):
+        through(table, FaultyStorage(table.context.storage, faults)).append(rows(50, 1))
+    left = table.context.snapshots.find(6)
+    table.context.storage.put("snapshot/snapshot-6", replace(left, properties={}, uuid=None).to_json())
+    table.context.storage.put("snapshot/LATEST", b"6")
+    assert "leftover" in _kinds(table)
+    _check_mended(table, [0, 1, 2, 50])
+
+
+@pytest.mark.parametrize("number", [3, 4])
+def test_a_snapshot_between_others_was_deleted(table, number):
+    """3 is held by a tag; of 4 nothing is left but its neighbours."""
+    table.context.storage.delete(f"snapshot/snapshot-{number}")
+    assert _kinds(table) == {"gap"}
+    if number == 3:
+        _check_mended(table)
+        assert [s.id for s in _fresh(table).snapshots()] == [6, 5, 4, 3, 2, 1]
+    else:
+        done = _fresh(table).repair()
+        assert [p.snapshot_id for p in done.left] == [4], "listed"
+        assert ids_of(_fresh(table)) == ALL
+
+
+def test_the_newest_snapshots_were_deleted(table):
+    """5 is held by the savepoint; 4 is made again from its manifest lists."""
+    for number in (4, 5):
+        table.context.storage.delete(f"snapshot/snapshot-{number}")
+    assert ids_of(_fresh(table)) == [0, 1, 2]
+    assert _kinds(table) == {"head-gone"}
+    _check_mended(table)
+
+
+def test_the_newest_snapshots_were_deleted_and_nothing_holds_them(table):
+    table.delete_savepoint(1)
+    for number in (4, 5):
+        table.context.storage.delete(f"snapshot/snapshot-{number}")
+    assert "head-gone" in _kinds(table)
+    _check_mended(table)
+
+
+def test_all_snapshots_were_deleted(table):
+    for number in range(1, 6):
+        table.context.storage.delete(f"snapshot/snapshot-{number}")
+    assert "head-gone" in _kinds(table)
+    _check_mended(table)
+
+
+def test_another_engine_put_the_branch_in_the_place_of_main(table):
+    """As Java Paimon's fast-forward does: main's snapshots after the branch began go, the branch's are copied."""
+    storage = table.context.storage
+    for number in (4, 5):
+        storage.delete(f"snapshot/snapshot-{number}")
+    storage.put("snapshot/snapshot-4", storage.get("branch/branch-fix/snapshot/snapshot-4"))
+    for schema in (1,):
+        storage.put(f"schema/schema-{schema}", storage.get(f"branch/branch-fix/schema/schema-{schema}"))
+    storage.put("snapshot/LATEST", b"4")
+    assert _fresh(table).snapshot.properties[BRANCH_PROPERTY] == table.branch("fix").branch_uuid
+    with pytest.raises(anabranch.CommitConflictError, match="BRANCH_REPLACED"):
+        _fresh(table).append(rows(90, 1))
+    assert "foreign-head" in _kinds(table)
+    _check_mended(table, [0, 1, 2, 30])
+
+
+@pytest.fixture
+def replaced(table):
+    """The branch is main."""
+    table.replace_main_branch("fix", force=True)
+    _fresh(table).append(rows(31, 1))
+    assert ids_of(_fresh(table)) == [0, 1, 2, 30, 31]
+    return table
+
+
+def test_the_branch_that_is_main_was_renamed(replaced):
+    root = _root(replaced)
+    os.rename(f"{root}/branch/branch-fix", f"{root}/branch/branch-other")
+    assert "main-gone" in _kinds(replaced)
+    _check_mended(replaced, [0, 1, 2, 30, 31])
+
+
+def test_the_branch_that_is_main_was_deleted(replaced):
+    shutil.rmtree(f"{_root(replaced)}/branch/branch-fix")
+    assert "main-gone" in _kinds(replaced)
+    _check_mended(replaced, [0, 1, 2, 30, 31])
+
+
+def test_a_wrong_hint(table):
+    table.context.storage.put("snapshot/LATEST", b"3")
+    assert _kinds(table) == {"hint"}
+    _check_mended(table)
+
+
+def test_a_missing_pin(table):
+    table.context.storage.delete("tag/tag-anabranch-savepoint-1")
+    assert _kinds(table) == {"pin"}
+    _check_mended(table)
+
+
+def test_a_data_file_that_the_cleaning_moved_away(table):
+    path = _data_file(table)
+    away = f"{_root(table)}/.orphans/1700000000000/bucket-0"
+    os.makedirs(away)
+    shutil.move(path, away)
+    assert _kinds(table) == {"file-missing"}
+    _check_mended(table)
+
+
+def test_a_data_file_is_missing(table):
+    os.remove(_data_file(table))
+    (problem,) = _fresh(table).verify().problems
+    assert (problem.kind, problem.rows, problem.snapshot_id) == (Kind.FILE_MISSING, 1, 5)
+    assert problem.job == table.at(1).snapshot.commit_user
+    done = _fresh(table).repair()
+    assert (done.steps, [p.kind for p in done.left]) == ((), [Kind.FILE_MISSING])
+    assert "1 rows, written by" in str(done)
+
+
+def test_health_tells_of_it(table):
+    before = _fresh(table).health()
+    assert before.score > 90
+    table.context.storage.put("snapshot/LATEST", b"9")
+    finding = _fresh(table).health().findings[0]
+    assert (finding.points, finding.command) == (50, "anabranch repair db.t")
+    os.remove(_data_file(table))
+    assert _fresh(table).health().score == 0
+    assert "is missing" in str(_fresh(table).health())
+
+
+def test_a_data_file_is_cut_off(table):
+    path = _data_file(table)
+    os.truncate(path, os.path.getsize(path) - 1)
+    assert _kinds(table) == {"file-size"}
+
+
+def test_a_flipped_bit_in_a_data_file(table):
+    path = _data_file(table)
+    with open(path, "r+b") as file:
+        content = bytearray(file.read())
+        content[10] ^= 0x40
+        file.seek(0)
+        file.write(content)
+    assert _fresh(table).verify().ok, "only reading tells"
+    assert _kinds(table, deep=True) == {"file-damaged"}
+
+
+def test_a_manifest_is_missing(table):
+    first = table.at(1).snapshot
+    (meta,) = table.context.manifests.read_list(first.delta_manifest_list)
+    os.remove(f"{_root(table)}/manifest/{meta.file_name}")
+    assert "manifest" in _kinds(table)
+    os.remove(f"{_root(table)}/manifest/{table.snapshot.base_manifest_list}")
+    assert "manifest" in _kinds(table)
+    assert any("manifest" in p.message for p in _fresh(table).repair().left)
+
+
+def test_counts_that_lie(table):
+    head = table.snapshot
+    table.context.storage.put(
+        "snapshot/snapshot-5", replace(head, total_record_count=7, delta_record_count=3).to_json()
+    )
+    assert _kinds(table) == {"count"}
+
+
+def test_a_snapshot_of_the_future(table):
+    """The time is part of a snapshot's identity, so it is the newest one that is made anew."""
+    head = table.snapshot
+    table.context.storage.put(
+        "snapshot/snapshot-5", replace(head, time_millis=head.time_millis + 86_400_000).to_json()
+    )
+    assert _kinds(table) == {"future"}
+
+
+def test_a_broken_parent(table):
+    second = table.at(2).snapshot
+    table.context.storage.put("snapshot/snapshot-2", replace(second, commit_user="another").to_json())
+    assert "parent" in _kinds(table)
+
+
+def test_a_damaged_snapshot_tag_and_schema(table):
+    table.context.storage.put("tag/tag-good", b"{")
+    assert "ref" in _kinds(table)
+    table.context.storage.put("snapshot/snapshot-2", b"{")
+    assert {"ref", "snapshot"} <= _kinds(table)
+    table.context.storage.delete("branch/branch-fix/schema/schema-0")
+    assert "schema" in _kinds(table)
+
+
+def test_a_half_deleted_branch(table):
+    table.context.storage.put("branch/branch-fix/DELETING", b"")
+    assert "branch" in _kinds(table)
+
+
+def test_partition_time_and_job_of_what_is_lost(tmp_path):
+    lake = anabranch.connect(str(tmp_path))
+    table = lake.create_table("db.p", "id BIGINT, v STRING, dt STRING", partition_by=["dt"])
+    with lake.job("clean-orders"):
+        table.append(rows(0, 3).append_column("dt", [["a", "b", "b"]]))
+    folder = tmp_path / "db.db" / "p" / "dt=b" / "bucket-0"
+    (lost,) = folder.iterdir()
+    lost.unlink()
+    (problem,) = table.verify().problems
+    assert (problem.partition, problem.rows, problem.job) == ("dt=b", 2, "clean-orders")
+    assert problem.time_millis == table.snapshot.time_millis
+    assert table.verify().problems == table.repair().left
+
+
+def _die(path):
+    raise Died
