@@ -121,7 +121,7 @@ def test_orphans_of_all_tables_of_a_database_go_and_one_that_fails_does_not_stop
     for name, there in (("db.a", False), ("db.b", True), ("db.c", False)):
         assert lake.table(name).context.storage.exists("manifest/manifest-left") is there
     lake.drop_table("db.b")
-    lake.table("db.c").context.storage.put("manifest/left-too", b"12345678")
+    lake.table("db.c").context.storage.put("manifest/manifest-left-too", b"12345678")
     done = json.loads(cli("remove-orphan-files", "db", "--older-than", "0 s", "--json").out)
     assert [(one["table"], one["moved"], one["moved_bytes"]) for one in done] == [
         ("db.a", 0, 0),
