@@ -50,6 +50,41 @@ def test_a_session_made_from_an_attached_one(spark, place, table, portable, make
     assert portable() == []
 
 
+@pytest.mark.parametrize("make", [SparkSession.newSession, cloned])
+def test_a_session_made_from_an_attached_one_has_its_catalogs(spark, place, table, portable, make):
+    assert "anabranch" in spark.conf.get(
+        "spark.sql.catalog.lake"
+    )  # of the first session of all, which all have
+    first = anabranch.spark.attach(spark.newSession(), place, catalog="handed")
+    session = make(first)
+    if make is cloned:
+        assert session.sql("SELECT count(*) FROM handed.db.t WHERE id > 5").first()[0] == 4
+        session.sql("INSERT INTO handed.db.t SELECT * FROM handed.db.t WHERE id = 1")
+        assert first.sql("SELECT count(*) FROM handed.db.t").first()[0] == 11
+    session.sql("SHOW NAMESPACES IN lake").collect()
+    assert portable() == []
+
+
+def test_batches_of_a_stream_know_the_catalogs_of_its_session(spark, place, table, tmp_path):
+    session = anabranch.spark.attach(spark.newSession(), place, catalog="streamed")
+    session.sql("CREATE TABLE streamed.db.out (id BIGINT, known BIGINT)")
+
+    def write(batch, number):
+        batch.createOrReplaceTempView("batch")
+        batch.sparkSession.sql(
+            "INSERT INTO streamed.db.out SELECT b.id, (SELECT count(*) FROM streamed.db.t) FROM batch b WHERE b.id > 7"
+        )
+
+    stream = session.readStream.table("streamed.db.t").writeStream.foreachBatch(write)
+    stream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(
+        availableNow=True
+    ).start().awaitTermination()
+    assert [tuple(row) for row in session.table("streamed.db.out").orderBy("id").collect()] == [
+        (8, 10),
+        (9, 10),
+    ]
+
+
 def test_batches_of_a_stream_read_and_write_tables(spark, place, table, portable, tmp_path):
     """Their session is a copy, which is attached like any other."""
     session = anabranch.spark.attach(spark.newSession(), place, catalog="batches")

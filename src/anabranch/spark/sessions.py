@@ -109,8 +109,8 @@ def attach(
 
     Afterwards SQL knows the tables as ``lake.db.t`` (see the page on SQL), and ``format("anabranch")`` reads and writes its tables, and the option ``warehouse`` may be left
     out; ``format("anabranch-kafka")`` reads topics of Kafka. Spark's Python processes must have Anabranch
-    installed. Sessions made from this one later do not know the warehouse until they are attached as well.
-    Attaching again replaces the warehouse.
+    installed. Copies that streams make of the session for their batches know its catalogs, and what ``newSession`` makes
+    knows the first that was attached. Attaching again replaces the warehouse.
 
     From now on this process compacts the tables that streams of the session write to, beside their batches and
     unless the option ``write-only`` is set: see `anabranch.spark.compaction`.

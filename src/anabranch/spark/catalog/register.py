@@ -103,16 +103,27 @@ def _key(name: str) -> str:
 
 def _put(spark: SparkSession, name: str, options: Mapping[str, str]) -> bool:
     # The catalog is made of what needs Py4J, which clients of Spark Connect do not have.
-    from py4j.protocol import Py4JError
-
-    from anabranch.spark.catalog.catalog import LakeCatalog
-    from anabranch.spark.catalog.lookup import Warehouse
+    from anabranch.spark.catalog.inherited import hand_on, place_of
     from anabranch.spark.native.callbacks import start_callbacks
     from anabranch.spark.native.portable import register_scans
     from anabranch.spark.native.proxy import Jvm
 
     start_callbacks(spark)
     register_scans(spark)  # now, so that the copies that streams make of the session have it
+    if not _put_catalog(spark, name, options):
+        return False
+    hand_on(Jvm(spark), place_of(name, options), _put_catalog)
+    return True
+
+
+def _put_catalog(spark: SparkSession, name: str, options: Mapping[str, str]) -> bool:
+    from py4j.protocol import Py4JError
+
+    from anabranch.spark.catalog.catalog import LakeCatalog
+    from anabranch.spark.catalog.inherited import place_key, place_of
+    from anabranch.spark.catalog.lookup import Warehouse
+    from anabranch.spark.native.proxy import Jvm
+
     jvm = Jvm(spark)
     warehouse = Warehouse(name, catalog_of(options), dict(options), SparkEngine(spark))
     try:
@@ -129,5 +140,6 @@ def _put(spark: SparkSession, name: str, options: Mapping[str, str]) -> bool:
         )
         return False
     spark.conf.set(_key(name), _MARK)
+    spark.conf.set(place_key(name), place_of(name, options))
     _KNOWN.setdefault(spark, {})[name] = _identity(options)
     return True

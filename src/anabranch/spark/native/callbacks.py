@@ -30,8 +30,6 @@ _LOG = logging.getLogger(__name__)
 _STARTING = threading.Lock()
 _STARTED: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 """The server for calls of the JVM, of each gateway to one."""
-_NAME = "anabranch.LentConnections"
-_SOURCE = "LentConnections.java"
 
 
 def start_callbacks(spark: SparkSession) -> None:
@@ -86,12 +84,8 @@ def _compiled(gateway: Any) -> Any:
     """The constructor of the class; None where connections do not stay behind, or it cannot be compiled."""
     if not isinstance(gateway, ClientServer):
         return None  # with spark.python.pinnedThread=false Py4J shares connections by itself
-    jvm = gateway.jvm
     try:
-        compiler = jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.setParentClassLoader(jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader())
-        compiler.cook(resources.files("anabranch.spark.native").joinpath("java", _SOURCE).read_text("utf-8"))
-        return compiler.getClassLoader().loadClass(_NAME).getConstructors()[0]
+        return compiled(gateway.jvm, "LentConnections")
     except (Py4JError, TypeError) as error:  # where Janino is not, its package is called
         _LOG.warning(
             "this version of Spark does not compile what shares the connections of the JVM to Python: each query with "
@@ -99,6 +93,19 @@ def _compiled(gateway: Any) -> Any:
             str(error).partition("\n")[0],
         )
         return None
+
+
+def compiled(jvm: Any, name: str) -> Any:
+    """The constructor of a class of ours in Java, by the compiler that Spark ships.
+
+    Raises ``Py4JError`` or ``TypeError`` where that is not there, or is another one.
+    """
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader())
+    compiler.cook(
+        resources.files("anabranch.spark.native").joinpath("java", f"{name}.java").read_text("utf-8")
+    )
+    return compiler.getClassLoader().loadClass(f"anabranch.{name}").getConstructors()[0]
 
 
 def _lend(gateway: Any, make: Any, token: str | None) -> None:
