@@ -31,6 +31,29 @@ Filter = Annotated[str | None, typer.Option("--filter", "-f", help='SQL text, su
 Columns = Annotated[str | None, typer.Option("--columns", "-c", help="Comma-separated columns to read.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
+Reason = Annotated[str | None, typer.Option(help="Why, for people who read the log of branches.")]
+
+# Of verbs that run jobs.
+JobFiles = Annotated[
+    list[str] | None, typer.Option("--jobs", help="File that declares jobs; may be repeated.")
+]
+Hold = Annotated[bool, typer.Option("--hold", help="Stop before publishing, to look at the branches.")]
+ByHand = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Table of which what no job makes again is done on its branch by hand; may be repeated."
+    ),
+]
+AcceptEmptyState = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--accept-empty-state",
+        help="Job that may begin without state where none can be had: what was open is wrong then. May be repeated.",
+    ),
+]
+MaxRestarts = Annotated[int, typer.Option(help="Failures in a row after which a job is given up.", min=0)]
+Master = Annotated[str | None, typer.Option(help="Spark master; as Spark is configured if absent.")]
+Conf = Annotated[list[str] | None, typer.Option(help="Setting of Spark, key=value; may be repeated.")]
 
 
 def names(text: str | None) -> list[str] | None:

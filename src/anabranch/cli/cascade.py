@@ -8,7 +8,20 @@ from typing import Annotated
 import typer
 
 from anabranch.cli import state
-from anabranch.cli.arguments import AsJson, Yes, confirm, settings
+from anabranch.cli.arguments import (
+    AcceptEmptyState,
+    AsJson,
+    ByHand,
+    Conf,
+    Hold,
+    JobFiles,
+    Master,
+    MaxRestarts,
+    Reason,
+    Yes,
+    confirm,
+    settings,
+)
 from anabranch.cli.jobs import ShownStatuses
 from anabranch.cli.output import say, show_json
 from anabranch.errors import InvalidInputError
@@ -37,39 +50,18 @@ def cascade(
     groups: Annotated[
         bool, typer.Option("--groups", help="List what was published in several tables at once.")
     ] = False,
-    jobs: Annotated[
-        list[str] | None, typer.Option("--jobs", help="File that declares jobs; may be repeated.")
-    ] = None,
-    hold: Annotated[
-        bool, typer.Option("--hold", help="Stop before publishing, to look at the branches.")
-    ] = False,
-    by_hand: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Table of which what no job makes again is done on its branch by hand; may be repeated."
-        ),
-    ] = None,
+    jobs: JobFiles = None,
+    hold: Hold = False,
+    by_hand: ByHand = None,
     audit: Annotated[
         list[str] | None,
         typer.Option(help="db.table=checks.yml: checks that its branch must pass; may be repeated."),
     ] = None,
-    accept_empty_state: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--accept-empty-state",
-            help="Job that may begin without state where none can be had: what was open is wrong then. May be repeated.",
-        ),
-    ] = None,
-    max_restarts: Annotated[
-        int, typer.Option(help="Failures in a row after which a job is given up.", min=0)
-    ] = 10,
-    master: Annotated[
-        str | None, typer.Option(help="Spark master; as Spark is configured if absent.")
-    ] = None,
-    conf: Annotated[
-        list[str] | None, typer.Option(help="Setting of Spark, key=value; may be repeated.")
-    ] = None,
-    reason: Annotated[str | None, typer.Option(help="Why, for people who read the log of branches.")] = None,
+    accept_empty_state: AcceptEmptyState = None,
+    max_restarts: MaxRestarts = 10,
+    master: Master = None,
+    conf: Conf = None,
+    reason: Reason = None,
     yes: Yes = False,
     json: AsJson = False,
 ) -> None:

@@ -7,7 +7,21 @@ from typing import Annotated
 import typer
 
 from anabranch.cli import state
-from anabranch.cli.arguments import AsJson, TableName, Yes, confirm, settings
+from anabranch.cli.arguments import (
+    AcceptEmptyState,
+    AsJson,
+    ByHand,
+    Conf,
+    Hold,
+    JobFiles,
+    Master,
+    MaxRestarts,
+    Reason,
+    TableName,
+    Yes,
+    confirm,
+    settings,
+)
 from anabranch.cli.cascade import show
 from anabranch.cli.jobs import ShownStatuses
 from anabranch.errors import InvalidInputError
@@ -23,10 +37,7 @@ def register(app: typer.Typer) -> None:
 def correct(
     table: TableName,
     from_tag: Annotated[str, typer.Option("--from-tag", help="Tag of the table up to which it is right.")],
-    jobs: Annotated[
-        list[str] | None,
-        typer.Option("--jobs", help="File that declares the corrected jobs; may be repeated."),
-    ] = None,
+    jobs: JobFiles = None,
     checks: Annotated[
         str | None, typer.Option(help="File of checks that the corrected table must pass to be published.")
     ] = None,
@@ -35,36 +46,17 @@ def correct(
     ] = False,
     run: Annotated[bool, typer.Option("--run", help="Do it, and publish all tables at once.")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Take back what it published.")] = False,
-    hold: Annotated[
-        bool, typer.Option("--hold", help="Stop before publishing, to look at the branches.")
-    ] = False,
+    hold: Hold = False,
     name: Annotated[
         str | None,
         typer.Option(help="Of the branches. Another name begins the same correction anew."),
     ] = None,
-    by_hand: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Table of which what no job makes again is done on its branch by hand; may be repeated."
-        ),
-    ] = None,
-    accept_empty_state: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--accept-empty-state",
-            help="Job that may begin without state where none can be had: what was open is wrong then. May be repeated.",
-        ),
-    ] = None,
-    max_restarts: Annotated[
-        int, typer.Option(help="Failures in a row after which a job is given up.", min=0)
-    ] = 10,
-    master: Annotated[
-        str | None, typer.Option(help="Spark master; as Spark is configured if absent.")
-    ] = None,
-    conf: Annotated[
-        list[str] | None, typer.Option(help="Setting of Spark, key=value; may be repeated.")
-    ] = None,
-    reason: Annotated[str | None, typer.Option(help="Why, for people who read the log of branches.")] = None,
+    by_hand: ByHand = None,
+    accept_empty_state: AcceptEmptyState = None,
+    max_restarts: MaxRestarts = 10,
+    master: Master = None,
+    conf: Conf = None,
+    reason: Reason = None,
     yes: Yes = False,
     json: AsJson = False,
 ) -> None:

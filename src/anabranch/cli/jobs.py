@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from anabranch.cli import state
-from anabranch.cli.arguments import AsJson, DryRun, settings
+from anabranch.cli.arguments import AcceptEmptyState, AsJson, Conf, DryRun, settings
 from anabranch.cli.output import console, say, show_json, show_table
 
 if TYPE_CHECKING:
@@ -41,13 +41,7 @@ def run(
     checkpoint: Annotated[
         str | None, typer.Option(help="Folder of the checkpoint; below the warehouse if absent.")
     ] = None,
-    accept_empty_state: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--accept-empty-state",
-            help="Job that may begin without state where none can be had: what was open is wrong then. May be repeated.",
-        ),
-    ] = None,
+    accept_empty_state: AcceptEmptyState = None,
     available_now: Annotated[
         bool,
         typer.Option("--available-now", help="Take what is there, in as many batches as it needs, and end."),
@@ -63,9 +57,7 @@ def run(
         bool, typer.Option("--fail-fast", help="Stop the other jobs when one is given up.")
     ] = False,
     master: Annotated[str | None, typer.Option(help="Spark master; this machine if absent.")] = None,
-    conf: Annotated[
-        list[str] | None, typer.Option(help="Setting of Spark, key=value; may be repeated.")
-    ] = None,
+    conf: Conf = None,
     dry_run: DryRun = False,
     json: AsJson = False,
 ) -> None:

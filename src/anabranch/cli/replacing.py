@@ -7,10 +7,8 @@ from typing import Annotated
 import typer
 
 from anabranch.cli import state
-from anabranch.cli.arguments import AsJson, DryRun, TableName, Yes, confirm
+from anabranch.cli.arguments import AsJson, DryRun, Reason, TableName, Yes, confirm
 from anabranch.cli.output import say, show_json
-
-Reason = Annotated[str | None, typer.Option(help="Why, for people who read the log of branches.")]
 
 
 def register(app: typer.Typer) -> None:
