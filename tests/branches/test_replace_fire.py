@@ -157,7 +157,11 @@ class Fire:
             try:
                 table.replace_main_branch(branch)
             except CommitConflictError as error:
-                assert {c.kind for c in error.conflicts} <= {"NOT_DESCENDED", "TAG_CLASH"}, error
+                assert {c.kind for c in error.conflicts} <= {
+                    "NOT_DESCENDED",
+                    "TAG_CLASH",
+                    "CORRECTION_DROPPED",
+                }, error
 
         return work
 
@@ -263,11 +267,14 @@ def test_two_replacements_at_every_call_of_each_other():
 
         hooks = [run("before", call, other, times=10**9) for call in DECIDING]
         storage = FaultyStorage(table.context.storage, hooks)
-        anabranch.Table(replace(table.context, storage=storage, cache=MetadataCache())).replace_main_branch(
-            "fix"
-        )
+        try:
+            anabranch.Table(
+                replace(table.context, storage=storage, cache=MetadataCache())
+            ).replace_main_branch("fix")
+        except CommitConflictError as error:
+            assert {c.kind for c in error.conflicts} == {"CORRECTION_DROPPED"}, error
         made = [pointer.main.name for pointer in replacements(table.context)]
-        assert made in (["next", "fix"], ["fix", "next"], ["fix"]), (nth, made)
+        assert made in (["next"], ["fix"]), (nth, made)
         late = again(table)
         late.append(rows(7, 1))
         expected = [*BEFORE, 7] if made[-1] == "next" else [*BEFORE, 7, 100]

@@ -52,7 +52,7 @@ def replacer(branch):
         try:
             lake.replace_group(dict.fromkeys(TABLES, branch))
         except CommitConflictError as error:
-            assert {c.kind for c in error.conflicts} <= {"NOT_DESCENDED"}, error
+            assert {c.kind for c in error.conflicts} <= {"NOT_DESCENDED", "CORRECTION_DROPPED"}, error
 
     return work
 

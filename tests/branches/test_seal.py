@@ -146,11 +146,13 @@ def test_a_seal_that_comes_after_the_decision_is_void():
         timed(table).replace_main_branch("other")
 
     late = through(table, run("before", "put_if_absent", held_up, where="snapshot/snapshot-4"))
-    result = late.replace_main_branch("fix")
-    assert [p.main.name for p in replacements(table.context)] == ["other", "fix"]
-    assert (result.number, ids_of(table)) == (3, [*BEFORE, 100])
+    with pytest.raises(CommitConflictError, match="CORRECTION_DROPPED"):
+        late.replace_main_branch("fix")
+    assert [p.main.name for p in replacements(table.context)] == ["other"]
     table.append(rows(7, 1))
-    assert ids_of(again(table)) == [*BEFORE, 7, 100]
+    assert ids_of(again(table)) == [*BEFORE, 7]
+    result = again(table).replace_main_branch("fix", force=True)
+    assert (result.number, ids_of(again(table))) == (3, [*BEFORE, 100])
 
 
 def test_of_two_replacements_that_hold_each_others_main_one_gives_way():

@@ -39,7 +39,13 @@ def test_the_watermark_of_a_table_is_defined_recorded_and_shown(cli, tmp_path):
 
 
 def test_a_time_beyond_all_calendars_can_be_shown(cli, tmp_path):
-    cli("create-table", "db.far", "id BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts")
+    cli(
+        "create-table",
+        "db.far",
+        "id BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts",
+        "--option",
+        "watermark.max-ahead=365000000 d",
+    )
     far = tmp_path / "far.parquet"
     pq.write_table(pa.table({"ts": pa.array([10**15], pa.timestamp("ms"))}), far)
     cli("append", "db.far", str(far))

@@ -102,11 +102,12 @@ def told(*, silent: bool = False) -> Iterator[Callable[[str], None]]:
 
 def show_tree(top: str, branches: Iterable[tuple[str, Sequence[str]]]) -> None:
     """Something with what hangs on it, and on that, as a drawing."""
-    tree = Tree(_text(top), guide_style="dim")
+    # A node may have several lines: a drawing is for people, in a pipe too.
+    tree = Tree(Text(printable(top)), guide_style="dim")
     for label, twigs in branches:
-        branch = tree.add(_text(label))
+        branch = tree.add(Text(printable(label)))
         for twig in twigs:
-            branch.add(_text(twig))
+            branch.add(Text(printable(twig)))
     console.print(tree)
 
 
