@@ -98,11 +98,12 @@ def test_a_stale_handle_changes_no_schema(lake, table, again):
 
 
 def test_a_snapshot_of_another_branch_is_not_built_on(table):
-    first = table.append(rows(0, 1))
+    table.append(rows(0, 1))
     messages = written(table, 5, 1)
+    second = table.append(rows(1, 1))
     storage, path = table.context.storage, table.context.layout.snapshot_path(2)
-    foreign = {**first.properties, BRANCH_PROPERTY: "11111111-2222-3333-4444-555555555555"}
-    storage.put_if_absent(path, replace(first, id=2, properties=foreign).to_json())
+    foreign = {**second.properties, BRANCH_PROPERTY: "11111111-2222-3333-4444-555555555555"}
+    storage.put(path, replace(second, properties=foreign).to_json())
     with pytest.raises(anabranch.CommitConflictError, match="BRANCH_REPLACED"):
         table.commit(Append(messages))
     assert table.snapshot.id == 2
