@@ -7,6 +7,8 @@ import pyarrow as pa
 import pytest
 
 import anabranch
+from anabranch.kernel.compaction.live import live_files
+from anabranch.kernel.file_paths import missing_files
 from anabranch.kernel.health import size_text
 from anabranch.runtime import Runtime, SystemClock
 from tests.streaming.history import History
@@ -95,10 +97,19 @@ class Later(SystemClock):
         return super().now_millis() + 7_200_000
 
 
+def _stored(history):
+    """Files for what a history of metadata alone names, or health would tell that they are missing."""
+    context = history.context
+    live = live_files(context, context.snapshots.head())
+    for path in missing_files(context, live.df, context.schemas.latest()):
+        context.storage.put(path, b"", durable=False)
+
+
 def test_snapshots_that_outlived_their_retention():
     history = History.new(f"memory://health{next(_names)}")
     for i in range(130):
         history.append(f"data-{i}")
+    _stored(history)
     context = replace(history.context, runtime=Runtime(clock=Later()))
     commands = lambda context: [f.command for f in anabranch.Table(context).health().findings]  # noqa: E731
     assert commands(history.context) == ["anabranch compact db.t"], "none is old enough"
@@ -112,6 +123,7 @@ def test_partitions_that_are_too_fine():
     history = History.new(f"memory://health{next(_names)}")
     for i in range(100):
         history.append(f"data-{i}", partition=f"p{i}")
+    _stored(history)
     [finding] = anabranch.Table(history.context).health().findings
     assert "100 partitions hold 10 bytes each on average" in finding.why
     assert finding.command is None
