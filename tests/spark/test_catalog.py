@@ -279,14 +279,6 @@ def test_names_that_spark_has_itself_are_left_to_it(spark, place, caplog):
     assert "the session has a catalog 'taken' of its own" in caplog.text
 
 
-def test_a_session_made_from_an_attached_one_says_what_to_do(session):
-    from pyspark.sql import SparkSession
-
-    copy = SparkSession(session.sparkContext, session._jsparkSession.cloneSession())
-    with pytest.raises(Exception, match=r"anabranch\.spark\.attach\(spark, warehouse\)"):
-        copy.sql("SHOW TABLES IN water.db")
-
-
 def test_a_number_that_another_engine_gave_again_is_of_other_rows(session, lake, place):
     """Java rolls back by deleting snapshots, whose numbers come again."""
     session.sql("CREATE TABLE water.db.given_again (id INT)")

@@ -172,3 +172,38 @@ def test_streams(session, lake, tmp_path):
     session.sql("INSERT INTO water.db.s VALUES (8)")
     once(source, "water.db.s2", "a")
     assert bag(lake, "db.s2") == [(0,), (1,), (2,), (8,)]
+
+
+def test_an_overwrite_after_reading_drops_nothing_that_came_meanwhile(session, lake, place):
+    table = lake.create_table("db.guarded", "id BIGINT, p STRING", partition_by=["p"])
+    option = "overwrite.if-unchanged-since"
+
+    def by_source(number, seen):
+        writer = session.createDataFrame([(number, "a")], "id BIGINT, p STRING").write.format("anabranch")
+        writer.mode("overwrite").option("warehouse", place).option(option, str(seen)).save("db.guarded")
+
+    def by_catalog(number, seen):
+        frame = session.createDataFrame([(number, "a")], "id BIGINT, p STRING")
+        frame.writeTo("water.db.guarded").option(option, str(seen)).overwritePartitions()
+
+    for number, write in enumerate((by_source, by_catalog), 10):
+        table.append([{"id": 1, "p": "a"}, {"id": 2, "p": "b"}])
+        seen = table.snapshot.id
+        write(number, seen)
+        table.append([{"id": 3, "p": "a"}])
+        before = bag(lake, "db.guarded", "id")
+        with pytest.raises(PySparkException, match="CHANGED_SINCE"):
+            write(20, seen)
+        assert bag(lake, "db.guarded", "id") == before
+        assert (number,) in before
+
+
+def test_a_table_is_verified_and_repaired_by_calls(session, lake):
+    table = lake.create_table("db.checked", "id BIGINT")
+    table.append([{"id": 1}])
+    verify = "CALL water.sys.verify(table => 'db.checked')"
+    assert session.sql(verify).collect() == []
+    table.context.storage.put("snapshot/LATEST", b"99")
+    assert len(session.sql(verify).collect()) == 1
+    assert len(session.sql("CALL water.sys.repair(table => 'db.checked')").collect()) == 1
+    assert session.sql(verify).collect() == []

@@ -156,7 +156,7 @@ def test_batches_are_promised_where_the_reader_gives_them(spark, conf):
     said = {}
     for name, columns in (("flat", flat), ("nested", nested), ("wide", wide), ("none", st.StructType())):
         index = internals.filled_index(jvm, FILES[:1], columns, identity=f"file:/nowhere/{name}")
-        scan = internals.parquet_scan(jvm, index, columns.json(), columns.json())
+        scan = internals.parquet_scan(jvm, index, columns.json(), columns.json(), verify=True)
         said[name] = internals.is_columnar(jvm, scan.readSchema())
         assert said[name] == scan.createReaderFactory().supportColumnarReads(None), name
     assert said["flat"] == (not conf or "Nested" in next(iter(conf)))
