@@ -20,7 +20,7 @@ from anabranch.streaming.offsets import BEGINNING, Offset, Position, is_offset
 if TYPE_CHECKING:
     from anabranch.jobs.prepare import Prepared
 
-_STARTING_OFFSETS = "startingOffsets"
+STARTING_OFFSETS = "startingOffsets"
 _FROM_SOMEWHERE = {SCAN_MODE.key, SCAN_START_OFFSET.key, CONSUMER_ID.key, *MOMENT_KEYS}
 
 
@@ -49,7 +49,7 @@ def origins(
             begin = replace(end, position=_readable(read[name], origin, end), origin=None)
             found[name] = {SCAN_START_OFFSET.key: json.dumps(begin.to_dict(), separators=(",", ":"))}
         else:
-            found[name] = {_STARTING_OFFSETS: _begin_of_topics(prepared, source)}
+            found[name] = {STARTING_OFFSETS: _begin_of_topics(prepared, source)}
     return found
 
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import InvalidInputError
+from anabranch.jobs.state.origins import STARTING_OFFSETS
 from anabranch.lineage.spark_offsets import parse_batch_offsets
 from anabranch.options import SCAN_START_OFFSET
 from anabranch.spark.options import CHECKPOINT
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from anabranch.jobs.checkpoint import JobCheckpoint
 
 _PLANNING = "anabranch/planning"
-_STARTING_OFFSETS = "startingOffsets"
 _NONE = "-"
 
 Options = Mapping[str, Mapping[str, str]]
@@ -95,8 +95,8 @@ def _by_identity(begins: Options, ends: Options) -> Callable[[Any], str | None]:
             end = Offset.from_dict(json.loads(text))
             begin = Offset.from_dict(json.loads(begins[name][SCAN_START_OFFSET.key]))
             tables[end.table_uuid] = json.dumps(replace(end, origin=begin.position).to_dict())
-        elif _STARTING_OFFSETS in options:
-            value = json.loads(options[_STARTING_OFFSETS])
+        elif STARTING_OFFSETS in options:
+            value = json.loads(options[STARTING_OFFSETS])
             topics[frozenset(value)] = json.dumps(value)
 
     def end_of(value: Any) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +13,15 @@ from anabranch.jobs.checkpoint import JobCheckpoint, checkpoints_of
 from anabranch.jobs.state.carry import carry, wipe
 from anabranch.jobs.state.held import HeldState, held_state, newest_committed, newest_offsets, query_of
 from anabranch.jobs.state.operators import Operators, operators_of
-from anabranch.jobs.state.origins import origins
+from anabranch.jobs.state.origins import STARTING_OFFSETS, origins
 from anabranch.jobs.state.point import Point
 from anabranch.jobs.state.rebuild import first_batch
 from anabranch.kernel.context import TableContext
-from anabranch.lineage.spark_offsets import BatchOffsets, parse_batch_offsets
+from anabranch.lineage.spark_offsets import parse_batch_offsets
 from anabranch.options import SCAN_START_OFFSET
 from anabranch.runtime import SYSTEM
 from anabranch.streaming.begun import BegunState, begun_state, record_begun_state
-from anabranch.streaming.offsets import Offset, is_offset
+from anabranch.streaming.offsets import Offset, Position, is_offset
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -214,29 +214,37 @@ class _Settling:
         """Raise `InvalidInputError` if the checkpoint's log says other positions than the commits of the table."""
         text = held.offsets(self.point.batch)
         assert text is not None, "its state was found with it"
-        log = _positions(parse_batch_offsets(text), self._moved)
+        log = [value for value in parse_batch_offsets(text).ends.values() if value is not None]
         for name, options in self.prepared.starts.items():
-            given = options.get(SCAN_START_OFFSET.key)
-            if given is not None:
-                wanted = Offset.from_dict(json.loads(given))
-                found = log.get(wanted.table_uuid)
-                same = found is not None and {one.position.delivered_through for one in found} == {
-                    wanted.position.delivered_through
-                }
-                if not same:
-                    raise InvalidInputError(
-                        f"the checkpoint's log and the commits of '{self.prepared.sink}' differ in how far source '{name}' "
-                        "had been read"
-                    )
+            if SCAN_START_OFFSET.key in options:
+                wanted = Offset.from_dict(json.loads(options[SCAN_START_OFFSET.key]))
+                same = self._is_at(log, wanted)
+            else:
+                same = _has_records_up_to(log, json.loads(options[STARTING_OFFSETS]))
+            if not same:
+                raise InvalidInputError(
+                    f"the checkpoint's log and the commits of '{self.prepared.sink}' differ in how far source '{name}' "
+                    "had been read"
+                )
+
+    def _is_at(self, log: Sequence[Any], wanted: Offset) -> bool:
+        """Whether a table had been read up to there, also inside a snapshot that was read in parts."""
+        found = [self._moved(Offset.from_dict(value)) for value in log if is_offset(value)]
+        places = {_place(one.position) for one in found if one.table_uuid == wanted.table_uuid}
+        return places == {_place(wanted.position)}
 
 
-def _positions(offsets: BatchOffsets, moved: Callable[[Offset], Offset]) -> dict[str, list[Offset]]:
-    found: dict[str, list[Offset]] = {}
-    for value in offsets.ends.values():
-        if value is not None and is_offset(value):
-            offset = moved(Offset.from_dict(value))
-            found.setdefault(offset.table_uuid, []).append(offset)
-    return found
+def _place(position: Position) -> tuple[int, int | None, bool, str | None]:
+    return position.snapshot, position.files, position.full, position.listing
+
+
+def _has_records_up_to(log: Sequence[Any], wanted: Mapping[str, Mapping[str, int]]) -> bool:
+    """Whether topics had been read up to there; partitions that the log does not have yet begin later."""
+    for value in log:
+        if isinstance(value, dict) and value.keys() == wanted.keys():
+            ends = {(topic, one): end for topic, found in value.items() for one, end in found.items()}
+            return bool(ends) and all(wanted[topic].get(one) == end for (topic, one), end in ends.items())
+    return False
 
 
 def _record_operators(checkpoint: JobCheckpoint, operators: Operators) -> None:
