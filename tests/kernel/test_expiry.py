@@ -16,6 +16,7 @@ from anabranch.errors import (
 )
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.expiry.retention import Retention
+from anabranch.kernel.provenance.job_states import JobState, KeptState, record_job_state
 from anabranch.spec.refs import Consumer
 from anabranch.spec.snapshot import CommitKind, Snapshot
 from tests.kernel.expiring import fill, ids, new_table, through
@@ -203,6 +204,20 @@ def test_tags_and_savepoints_keep_their_files_but_not_their_snapshots(table):
     assert moved["data"].files == 1
     assert stored_paths(table) == reached_paths(table)
     assert ids_of(table.at("savepoint.1")) == [5]
+
+
+def test_the_state_that_jobs_keep_for_a_tag_is_told_when_it_goes(table, clock):
+    fill(table, 2)
+    table.create_tag("short", 1, retained="1 h")
+    table.create_tag("long", 2, retained="1 d")
+    kept = (KeptState(3, 7, 2048, ("short",)), KeptState(4, 1, 10, ("long", "short")))
+    record_job_state(table.context, JobState("totals", "/there", kept))
+    assert table.expire_snapshots(dry_run=True).states == ()
+    clock.now += 2 * HOUR
+    dry, done = table.expire_snapshots(dry_run=True), table.expire_snapshots()
+    assert dry.states == done.states == ("job 'totals' after batch 3, kept for short: 7 files, 2.0 KB",)
+    assert table.expire_snapshots().states == ()
+    assert [state.bytes for state in table.health().states] == [2058]
 
 
 def test_a_dry_run_counts_what_only_tags_hold_that_would_go_with_it(table, clock):

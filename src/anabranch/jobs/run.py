@@ -149,7 +149,9 @@ class _Runner:
         if state is not None and state.starts:
             rows = remade(state.starts)
         if settled.has_state and checkpoint is not None:
-            keeper = StateKeeper(checkpoint.storage, prepared.table.context, job.name, self.runtime)
+            keeper = StateKeeper(
+                checkpoint.storage, prepared.table.context, job.name, checkpoint.location, self.runtime
+            )
             keeper.look()  # before the first batch, after which Spark removes old state
         query = start_query(prepared, rows, self.lake, self.schedule.trigger or job.trigger)
         return RunningQuery(

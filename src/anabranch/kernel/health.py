@@ -16,6 +16,7 @@ from anabranch.kernel.context import TableContext
 from anabranch.kernel.file_paths import missing_files
 from anabranch.kernel.parallel import each
 from anabranch.kernel.partitions import partition_text
+from anabranch.kernel.provenance.job_states import JobState, job_states
 from anabranch.kernel.refs.moment import time_text
 from anabranch.kernel.repair.verify import look_at_history
 from anabranch.kernel.store_clock import commit_time, is_ahead
@@ -91,6 +92,8 @@ class Health:
     """Snapshots that are retained."""
     manifests: int
     """Manifests that a plan of the whole table reads."""
+    states: tuple[JobState, ...] = ()
+    """What jobs that write to it keep of their state, for its tags."""
 
     @property
     def small_share(self) -> float:
@@ -150,6 +153,7 @@ def health(
         worst=_worst(partitions, schema),
         snapshots=len(ids),
         manifests=0 if snapshot is None else len(context.manifests.of_snapshot(snapshot)),
+        states=tuple(state for state in job_states(context) if state.kept),
     )
 
 
@@ -281,6 +285,9 @@ def _about(state: Health) -> list[str]:
     if state.partitions > 1:
         files = f"a median of {state.median_files:,.0f} files, {state.most_files:,} at most"
         lines.append(f"{state.partitions:,} partitions with {files}")
+    for one in state.states:
+        held = f"{len(one.tags)} tag{'s' if len(one.tags) > 1 else ''}"
+        lines.append(f"state of job '{one.job}' kept for {held}: {one.files:,} files, {size_text(one.bytes)}")
     return lines
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from anabranch.engine import Engine
@@ -12,6 +12,8 @@ from anabranch.kernel.context import TableContext
 from anabranch.kernel.expiry.consumer_expiry import expire_consumers, next_read
 from anabranch.kernel.expiry.expire import Expiry, check_cleanable, expire
 from anabranch.kernel.expiry.retention import FOREVER, LEAST_RETAINED, Retention
+from anabranch.kernel.health import size_text
+from anabranch.kernel.provenance.job_states import job_states
 from anabranch.kernel.refs.savepoints import tend as tend_savepoints
 from anabranch.kernel.refs.tags import expire_tags
 from anabranch.kernel.rollback.pins import tend_pins
@@ -126,7 +128,15 @@ def _expire(
         tend_savepoints(context)
     tags = tuple(expire_tags(context, dry_run=dry_run))
     expiry = expire(context, retention, engine=engine, dry_run=dry_run, without=consumers, without_tags=tags)
-    return replace(expiry, consumers=consumers, tags=tags)
+    return replace(expiry, consumers=consumers, tags=tags, states=tuple(_released(context, tags)))
+
+
+def _released(context: TableContext, tags: Collection[str]) -> Iterator[str]:
+    """The state that jobs kept for these tags alone."""
+    for state in job_states(context) if tags else ():
+        for kept in state.needed_only_by(tags):
+            held = f"{', '.join(kept.tags)}: {kept.files:,} files, {size_text(kept.bytes)}"
+            yield f"job '{state.job}' after batch {kept.batch}, kept for {held}"
 
 
 def _is_worth_it(context: TableContext, retention: Retention) -> bool:

@@ -69,6 +69,8 @@ class ExpiryInfo:
     """Tags that were kept long enough."""
     consumers: tuple[str, ...]
     """Consumers that had not moved for long."""
+    states: tuple[str, ...]
+    """State that jobs kept for these tags alone."""
     dry_run: bool
 
     @classmethod
@@ -80,7 +82,7 @@ class ExpiryInfo:
             *(len(done.snapshots), done.left),
             *(data.files, done.files.height - data.files, int(done.files["bytes"].sum())),
             *(_counted(done.removed), _counted(done.held)),
-            *(done.tags, done.consumers),
+            *(done.tags, done.consumers, done.states),
             done.dry_run,
         )
 

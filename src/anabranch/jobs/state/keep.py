@@ -8,14 +8,15 @@ only once Spark has removed its own. Savepoints and branches hold their snapshot
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.jobs.state.carry import copy_objects
 from anabranch.jobs.state.held import KEPT_FOLDER, held_state, query_of
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.provenance.job_states import JobState, KeptState, record_job_state
 from anabranch.kernel.refs.tag_log import find_tags, tag_names
 from anabranch.lineage.model import entry_or_none
 from anabranch.options import JOB_STATE_RETAINED
@@ -31,15 +32,6 @@ _FURTHEST = 10_000
 """Snapshots that are looked through for the last commit of the job before a tag."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeptState:
-    """State of a job that is kept for a tag."""
-
-    batch: int
-    files: int
-    bytes: int
-
-
 @dataclass
 class StateKeeper:
     """Keeps the state of one query for the tags of the table it writes to."""
@@ -49,10 +41,13 @@ class StateKeeper:
     table: TableContext
     """The branch that it writes to."""
     job: str
+    location: str
+    """Path or URL of the checkpoint."""
     runtime: Runtime = SYSTEM
     _last: float | None = None
     _batches: dict[str, int | None] = field(default_factory=dict)
     """By stamp of a tag's snapshot: the query's last batch in it, or None."""
+    _told: JobState | None = None
 
     def look(self) -> None:
         """Put aside what tags need that were made since, and remove what no tag needs; not more than every two seconds.
@@ -73,12 +68,26 @@ class StateKeeper:
         if query is None:
             return
         tags = find_tags(self.table, tag_names(self.table))
-        wanted = {batch for tag in self._retained(tags) if (batch := self._batch(tag, query)) is not None}
+        wanted: dict[int, list[str]] = {}
+        for tag in self._retained(tags):
+            batch = self._batch(tag, query)
+            if batch is not None:
+                wanted.setdefault(batch, []).append(tag.name)
         there = {kept.batch for kept in kept_states(self.checkpoint)}
-        for batch in sorted(wanted - there):
+        for batch in sorted(wanted.keys() - there):
             self._keep(batch)
-        for batch in there - wanted:
+        for batch in there - wanted.keys():
             self.checkpoint.delete_folder(f"{KEPT_FOLDER}/{batch}")
+        self._tell(wanted)
+
+    def _tell(self, wanted: Mapping[int, Sequence[str]]) -> None:
+        """Tell in the table what is kept, and for which tags, if that has changed."""
+        kept = kept_states(self.checkpoint) if wanted else []
+        known = tuple(replace(one, tags=tuple(sorted(wanted.get(one.batch, ())))) for one in kept)
+        state = JobState(self.job, self.location, known)
+        if state != self._told:
+            record_job_state(self.table, state)
+            self._told = state
 
     def _retained(self, tags: list[Tag]) -> Iterator[Tag]:
         schema = self.table.schemas.latest()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError
-from anabranch.jobs.checkpoint import JobCheckpoint, checkpoints_of
+from anabranch.jobs.checkpoint import JobCheckpoint, checkpoints_of, opened
 from anabranch.jobs.state.carry import carry, wipe
 from anabranch.jobs.state.held import HeldState, held_state, newest_committed, newest_offsets, query_of
 from anabranch.jobs.state.operators import Operators, operators_of
@@ -17,6 +17,8 @@ from anabranch.jobs.state.origins import STARTING_OFFSETS, origins
 from anabranch.jobs.state.point import Point
 from anabranch.jobs.state.rebuild import first_batch
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.provenance.job_states import job_states
+from anabranch.kernel.replacement.main import main_of
 from anabranch.lineage.spark_offsets import parse_batch_offsets
 from anabranch.options import SCAN_START_OFFSET
 from anabranch.runtime import SYSTEM
@@ -103,7 +105,14 @@ class _Settling:
 
     def _former(self) -> JobCheckpoint | None:
         """The checkpoint of the query that made the point."""
-        for found in checkpoints_of(self.lake.url, self.prepared.job.name, self.lake.storage_options):
+        job = self.prepared.job.name
+        for found in checkpoints_of(self.lake.url, job, self.lake.storage_options):
+            if query_of(found.storage) == self.point.query:
+                return found
+        main = main_of(self.prepared.table.context)
+        told = {state.checkpoint for state in job_states(main) if state.job == job}
+        for location in sorted(told):
+            found = opened(location, self.lake.storage_options)
             if query_of(found.storage) == self.point.query:
                 return found
         return None

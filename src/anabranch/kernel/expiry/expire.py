@@ -86,6 +86,8 @@ class Expiry:
     """Names of consumers that went because they had not moved for long."""
     tags: tuple[str, ...] = ()
     """Names of tags that went because they were kept long enough."""
+    states: tuple[str, ...] = ()
+    """What jobs kept of their state for these tags alone, which they release when they run next."""
     dry_run: bool = False
     """Whether nothing was removed."""
 
@@ -107,6 +109,7 @@ class Expiry:
             unreadable=self.unreadable + other.unreadable,
             consumers=self.consumers + other.consumers,
             tags=self.tags + other.tags,
+            states=self.states + other.states,
             dry_run=other.dry_run,
         )
 
