@@ -250,9 +250,9 @@ def test_a_difference_that_is_not_known_any_more_is_an_error():
 # By the positions of sources
 
 
-def origin(job, start, end, kind="kafka"):
+def origin(job, start, end, kind="kafka", topic="events"):
     def offset(value):
-        return None if value is None else {"events": {"0": value}}
+        return None if value is None else {topic: {"0": value}}
 
     entry = LineageEntry(
         job,

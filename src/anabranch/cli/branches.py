@@ -8,7 +8,7 @@ import typer
 
 from anabranch.cli import state
 from anabranch.cli.arguments import AsJson, DryRun, TableName, Yes, confirm
-from anabranch.cli.output import moment, say, show_json, show_table, show_tree
+from anabranch.cli.output import moment, say, show_json, show_only_on_main, show_table, show_tree
 from anabranch.cli.watching import watch_lags
 
 if TYPE_CHECKING:
@@ -196,6 +196,8 @@ def branches(
         ]
         + [(_of_branch(info), []) for info in others if info.fork_snapshot is None],
     )
+    for info in others:
+        show_only_on_main(info.only_on_main, info.name)
 
 
 def _of_main(table: str, main: BranchInfo) -> str:

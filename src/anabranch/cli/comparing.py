@@ -8,7 +8,7 @@ import typer
 
 from anabranch.cli import state
 from anabranch.cli.arguments import AsJson, Columns, Filter, TableName, names
-from anabranch.cli.output import console, printable, show_json, show_pairs, show_table
+from anabranch.cli.output import console, printable, show_json, show_only_on_main, show_pairs, show_table
 
 
 def register(app: typer.Typer) -> None:
@@ -58,6 +58,7 @@ def diff(
     if info.rows is not None:
         about.append(("rows", f"{info.rows.inserted:,} inserted, {info.rows.deleted:,} deleted"))
     show_pairs(about)
+    show_only_on_main(info.only_on_main)
     if info.partitions:
         console.print()
         keys = (

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import typer
 from rich.console import Console
@@ -39,6 +39,23 @@ def show_json(value: Any) -> None:
 def say(text: object, *, err: bool = False, nl: bool = True) -> None:
     """A line, or several, for people; whatever a name or a value in it holds, a terminal is not told to do anything."""
     typer.echo(printable(str(text)), err=err, nl=nl)
+
+
+def show_only_on_main(jobs: Iterable[_JobOnMain], branch: str | None = None) -> None:
+    """What only main has, a line for each job, and what to do about it; `branch` is which one lacks it, if that is not said."""
+    lacks = "" if branch is None else f"{branch}: "
+    for job in jobs:
+        say(f"{lacks}only main has {job}")
+        say(f"  hint: {job.bring}")
+
+
+class _JobOnMain(Protocol):
+    """What one job committed to main that a branch lacks; its text says it."""
+
+    @property
+    def bring(self) -> str:
+        """What to do to have it on the branch as well."""
+        ...
 
 
 def printable(text: str, *, keep: str = "\n\t") -> str:

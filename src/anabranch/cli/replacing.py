@@ -8,7 +8,7 @@ import typer
 
 from anabranch.cli import state
 from anabranch.cli.arguments import AsJson, DryRun, Reason, TableName, Yes, confirm
-from anabranch.cli.output import say, show_json
+from anabranch.cli.output import say, show_json, show_only_on_main
 
 
 def register(app: typer.Typer) -> None:
@@ -67,10 +67,7 @@ def replace_main_branch(
         show_json(result)
     else:
         say(f"{table}: {result}")
-        for found in result.only_on_main:
-            who = "" if found.job is None else f" by job '{found.job}'"
-            why = "it does not say what it read" if found.source is None else f"it read {found.source}"
-            say(f"only main has snapshot {found.snapshot}{who}: {why}")
+        show_only_on_main(result.jobs_only_on_main)
         if result.expect_main is not None:
             say(f"with --expect-main {result.expect_main} that is done to main as it is now, or not at all")
 

@@ -22,7 +22,9 @@ from anabranch.kernel.branches.diff import (
     TableDiff,
     changed_files,
 )
+from anabranch.kernel.replacement.coverage import JobOnMain
 from anabranch.lazy import lazy
+from anabranch.lineage.only_on_main import jobs_only_on_main
 from anabranch.options import PARTITION_DEFAULT_NAME, PARTITION_LEGACY_NAME
 from anabranch.scan import Scan
 from anabranch.spec.types import DoubleType, Field, FloatType
@@ -67,6 +69,19 @@ class Diff:
     def partitions(self) -> tuple[PartitionDiff, ...]:
         """Rows and files of every partition on both sides, and how many were removed and added. Raises as `files`."""
         return self._metadata.partitions
+
+    @lazy
+    def only_on_main(self) -> tuple[JobOnMain, ...]:
+        """What main has and the branch is not going to have by itself, job by job, of a difference between the two.
+
+        Replacing main by the branch drops it. Empty where neither side is main, or both are.
+        """
+        left, right = self.left, self.right
+        sides = (left, right) if left.is_main else (right, left)
+        main, branch = sides
+        if left.is_main == right.is_main or branch.context.known_as is not None:
+            return ()
+        return jobs_only_on_main(main.context, branch.context, main.snapshot, branch.snapshot)
 
     def rows(
         self,
@@ -141,6 +156,7 @@ class Diff:
         changed = sum(p.is_changed for p in self.partitions)
         if changed > _MOST_SHOWN:
             lines.append(f"{changed:,} partitions differ, of which {_MOST_SHOWN} are shown")
+        lines += [f"only main has {job}" for job in self.only_on_main]
         return lines
 
     def _table(self) -> Iterator[str]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from anabranch.kernel.replacement.coverage import Covered, OnlyOnMain
+from anabranch.kernel.provenance.past import counting
+from anabranch.kernel.replacement.coverage import Covered
 from anabranch.lineage.model import entry_or_none
 from anabranch.lineage.overlap import Place, places
+from anabranch.lineage.since_fork import Past
 from anabranch.spec.snapshot import CommitKind, Snapshot
 
 
@@ -22,13 +24,14 @@ def coverage(
     Not known if a commit of main since the two parted does not say what it read, if the branch has commits and none of
     them does, or if one read a source whose positions cannot be compared.
     """
-    begun = {} if fork is None else _ends(fork) or {}
-    ends = [_ends(snapshot) for snapshot in main if _adds_rows(snapshot)]
-    own = [(snapshot, _ends(snapshot)) for snapshot in branch]
-    said = [end for snapshot, end in own if _adds_rows(snapshot)]
-    if any(end is None for end in ends) or (ends and said and all(end is None for end in said)):
+    begun = {} if fork is None else ends_of(fork) or {}
+    ends = [ends_of(snapshot) for snapshot in counting(main) if adds_rows(snapshot)]
+    own = [(snapshot, ends_of(snapshot)) for snapshot in branch]
+    # What a rollback took back was read, but is not there any more.
+    kept = [ends_of(snapshot) for snapshot in counting(branch) if adds_rows(snapshot)]
+    if any(end is None for end in ends) or (ends and kept and all(end is None for end in kept)):
         return None
-    read = _furthest([begun, *(end for _, end in own)])
+    read = _furthest([begun, *kept])
     behind = sum(not _is_within(end, read) for end in ends if end is not None)
     last = _furthest([begun, *ends])
     resume = fork
@@ -39,34 +42,12 @@ def coverage(
     return Covered(behind, resume)
 
 
-def only_on_main(
-    main: Sequence[Snapshot], branch: Sequence[Snapshot], fork: Snapshot | None, /
-) -> list[OnlyOnMain]:
-    """See `anabranch.kernel.replacement.coverage.Gaps`.
-
-    A commit that read what the branch reads as well can still come, and so can all that says what it read while the
-    branch has no commits of its own.
-    """
-    own = [_ends(snapshot) for snapshot in branch if _adds_rows(snapshot)]
-    read = _furthest([_ends(fork) if fork is not None else None, *own])
-    found: list[OnlyOnMain] = []
-    for snapshot in main:
-        if not _adds_rows(snapshot):
-            continue
-        entry, ends = entry_or_none(snapshot), _ends(snapshot)
-        job = None if entry is None else entry.job
-        if ends is None:
-            found.append(OnlyOnMain(snapshot.id, job, None))
-        elif own and (unread := sorted(ends.keys() - read.keys())):
-            found.append(OnlyOnMain(snapshot.id, job, unread[0]))
-    return found
-
-
-def _adds_rows(snapshot: Snapshot) -> bool:
+def adds_rows(snapshot: Past) -> bool:
+    """Whether it may have changed which rows there are."""
     return snapshot.commit_kind not in (CommitKind.COMPACT, CommitKind.ANALYZE)
 
 
-def _ends(snapshot: Snapshot) -> dict[str, Place] | None:
+def ends_of(snapshot: Past) -> dict[str, Place] | None:
     """How far the commit read each of its sources; None if that is not known, or cannot be compared."""
     entry = entry_or_none(snapshot)
     if entry is None or not entry.knows_positions or entry.is_silent:

@@ -14,13 +14,10 @@ from typing import Self
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.history.archive import Following
 from anabranch.kernel.history.commits import back_from, expired
-from anabranch.kernel.provenance.past import rolled_back_to
 from anabranch.lineage.model import Input, TableInput, entry_or_none
 from anabranch.lineage.overlap import Place, places
-from anabranch.spec.history_segment import PastSnapshot
-from anabranch.spec.snapshot import CommitKind, Snapshot
-
-Past = Snapshot | PastSnapshot
+from anabranch.lineage.since_fork import Content, Past, commits_since, title_of
+from anabranch.spec.snapshot import CommitKind
 
 _MOST_BEFORE = 1_000
 """Commits before the fork that are looked through for where a source stood there."""
@@ -106,13 +103,13 @@ class _Reads:
         found, starts = places(read, read.end), places(read, read.start) or {}
         if found is None:
             self.problems[
-                f"snapshot {snapshot.id} read {_title(read, '')[1]}, whose offsets cannot be compared"
+                f"snapshot {snapshot.id} read {title_of(read, '')[1]}, whose offsets cannot be compared"
             ] = None
             return
         for key, place in found.items():
             self.ends[key] = max(place, self.ends.get(key, place))
             self.begun.setdefault(key, starts.get(key, place))
-            self.titles[key] = _title(read, key)
+            self.titles[key] = title_of(read, key)
 
 
 def branch_lag(main: TableContext, branch: TableContext) -> BranchLag:
@@ -124,8 +121,8 @@ def branch_lag(main: TableContext, branch: TableContext) -> BranchLag:
     """
     fork = None if branch.fork is None else branch.fork.snapshot
     parted = 0 if fork is None else fork.id
-    in_main, in_branch = _Content(), _Content()
-    since, own = _since(main, parted, in_main), _since(branch, parted, in_branch)
+    in_main, in_branch = Content(), Content()
+    since, own = commits_since(main, parted, in_main), commits_since(branch, parted, in_branch)
     # What is lost of the time before only leaves sources unknown.
     lost, own_lost = in_main.problems, in_branch.problems
     there = main.snapshots.find(parted) if parted else None
@@ -146,48 +143,8 @@ def branch_lag(main: TableContext, branch: TableContext) -> BranchLag:
     return BranchLag(main.name, branch.branch or "main", _compared(of_main, of_branch), tuple(problems))
 
 
-@dataclass
-class _Content:
-    """Tells, of snapshots from the newest on, which made what a branch contains: a rollback leaves out what it took back."""
-
-    missing: int = 0
-    """How many of them nothing is known of."""
-    _next: int | None = None
-    """What is contained lies below this id; None before the newest."""
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        said = (
-            f"{self.missing} snapshots had expired, and are not in the archive: what they read is not known"
-        )
-        return (said,) if self.missing else ()
-
-    def has(self, snapshot: Past) -> bool:
-        """Whether the next snapshot did; one that only brings back an older one did not."""
-        if self._next is not None and snapshot.id >= self._next:
-            return False
-        self.reach(snapshot.id)
-        target = rolled_back_to(snapshot)
-        self._next = snapshot.id if target is None else target.id + 1
-        return target is None
-
-    def reach(self, snapshot_id: int) -> None:
-        """There is none above that id any more."""
-        if self._next is not None:
-            self.missing += max(0, self._next - snapshot_id - 1)
-
-
-def _since(context: TableContext, parted: int, content: _Content) -> list[Past]:
-    """The commits after the two parted that made what a branch contains, oldest first."""
-    head = context.snapshots.head()
-    every = () if head is None else back_from(context, head, above=parted)
-    found = [snapshot for snapshot in every if content.has(snapshot)]
-    content.reach(parted)
-    return found[::-1]
-
-
 def _before(
-    past: Iterator[Past], since: Sequence[Past], in_main: _Content, in_branch: _Content
+    past: Iterator[Past], since: Sequence[Past], in_main: Content, in_branch: Content
 ) -> tuple[list[Past], list[Past]]:
     """The commits up to the fork that say where each source stood there: of main, and of the branch; oldest first."""
     of_main: list[Past] = []
@@ -223,11 +180,3 @@ def _lag(title: tuple[str, str], keys: Iterable[str], main: _Reads, branch: _Rea
     if not behind and any(main.ends[key] > at[key] for key in keys):
         behind = 1  # in the middle of a snapshot of which main has read more
     return SourceLag(*title, behind, at_main, sum(place[0] for place in at.values()), len(keys))
-
-
-def _title(read: Input, key: str) -> tuple[str, str]:
-    if isinstance(read, TableInput):
-        return "table", read.name
-    if read.kind == "kafka" and key:
-        return "kafka", key.removeprefix("topic ").rpartition(" ")[0]
-    return read.kind, read.name or read.source

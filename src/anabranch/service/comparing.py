@@ -9,6 +9,7 @@ from typing import Any
 from anabranch.audit import Verdict
 from anabranch.compare import Diff, RowCounts
 from anabranch.errors import InvalidInputError
+from anabranch.kernel.replacement.coverage import JobOnMain
 from anabranch.service.tables import View, open_lake, open_table
 from anabranch.service.values import rows_of
 from anabranch.table import Table
@@ -34,6 +35,8 @@ class DiffInfo:
     """How many rows differ; None if they were not counted."""
     changes: tuple[Mapping[str, Any], ...] | None
     """Some of these rows, ``_change`` first; None if none were asked for."""
+    only_on_main: tuple[JobOnMain, ...] = ()
+    """What only main has, job by job, if one side is main and the other a branch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,7 @@ def describe(
         tuple(asdict(p) for p in diff.partitions if p.is_changed),
         diff.rows(filter, columns).count() if count else None,
         _changes(diff, filter, columns, limit) if limit else None,
+        diff.only_on_main,
     )
 
 

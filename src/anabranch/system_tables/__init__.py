@@ -18,7 +18,7 @@ from anabranch.system_tables.definition import SystemTable, View, select
 from anabranch.system_tables.files import BUCKETS, FILES, MANIFESTS, PARTITIONS
 from anabranch.system_tables.history import LINEAGE, OPTIONS, SCHEMAS, SNAPSHOTS
 from anabranch.system_tables.lake import LAKE_TABLES, lake_table, lake_table_of, read_lake_table
-from anabranch.system_tables.refs import BRANCHES, CONSUMERS, SAVEPOINTS, TAGS
+from anabranch.system_tables.refs import BRANCHES, CONSUMERS, ONLY_ON_MAIN, SAVEPOINTS, TAGS
 
 __all__ = [
     "LAKE_TABLES",
@@ -37,7 +37,7 @@ SYSTEM_TABLES: dict[str, SystemTable] = {
     table.name: table
     for table in (
         *(SNAPSHOTS, SCHEMAS, OPTIONS, FILES, MANIFESTS, PARTITIONS, BUCKETS),
-        *(TAGS, SAVEPOINTS, BRANCHES, BRANCHES_LOG, CONSUMERS, LINEAGE),
+        *(TAGS, SAVEPOINTS, BRANCHES, BRANCHES_LOG, ONLY_ON_MAIN, CONSUMERS, LINEAGE),
     )
 }
 """Those that every table has, by name."""

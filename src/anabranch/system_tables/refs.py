@@ -9,6 +9,7 @@ from anabranch.kernel.refs.consumers import consumer_lags
 from anabranch.kernel.refs.savepoint_log import savepoints
 from anabranch.kernel.refs.tag_log import find_tags, is_internal, tag_names
 from anabranch.kernel.replacement.main import main_of
+from anabranch.lineage.only_on_main import only_on_main
 from anabranch.system_tables.definition import Columns, SystemTable, View, by_column
 
 
@@ -58,7 +59,8 @@ SAVEPOINTS = SystemTable(
 
 
 def _branches(view: View) -> Columns:
-    _, *others = branch_infos(main_of(view.context))
+    gaps = only_on_main if "only_on_main" in view.columns else None
+    _, *others = branch_infos(main_of(view.context), gaps)
     return by_column(BRANCHES.fields, (_branch_row(view, info) for info in others))
 
 
@@ -73,6 +75,7 @@ def _branch_row(view: View, info: BranchInfo) -> tuple[Any, ...]:
     return (
         *(info.name, made, first, info.head, info.rows, info.tag, info.uuid, info.state, info.created_by),
         *(info.expires, info.snapshots_ahead, info.snapshots_behind, info.rows_ahead, info.rows_behind),
+        sum(len(job.commits) for job in info.only_on_main),
     )
 
 
@@ -82,8 +85,33 @@ BRANCHES = SystemTable(
     "branch_name STRING NOT NULL, create_time TIMESTAMP(3) WITH LOCAL TIME ZONE, first_snapshot_id BIGINT, "
     "latest_snapshot_id BIGINT, record_count BIGINT, created_from_tag STRING, branch_uuid STRING, "
     "state STRING NOT NULL, created_by STRING, expire_time TIMESTAMP(3) WITH LOCAL TIME ZONE, "
-    "snapshots_ahead BIGINT, snapshots_behind BIGINT, rows_ahead BIGINT, rows_behind BIGINT",
+    "snapshots_ahead BIGINT, snapshots_behind BIGINT, rows_ahead BIGINT, rows_behind BIGINT, only_on_main BIGINT NOT NULL",
     _branches,
+)
+
+
+def _only_on_main(view: View) -> Columns:
+    _, *others = branch_infos(main_of(view.context), only_on_main)
+    return by_column(
+        ONLY_ON_MAIN.fields,
+        (
+            (
+                *(info.name, info.uuid, job.job, commit.snapshot, commit.time_millis, commit.rows),
+                *(commit.reason, job.bring),
+            )
+            for info in others
+            for job in info.only_on_main
+            for commit in job.commits
+        ),
+    )
+
+
+ONLY_ON_MAIN = SystemTable(
+    "only_on_main",
+    "Commits of main that a branch lacks and that none of its jobs is going to make: replacing main by it drops them.",
+    "branch_name STRING NOT NULL, branch_uuid STRING NOT NULL, job STRING, snapshot_id BIGINT NOT NULL, "
+    "commit_time TIMESTAMP(3) WITH LOCAL TIME ZONE, record_count BIGINT, reason STRING NOT NULL, bring STRING NOT NULL",
+    _only_on_main,
 )
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from anabranch.kernel.branches.branch_info import BranchInfo
     from anabranch.kernel.branches.delete import DeletedBranch
     from anabranch.kernel.merge.result import MergeResult
+    from anabranch.kernel.replacement.coverage import JobOnMain
     from anabranch.lineage.lag import BranchLag
 
 
@@ -151,7 +152,21 @@ class Branching(TableView):
         return branch_lag(main, open_branch(main, name))
 
     def branch_infos(self) -> list[BranchInfo]:
-        """Facts about main and each branch: identity, beginning, how far each has moved since; main first."""
+        """Facts about main and each branch, main first: identity, beginning, how far each has moved since, what only main has."""
         from anabranch.kernel.branches.branch_info import branch_infos
+        from anabranch.lineage.only_on_main import only_on_main
 
-        return branch_infos(main_of(self._context))
+        return branch_infos(main_of(self._context), only_on_main)
+
+    def only_on_main(self, name: str) -> tuple[JobOnMain, ...]:
+        """What main has and a branch is not going to have by itself, job by job; replacing main by the branch drops it.
+
+        A nightly backfill, rows appended by hand, the commits of a job that does not run on the branch. How far the
+        branch is behind in what it reads as well is what `branch_lag` says.
+
+        Raises `NotFoundError`: there is no such branch.
+        """
+        from anabranch.lineage.only_on_main import jobs_only_on_main
+
+        main = main_of(self._context)
+        return jobs_only_on_main(main, open_branch(main, name))

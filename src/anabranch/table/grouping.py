@@ -13,7 +13,8 @@ from anabranch.kernel.replacement.main import main_of
 from anabranch.kernel.replacement.release import release_due
 from anabranch.kernel.replacement.undo_group import group_to_undo, members_of, undo_group
 from anabranch.kernel.replacement.wishes import Replacement, Seen
-from anabranch.lineage.coverage import coverage, only_on_main
+from anabranch.lineage.coverage import coverage
+from anabranch.lineage.only_on_main import only_on_main
 from anabranch.options import REPLACED_MAIN_TIME_RETAINED
 from anabranch.table.replacing import wait_millis
 from anabranch.table.table import Table

@@ -63,8 +63,9 @@ class Replacing(TableView):
         from anabranch.kernel.replacement.replace import planned, replace_main
         from anabranch.kernel.replacement.result import ReplaceResult
         from anabranch.kernel.replacement.wishes import Replacement
-        from anabranch.lineage.coverage import coverage, only_on_main
+        from anabranch.lineage.coverage import coverage
         from anabranch.lineage.merging import replaced_origin
+        from anabranch.lineage.only_on_main import only_on_main
 
         self._check_unpinned()
         self._context.check_same_table()

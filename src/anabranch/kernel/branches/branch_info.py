@@ -9,6 +9,7 @@ from anabranch.kernel.branches.branch_log import BranchState, branch_names, stat
 from anabranch.kernel.branches.fork_pins import fork_snapshot
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.parallel import each
+from anabranch.kernel.replacement.coverage import Gaps, JobOnMain, by_job
 from anabranch.spec.fork import Fork
 from anabranch.spec.layout import MAIN_BRANCH
 from anabranch.spec.snapshot import Snapshot
@@ -47,29 +48,35 @@ class BranchInfo:
     """By how many rows it has grown since."""
     rows_behind: int | None = None
     """By how many rows main has grown since."""
+    only_on_main: tuple[JobOnMain, ...] = ()
+    """What main has and the branch is not going to have by itself, job by job."""
 
 
-def branch_infos(main: TableContext) -> list[BranchInfo]:
+def branch_infos(main: TableContext, gaps: Gaps | None = None) -> list[BranchInfo]:
     """Main first, then the others by name; a branch that goes meanwhile is left out.
 
     Args:
         main: the main branch.
+        gaps: finds what only main has, for which all commits since the oldest branch are read; None to leave that out.
     """
     head = main.snapshots.head()
     of_main = _at_head(BranchInfo(MAIN_BRANCH, main.branch, BranchState.READY, True, main.branch_uuid), head)
     names = [name for name in branch_names(main) if name != main.branch]
-    found = each(partial(_info, main, head), names)
+    found = each(partial(_info, main, head, gaps), names)
     return [of_main, *(info for info in found if info.state is not BranchState.ABSENT)]
 
 
-def _info(main: TableContext, main_head: Snapshot | None, name: str) -> BranchInfo:
+def _info(main: TableContext, main_head: Snapshot | None, gaps: Gaps | None, name: str) -> BranchInfo:
     branch = main.on_branch(name)
     state, fork, head = state_of(branch), branch.fork, branch.snapshots.head()
     uuid = branch.branch_uuid if state is BranchState.READY else None
     info = _at_head(BranchInfo(name, name, state, False, uuid), head)
     if fork is None:
         return info
-    return _with_fork(info, fork, fork_snapshot(branch, main), head, main_head)
+    info = _with_fork(info, fork, fork_snapshot(branch, main), head, main_head)
+    if gaps is None or state is not BranchState.READY:
+        return info
+    return replace(info, only_on_main=by_job(gaps(main, branch), main.name, name))
 
 
 def _with_fork(

@@ -46,6 +46,12 @@ class Side:
     """None for a branch that was never written."""
     schema: TableSchema
 
+    @property
+    def is_main(self) -> bool:
+        """Whether it is a moment of the main branch as it is now."""
+        context = self.context
+        return context.known_as is None and (context.branch is None or context.main_generation is not None)
+
     @lazy
     def live(self) -> pl.DataFrame:
         """Live data files, in the columns of manifest entries. Raises `CorruptTableError`."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.replacement.check import refusal
-from anabranch.kernel.replacement.coverage import Covered, OnlyOnMain
+from anabranch.kernel.replacement.coverage import Covered, JobOnMain, by_job
 from anabranch.kernel.replacement.wishes import Replacing
 from anabranch.spec.main_pointer import Seal
 from anabranch.spec.snapshot import Snapshot
@@ -26,9 +25,9 @@ def catch_up(replacing: Replacing, until: float) -> None:
     """
     runtime = replacing.main.runtime
     while True:
-        missing = only_on_main(replacing, replacing.main.snapshots.head())
+        missing = only_on_main(replacing)
         if missing and not replacing.wishes.force:
-            raise refusal(_never_comes(replacing, missing))
+            raise refusal([_never_comes(replacing, one) for one in missing])
         found = covered(replacing, replacing.main.snapshots.head())
         if found is None:
             if replacing.wishes.force:
@@ -72,48 +71,29 @@ def covered(replacing: Replacing, head: Snapshot | None) -> Covered | None:
     )
 
 
-def only_on_main(replacing: Replacing, head: Snapshot | None) -> list[OnlyOnMain]:
-    """What that head of main has and the branch is not going to have; nothing if nobody knows."""
+def only_on_main(replacing: Replacing) -> tuple[JobOnMain, ...]:
+    """What main has and the branch is not going to have, job by job; nothing if nobody knows."""
     if replacing.wishes.gaps is None:
-        return []
-    target, fork = replacing.target, replacing.fork
-    begun = target.snapshots.find(fork.id)
-    return replacing.wishes.gaps(
-        replacing.main_since.until(head),
-        replacing.target_since.until(target.snapshots.head()),
-        begun if begun is not None and begun.stamp == fork.stamp else None,
-    )
-
-
-def _never_comes(replacing: Replacing, missing: Sequence[OnlyOnMain]) -> list[Conflict]:
-    """One conflict for each job, with its commits."""
-    by_job: dict[str | None, list[OnlyOnMain]] = {}
-    for commit in missing:
-        by_job.setdefault(commit.job, []).append(commit)
-    return [_of_job(replacing, job, commits) for job, commits in by_job.items()]
-
-
-def _of_job(replacing: Replacing, job: str | None, commits: Sequence[OnlyOnMain]) -> Conflict:
+        return ()
     main, target = replacing.main, replacing.target
-    numbers = ", ".join(str(commit.snapshot) for commit in commits)
-    who = "" if job is None else f" by job '{job}'"
-    what = f"snapshot{'' if len(commits) == 1 else 's'} {numbers} of main of '{main.name}'{who}"
-    sources = sorted({commit.source for commit in commits if commit.source is not None})
-    if job is None:
-        bring = f"append these rows to the branch as well: `anabranch append {main.name} FILE --branch {target.branch}`"
-    else:
-        bring = f"run that job on the branch as well: `anabranch run FILE --branch {target.branch}`"
-    if len(sources) < len({commit.source for commit in commits}):
+    return by_job(replacing.wishes.gaps(main, target), main.name, target.branch)
+
+
+def _never_comes(replacing: Replacing, missing: JobOnMain) -> Conflict:
+    main, target = replacing.main, replacing.target
+    who = "" if missing.job is None else f" by job '{missing.job}'"
+    what = f"{missing.snapshots} of main of '{main.name}'{who}"
+    if missing.is_unknown:
         return Conflict(
             "POSITIONS_UNKNOWN",
             f"it is not known how far '{target.title}' is beside main: {what} does not say what it read, so waiting does not "
             "tell when the branch has it",
-            f"{bring}; then replace main without waiting, or with force.",
+            f"{missing.bring}; then replace main without waiting, or with force.",
         )
     return Conflict(
         "ONLY_ON_MAIN",
-        f"{what} will not come to '{target.title}' by itself, which reads nothing of {', '.join(sources)}",
-        f"{bring}; or drop what it wrote, with force.",
+        f"{what} will not come to '{target.title}' by itself: {'; '.join(missing.reasons)}",
+        f"{missing.bring}; or drop what it wrote, with force.",
     )
 
 

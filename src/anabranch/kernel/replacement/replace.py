@@ -82,6 +82,7 @@ def planned(context: TableContext, wishes: Replacement, *, as_commit: bool = Fal
         return ReplaceResult.of(done, repeated=True)
     replacing = check(main, wishes, as_commit=as_commit)
     old, new = main.snapshots.head(), replacing.target.snapshots.head()
+    missing = only_on_main(replacing)
     number = None if as_commit or main.main_generation is None else main.main_generation + 1
     return ReplaceResult(
         wishes.branch,
@@ -92,7 +93,8 @@ def planned(context: TableContext, wishes: Replacement, *, as_commit: bool = Fal
         repeated=False,
         dry_run=True,
         expect_main=None if old is None else identified(old),
-        only_on_main=tuple(only_on_main(replacing, old)),
+        only_on_main=tuple(commit for job in missing for commit in job.commits),
+        jobs_only_on_main=missing,
     )
 
 

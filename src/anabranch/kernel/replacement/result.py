@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.kernel.replacement.coverage import OnlyOnMain
+from anabranch.kernel.replacement.coverage import JobOnMain, OnlyOnMain
 from anabranch.spec.layout import MAIN_BRANCH
 from anabranch.spec.main_pointer import MainPointer, former_main_name
 
@@ -32,6 +32,8 @@ class ReplaceResult:
 
     only_on_main: tuple[OnlyOnMain, ...] = ()
     """Of a dry run, the commits of main that the branch lacks and that none of its jobs is going to make."""
+    jobs_only_on_main: tuple[JobOnMain, ...] = ()
+    """The same job by job, with what to do to have it on the branch as well."""
 
     @classmethod
     def of(cls, pointer: MainPointer, *, repeated: bool) -> ReplaceResult:

@@ -1,0 +1,138 @@
+"""What only main has: commits since a branch left it that the branch lacks and that none of its jobs is going to make.
+
+A nightly backfill, rows appended by hand, the commits of a job that does not run on the branch. Replacing main by the
+branch drops them. What a stream has committed to main that the branch reads as well is not among them, however far the
+branch is behind: that is still to come, and `lag` says how much it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.merge.facts import MERGE_USER
+from anabranch.kernel.replacement.coverage import JobOnMain, OnlyOnMain, by_job
+from anabranch.kernel.replacement.facts import replace_facts
+from anabranch.lineage.coverage import adds_rows
+from anabranch.lineage.model import Input, LineageEntry, TableInput, entry_or_none
+from anabranch.lineage.overlap import Place, places
+from anabranch.lineage.since_fork import Content, Past, commits_since, title_of
+from anabranch.spec.snapshot import CommitKind, Snapshot
+
+Why = Literal["origin", "source", "job"]
+
+
+def jobs_only_on_main(
+    main: TableContext, branch: TableContext, head: Snapshot | None = None, own_head: Snapshot | None = None
+) -> tuple[JobOnMain, ...]:
+    """What only main has, job by job. Takes what `only_on_main` takes."""
+    return by_job(only_on_main(main, branch, head, own_head), main.name, branch.branch)
+
+
+def only_on_main(
+    main: TableContext, branch: TableContext, head: Snapshot | None = None, own_head: Snapshot | None = None
+) -> list[OnlyOnMain]:
+    """The commits of main that a branch lacks and is not going to have, oldest first.
+
+    A commit that read on in sources which the branch reads as well can still come, and so can all such commits while the
+    branch has none of its own. Rows of a commit that read tables as they were at a moment come if that job runs on the
+    branch. Commits that do not say what they read never come by themselves. What was taken back is left out, and so is
+    what main has from the branch.
+
+    Args:
+        main: the main branch.
+        branch: another one of the table; nothing is known of one that another engine made.
+        head: main as it was at this snapshot; None for now.
+        own_head: the branch as it was at this snapshot; None for now.
+    """
+    fork = branch.fork
+    if fork is None or branch.branch_uuid == main.branch_uuid:
+        return []
+    parted, in_main, in_branch = fork.snapshot.id, Content(), Content()
+    since = _after_last_replacement(commits_since(main, parted, in_main, head), branch)
+    own = _Own()
+    for snapshot in commits_since(branch, parted, in_branch, own_head):
+        own.take(snapshot)
+    found = [only for snapshot in since if (only := _only(snapshot, branch, own)) is not None]
+    if in_main.missing:
+        found.insert(0, OnlyOnMain(parted + 1, None, None, "expired"))
+    return found
+
+
+@dataclass
+class _Own:
+    """What the commits of the branch say that they read."""
+
+    has_commits: bool = False
+    jobs: set[str] = field(default_factory=set)
+    read_on: set[str] = field(default_factory=set)
+    """Sources of which it read what is new."""
+
+    def take(self, snapshot: Past) -> None:
+        if not adds_rows(snapshot):
+            return
+        self.has_commits = True
+        entry = entry_or_none(snapshot)
+        if entry is not None:
+            self.jobs.add(entry.job)
+            self.read_on |= (_sources(entry) or {}).keys()
+
+
+def _after_last_replacement(commits: list[Past], branch: TableContext) -> list[Past]:
+    """Those after main was last given the rows of the branch in one commit, which left nothing of what it had before."""
+    for index in reversed(range(len(commits))):
+        facts = replace_facts(commits[index])
+        if facts is not None and facts.taken.branch_uuid == branch.branch_uuid:
+            return commits[index + 1 :]
+    return commits
+
+
+def _only(snapshot: Past, branch: TableContext, own: _Own) -> OnlyOnMain | None:
+    rows = snapshot.delta_record_count
+    brings_nothing = snapshot.commit_kind == CommitKind.APPEND and rows == 0
+    of_branch = snapshot.commit_user == f"{MERGE_USER}{branch.branch_uuid}"
+    if not adds_rows(snapshot) or brings_nothing or of_branch:
+        return None
+    entry = entry_or_none(snapshot)
+    sources = None if entry is None else _sources(entry)
+
+    def only(why: Why, source: str | None = None) -> OnlyOnMain:
+        job = None if entry is None else entry.job
+        return OnlyOnMain(snapshot.id, job, source, why, snapshot.time_millis, rows)
+
+    if entry is None or sources is None:
+        return only("origin")
+    if sources:
+        unread = sorted(sources.keys() - own.read_on) if own.has_commits else []
+        return only("source", sources[unread[0]]) if unread else None
+    if entry.engine.batch is not None or entry.job in own.jobs:
+        return None
+    return only("job")
+
+
+def _sources(entry: LineageEntry) -> Mapping[str, str] | None:
+    """The sources that the commit read on in, with what they are called; None if what it read is not known.
+
+    Empty for one that only read tables as they were at a moment.
+    """
+    if not entry.knows_positions or entry.is_silent:
+        return None
+    found: dict[str, str] = {}
+    for read in entry.consumed:
+        at: Mapping[str, Place] | None = places(read, read.end)
+        if at is None:
+            return None
+        if not _is_state(read):
+            found |= {key: _name(read, key) for key in at}
+    return found
+
+
+def _name(read: Input, key: str) -> str:
+    kind, name = title_of(read, key)
+    return f"{'topic' if kind == 'kafka' else kind} {name}"
+
+
+def _is_state(read: Input) -> bool:
+    return isinstance(read, TableInput) and read.is_state
