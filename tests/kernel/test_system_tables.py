@@ -78,7 +78,7 @@ def test_columns_are_those_of_paimon_and_then_ours():
     for name, columns in PAIMON.items():
         wanted = columns.split()
         assert [f.name for f in SYSTEM_TABLES[name].fields][: len(wanted)] == wanted
-    assert set(SYSTEM_TABLES) == {*PAIMON, "branches_log", "lineage"}
+    assert set(SYSTEM_TABLES) == {*PAIMON, "branches_log", "only_on_main", "lineage"}
 
 
 def test_savepoints_have_the_types_of_the_proposal():

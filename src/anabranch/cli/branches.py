@@ -8,7 +8,7 @@ import typer
 
 from anabranch.cli import state
 from anabranch.cli.arguments import AsJson, DryRun, TableName, Yes, confirm
-from anabranch.cli.output import moment, say, show_json, show_only_on_main, show_table, show_tree
+from anabranch.cli.output import moment, say, show_json, show_table, show_tree
 from anabranch.cli.watching import watch_lags
 
 if TYPE_CHECKING:
@@ -196,8 +196,6 @@ def branches(
         ]
         + [(_of_branch(info), []) for info in others if info.fork_snapshot is None],
     )
-    for info in others:
-        show_only_on_main(info.only_on_main, info.name)
 
 
 def _of_main(table: str, main: BranchInfo) -> str:
@@ -218,7 +216,10 @@ def _of_branch(info: BranchInfo) -> str:
         return f"{info.name}: made by another engine{_head(info)}"
     by = "" if info.created_by is None else f" by {info.created_by}"
     until = "" if info.expires is None else f", kept until {moment(info.expires)}"
-    return f"{info.name}{_head(info)}\n{service.moved(info)}\ncreated {moment(info.created)}{by}{until}"
+    lacks = "".join(f"\nonly main has {job}" for job in info.only_on_main)
+    return (
+        f"{info.name}{_head(info)}\n{service.moved(info)}\ncreated {moment(info.created)}{by}{until}{lacks}"
+    )
 
 
 def _head(info: BranchInfo) -> str:

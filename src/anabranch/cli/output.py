@@ -41,11 +41,10 @@ def say(text: object, *, err: bool = False, nl: bool = True) -> None:
     typer.echo(printable(str(text)), err=err, nl=nl)
 
 
-def show_only_on_main(jobs: Iterable[_JobOnMain], branch: str | None = None) -> None:
-    """What only main has, a line for each job, and what to do about it; `branch` is which one lacks it, if that is not said."""
-    lacks = "" if branch is None else f"{branch}: "
+def show_only_on_main(jobs: Iterable[_JobOnMain]) -> None:
+    """What only main has and a branch lacks, a line for each job, and what to do about it."""
     for job in jobs:
-        say(f"{lacks}only main has {job}")
+        say(f"only main has {job}")
         say(f"  hint: {job.bring}")
 
 
