@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,10 +11,8 @@ from anabranch.errors import InvalidInputError
 from anabranch.jobs.job import Job
 from anabranch.jobs.prepare import Prepared
 from anabranch.jobs.source import Source
+from anabranch.jobs.topics import STARTING_OFFSETS, with_new_partitions
 from anabranch.jobs.trigger import Trigger
-from anabranch.kafka.cluster import Cluster
-from anabranch.kafka.offsets import EARLIEST, from_json, to_json
-from anabranch.kafka.options import settings_of
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS
 from anabranch.options import (
     CODE_VERSION,
@@ -37,7 +34,6 @@ if TYPE_CHECKING:
 
     from anabranch.lake import Lake
 
-_STARTING = "startingOffsets"
 _KAFKA_STARTS = {"startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"}
 _TABLE_STARTS = {
     SCAN_MODE.key,
@@ -142,7 +138,7 @@ def _frame(name: str, source: Source, reading: Reading) -> DataFrame:
         case "kafka":
             options = _started(source.options, start, _KAFKA_STARTS)
             if start is not None:
-                options[_STARTING] = _all_partitions(options)
+                options[STARTING_OFFSETS] = with_new_partitions(source, start)
             frame = spark.readStream.format("anabranch-kafka").options(**options).load()
         case "files":
             schema = source.schema
@@ -167,18 +163,6 @@ def _started(options: Mapping[str, str], start: Mapping[str, str] | None, keys: 
         return dict(options)
     kept = {key: value for key, value in options.items() if key not in keys and key.lower() not in keys}
     return {**kept, **start}
-
-
-def _all_partitions(options: Mapping[str, str]) -> str:
-    """Starting offsets with partitions that the topics got since: from their first record, as who follows takes them."""
-    settings = settings_of(options, streaming=True)
-    start = from_json(json.loads(options[_STARTING]))
-    cluster = Cluster(settings.client, settings.patience_millis / 1000)
-    try:
-        there = cluster.partitions(settings.topics)
-    finally:
-        cluster.close()
-    return json.dumps(to_json({**dict.fromkeys(there - start.keys(), EARLIEST), **start}))
 
 
 def _on_branch(source: Source, reading: Reading) -> str:

@@ -26,6 +26,7 @@ from anabranch.jobs.queries import RunningBatch, RunningQuery
 from anabranch.jobs.state.keep import StateKeeper
 from anabranch.jobs.state.settle import settle
 from anabranch.jobs.supervise import JobStatus, Policy, RunEvent, Running, Stop, Supervisor, Task
+from anabranch.jobs.topics import check_kept
 from anabranch.jobs.trigger import AVAILABLE_NOW, ONCE, Trigger
 from anabranch.runtime import SYSTEM, Runtime
 
@@ -139,6 +140,7 @@ class _Runner:
         reading = Reading(self.lake, self.run.source_branches, prepared.starts)
         if batch:
             return self._start_batch(prepared, reading)
+        _check_topics(prepared)
         rows = self._rows(job, reading)
 
         def remade(starts: Mapping[str, Mapping[str, str]]) -> DataFrame:
@@ -200,6 +202,20 @@ class _Runner:
                 write_batch(prepared, rows_of(job, frames_of(job, reading), self.lake), self.lake)
 
         return RunningBatch(run, work, partial(spark.interruptTag, tag), job.name)
+
+
+def _check_topics(prepared: Prepared) -> None:
+    """Raise `NotFoundError` if a job would begin at a recorded position behind which a topic has lost records.
+
+    Only before its first batch: a kill in it leaves no position yet. Afterwards the query itself says what is gone.
+    """
+    checkpoint = prepared.checkpoint
+    if checkpoint is None or checkpoint.is_in_use:
+        return
+    for name, options in prepared.starts.items():
+        source = prepared.job.sources[name]
+        if source.kind == "kafka":
+            check_kept(source, options)
 
 
 def _check_together(jobs: Sequence[Job], run: Run) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from anabranch.errors import NotFoundError
 from anabranch.jobs.source import Source
 from anabranch.jobs.state.carry import Moved
+from anabranch.jobs.topics import STARTING_OFFSETS, check_rereadable
 from anabranch.kernel.context import TableContext
 from anabranch.lineage.model import SourceInput, entry_or_none
 from anabranch.lineage.spark_offsets import BatchOffsets
@@ -20,7 +21,6 @@ from anabranch.streaming.offsets import BEGINNING, Offset, Position, is_offset
 if TYPE_CHECKING:
     from anabranch.jobs.prepare import Prepared
 
-STARTING_OFFSETS = "startingOffsets"
 _FROM_SOMEWHERE = {SCAN_MODE.key, SCAN_START_OFFSET.key, CONSUMER_ID.key, *MOMENT_KEYS}
 
 
@@ -49,7 +49,9 @@ def origins(
             begin = replace(end, position=_readable(read[name], origin, end), origin=None)
             found[name] = {SCAN_START_OFFSET.key: json.dumps(begin.to_dict(), separators=(",", ":"))}
         else:
-            found[name] = {STARTING_OFFSETS: _begin_of_topics(prepared, source)}
+            begin = _begin_of_topics(prepared, source)
+            check_rereadable(source, begin)
+            found[name] = {STARTING_OFFSETS: begin}
     return found
 
 
