@@ -23,6 +23,7 @@ from anabranch.spec.arrow_types import to_arrow_schema, to_arrow_type
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.support import check_writable
 from anabranch.spec.types import ArrayType, DataType, Field, MapType, MultisetType, RowType, TimeType
+from anabranch.spec.watermark import defined_by_write
 from anabranch.table import Table
 
 
@@ -42,7 +43,7 @@ class RowWriter:
 
         Raises `SchemaError` if they do not fit the table, `UnsupportedFeatureError` if it cannot be written.
         """
-        latest = table.schema
+        latest = defined_by_write(table.schema, table.options)
         check_writable(latest, path=table.context.layout.schema_path(latest.id))
         places: dict[str, int] = {}
         source, source_place = source_field(latest, table.options), None

@@ -8,7 +8,8 @@ at the place to which the batch has read them.
 The watermark that Spark computes for the query has no say there. It is the one of the batch before, so the last batch
 of a query that ends would never come up to it; and it says nothing of the rows that come out: those of closed windows
 lie below it anyway, and what a join held back is late by it all the same. A table without a definition records it, unless
-it is further ahead of the clock than `watermark.max-ahead`.
+it is further ahead of the clock than `watermark.max-ahead`; where the options of the write define a watermark (INSERT from
+a topic's table with one), the rows of the batch itself count as well.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ def batch_watermark(
     producer: str,
     is_first: bool,
     now: int,
+    is_of_write: bool = False,
 ) -> Claim:
     """What a micro-batch says of the watermark. Never raises: no batch shall fail of it.
 
@@ -50,12 +52,11 @@ def batch_watermark(
         producer: commit user of the query.
         is_first: whether it is the first batch that the query commits.
         now: by the clock of the query, epoch milliseconds.
+        is_of_write: whether the table has no definition of its own, and that of the schema is the write's.
     """
     if watermark_definition(schema) is None:
-        of_spark = None if offsets is None else offsets.watermark_millis
-        is_ahead = of_spark is not None and of_spark > now + WATERMARK_MAX_AHEAD.of(options)
-        return None if is_ahead else of_spark
-    return claim(
+        return _of_spark(options, offsets, now)
+    claimed = claim(
         schema,
         options,
         files,
@@ -64,6 +65,19 @@ def batch_watermark(
         limit=Unknown() if offsets is None else _lowest(_limits(offsets, options)),
         expected=frozenset() if offsets is None else topic_partitions(offsets),
     )
+    if is_of_write and (claimed is None or isinstance(claimed, int)):
+        # Rows of closed windows lie below the watermark that closed them.
+        return max(
+            (mark for mark in (claimed, _of_spark(options, offsets, now)) if mark is not None), default=None
+        )
+    return claimed
+
+
+def _of_spark(options: Mapping[str, str], offsets: BatchOffsets | None, now: int) -> int | None:
+    """The watermark that Spark ran the batch under, unless it is too far ahead of the clock."""
+    found = None if offsets is None else offsets.watermark_millis
+    is_ahead = found is not None and found > now + WATERMARK_MAX_AHEAD.of(options)
+    return None if is_ahead else found
 
 
 def _limits(offsets: BatchOffsets, options: Mapping[str, str]) -> Iterator[Limit]:

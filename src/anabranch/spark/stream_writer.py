@@ -53,6 +53,7 @@ from anabranch.spark.stream_lineage import BatchRun, batch_origin, batch_sources
 from anabranch.spark.stream_watermark import batch_watermark
 from anabranch.spec.layout import MAIN_BRANCH
 from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.watermark import watermark_definition
 from anabranch.streaming.begun import STATE_PROPERTY, BegunState, begun_state
 from anabranch.streaming.sink_fence import check_may_follow, fenced, former_identity
 from anabranch.streaming.sink_identity import SinkIdentity, SinkRecord, reference
@@ -238,7 +239,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
         first = 0 if self._begun is None else self._begun.first_batch
         now = self._table.context.runtime.clock.now_millis()
         return batch_watermark(
-            rows.schema, options, files, offsets, producer=user, is_first=batch == first, now=now
+            rows.schema,
+            options,
+            files,
+            offsets,
+            producer=user,
+            is_first=batch == first,
+            now=now,
+            is_of_write=watermark_definition(self._table.schema) is None,
         )
 
     def _settle_repeated(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -65,6 +65,20 @@ def watermark_definition(schema: TableSchema) -> WatermarkDefinition | None:
         return None
     types = tuple((f.name, f.type) for f in schema.fields)
     return _understood(schema.options.get(ROWTIME), schema.options.get(EXPRESSION), types)
+
+
+def defined_by_write(schema: TableSchema, options: Mapping[str, str]) -> TableSchema:
+    """The schema for one write, with the definition that its options have, if the table has none of its own.
+
+    Raises:
+        OptionError, UnsupportedFeatureError: as `check_watermark`.
+        SchemaError: the column cannot be the event time of rows.
+    """
+    given = {key: options[key] for key in WATERMARK_KEYS if key in options}
+    if not given or schema.options.keys() & set(WATERMARK_KEYS):
+        return schema
+    check_watermark(schema.fields, given)
+    return replace(schema, options={**schema.options, **given})
 
 
 def read_watermark(tokens: Tokens) -> WatermarkDefinition:

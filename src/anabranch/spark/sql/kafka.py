@@ -26,7 +26,7 @@ _STARTS: Final = {"earliest-offset": "earliest", "latest-offset": "latest"}
 _WHAT: Final = frozenset({"subscribe", "subscribePattern", "assign"})
 _CORRUPT: Final = "__anabranch_corrupt"
 _TIME: Final = "__anabranch_event_time"
-_MARK: Final = "spark.watermarkDelayMs"
+MARK: Final = "spark.watermarkDelayMs"
 """The key under which Spark notes, at a column, that it is an event time."""
 
 
@@ -157,7 +157,7 @@ def _in_event_time(rows: DataFrame, definition: TableSchema, watermark: Watermar
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
     column = "`" + watermark.column.replace("`", "``") + "`"
-    marked: Any = {_MARK: watermark.delay_millis}
+    marked: Any = {MARK: watermark.delay_millis}
     timed = rows.withColumn(_TIME, _utc(column)).withWatermark(_TIME, delay)
     chosen: list[Column] = []
     for name in rows.columns:

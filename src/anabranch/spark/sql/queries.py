@@ -14,14 +14,17 @@ from anabranch.options import JOB, PATH, WATERMARK_SOURCE_COLUMN
 from anabranch.spark.options import CHECKPOINT, QUERY_NAME
 from anabranch.spark.sql.frames import Frames
 from anabranch.spark.sql.insert import Insert
-from anabranch.spark.sql.kafka import is_bounded
+from anabranch.spark.sql.kafka import MARK, is_bounded
 from anabranch.spark.sql.names import Names
 from anabranch.spark.sql.references import references
 from anabranch.spark.sql.rows import in_columns
 from anabranch.spark.sql.scanner import words_of
 from anabranch.spark.tables import open_table
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.watermark import WatermarkDefinition, watermark_definition
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
 _FOLDER = "_checkpoints"
@@ -71,6 +74,8 @@ def start(statement: Insert, frames: Frames, names: Names, options: Mapping[str,
         table.schema,
         also=WATERMARK_SOURCE_COLUMN.of({**table.options, **given}),
     )
+    if watermark_definition(table.schema) is None:
+        given = {**_watermark_of_rows(rows, table.schema, statement, names), **given}
     writer = rows.writeStream.format("anabranch").options(**{**options, JOB.key: job, **given})
     if trigger == "available-now" or (trigger is None and _ends(statement, names)):
         writer = writer.trigger(availableNow=True)
@@ -87,6 +92,24 @@ def _name(table: str, statement: Insert) -> str:
 
 def _folder(options: Mapping[str, str]) -> str:
     return os.path.join(options["warehouse"], _FOLDER)  # noqa: PTH118 - it may be a URL
+
+
+def _watermark_of_rows(
+    rows: DataFrame, schema: TableSchema, statement: Insert, names: Names
+) -> dict[str, str]:
+    """Options of the write that define the watermark of its rows as the topic's table does, if there is one such source.
+
+    Of several sources the newest row of all says nothing of the slowest; then the watermark is the one that Spark has.
+    """
+    found = [names.table(reference.parts) for reference in references(statement.query)]
+    sources = [names.connector(name) for name in found if name is not None]
+    marked = [field for field in rows.schema.fields if MARK in (field.metadata or {})]
+    if len(sources) != 1 or sources[0] is None or len(marked) != 1:
+        return {}
+    column = next((field for field in schema.fields if field.name == marked[0].name), None)
+    if column is None or watermark_definition(sources[0]) is None:
+        return {}
+    return WatermarkDefinition(column.name, int(marked[0].metadata[MARK])).options(column.type)
 
 
 def _ends(statement: Insert, names: Names) -> bool:
