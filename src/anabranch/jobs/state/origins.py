@@ -49,9 +49,9 @@ def origins(
             begin = replace(end, position=_readable(read[name], origin, end), origin=None)
             found[name] = {SCAN_START_OFFSET.key: json.dumps(begin.to_dict(), separators=(",", ":"))}
         else:
-            begin = _begin_of_topics(prepared, source)
-            check_rereadable(source, begin)
-            found[name] = {STARTING_OFFSETS: begin}
+            first = _begin_of_topics(prepared, source)
+            check_rereadable(source, first)
+            found[name] = {STARTING_OFFSETS: first}
     return found
 
 

@@ -13,9 +13,10 @@ from anabranch.jobs.checkpoint import JobCheckpoint, checkpoints_of, opened
 from anabranch.jobs.state.carry import carry, wipe
 from anabranch.jobs.state.held import HeldState, held_state, newest_committed, newest_offsets, query_of
 from anabranch.jobs.state.operators import Operators, operators_of
-from anabranch.jobs.state.origins import STARTING_OFFSETS, origins
+from anabranch.jobs.state.origins import origins
 from anabranch.jobs.state.point import Point
 from anabranch.jobs.state.rebuild import first_batch
+from anabranch.jobs.topics import STARTING_OFFSETS
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.provenance.job_states import job_states
 from anabranch.kernel.replacement.main import main_of
