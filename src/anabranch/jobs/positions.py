@@ -326,7 +326,7 @@ def _reads_topics(source: Source, recorded: Recorded) -> bool:
     if "assign" in options:
         wanted = json.loads(options["assign"])
         return {t: {str(n) for n in numbers} for t, numbers in wanted.items()} == {
-            t: set(partitions) for t, partitions in position.items()
+            t: {n for n in partitions if n.isdigit()} for t, partitions in position.items()
         }
     return set(position) <= {topic.strip() for topic in options.get("subscribe", "").split(",")}
 

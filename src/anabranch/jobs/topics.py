@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from anabranch.errors import NotFoundError
 from anabranch.jobs.source import Source
 from anabranch.kafka.cluster import Cluster
-from anabranch.kafka.offsets import EARLIEST, Offsets, TopicPartition, from_json, to_json
+from anabranch.kafka.offsets import EARLIEST, TopicPartition, from_json, ids_from_json, to_json
 from anabranch.kafka.options import KafkaSettings, settings_of
 
 STARTING_OFFSETS = "startingOffsets"
@@ -31,7 +32,7 @@ def check_kept(source: Source, options: Mapping[str, str]) -> None:
     if text is None:
         return
     with _cluster(source, options) as (_, cluster):
-        _check(cluster, from_json(json.loads(text)), source)
+        _check(cluster, json.loads(text), source)
 
 
 def check_rereadable(source: Source, begin: str) -> None:
@@ -43,22 +44,33 @@ def check_rereadable(source: Source, begin: str) -> None:
     """
     with _cluster(source, {STARTING_OFFSETS: begin}) as (settings, cluster):
         if begin != "earliest":
-            _check(cluster, from_json(json.loads(begin)), source)
+            _check(cluster, json.loads(begin), source)
             return
         there = cluster.partitions(settings.topics)
         cluster.check_exist(settings.topics, there)
-        _check(cluster, dict.fromkeys(there, 0), source)
+        _check(cluster, to_json(dict.fromkeys(there, 0)), source)
 
 
 def with_new_partitions(source: Source, options: Mapping[str, str]) -> str:
     """Starting offsets with partitions that the topics got since: from their first record, as who follows takes them."""
     with _cluster(source, options) as (settings, cluster):
         there = cluster.partitions(settings.topics)
-    start = from_json(json.loads(options[STARTING_OFFSETS]))
-    return json.dumps(to_json({**dict.fromkeys(there - start.keys(), EARLIEST), **start}))
+    value = json.loads(options[STARTING_OFFSETS])
+    start = from_json(value)
+    return json.dumps(
+        to_json({**dict.fromkeys(there - start.keys(), EARLIEST), **start}, ids_from_json(value))
+    )
 
 
-def _check(cluster: Cluster, begin: Offsets, source: Source) -> None:
+def _check(cluster: Cluster, value: Any, source: Source) -> None:
+    begin, ids = from_json(value), ids_from_json(value)
+    for topic, found in sorted(cluster.ids(ids).items()):
+        if found != ids[topic]:
+            raise NotFoundError(
+                f"{source}: topic '{topic}' was deleted and made anew since (its id was {ids[topic]}, and is {found}): the "
+                "records that are to be read are gone",
+                hint=_HINT,
+            )
     earliest, latest = cluster.earliest(begin), cluster.latest(begin)
     for where, asked in sorted(begin.items()):
         wrong = _lost(where, asked, earliest.get(where), latest.get(where))

@@ -21,6 +21,11 @@ def first_offsets(
         NotFoundError: records from an offset that was asked for are gone, or no record is as late as asked.
     """
     wanted = _for_each(settings.start, partitions)
+    known = settings.start.ids
+    for topic, found in sorted(cluster.ids(known).items()):
+        if found != known[topic]:
+            loss.made_anew(topic, known[topic], found)
+            wanted = {where: EARLIEST if where.topic == topic else at for where, at in wanted.items()}
     if settings.start.by_time:
         return _at_times(settings, cluster, wanted)
     earliest, latest = cluster.earliest(partitions), cluster.latest(partitions)

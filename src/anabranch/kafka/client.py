@@ -14,6 +14,7 @@ from anabranch.errors import AnabranchError, NotFoundError, OptionError, Storage
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, KafkaException
+    from confluent_kafka.admin import AdminClient
 
 SERVERS = "bootstrap.servers"
 _LOG = logging.getLogger("anabranch.kafka.client")
@@ -31,6 +32,13 @@ _FIXED = {
     "enable.auto.offset.store": "false",
     "enable.partition.eof": "true",
     "auto.offset.reset": "error",
+}
+_OF_CONSUMERS = {
+    *_FIXED,
+    "group.id",
+    "isolation.level",
+    "fetch.wait.max.ms",
+    "queued.max.messages.kbytes",
 }
 _JAVA = {
     "ssl.truststore.location": "ssl.ca.location, a PEM file",
@@ -123,6 +131,7 @@ class Client:
         self.config = config
         self.complaint: KafkaError | None = None
         """The last error that belongs to no request, such as a broker that is down."""
+        self._admin: AdminClient | None = None
         kafka = library()
         try:
             self.consumer: Consumer = kafka.Consumer(
@@ -134,7 +143,19 @@ class Client:
                 hint="settings are those of librdkafka, with the prefix 'kafka.'.",
             ) from error
 
+    @property
+    def admin(self) -> AdminClient:
+        """Asks what a consumer cannot; made when it is first needed."""
+        if self._admin is None:
+            from confluent_kafka.admin import AdminClient
+
+            settings: dict[str, Any] = {k: v for k, v in self.config.settings if k not in _OF_CONSUMERS}
+            settings["error_cb"] = self._complain
+            self._admin = AdminClient(settings, logger=_LOG)
+        return self._admin
+
     def close(self) -> None:
+        self._admin = None
         self.consumer.close()
 
     def _complain(self, error: KafkaError) -> None:

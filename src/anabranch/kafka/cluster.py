@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anabranch.errors import NotFoundError
@@ -24,6 +25,9 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 _CALL_SECONDS = 5.0
 _PAUSE_SECONDS = 0.2
+_NO_ID = {"", "A" * 22}
+"""What stands for none: sixteen zero bytes."""
+_TELLS_NO_IDS = {"_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION", "INVALID_REQUEST"}
 _UNKNOWN_SECONDS = 2.0
 """A broker that has just started does not know its topics yet. So long it is not believed."""
 
@@ -91,6 +95,23 @@ class Cluster:
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """Offset of the first record of that time (epoch milliseconds) or later; None if there is none."""
         return {where: None if offset == LATEST else offset for where, offset in self._listed(times).items()}
+
+    def ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """The ids of topics; those that do not exist are left out, and all where the brokers tell none."""
+        names = sorted(set(topics))
+
+        def ask(client: Client, seconds: float) -> tuple[dict[str, str], None]:
+            from confluent_kafka import TopicCollection
+
+            asked = client.admin.describe_topics(TopicCollection(names), request_timeout=seconds)
+            found = {}
+            for name, answer in asked.items():
+                told = _id_of(answer, seconds)
+                if told is not None:
+                    found[name] = told
+            return found, None
+
+        return self._patiently("tell the ids of topics", ask) if names else {}
 
     def _everything(self) -> set[TopicPartition]:
         def ask(client: Client, seconds: float) -> tuple[set[TopicPartition], None]:
@@ -176,3 +197,18 @@ class Cluster:
                     self.config.servers, what, trouble.str(), self.patience_seconds,
                 )  # fmt: skip
             self.runtime.sleeper.sleep(_PAUSE_SECONDS)
+
+
+def _id_of(answer: Future[Any], seconds: float) -> str | None:
+    """What the brokers tell of one topic. Raises `KafkaException` if they tell nothing."""
+    kafka = library()
+    try:
+        topic = answer.result(timeout=seconds + 1.0)
+    except TimeoutError:
+        raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TIMED_OUT)) from None  # noqa: SLF001 - its name
+    except kafka.KafkaException as error:
+        if is_unknown(error.args[0]) or error.args[0].name() in _TELLS_NO_IDS:
+            return None
+        raise
+    told = getattr(topic, "topic_id", None)
+    return None if told is None or str(told) in _NO_ID else str(told)

@@ -7,12 +7,12 @@ batch that is repeated after a crash reads what it read before, whatever has bec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from anabranch.kafka.bounds import first_offsets
 from anabranch.kafka.cluster import Cluster
 from anabranch.kafka.loss import LossRule
-from anabranch.kafka.offsets import LATEST, Offsets, TopicPartition
+from anabranch.kafka.offsets import LATEST, Offsets, TopicIds, TopicPartition
 from anabranch.kafka.options import KafkaSettings
 from anabranch.kafka.ranges import OffsetRange, admitted, cut, ranges_between
 from anabranch.runtime import SYSTEM, Runtime
@@ -48,11 +48,23 @@ class Follower:
         """The end of everything there is to read."""
         return self.cluster.latest(self.cluster.partitions(self.settings.topics))
 
-    def advance(self, start: Offsets, *, limited: bool = True, until: Offsets | None = None) -> Offsets:
-        """The position after the next batch; `start` if there is nothing to read yet.
+    def ids(self, offsets: Iterable[TopicPartition]) -> dict[str, str]:
+        """The ids of the topics among positions, as the brokers tell them now."""
+        return self.cluster.ids(where.topic for where in offsets)
+
+    def advance(
+        self,
+        start: Offsets,
+        ids: TopicIds | None = None,
+        *,
+        limited: bool = True,
+        until: Offsets | None = None,
+    ) -> tuple[Offsets, TopicIds]:
+        """The position after the next batch and the ids of its topics; `start` if there is nothing to read yet.
 
         Args:
             start: the position before it.
+            ids: of the topics that it is about.
             limited: whether the limits for a batch hold.
             until: never go beyond these offsets, nor to partitions that are not among them.
 
@@ -60,19 +72,34 @@ class Follower:
             NotFoundError: records that follow `start` are gone, and that is an error (`failOnDataLoss`).
             StorageError: the brokers did not answer.
         """
-        reached, ends, entering = self._look(start)
+        known = self._still_the_same(start, ids or {})
+        reached, ends, entering = self._look(known)
+        there = self.ids(ends)  # asked last: offsets that were told before are of these topics or older ones
+        if self._of_same_topics(known, ids or {}, there) != known:
+            return self.advance(start, ids, limited=limited, until=until)
         if until is not None:
             ends = {where: max(reached[where], min(end, until.get(where, 0))) for where, end in ends.items()}
             entering = {where: min(low, until[where]) for where, low in entering.items() if where in until}
         if limited:
             if until is None and not entering and self._holds_back(reached, ends):
-                return start
+                return start, ids or {}
             if self.settings.max_per_trigger is not None:
                 ends = admitted(reached, ends, self.settings.max_per_trigger)
-        return {**ends, **entering}
+        return {**ends, **entering}, there
 
-    def ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
-        """What a batch between two positions reads, for one task each. Raises as `advance`."""
+    def ranges(
+        self, start: Offsets, end: Offsets, start_ids: TopicIds | None = None, end_ids: TopicIds | None = None
+    ) -> list[OffsetRange]:
+        """What a batch between two positions reads, for one task each. Raises as `advance`.
+
+        Args:
+            start: the position before it.
+            end: the position after it.
+            start_ids: of the topics that the first is about.
+            end_ids: of those that the second is about.
+        """
+        end = self._still_the_same(end, end_ids or {})
+        start = self._of_same_topics(start, start_ids or {}, end_ids or {})
         new = end.keys() - start.keys()
         begin = {**start, **(self.cluster.earliest(new) if new else {})}
         ranges = ranges_between(begin, end)
@@ -89,6 +116,16 @@ class Follower:
             else:
                 kept.append(piece)
         return cut(kept, at_least=self.settings.min_partitions, most=self.settings.max_records)
+
+    def _still_the_same(self, position: Offsets, ids: TopicIds) -> Offsets:
+        """Without what is about topics that were made anew, if that is no error."""
+        return self._of_same_topics(position, ids, self.cluster.ids(ids))
+
+    def _of_same_topics(self, position: Offsets, known: TopicIds, found: TopicIds) -> Offsets:
+        anew = [topic for topic in sorted(known) if topic in found and found[topic] != known[topic]]
+        for topic in anew:
+            self.loss.made_anew(topic, known[topic], found[topic])
+        return {where: offset for where, offset in position.items() if where.topic not in anew}
 
     def _look(self, start: Offsets) -> tuple[Offsets, Offsets, Offsets]:
         """Where the known partitions stand, where they end, and where new ones enter."""

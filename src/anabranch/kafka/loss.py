@@ -56,6 +56,17 @@ class LossRule:
             0,
         )
 
+    def made_anew(self, topic: str, known: str, found: str) -> None:
+        """A topic of the same name is another one than positions are about."""
+        self._lost(
+            f"topic '{topic}' was deleted and made anew: its id was {known} when it was last read, and is {found} now, so "
+            "offsets in the old one say nothing about the new one",
+            "begin anew with another checkpoint location and startingOffsets that say where",
+            "going on with the first record of the new topic",
+            0,
+            "or set failOnDataLoss=false to go on with the first record of the new topic.",
+        )
+
     def appeared_late(self, where: TopicPartition, earliest: int) -> None:
         """A partition that was added while the query ran has already lost its first records."""
         self._lost(
@@ -66,8 +77,8 @@ class LossRule:
             earliest,
         )
 
-    def _lost(self, message: str, remedy: str, instead: str, count: int) -> None:
+    def _lost(self, message: str, remedy: str, instead: str, count: int, go_on: str = _GO_ON) -> None:
         if self.fail:
-            raise NotFoundError(message, hint=f"{remedy}, {_GO_ON}")
+            raise NotFoundError(message, hint=f"{remedy}, {go_on}")
         self.skipped += count
         _LOG.warning("%s; %s (offsets skipped so far: %d)", message, instead, self.skipped)

@@ -1,7 +1,9 @@
 """Positions in topics, and their JSON as Spark's own Kafka source writes it.
 
 An offset of a partition names the next record to read. As JSON: ``{"topic": {"0": 17, "1": 4}}``. In what users
-write, -2 stands for the earliest record there is and -1 for the end.
+write, -2 stands for the earliest record there is and -1 for the end. Where the brokers tell the id of a topic it stands
+beside the partitions, ``{"topic": {"0": 17, "id": "AaIG9-Axd8GQfv8L6okm4A"}}``: a topic that was deleted and made anew has the
+same name and another id.
 """
 
 from __future__ import annotations
@@ -26,13 +28,19 @@ class TopicPartition(NamedTuple):
 
 
 Offsets = dict[TopicPartition, int]
+TopicIds = Mapping[str, str]
+"""Ids of topics, by their names, as far as the brokers tell them."""
+_ID = "id"
 
 
-def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+def to_json(offsets: Mapping[TopicPartition, int], ids: TopicIds | None = None) -> dict[str, dict[str, Any]]:
     """The offsets as JSON values, always in the same order, because Spark compares offsets as text."""
-    found: dict[str, dict[str, int]] = {}
+    found: dict[str, dict[str, Any]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         found.setdefault(topic, {})[str(partition)] = offset
+    for topic, partitions in found.items():
+        if topic in (ids or {}):
+            partitions[_ID] = (ids or {})[topic]
     return found
 
 
@@ -45,10 +53,17 @@ def from_json(value: Any) -> Offsets:
         if not isinstance(topic, str) or not isinstance(partitions, Mapping):
             raise _no_offsets(value)
         for partition, offset in partitions.items():
+            if partition == _ID and isinstance(offset, str):
+                continue
             if not str(partition).isdecimal() or type(offset) is not int:
                 raise _no_offsets(value)
             offsets[TopicPartition(topic, int(partition))] = offset
     return offsets
+
+
+def ids_from_json(value: Any) -> dict[str, str]:
+    """The ids of topics among JSON values that `from_json` reads."""
+    return {topic: partitions[_ID] for topic, partitions in value.items() if _ID in partitions}
 
 
 def _no_offsets(value: Any) -> InvalidInputError:

@@ -10,12 +10,12 @@ import difflib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from anabranch.errors import OptionError
 from anabranch.kafka.client import ClientConfig
-from anabranch.kafka.offsets import EARLIEST, LATEST, Offsets, TopicPartition, from_json
+from anabranch.kafka.offsets import EARLIEST, LATEST, Offsets, TopicPartition, from_json, ids_from_json
 from anabranch.options import Option, parse_bool, parse_duration
 
 T = TypeVar("T")
@@ -52,6 +52,8 @@ class Bound:
     at: int | Mapping[TopicPartition, int]
     by_time: bool = False
     """The values are times, in epoch milliseconds; otherwise offsets, EARLIEST or LATEST."""
+    ids: Mapping[str, str] = field(default_factory=dict)
+    """Ids of the topics that the offsets are of, where the option has them."""
 
 
 @dataclass(frozen=True)
@@ -354,7 +356,9 @@ def _bound(named: Mapping[str, str], options: tuple[Option[Any], ...], default: 
     option = _only(named, options)
     if option is None:
         return default
-    return Bound(option.key, option.of(named), option.key in _BY_TIME)
+    at = option.of(named)
+    ids = ids_from_json(json.loads(named[option.key])) if isinstance(at, dict) else {}
+    return Bound(option.key, at, option.key in _BY_TIME, ids)
 
 
 def _only(named: Mapping[str, str], options: tuple[Option[T], ...]) -> Option[T] | None:

@@ -52,6 +52,7 @@ def places(read: Input, at: Any) -> Mapping[str, Place] | None:
                 f"topic {topic} {partition}": (offset, 0)
                 for topic, offsets in at.items()
                 for partition, offset in offsets.items()
+                if isinstance(offset, int)  # not the topic's id
             }
         case "files", {"logOffset": int(offset)}:
             return {f"folder {read.name}" if read.name else read.source: (offset, 0)}

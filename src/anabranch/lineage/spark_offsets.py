@@ -69,6 +69,7 @@ def topic_partitions(offsets: BatchOffsets) -> frozenset[str]:
         if _kind(end) == "kafka"
         for topic, partitions in end.items()
         for partition in partitions
+        if partition.isdigit()
     )
 
 
@@ -132,9 +133,12 @@ def _kind(end: Any) -> str:
 
 
 def _is_topic(value: Any) -> bool:
-    """Whether a value is a map from partition number to offset."""
+    """Whether a value is a map from partition number to offset, maybe with the id of the topic."""
     return (
         isinstance(value, dict)
         and bool(value)
-        and all(partition.isdigit() and isinstance(offset, int) for partition, offset in value.items())
+        and all(
+            isinstance(offset, int) if partition.isdigit() else partition == "id" and isinstance(offset, str)
+            for partition, offset in value.items()
+        )
     )

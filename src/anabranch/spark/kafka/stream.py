@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from anabranch.kafka.cluster import Cluster
 from anabranch.kafka.fetch import RangeReader
 from anabranch.kafka.follower import Follower
-from anabranch.kafka.offsets import Offsets, from_json, to_json
+from anabranch.kafka.offsets import Offsets, from_json, ids_from_json, to_json
 from anabranch.kafka.options import KafkaSettings
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.spark.kafka.batch import RangePartition
@@ -54,21 +54,28 @@ class KafkaStreamReader(DataSourceStreamReader):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         if self._initial is None:
             self._initial = self._follower.initial()
-        return to_json(self._initial)
+        return self._told(self._initial)
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
         if not self._begun and self._follower.begins_at_latest:
             self._begun = True
             return self.initialOffset()
-        return to_json(self._follower.newest())
+        return self._told(self._follower.newest())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         self._begun = True
-        return [RangePartition(wanted) for wanted in self._follower.ranges(from_json(start), from_json(end))]
+        ranges = self._follower.ranges(
+            from_json(start), from_json(end), ids_from_json(start), ids_from_json(end)
+        )
+        return [RangePartition(wanted) for wanted in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, RangePartition):  # Spark makes one up where there is nothing to read
             yield from self._ranges.read(partition.value)
+
+    def _told(self, offsets: Offsets) -> dict[str, Any]:
+        """An offset for Spark's log, with the ids of the topics, by which a topic that is made anew is known."""
+        return to_json(offsets, self._follower.ids(offsets))
 
     def stop(self) -> None:
         self._follower.cluster.close()
@@ -89,8 +96,10 @@ if HAS_READ_LIMITS:
             if not self._begun and not once and self._initial is not None:
                 self._begun = True
                 return start
-            reached = self._follower.advance(from_json(start), limited=not once, until=self._until)
-            return to_json(reached)
+            reached, ids = self._follower.advance(
+                from_json(start), ids_from_json(start), limited=not once, until=self._until
+            )
+            return to_json(reached, ids)
 
         def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
             return ReadMaxRows(self._follower.settings.max_per_trigger or _NO_LIMIT)
