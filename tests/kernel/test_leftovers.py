@@ -1,13 +1,15 @@
 """Snapshots above the newest, left by writers that were overtaken by a rollback for good: they are no history."""
 
+import os
 from dataclasses import replace
 
 import pytest
 
 import anabranch
+from anabranch.kernel.properties import PARENT_PROPERTY, WRITER_PROPERTY
 from anabranch.kernel.repair.sweep import sweep
 from anabranch.spec.snapshot import Snapshot
-from tests.support.dying import Died, through
+from tests.support.dying import Died, copy_of, through
 from tests.support.faults import FaultyStorage, run
 from tests.support.tables import ids_of, make_table, rows
 
@@ -52,6 +54,10 @@ def _leave_foreign(table, meanwhile, row=50):
 
 def _roll_back(table, to=2):
     return lambda: _fresh(table).rollback(to, destructive=True)
+
+
+def _file_of(table, path):
+    return os.path.join(table.context.storage.url.removeprefix("file://"), path)
 
 
 def _drop_hints(table):
@@ -206,6 +212,106 @@ def test_the_same_snapshot_is_made_by_whoever_sweeps(table):
     sweep(_fresh(table).context)
     assert [table.context.storage.get("snapshot/snapshot-6")] == first
     assert Snapshot.from_json(first[0], path="").delta_record_count == 0
+
+
+def _roll_back_elsewhere(table, to):
+    """As other engines roll back: the hint, then the newest snapshots; nothing says what was removed."""
+
+    def roll_back():
+        storage, layout = table.context.storage, table.context.layout
+        newest = max(_fresh(table).context.snapshots.ids())
+        storage.put(layout.latest_hint_path, str(to).encode())
+        for number in range(newest, to, -1):
+            storage.delete(layout.snapshot_path(number))
+
+    return roll_back
+
+
+def _foreign_commit(table, number, on, row):
+    """Another engine puts a snapshot by number and hint, built on what it read before."""
+    other = copy_of(table)
+    other.context.storage.delete_folder(other.context.layout.snapshot_folder)
+    other.context.storage.put(other.context.layout.snapshot_path(on.id), on.to_json())
+    other.context.storage.put(other.context.layout.latest_hint_path, str(on.id).encode())
+    before = {info.path for info in other.context.storage.list(recursive=True)}
+    made = _fresh(other).append(rows(row, 1))
+    plain = replace(made, properties={}, uuid=None)
+    for info in other.context.storage.list(recursive=True):
+        if info.path not in before and not info.path.startswith("snapshot/"):
+            table.context.storage.put(info.path, other.context.storage.get(info.path))
+    table.context.storage.put(table.context.layout.snapshot_path(number), plain.to_json())
+    table.context.storage.put(table.context.layout.latest_hint_path, str(number).encode())
+    return plain
+
+
+@pytest.mark.parametrize("hints", [True, False], ids=["hints", "no hints"])
+def test_two_late_commits_of_other_engines_on_top_of_each_other_hide_nothing(table, hints):
+    """After another engine's rollback, of which there is no record."""
+    third = table.context.snapshots.find(3)
+    _roll_back_elsewhere(table, 2)()
+    assert _fresh(table).append(rows(10, 1)).id == 3
+    late = _foreign_commit(table, 4, third, 50)
+    _foreign_commit(table, 5, late, 51)
+    if not hints:
+        _drop_hints(table)
+    assert ids_of(_fresh(table)) == [0, 1, 10]
+    for row in range(11, 15):
+        _fresh(table).append(rows(row, 1))
+        got = ids_of(_fresh(table))
+        assert [r for r in got if r < 50] == [0, 1, *range(10, row + 1)]
+    assert {50, 51} <= set(ids_of(_fresh(table))), "the other engine was told that its rows are in"
+
+
+def test_a_late_commit_of_another_engine_on_one_of_ours_that_died_hides_nothing(table):
+    third = table.context.snapshots.find(3)
+    _roll_back_elsewhere(table, 2)()
+    assert _fresh(table).append(rows(10, 1)).id == 3
+    foreign = _foreign_commit(table, 4, third, 50)
+    ours = replace(foreign, properties={WRITER_PROPERTY: "anabranch 0", PARENT_PROPERTY: third.stamp})
+    table.context.storage.put(table.context.layout.snapshot_path(4), ours.to_json())
+    _foreign_commit(table, 5, ours, 51)
+    assert ids_of(_fresh(table)) == [0, 1, 10]
+    _fresh(table).append(rows(11, 1))
+    _fresh(table).append(rows(12, 1))
+    assert ids_of(_fresh(table)) == [0, 1, 10, 11, 12, 51], "nobody was told that row 50 is in"
+
+
+@pytest.mark.parametrize("went_on", ["before", "after"])
+def test_a_late_commit_of_another_engine_above_a_gap_does_not_hide_what_was_committed(table, went_on):
+    """Before it came or after; its writer had been paused for an hour."""
+    fourth = table.context.snapshots.find(4)
+    _roll_back_elsewhere(table, 2)()
+    if went_on == "before":
+        _fresh(table).append(rows(10, 1))
+    late = _foreign_commit(table, 5, fourth, 50)
+    if went_on == "after":
+        table.context.storage.put(table.context.layout.latest_hint_path, b"2")
+        _fresh(table).append(rows(10, 1))
+    old = replace(late, time_millis=late.time_millis - 3_600_000 * (went_on == "before"))
+    before = table.context.storage.info("snapshot/snapshot-5").modified_millis
+    table.context.storage.put("snapshot/snapshot-5", old.to_json())
+    if went_on == "after":
+        os.utime(_file_of(table, "snapshot/snapshot-5"), (before / 1000, before / 1000))
+    table.context.storage.put(table.context.layout.latest_hint_path, b"5")
+    assert ids_of(_fresh(table)) == [0, 1, 10]
+    _fresh(table).append(rows(11, 1))
+    _fresh(table).append(rows(12, 1))
+    assert ids_of(_fresh(table)) == [0, 1, 10, 11, 12, 50]
+
+
+@pytest.mark.parametrize("to", [1, 2])
+def test_nobody_reads_what_a_late_writer_is_about_to_take_back(table, to):
+    """Also where another engine rolled back, to the first snapshot or the oldest that is left."""
+    seen = []
+    if to == 2:
+        table.expire_snapshots(retain_max=4, retain_min=4)
+    faults = [
+        run("before", "put_if_absent", lambda path: _roll_back_elsewhere(table, to)(), where="snapshot/*"),
+        run("after", "put_if_absent", lambda path: seen.append(ids_of(_fresh(table))), where="snapshot/*"),
+    ]
+    through(table, FaultyStorage(table.context.storage, faults)).append(rows(50, 1))
+    assert seen[0] == [*range(to)]
+    assert ids_of(_fresh(table)) == [*range(to), 50]
 
 
 def test_a_snapshot_above_a_gap_that_nobody_rolled_back_is_the_newest(table):

@@ -146,15 +146,16 @@ class SettleBranches(Act):
     def do(self, process):
         table, model = process.table, process.world.model
         for name in table.branches():
-            if f"branch/branch-{name}" == model.main:
-                continue
+            folder = f"branch/branch-{name}"
+            if folder == model.main or folder not in model.lines or model.lines[folder].head is None:
+                continue  # one without snapshots is what is left of one that was being made
             self.name = name
             try:
                 table.branch(name)
             except AnabranchError:
                 continue
             before = set(model.lines[model.main].head.rows)
-            branch = model.lines[f"branch/branch-{name}"]
+            branch = model.lines[folder]
             try:
                 table.merge_branch(name)
             except CommitOutcomeUnknownError as error:

@@ -44,6 +44,8 @@ class Line:
 
     is_dropped: bool = False
     """Whether it was main in the table's own folder, and dropped."""
+    is_deleted: bool = False
+    """Whether all of it was removed on purpose: what is put now stands alone, unless the branch is made again."""
 
     @property
     def head(self):
@@ -65,7 +67,7 @@ class Model:
         self.lines = {"": Line()}
         self.main = ""
         """Folder of the branch that is main."""
-        self._pointers, self._replaced = {}, {}
+        self._pointers, self._replaced_mains = {}, {}
         self.rows_of = {}
         """Rows by the stamp of a snapshot."""
         self.tags = {}
@@ -116,7 +118,7 @@ class Model:
         self._pointers[generation] = content["main"]["name"]
         if content["outcome"] == "replaced":
             name, sealed = content["old"]["name"], content["head"]["snapshot"] + 1
-            self._replaced[generation] = name
+            self._replaced_mains[generation] = name
             for entry in self.lines["" if name is None else f"branch/branch-{name}"].entries:
                 if entry.id > sealed:
                     raise Violation(f"{entry.act} came between the seal of main and its replacement")
@@ -128,7 +130,7 @@ class Model:
     def _released(self, generation, content):
         """A replaced main that was kept long enough is dropped: nothing needs it any more."""
         if content["what"] == "drop":
-            name = self._replaced[generation]
+            name = self._replaced_mains[generation]
             self.lines["" if name is None else f"branch/branch-{name}"] = Line(is_dropped=name is None)
 
     def _note_head(self, branch):
@@ -140,6 +142,10 @@ class Model:
         content, act = json.loads(change.new.data), _act(change)
         stamp, head = stamp_of(content), line.head
         known = self.rows_of.get(stamp)
+        if head is None and line.is_deleted and known is None:
+            line.astray[number] = act
+            self.world.tell(change.by, f"  snapshot-{number} is astray (the branch is deleted)")
+            return
         if head is None or (act is not None and act.starts_history):
             if known is None and act is None:
                 raise Violation(f"nobody knows what snapshot {number} is")
@@ -167,6 +173,7 @@ class Model:
         if entry.act is not None and entry.act.is_for_main and branch != self.main:
             raise Violation(f"{entry.act} was put on '{branch}', which is not main any more")
         line.entries.append(entry)
+        line.is_deleted = False
         self.rows_of[entry.stamp] = entry.rows
         self._check_rows(entry, branch)
         self._note_head(branch)
@@ -200,15 +207,17 @@ class Model:
             raise Violation(f"snapshot {number} was removed that nobody put")
         if act is not None and act.drops(branch):
             line.entries.remove(entry)
+            line.is_deleted = not line.entries
             return
         if entry.act is act and act is not None and act.copies_past and entry is line.entries[0]:
             line.entries.pop(0)
             return
-        if entry is line.head and len(line.entries) > 1:
-            taken_back = entry.act is act and act is not None and not act.is_acknowledged
+        taken_back = entry.act is act and act is not None and not act.is_acknowledged
+        if entry is line.head and (len(line.entries) > 1 or taken_back):
             if not taken_back and not (act is not None and act.may_remove_newest(entry)):
                 raise Violation(f"{act} removed snapshot {number}, the newest, of {entry.act}")
             line.entries.pop()
+            line.is_deleted = not line.entries
             entry.removed_by = act
             if entry.act is not None:
                 entry.act.taken.append(entry)
@@ -218,7 +227,16 @@ class Model:
             line.entries.pop(0)
             entry.is_expired = True
         else:
-            raise Violation(f"{act} removed snapshot {number} in the middle of history, of {entry.act}")
+            at = line.entries.index(entry)
+            copied = all(below.act is not None and below.act.copies_past for below in line.entries[:at])
+            if act is None or not copied or not act.may_remove_oldest(entry):
+                raise Violation(f"{act} removed snapshot {number} in the middle of history, of {entry.act}")
+            for below in line.entries[
+                :at
+            ]:  # the past came while it expired: it is cut off, and no part of history
+                line.astray[below.id] = below.act
+            del line.entries[: at + 1]
+            entry.is_expired = True
         self._note_head(branch)
 
     def tag_acknowledged(self, name, at):

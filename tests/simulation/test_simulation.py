@@ -20,8 +20,8 @@ LONG = int(os.environ.get("ANABRANCH_SIMULATION_SEEDS", "20000"))
 """Seeds of all scenes together in the long form."""
 AT_ONCE = 2
 KNOWN = {"others": "astray"}
-"""What is not looked for in a scene: after another engine rolled back, which leaves no record of it, two late commits of
-other engines on top of each other, or one late commit right above snapshot 1, are taken for history."""
+"""What is not looked for in a scene: another engine rolled back, of which there is no record, and a late commit of another
+engine stands above the gap. That looks as if the snapshots in between had been lost."""
 
 
 def begun(scene, *arguments):

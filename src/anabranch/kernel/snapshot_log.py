@@ -8,11 +8,15 @@ snapshot above the newest and die, or be of another engine that does not look ba
 hide what was committed since and bring back what was rolled away. So going up, every snapshot must be built on the one
 before (`anabranch.kernel.chain`), and what a rollback for good removed is recorded (`removed-...` in the folder of the
 archive), so that a listing tells such a leftover from history of which a part is missing.
+
+A rollback by another engine leaves no record. Then the order in which snapshots were stored, their times and the hint
+decide, see `_is_left_over`. What they cannot tell from lost snapshots is a gap above which another engine has put a snapshot
+and the hint, while nothing was committed below: that is taken for history, as every other engine takes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from anabranch.errors import (
     AnabranchError,
@@ -32,6 +36,10 @@ from anabranch.storage.protocol import Storage
 
 _STEPS_BEFORE_LISTING = 16
 _LISTINGS = 16
+_FOREIGN_LINKS = 4
+"""How many snapshots of other engines on top of each other may have come too late."""
+_SKEW_MILLIS = 60_000
+"""How far the clocks of writers may be apart."""
 
 
 class SnapshotLog:
@@ -70,8 +78,12 @@ class SnapshotLog:
 
     def ids(self) -> list[int]:
         """All snapshot ids, ascending."""
+        return sorted(self._stored())
+
+    def _stored(self) -> dict[int, int]:
+        """When each snapshot was stored, by its id."""
         infos = self._storage.list(self._layout.snapshot_folder)
-        return sorted(i for info in infos if (i := snapshot_id_of(info.path)) is not None)
+        return {i: info.modified_millis for info in infos if (i := snapshot_id_of(info.path)) is not None}
 
     def head(self, known: Snapshot | None = None) -> Snapshot | None:
         """The newest snapshot, or None for a table without any.
@@ -103,56 +115,98 @@ class SnapshotLog:
             found = self.find(known.id)
             if found is not None and found.stamp == known.stamp:
                 return found
-        hint = self._hint(self._layout.latest_hint_path)
+        hint = self._hint_id()
         found = None if hint is None else self.find(hint)
         if found is None or found.id == 1:
             return None
         # What a writer left that came too late lies above a gap, or on something it was not built on.
         try:
-            before = self.find(found.id - 1)
+            return found if self._parting(found) is None else None
         except (CorruptTableError, UnsupportedFeatureError):
             return found
-        return found if before is not None and self.follows(before, found) else None
 
     def _head_by_listing(self) -> Snapshot | None:
         for _ in range(_LISTINGS):
-            ids = self.ids()
-            if not ids:
+            stored = self._stored()
+            if not stored:
                 return None
-            newest = self.find(ids[-1])  # None if it was rolled back after the listing: look again
-            newest = None if newest is None else self._below_leftovers(newest, ids)
+            newest = self.find(max(stored))  # None if it was rolled back after the listing: look again
+            newest = None if newest is None else self._below_leftovers(newest, stored)
             while newest is not None:
                 following = self._following(newest)
                 if following is None:
                     return newest
                 newest = following
         raise StorageError(
-            f"snapshot {ids[-1]} is listed again and again, but cannot be read",
+            f"snapshot {max(stored)} is listed again and again, but cannot be read",
             hint="check that the store lists and reads the same objects.",
             retryable=True,
         )
 
-    def _below_leftovers(self, newest: Snapshot, ids: list[int]) -> Snapshot | None:
+    def _below_leftovers(self, newest: Snapshot, stored: Mapping[int, int]) -> Snapshot | None:
         """The newest that is no leftover of a writer that came too late; None if it is gone meanwhile."""
-        there = set(ids)
         while True:
-            below = self._find_if(newest.id - 1, there)
-            if below is not None and self.follows(below, newest):
+            upper = self._parting(newest, stored)
+            lower_id = max((number for number in stored if upper and number < upper.id), default=None)
+            if upper is None or lower_id is None or not self._is_left_over(newest, upper, lower_id, stored):
                 return newest
-            # Where history parts, either what is above is left over or what is below. Leftovers stand alone.
-            second = None if below is None else self._find_if(below.id - 1, there)
-            if below is not None and second is not None and self.follows(second, below):
-                return below
-            lower = [number for number in ids if number < newest.id]
-            if not lower or not is_after_removed(self._storage, self._manifests, newest):
-                return newest
-            following = self.find(lower[-1])
-            if following is None:
+            lower = self.find(lower_id)
+            if lower is None:
                 return None
-            newest = following
+            newest = lower
 
-    def _find_if(self, snapshot_id: int, there: set[int]) -> Snapshot | None:
-        return self.find(snapshot_id) if snapshot_id in there else None
+    def _parting(self, newest: Snapshot, stored: Mapping[int, int] | None = None) -> Snapshot | None:
+        """The snapshot right below which history parts; None where it does not, as far as must be looked.
+
+        A snapshot of ours that continues the one below is enough: its writer looked back. Other engines build on
+        whatever has the highest number, so theirs are followed further down.
+        """
+        upper = newest
+        for _ in range(_FOREIGN_LINKS):
+            below = self._find_if(upper.id - 1, stored)
+            if below is None or not self.follows(below, upper):
+                return upper
+            if PARENT_PROPERTY in upper.properties:
+                return None
+            upper = below
+        return None
+
+    def _is_left_over(
+        self, newest: Snapshot, upper: Snapshot, lower_id: int, stored: Mapping[int, int]
+    ) -> bool:
+        """Whether what reaches from `upper` to `newest` came too late, and not what lies below the parting.
+
+        Below history may lie what was put after the numbers around it expired, above it what was put after they were
+        rolled back. In both cases history is what was there first.
+        """
+        if lower_id < upper.id - 1:
+            return self._is_above_rolled_back(upper, lower_id, stored)
+        lower = self._find_if(lower_id, stored)
+        second = None if lower is None else self._find_if(lower.id - 1, stored)
+        if lower is None or second is None or not self.follows(second, lower):
+            return is_after_removed(self._storage, self._manifests, upper)
+        return upper is newest or _was_first(lower_id, upper.id, stored)
+
+    def _is_above_rolled_back(self, upper: Snapshot, lower_id: int, stored: Mapping[int, int]) -> bool:
+        """Whether the snapshots between two were rolled back, and not lost or deleted by hand."""
+        if is_after_removed(self._storage, self._manifests, upper):
+            return True
+        if not _was_first(lower_id, upper.id, stored):
+            return False
+        # A rollback points the hint at the newest snapshot that it leaves; a late writer of ours never moves it.
+        if self._hint_id() == lower_id:
+            return True
+        # Numbers rise with time. Where time goes back, what is below was committed after what is above was prepared.
+        try:
+            lower = self.find(lower_id)
+        except AnabranchError:
+            return False
+        went_on = stored[lower_id] > stored[upper.id]
+        back = 0 if lower is None else lower.time_millis - upper.time_millis
+        return back > (0 if went_on else _SKEW_MILLIS)
+
+    def _find_if(self, snapshot_id: int, stored: Mapping[int, int] | None) -> Snapshot | None:
+        return self.find(snapshot_id) if stored is None or snapshot_id in stored else None
 
     def earliest_id(self) -> int | None:
         """The smallest id there is, or None."""
@@ -186,9 +240,20 @@ class SnapshotLog:
     def _exists(self, snapshot_id: int) -> bool:
         return self._storage.exists(self._layout.snapshot_path(snapshot_id))
 
+    def _hint_id(self) -> int | None:
+        return self._hint(self._layout.latest_hint_path)
+
     def _hint(self, path: str) -> int | None:
         try:
             text = self._storage.get(path)
         except AnabranchError:
             return None
         return int(text) if len(text) <= 18 and text.isdigit() and int(text) > 0 else None
+
+
+def _was_first(lower_id: int, upper_id: int, stored: Mapping[int, int]) -> bool:
+    """Whether the numbers in a row that end with `lower_id` began before `upper_id` was stored, by the store's clock."""
+    oldest = lower_id
+    while oldest - 1 in stored:
+        oldest -= 1
+    return stored[oldest] <= stored[upper_id]
