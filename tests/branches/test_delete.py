@@ -1,10 +1,19 @@
 """Deleting branches: what goes and what stays, under dying, writers, readers and names used again."""
 
+from dataclasses import replace
+
 import pytest
 
-from anabranch.errors import AnabranchError, CommitConflictError, InvalidInputError, NotFoundError
+from anabranch.errors import (
+    AnabranchError,
+    CommitConflictError,
+    CorruptTableError,
+    InvalidInputError,
+    NotFoundError,
+)
 from anabranch.kernel.actions.append import Append
 from anabranch.spec.main_pointer import BranchRef, MainPointer
+from anabranch.spec.snapshot import Snapshot
 from tests.branches.test_create import FORK_PIN, again, later, paths, pins, tagged
 from tests.support.deaths import Died, calls_of, through
 from tests.support.dying import deaths
@@ -236,6 +245,69 @@ def test_a_writer_that_comes_too_late_and_dies_leaves_what_can_be_removed():
     table.delete_branch("fix")
     assert table.branches() == []
     table.expire_snapshots(retain_max=3, retain_min=3)
+
+
+def test_nothing_is_acknowledged_to_a_branch_that_is_being_deleted():
+    """A writer's put comes when the snapshots are gone, and the schema is not yet."""
+    table = tagged()
+    table.create_branch("fix", "good")
+
+    def die(path):
+        raise Died
+
+    def delete(path):
+        schemas = run("before", "delete_folder", die, where="branch/branch-fix/schema*")
+        with pytest.raises(Died):
+            through(again(table), schemas).delete_branch("fix")
+
+    late = through(
+        table.branch("fix"), run("before", "put_if_absent", delete, where="branch/branch-fix/snapshot/*")
+    )
+    with pytest.raises(NotFoundError, match="was deleted since it was opened"):
+        late.append(rows(200, 1))
+    assert table.context.on_branch("fix").snapshots.ids() == []
+
+
+def _left_by_a_dead_writer(table):
+    """A writer that the deletion overtook puts its snapshot and dies: a snapshot, and nothing that says what it is of."""
+    snapshots = "branch/branch-fix/snapshot/*"
+
+    def die(path):
+        raise Died
+
+    late = through(
+        table.branch("fix"),
+        run("before", "put_if_absent", lambda path: again(table).delete_branch("fix"), where=snapshots),
+        run("after", "put_if_absent", die, where=snapshots),
+    )
+    with pytest.raises(Died):
+        late.append(rows(200, 1))
+
+
+def test_maintenance_removes_what_came_after_a_deletion():
+    table = tagged()
+    table.create_branch("fix", "good")
+    _left_by_a_dead_writer(table)
+    good = table.context.storage.get("tag/tag-good")
+    table.context.storage.put("branch/branch-fix/tag/tag-good", good)
+    with pytest.raises(CorruptTableError, match="holds no schema"):
+        table.maintain()
+    found = later(table, 25 * 3_600_000)
+    assert found.maintain().branches.deleted == ("fix",)
+    assert left_of_the_branch(table) == set()
+
+
+def test_maintenance_leaves_what_may_be_all_that_is_left_of_a_branch():
+    """Of another engine's branch that lost its schemas; nobody said that it is not wanted."""
+    table = tagged()
+    table.create_branch("fix", "good")
+    _left_by_a_dead_writer(table)
+    (path,) = [path for path in paths(table) if path.startswith("branch/branch-fix/snapshot/snapshot-")]
+    left = Snapshot.from_json(table.context.storage.get(path), path=path)
+    table.context.storage.put(path, replace(left, properties={}).to_json())
+    with pytest.raises(CorruptTableError, match="holds no schema"):
+        later(table, 25 * 3_600_000).maintain()
+    assert path in paths(table)
 
 
 def test_a_branch_of_a_name_used_again_is_another():

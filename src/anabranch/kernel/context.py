@@ -15,7 +15,7 @@ from anabranch.kernel.snapshot_log import SnapshotLog
 from anabranch.lazy import lazy
 from anabranch.options import TABLE_UUID
 from anabranch.runtime import SYSTEM, Runtime
-from anabranch.spec.fork import FORK_FILE, Fork
+from anabranch.spec.fork import DELETING_FILE, FORK_FILE, Fork
 from anabranch.spec.layout import Layout
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
@@ -153,11 +153,14 @@ class TableContext:
             return None
 
     def is_other_branch(self) -> bool:
-        """Whether the branch was deleted and another was made under its name. Raises `NotFoundError` if none was."""
+        """Whether the branch was deleted and another was made under its name.
+
+        Raises `NotFoundError` if none was, or if the branch is being deleted.
+        """
         if self.fork is None:
             return False
         now = self.read_fork()
-        if now is None:
+        if now is None or self.storage.exists(self.layout.branch_file_path(DELETING_FILE)):
             raise NotFoundError(
                 f"branch '{self.branch}' of '{self.name}' was deleted since it was opened",
                 hint="what it merged into main stays; `branches` lists those there are.",

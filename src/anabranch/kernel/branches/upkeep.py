@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anabranch.errors import InvalidInputError, NotFoundError
 from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.branches.delete import delete_branch
 from anabranch.kernel.branches.fork_pins import ForkPinCare, tend_fork_pins
+from anabranch.kernel.branches.operations import is_deleted
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.merge.pins import MergePinCare, tend_merge_pins
+from anabranch.kernel.properties import BRANCH_PROPERTY
+from anabranch.kernel.refs.tag_log import find_tags, tag_names
 from anabranch.kernel.store_clock import removal_time
+from anabranch.spec.snapshot import Snapshot
 
 _GRACE_MILLIS = 24 * 3_600_000
 """How old a creation must be that did not come to its end, before it is undone."""
@@ -21,7 +26,8 @@ class BranchCare:
     """What `tend_branches` did, or would do, by the names of branches."""
 
     deleted: tuple[str, ...] = ()
-    """Those that were kept long enough, or whose creation or removal had died."""
+    """Those that were kept long enough, whose creation or removal had died, or of which somebody who came too late left
+    something."""
     pins: ForkPinCare = ForkPinCare()  # noqa: RUF009 - immutable
     merge_pins: MergePinCare = MergePinCare()  # noqa: RUF009 - immutable
 
@@ -54,7 +60,7 @@ def tend_branches(main: TableContext, *, dry_run: bool = False) -> BranchCare:
         state = state_of(branch)
         if state is BranchState.ABSENT and not dry_run:
             _remove_hints(branch)
-        if not _is_over(branch, state):
+        if not (_is_abandoned(main, branch) if state is BranchState.LEFT_OVER else _is_over(branch, state)):
             continue
         if not dry_run:
             try:
@@ -79,6 +85,34 @@ def _is_over(branch: TableContext, state: BranchState) -> bool:
     if over is None or branch.runtime.clock.now_millis() < over:
         return False
     return removal_time(branch) >= over
+
+
+def _is_abandoned(main: TableContext, branch: TableContext) -> bool:
+    """Whether what is left of a branch has lain there for a day, and holds nothing but what was deleted or is elsewhere.
+
+    Another engine's branch looks the same while it is made, or when its schemas were lost: that stays.
+    """
+    stored = [info.modified_millis for info in main.storage.list(branch.layout.branch_root, recursive=True)]
+    newest = max(stored, default=None)
+    if newest is None or branch.runtime.clock.now_millis() - newest <= _GRACE_MILLIS:
+        return False
+    if removal_time(main) - newest <= _GRACE_MILLIS:
+        return False
+    others = [main.on_branch(name) for name in (None, *branch_names(main)) if name != branch.branch]
+    left = (branch.snapshots.find(number) for number in branch.snapshots.ids())
+    tagged = (tag.snapshot for tag in find_tags(branch, tag_names(branch)))
+    return all(found is None or _is_dispensable(main, found, others) for found in (*left, *tagged))
+
+
+def _is_dispensable(main: TableContext, snapshot: Snapshot, others: Sequence[TableContext]) -> bool:
+    """Whether a snapshot was made on a branch that was deleted, or is a copy of another branch's."""
+    made_on = snapshot.properties.get(BRANCH_PROPERTY)
+    if made_on is not None:
+        return is_deleted(main, made_on) or any(made_on == other.branch_uuid for other in others)
+    return any(
+        found is not None and found.stamp == snapshot.stamp
+        for found in (other.snapshots.find(snapshot.id) for other in others)
+    )
 
 
 def _remove_hints(branch: TableContext) -> None:
