@@ -23,6 +23,11 @@ def part_of(row):
     return PARTS[row % len(PARTS)]
 
 
+def is_old(entry):
+    """Whether a commit may remove it by itself: with more than ten snapshots, what is older than an hour expires."""
+    return entry.world.now + entry.world.settings.tolerance > entry.put_at + 3_600_000
+
+
 def table_of(rows):
     return pa.table({"id": pa.array(rows, pa.int64()), "p": [part_of(row) for row in rows]}, schema=_SCHEMA)
 
@@ -87,7 +92,10 @@ class Act:
 
 
 class Commit(Act):
-    """An act whose commit is acknowledged, refused, or in doubt."""
+    """An act whose commit is acknowledged, refused, or in doubt. Afterwards what is old may expire."""
+
+    def may_remove_oldest(self, entry):
+        return is_old(entry)
 
     def done(self, process, result):
         super().done(process, result)
@@ -174,7 +182,10 @@ class Overwrite(Commit):
 
 
 class Compact(Act):
-    """Rewrites small files; rows stay."""
+    """Rewrites small files; rows stay. Afterwards what is old may expire."""
+
+    def may_remove_oldest(self, entry):
+        return is_old(entry)
 
     def do(self, process):
         return process.table.compact(full=True).tasks

@@ -26,6 +26,8 @@ class Entry:
     rows: tuple
     act: object
     """Which put it; None for what was there at first."""
+    world: object
+    put_at: float
     removed_by: object = None
     is_expired: bool = False
     is_unsettled: bool = False
@@ -150,7 +152,7 @@ class Model:
             if known is None and act is None:
                 raise Violation(f"nobody knows what snapshot {number} is")
         elif known is not None and number == line.entries[0].id - 1 and act is not None and act.copies_past:
-            line.entries.insert(0, Entry(number, stamp, content, known, act))
+            line.entries.insert(0, Entry(number, stamp, content, known, act, self.world, self.world.now))
             return
         elif number != head.id + 1 or not self._is_on(content, head, act):
             line.astray[number] = act
@@ -159,7 +161,7 @@ class Model:
         if known is None:
             before = () if head is None else head.rows
             known = self._merged(content, before) or act.rows_after(content, before, self)
-        self._push(line, branch, Entry(number, stamp, content, known, act))
+        self._push(line, branch, Entry(number, stamp, content, known, act, self.world, self.world.now))
 
     def _merged(self, content, before):
         """The rows after a merge, whoever commits it: what the branch has and main had not, after main's."""
@@ -190,7 +192,13 @@ class Model:
             return
         del line.astray[number]
         rescued = astray.rows if content["commitKind"] == "APPEND" and astray.is_rescued else ()
-        self._push(line, branch, Entry(number, stamp_of(content), content, (*head.rows, *rescued), None))
+        self._push(
+            line,
+            branch,
+            Entry(
+                number, stamp_of(content), content, (*head.rows, *rescued), None, self.world, self.world.now
+            ),
+        )
 
     def _is_on(self, content, head, act):
         """Whether a snapshot was built on the newest one."""
