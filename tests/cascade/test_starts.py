@@ -4,6 +4,7 @@ from anabranch.cascade import CascadeOptions, plan_cascade, run_cascade
 from anabranch.jobs.prepare import Run
 from tests.cascade.embedded import run, streaming
 from tests.cascade.story import BIG, CLEAN, new_lake, plan, rows, values
+from tests.pipelines.engines import run as run_like_spark
 from tests.support.foreign_expiry import expire_as_others
 
 EVERYTHING = {"retain_max": 2, "retain_min": 1, "older_than": 2**52}
@@ -151,3 +152,23 @@ def test_a_branch_that_began_empty_is_nobodys_work_to_do_again():
     assert (step.is_empty, step.problems) == (True, ())
     run_cascade(lake, "db.orders", [CLEAN], runner=run)
     assert values(lake, "db.clean") == [(0, 0), (2, 28), (3, 42)]
+
+
+def test_a_job_that_began_before_its_source_had_a_row_passes_over_what_an_emptied_branch_had():
+    """The first batch of a query is there even if nothing is: its position is before the first snapshot."""
+    clean = streaming("clean", ["db.orders"], "db.clean", lambda found: found)
+    big = streaming("big", ["db.clean"], "db.big", lambda found: found)
+    lake = new_lake("db.orders", "db.clean", "db.big")
+    lake.table("db.orders").append(rows(0, 2))
+    lake.table("db.orders").create_tag("good")
+    run_like_spark(big, lake)
+    lake.table("db.orders").append(rows(2, 2, 100))
+    for one in (clean, big):
+        run_like_spark(one, lake)
+    correct(lake, "db.orders", "fix", "good", rows(2, 2))
+    result = run_cascade(lake, "db.orders", [clean, big], CascadeOptions(), runner=run_like_spark)
+    assert [(step.table, step.is_empty) for step in result.plan.steps] == [
+        ("db.clean", True),
+        ("db.big", False),
+    ]
+    assert values(lake, "db.clean") == values(lake, "db.big") == [(i, i) for i in range(4)]

@@ -129,8 +129,10 @@ def on_corrected(sources: Iterable[Corrected]) -> Callable[[Offset], Offset]:
 
     def moved(offset: Offset) -> Offset:
         one = by_table.get(offset.table_uuid)
-        if one is None or offset.branch_uuid == one.branch_uuid:
+        if one is None:
             return offset
+        if offset.branch_uuid == one.branch_uuid:
+            return replace(offset, position=_kept(one, offset)) if offset.position == BEGINNING else offset
         origin = None
         if offset.origin is not None:
             begun = replace(
@@ -166,6 +168,8 @@ def _kept(one: Corrected, offset: Offset) -> Position:
     Commits without rows do not count: who has read these has read nothing.
     """
     position = offset.position
+    if position == BEGINNING and one.emptied is not None:
+        return one.emptied  # what the branch had before it was emptied is not to be read
     ends = [end for end in (_parted(one.main, offset.branch_uuid), one.fork) if end is not None]
     end = min(ends, default=position.snapshot)
     if position.snapshot <= end:

@@ -71,7 +71,7 @@ def _begin_of_table(end: Offset, source: Source, offsets: BatchOffsets | None, m
             return moved(begun).position
     if _FROM_SOMEWHERE & source.options.keys():
         raise NotFoundError(f"it is not known where the job began to read {source}")
-    return BEGINNING
+    return moved(replace(end, position=BEGINNING, origin=None)).position
 
 
 def _readable(context: TableContext, origin: Position, end: Offset) -> Position:
