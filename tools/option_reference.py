@@ -12,8 +12,9 @@ Options of a table are given when it is created (`options={...}`, `--option key=
 (`t.alter().set_option(...)`), and are stored in its schema as text. The same names work for one read or
 write: `t.with_options({...})`, and `.option(...)` in Spark. Names are Apache Paimon's where it has one.
 
-Unknown keys that begin with `anabranch.` are errors with a suggestion; other unknown keys are kept,
-because other engines may own them. Sizes are powers of 1024.
+In the options that a table stores, unknown keys are kept, because other engines may own them; those that are nearly one of
+ours, or begin with `anabranch.`, are errors with a suggestion. For one read or write every unknown key is an error.
+Sizes are powers of 1024.
 
 | option | type | default | meaning |
 |---|---|---|---|

@@ -18,6 +18,7 @@ from anabranch.lineage.code_version import code_version
 from anabranch.lineage.recording import JobRun, running
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.schemas import to_columns
+from anabranch.spec.names import name_list
 from anabranch.spec.watermark import with_watermark
 from anabranch.storage.open import open_storage
 from anabranch.storage.protocol import Storage
@@ -90,8 +91,13 @@ class Lake:
         return self._lineage
 
     def databases(self) -> list[str]:
-        """Names of all databases, sorted."""
-        return self._catalog.databases()
+        """Names of all databases, sorted.
+
+        Raises `NotFoundError` if there is no such warehouse, `InvalidInputError` if it is a table, a database or a file.
+        """
+        found = self._catalog.databases()
+        self._catalog.check_there(found)
+        return found
 
     def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
         """Raises `AlreadyExistsError`, `InvalidNameError`."""
@@ -110,7 +116,7 @@ class Lake:
         name: str,
         schema: Any,
         *,
-        partition_by: Sequence[str] = (),
+        partition_by: str | Sequence[str] = (),
         options: Mapping[str, str] | None = None,
         comment: str | None = None,
         if_not_exists: bool = False,
@@ -121,7 +127,7 @@ class Lake:
             name: ``database.table``.
             schema: a `pyarrow.Schema`, a Spark StructType, fields, or DDL text such as
                 ``id BIGINT NOT NULL, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND``.
-            partition_by: names of the partition columns.
+            partition_by: names of the partition columns; text is one column.
             options: table options; see the options page.
             comment: text for people.
             if_not_exists: return the existing table, whatever its schema.
@@ -134,7 +140,7 @@ class Lake:
         context = self._catalog.create_table(
             Identifier.parse(name),
             columns.fields,
-            partition_by=partition_by,
+            partition_by=name_list(partition_by, "partition columns"),
             options=with_watermark(columns.fields, columns.watermark, options),
             comment=comment,
             if_not_exists=if_not_exists,
@@ -162,6 +168,7 @@ class Lake:
 
         Raises `NotFoundError`.
         """
+        self._catalog.check_there()
         return read_lake_table(self._catalog, name, self._options)
 
     def read_stream(self, name: str, *, late_rows: str | None = None, **options: str | int | bool) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from zoneinfo import ZoneInfo
@@ -543,15 +543,49 @@ ALL: tuple[Option[Any], ...] = tuple(value for value in list(globals().values())
 _BY_KEY = {option.key: option for option in ALL}
 
 
+_OTHERS = frozenset({
+    *("changelog.num-retained.max", "changelog.num-retained.min", "changelog.time-retained"),
+    *("commit.user-prefix", "compaction.early-max.file-num", "compaction.max-sorted-run-num", "consumer.mode"),
+    *("file.compression.per.level", "file.format.per.level", "manifest.format", "metadata.stats-mode.per.level"),
+    *("partition.expiration-time", "scan.creation-time-millis", "scan.file-creation-time-millis"),
+    *("scan.fallback-branch", "scan.fallback-snapshot-branch", "snapshot.expire.execution-mode"),
+    *("tag.creation-period-duration", "tag.time-expire-enabled", "sink.watermark-time-zone", "write-buffer-spill.size"),
+})  # fmt: skip
+"""Options of Paimon whose names are near ones of ours, and that are meant as they are."""
+_STORED = frozenset(_BY_KEY) - {BRANCH.key, PATH.key, WAREHOUSE.key}
+"""Options that a key of a table may have been meant for; these three are words that people use for their own."""
+_STORED_CUTOFF = 0.8
+_USED_CUTOFF = 0.6
+
+
 def check_options(options: Mapping[str, str]) -> None:
-    """Refuse unknown ``anabranch.*`` keys and values that do not parse. Raises `OptionError`."""
+    """Refuse values that do not parse, unknown ``anabranch.*`` keys, and keys that are nearly one of ours.
+
+    Other unknown keys are kept: other engines may own them. Raises `OptionError`.
+    """
+    check_values(options)
+    for key in options:
+        near = None if key in _BY_KEY or key in _OTHERS else nearest(key, _STORED, _STORED_CUTOFF)
+        if near is not None:
+            raise OptionError(f"unknown option '{key}'", hint=f"did you mean '{near}'?")
+
+
+def check_values(options: Mapping[str, str]) -> None:
+    """Refuse values that do not parse, and unknown ``anabranch.*`` keys. Raises `OptionError`."""
     for key in options:
         option = _BY_KEY.get(key)
         if option is not None:
             option.of(options)
         elif key.startswith("anabranch."):
-            near = difflib.get_close_matches(key, _BY_KEY, n=1)
+            near = nearest(key, _BY_KEY)
             raise OptionError(
                 f"unknown option '{key}'",
-                hint=f"did you mean '{near[0]}'?" if near else "options of that prefix are Anabranch's own.",
+                hint=f"did you mean '{near}'?" if near else "options of that prefix are Anabranch's own.",
             )
+
+
+def nearest(key: str, keys: Iterable[str], cutoff: float = _USED_CUTOFF) -> str | None:
+    """The one of `keys` that was probably meant, whatever its capitals; None if none is near."""
+    known = {k.lower(): k for k in keys}
+    near = difflib.get_close_matches(key.lower(), known, n=1, cutoff=cutoff)
+    return known[near[0]] if near else None

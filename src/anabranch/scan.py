@@ -22,6 +22,7 @@ from anabranch.lineage.recording import note_changes, note_state
 from anabranch.options import FILE_CHECKSUM
 from anabranch.read import Reader
 from anabranch.read_feed import FeedReader
+from anabranch.spec.names import name_list
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
 from anabranch.streaming.delivery import FeedSplit
@@ -206,11 +207,23 @@ def explain(plan: Plan, scan: Scan) -> str:
     return "\n".join(lines)
 
 
-def check_columns(columns: Sequence[str] | None, schema: TableSchema) -> tuple[str, ...] | None:
+def check_columns(columns: str | Sequence[str] | None, schema: TableSchema) -> tuple[str, ...] | None:
     """The columns by their exact names. Raises `SchemaError` for unknown ones."""
     if columns is None:
         return None
-    return tuple(schema.field(name).name for name in columns)
+    return tuple(schema.field(name).name for name in name_list(columns, "columns"))
 
 
-__all__ = ["Scan", "check_columns", "explain"]
+def check_limit(limit: int | None) -> int | None:
+    """The most rows to return: None for all, 0 for none, as in SQL. Raises `InvalidInputError` for less."""
+    if limit is None:
+        return None
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+        raise InvalidInputError(
+            f"limit is {limit!r}, which is no number of rows",
+            hint="write a whole number from 0 on; None means all rows.",
+        )
+    return limit
+
+
+__all__ = ["Scan", "check_columns", "check_limit", "explain"]

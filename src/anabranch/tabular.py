@@ -25,7 +25,7 @@ def as_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     for row in shown:
         table.add_row(*(Text(_cell(value)) for value in row))
     text = StringIO()
-    Console(file=text, width=_WIDTH, no_color=True).print(table)
+    Console(file=text, width=_WIDTH, no_color=True, force_jupyter=False).print(table)
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
 

@@ -29,6 +29,7 @@ FIXTURES = Path(__file__).parent.parent / "data" / "paimon"
 def storage(request, tmp_path):
     match request.param:
         case "local":
+            (tmp_path / "lake").mkdir()
             return LocalStorage(tmp_path / "lake")
         case "memory":
             return MemoryStorage()

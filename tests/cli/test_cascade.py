@@ -38,9 +38,11 @@ def lake(tmp_path):
 
 
 @pytest.fixture
-def cli(lake, capsys):
+def cli(lake, capsys, monkeypatch):
+    monkeypatch.setenv("ANABRANCH_WAREHOUSE", lake.url)
+
     def call(*words, code=0, verb="cascade"):
-        assert run(["-w", lake.url, verb, *words]) == code
+        assert run([verb, *words]) == code
         said = capsys.readouterr()
         return said.out + said.err
 

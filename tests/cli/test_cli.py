@@ -202,7 +202,7 @@ def test_nothing_chosen_is_refused(cli, orders):
 def test_how_many_snapshots(cli, orders):
     cli("append", "db.orders", str(orders))
     assert len(json.loads(cli("snapshots", "db.orders", "--json"))) == 2
-    assert len(json.loads(cli("snapshots", "db.orders", "--json", "--limit", "0"))) == 2
+    assert len(json.loads(cli("snapshots", "db.orders", "--json", "--limit", "0"))) == 0
     assert len(json.loads(cli("snapshots", "db.orders", "--json", "--limit", "1"))) == 1
     assert "--limit" in cli("snapshots", "db.orders", "--limit", "-1", code=2)
 

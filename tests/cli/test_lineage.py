@@ -46,9 +46,11 @@ def warehouse(tmp_path_factory):
 
 
 @pytest.fixture
-def cli(warehouse, capsys):
+def cli(warehouse, capsys, monkeypatch):
+    monkeypatch.setenv("ANABRANCH_WAREHOUSE", str(warehouse))
+
     def call(*words, code=0):
-        assert run(["-w", str(warehouse), *words]) == code, capsys.readouterr()
+        assert run([*words]) == code, capsys.readouterr()
         said = capsys.readouterr()
         return said.out if code == 0 else said.err
 

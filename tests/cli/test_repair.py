@@ -41,7 +41,7 @@ def test_what_is_wrong_is_told_and_mended(call, warehouse):
     code, said = call("verify", "db.t")
     assert code == 1
     assert "head-gone" in said
-    assert "anabranch repair db.t --dry-run" in said
+    assert f"anabranch -w {warehouse} repair db.t --dry-run" in said
     code, said = call("repair", "db.t", "--dry-run")
     assert code == 0
     assert "put snapshot 3 back" in said

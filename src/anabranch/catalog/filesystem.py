@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from anabranch.catalog.connectors import Connectors, connector_path
 from anabranch.catalog.identifier import Identifier
+from anabranch.catalog.place import DATABASE_SUFFIX, MARKER, check_place
 from anabranch.errors import AlreadyExistsError, InvalidInputError, NotFoundError, UnsupportedFeatureError
 from anabranch.kernel.branches.branch_log import open_branch
 from anabranch.kernel.context import TableContext
@@ -29,8 +30,6 @@ from anabranch.spec.schema import TableSchema
 from anabranch.spec.types import Field
 from anabranch.storage.protocol import Storage
 
-_DATABASE_SUFFIX = ".db"
-_MARKER = ".database"
 _DROPPED = ".dropped-"
 """How the folder of a table begins to be called when it is dropped."""
 _METADATA = frozenset({
@@ -59,16 +58,30 @@ class FilesystemCatalog:
     def databases(self) -> list[str]:
         """Names of all databases, sorted."""
         folders = (folder.rpartition("/")[2] for folder in self._storage.list_folders())
-        return sorted(f.removesuffix(_DATABASE_SUFFIX) for f in folders if f.endswith(_DATABASE_SUFFIX))
+        return sorted(f.removesuffix(DATABASE_SUFFIX) for f in folders if f.endswith(DATABASE_SUFFIX))
+
+    def check_there(self, known: Sequence[str] | None = None) -> None:
+        """Say so if this is no warehouse: nothing, a file, or a folder inside of one.
+
+        Args:
+            known: the databases, if they were listed already.
+
+        Raises `NotFoundError`, `InvalidInputError`.
+        """
+        if not (self.databases() if known is None else known):
+            check_place(self._storage, may_be_new=False)
 
     def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
         """Raises `AlreadyExistsError`, `InvalidNameError`."""
         check_database_name(name)
-        if name in self.databases():
+        known = self.databases()
+        if not known:
+            check_place(self._storage, may_be_new=True)
+        if name in known:
             if not if_not_exists:
                 raise AlreadyExistsError(f"database '{name}' exists already")
             return
-        self._storage.put(f"{name}{_DATABASE_SUFFIX}/{_MARKER}", b"")
+        self._storage.put(f"{name}{DATABASE_SUFFIX}/{MARKER}", b"")
 
     def drop_database(self, name: str, *, cascade: bool = False) -> None:
         """Remove a database; with tables in it only if `cascade`. Raises `NotFoundError`, `InvalidInputError`."""
@@ -81,21 +94,22 @@ class FilesystemCatalog:
             )
         for table in tables:
             self.drop_table(Identifier(name, table), if_exists=True)
-        self._storage.delete_folder(f"{name}{_DATABASE_SUFFIX}")
+        self._storage.delete_folder(f"{name}{DATABASE_SUFFIX}")
 
     def tables(self, database: str) -> list[str]:
         """Names of all tables of a database, sorted. Raises `NotFoundError`."""
         check_database_name(database)
-        if database not in self.databases():
-            known = self.databases()
+        known = self.databases()
+        if database not in known:
+            self.check_there(known)
             raise NotFoundError(
                 f"database '{database}' does not exist in {self._storage.url}",
                 hint=f"databases there are: {', '.join(known)}." if known else "the warehouse is empty.",
             )
-        folders = self._storage.list_folders(f"{database}{_DATABASE_SUFFIX}")
+        folders = self._storage.list_folders(f"{database}{DATABASE_SUFFIX}")
         names = [folder.rpartition("/")[2] for folder in folders]
         visible = [name for name in names if not name.startswith(".")]
-        return sorted(name for name in visible if self._exists(f"{database}{_DATABASE_SUFFIX}/{name}"))
+        return sorted(name for name in visible if self._exists(f"{database}{DATABASE_SUFFIX}/{name}"))
 
     def create_table(
         self,
@@ -165,6 +179,7 @@ class FilesystemCatalog:
             # From here on it is this very table, also if another one takes its name.
             context = replace(context, known_uuid=context.read_table_uuid())
         except NotFoundError as error:
+            self.check_there()
             raise NotFoundError(
                 f"table '{identifier.full_name}' does not exist in {self._storage.url}",
                 hint=self._suggestion(identifier.database),
@@ -182,7 +197,7 @@ class FilesystemCatalog:
             if if_exists:
                 return
             raise NotFoundError(f"table '{identifier.full_name}' does not exist")
-        database = f"{identifier.database}{_DATABASE_SUFFIX}"
+        database = f"{identifier.database}{DATABASE_SUFFIX}"
         try:
             self._storage.rename_folder(identifier.path, f"{database}/{_DROPPED}{self._runtime.ids.uuid()}")
         except UnsupportedFeatureError:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import typer
 
@@ -29,6 +30,39 @@ Published = Annotated[
 ]
 Filter = Annotated[str | None, typer.Option("--filter", "-f", help='SQL text, such as "price > 10".')]
 Columns = Annotated[str | None, typer.Option("--columns", "-c", help="Comma-separated columns to read.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The most rows to show: a number, or None for all."""
+
+    rows: int | None
+
+    @classmethod
+    def parse(cls, text: str) -> Limit:
+        """``10``, ``0`` for none, or ``all``. Raises `typer.BadParameter`."""
+        if text.strip().lower() == "all":
+            return cls(None)
+        if not text.strip().isdecimal():
+            raise typer.BadParameter(f"'{text}' is no number of rows: write a number from 0 on, or all.")
+        return cls(int(text))
+
+    def __str__(self) -> str:
+        return "all" if self.rows is None else str(self.rows)
+
+
+def limit_option(on_terminal: str) -> Any:
+    """The option --limit of a verb that shows so many rows on a terminal, and all elsewhere."""
+    return typer.Option(
+        "--limit",
+        "-n",
+        parser=Limit.parse,
+        metavar="N|all",
+        help=f"The most rows: a number, 0 for none, or all. {on_terminal} on a terminal, all elsewhere.",
+        show_default=False,
+    )
+
+
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
 Reason = Annotated[str | None, typer.Option(help="Why, for people who read the log of branches.")]

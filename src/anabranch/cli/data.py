@@ -7,8 +7,20 @@ from typing import Annotated
 import typer
 
 from anabranch.cli import state
-from anabranch.cli.arguments import AsJson, At, Branch, Columns, Exact, Filter, Published, TableName, names
-from anabranch.cli.output import say, show_json, show_moment, show_table
+from anabranch.cli.arguments import (
+    AsJson,
+    At,
+    Branch,
+    Columns,
+    Exact,
+    Filter,
+    Limit,
+    Published,
+    TableName,
+    limit_option,
+    names,
+)
+from anabranch.cli.output import limited, say, say_cut, show_json, show_moment, show_rows
 from anabranch.cli.system_tables import show_system_table
 
 
@@ -22,7 +34,7 @@ def read(
     table: TableName,
     columns: Columns = None,
     filter: Filter = None,
-    limit: Annotated[int, typer.Option(help="The most rows; 0 for all.", min=0)] = 20,
+    limit: Annotated[Limit | None, limit_option("20")] = None,
     branch: Branch = None,
     at: At = None,
     exact: Exact = False,
@@ -32,36 +44,36 @@ def read(
     """Read rows of a table, or of a system table such as 'db.t$files'; with --json one object a line."""
     from anabranch.service import tables as service
     from anabranch.service.system_tables import is_system_table
-    from anabranch.service.values import rows_of
+    from anabranch.service.values import First, rows_of
 
+    most = limited(None if limit is None else limit.rows, is_given=limit is not None, usual=20)
     if is_system_table(table):
-        shown = show_system_table(
+        show_system_table(
             table,
             filter=filter,
             columns=names(columns),
-            limit=limit or None,
+            limit=most,
             branch=branch,
             at=at,
             exact=exact,
             published=published,
             json=json,
         )
-        if limit and shown == limit and not json:
-            say(f"(the first {limit} rows; --limit 0 shows all)")
         return
     asked = service.View(table, branch, at, exact, published)
     view = service.open_table(service.open_lake(state.warehouse), asked)
-    scan = view.scan(filter, names(columns), limit or None)
+    scan = view.scan(filter, names(columns), None if most is None else most + 1)
     show_moment(view.moment)
+    batches = First(scan.to_batches(), most)
     if json:
-        for batch in scan.to_batches():
+        for batch in batches:
             for row in rows_of(batch):
                 show_json(row)
-        return
-    rows = scan.to_arrow()
-    show_table(rows.schema.names, [tuple(row.values()) for row in rows_of(rows)], grouped=False)
-    if limit and rows.num_rows == limit:
-        say(f"(the first {limit} rows; --limit 0 shows all)")
+    else:
+        found = (tuple(row.values()) for batch in batches for row in rows_of(batch))
+        show_rows(scan.reader.schema.names, found)
+    if most is not None and batches.is_cut:
+        say_cut(most)
 
 
 def append(

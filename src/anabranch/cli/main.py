@@ -26,7 +26,7 @@ from anabranch.cli import (
     system_tables,
     tables,
 )
-from anabranch.cli.output import say
+from anabranch.cli.output import runnable, say, show_json
 from anabranch.errors import AnabranchError, CommitConflictError, InvalidInputError, SealedBranchError
 from anabranch.version import __version__
 
@@ -68,10 +68,12 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _common(
+    context: typer.Context,
     warehouse: Annotated[
         str,
         typer.Option("--warehouse", "-w", envvar="ANABRANCH_WAREHOUSE", help="Path or URL of the warehouse."),
     ] = "warehouse",
+    create: Annotated[bool, typer.Option("--create", help="Make the warehouse if it is not there.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
     version: Annotated[
         bool,
@@ -79,6 +81,12 @@ def _common(
     ] = False,
 ) -> None:
     state.warehouse = warehouse
+    source = context.get_parameter_source("warehouse")
+    state.named = warehouse if source is not None and source.name == "COMMANDLINE" else None
+    if create:
+        from anabranch.service.tables import create_warehouse
+
+        create_warehouse(warehouse)
     state.debug = debug
 
 
@@ -88,7 +96,11 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command and return its exit code; problems are printed, never raised unless ``--debug``."""
+    """Run one command and return its exit code; problems are printed, never raised unless ``--debug``.
+
+    They go to standard error, with ``--json`` as one JSON object.
+    """
+    state.json = "--json" in arguments
     try:
         result = app(arguments, standalone_mode=False)
         return result if isinstance(result, int) else 0
@@ -99,7 +111,10 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         usage = getattr(error, "format_message", None)
         if usage is not None:  # click's own complaint about the arguments
-            say(f"Error: {usage()}", err=True)
+            if state.json:
+                _report_json("UsageError", usage(), None, WRONG_USAGE)
+            else:
+                say(f"Error: {usage()}", err=True)
             return WRONG_USAGE
         return _report(error, FAILED)
 
@@ -114,11 +129,27 @@ def _report(error: Exception, code: int) -> int:
     if state.debug:
         raise error
     known = isinstance(error, AnabranchError)
+    if state.json:
+        message = error.message if isinstance(error, AnabranchError) else str(error)
+        hint = error.hint if isinstance(error, AnabranchError) else None
+        spoken = None if hint is None else in_verbs(f"  hint: {hint}").removeprefix("  hint: ")
+        _report_json(type(error).__name__, message, spoken, code)
+        return code
     text = in_verbs(str(error)) if known else f"{type(error).__name__}: {error}"
     say(f"Error: {text}", err=True)
     if not known:
         say("  hint: this is not an error we know; run again with --debug for its origin.", err=True)
     return code
+
+
+def _report_json(kind: str, message: str, hint: str | None, code: int) -> None:
+    error = {
+        "error": kind,
+        "message": message,
+        "hint": None if hint is None else runnable(hint),
+        "exit_code": code,
+    }
+    show_json(error, err=True)
 
 
 def in_verbs(text: str) -> str:

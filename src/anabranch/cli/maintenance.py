@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from anabranch.cli import state
 from anabranch.cli.arguments import AsJson, Branch, DryRun, TableName, Yes, confirm, names
-from anabranch.cli.output import say, show_json, show_table, told
+from anabranch.cli.output import runnable, say, show_json, show_table, told
 
 if TYPE_CHECKING:
     from anabranch.service.maintenance import CompactionInfo
@@ -243,10 +243,19 @@ def health(table: Tables, branch: Branch = None, json: AsJson = False) -> None:
 
     found = service.health(state.warehouse, table, branch)
     if json:
-        show_json(found)
+        show_json([_with_commands(asdict(one)) for one in found])
         return
     for one in found:
         say(str(one))
+
+
+def _with_commands(state_of: dict[str, Any]) -> dict[str, Any]:
+    """A state of health with commands that name the warehouse as it was named."""
+    findings = [
+        {**finding, "command": finding["command"] and runnable(finding["command"])}
+        for finding in state_of["findings"]
+    ]
+    return {**state_of, "findings": findings}
 
 
 def verify(

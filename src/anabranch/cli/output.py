@@ -8,6 +8,7 @@ import decimal
 import json
 import math
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,30 +16,53 @@ from dataclasses import asdict, is_dataclass
 from typing import Any, Literal, Protocol
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from anabranch.cli import state
+
 console = Console(soft_wrap=False)
 
 _MOST_FOLDED = 8
 """Columns that may be folded to fit a terminal; of more a line a value is easier to read."""
 _WIDEST = 100_000
+_COMMAND = re.compile(r"(?m)((?:^|(?<=[`' ])|(?<=: ))anabranch) (?=[a-z][a-z-]+ [^ ])")
+"""The beginning of a command with its verb and an argument."""
+_LINES_AT_ONCE = 10_000
+"""Rows in a pipe that are aligned with each other before they are written."""
 _UNSHOWN = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """What a terminal may take for a command, or cannot be written as UTF-8; JSON can spell it."""
 
 
-def show_json(value: Any) -> None:
-    """One JSON value on standard output; numbers that JSON does not have are text: "NaN", "Infinity", "-Infinity"."""
+def show_json(value: Any, *, err: bool = False) -> None:
+    """One JSON value on standard output, or with `err` on standard error; numbers that JSON does not have are text: "NaN", "Infinity", "-Infinity"."""
     text = json.dumps(_plain(value), default=_encode, ensure_ascii=False, allow_nan=False)
-    print(_UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", text))  # noqa: T201
+    shown = _UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    _print(shown, err=err)
+
+
+def _print(line: str, *, err: bool = False) -> None:
+    print(line, file=sys.stderr if err else sys.stdout)
 
 
 def say(text: object, *, err: bool = False, nl: bool = True) -> None:
-    """A line, or several, for people; whatever a name or a value in it holds, a terminal is not told to do anything."""
-    typer.echo(printable(str(text)), err=err, nl=nl)
+    """A line, or several, for people; whatever a name or a value in it holds, a terminal is not told to do anything.
+
+    Commands in it name the warehouse as it was named here, so that they run as they are printed.
+    """
+    typer.echo(printable(runnable(str(text))), err=err, nl=nl)
+
+
+def runnable(text: str) -> str:
+    """Text with ``-w`` in its commands, ``anabranch VERB ...``, where the warehouse was named so."""
+    if state.named is None:
+        return text
+    place = f"-w {shlex.quote(state.named)}"
+    return _COMMAND.sub(lambda found: f"{found[1]} {place} ", text)
 
 
 def show_only_on_main(jobs: Iterable[_JobOnMain]) -> None:
@@ -73,22 +97,19 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, grouped
         rows: their values.
         grouped: write digits of whole numbers in groups of three.
     """
+    if not console.is_terminal:
+        _show_lines(columns, rows, grouped=grouped)
+        return
     shown = [list(row) for row in rows]
     table = Table(header_style="bold", box=None, pad_edge=False)
     for i, column in enumerate(columns):
-        numeric = all(
-            isinstance(row[i], int | float | None) and not isinstance(row[i], bool) for row in shown
-        )
+        numeric = all(_is_number(row[i]) for row in shown)
         justify: Literal["right", "left"] = "right" if numeric and shown else "left"
         table.add_column(_text(column), justify=justify, overflow="fold")
     for row in shown:
         table.add_row(*(_text(value, grouped=grouped) for value in row))
     width = Measurement.get(console, console.options.update(max_width=_WIDEST), table).maximum
-    if width <= console.width:
-        console.print(table)
-    elif not console.is_terminal:
-        Console(width=width).print(table)
-    elif len(columns) <= _MOST_FOLDED or not shown:
+    if width <= console.width or len(columns) <= _MOST_FOLDED or not shown:
         console.print(table)
     else:
         for number, row in enumerate(shown, 1):
@@ -96,8 +117,54 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, grouped
             show_pairs(zip(columns, row, strict=True), grouped=grouped)
 
 
+def show_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Rows of a table, with their numbers as they are; in a pipe they are shown as they come."""
+    show_table(columns, rows, grouped=False)
+
+
+def _show_lines(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, grouped: bool) -> None:
+    """Rows where nobody looks: one line each, aligned with those that came shortly before."""
+    widths = [cell_len(printable(column, keep="")) for column in columns]
+    pending: list[Sequence[Any]] = []
+    header: Sequence[str] | None = columns
+    for row in rows:
+        pending.append(row)
+        if len(pending) == _LINES_AT_ONCE:
+            _print_lines(header, pending, widths, grouped=grouped)
+            header, pending = None, []
+    if pending or header is not None:
+        _print_lines(header, pending, widths, grouped=grouped)
+
+
+def _print_lines(
+    header: Sequence[str] | None, rows: Sequence[Sequence[Any]], widths: list[int], *, grouped: bool
+) -> None:
+    cells = [[_text(value, grouped=grouped).plain for value in row] for row in rows]
+    right = [all(_is_number(row[i]) for row in rows) and bool(rows) for i in range(len(widths))]
+    for i in range(len(widths)):
+        widths[i] = max([widths[i], *(cell_len(line[i]) for line in cells)])
+    if header is not None:
+        cells.insert(0, [printable(column, keep="") for column in header])
+    for line in cells:
+        padded = [
+            " " * (width - cell_len(cell)) + cell if to_right else cell + " " * (width - cell_len(cell))
+            for cell, width, to_right in zip(line, widths, right, strict=True)
+        ]
+        _print("  ".join(padded).rstrip() if len(padded) > 1 or not right[0] else padded[0])
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | None) and not isinstance(value, bool)
+
+
 def show_pairs(pairs: Iterable[tuple[str, Any]], *, grouped: bool = True) -> None:
     """Names and values, one a line."""
+    if not console.is_terminal:
+        shown = [(printable(name, keep=""), _text(value, grouped=grouped).plain) for name, value in pairs]
+        width = max((cell_len(name) for name, _ in shown), default=0)
+        for name, value in shown:
+            _print(f"{name}{' ' * (width - cell_len(name))}  {value}".rstrip())
+        return
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
@@ -125,6 +192,21 @@ def show_tree(top: str, branches: Iterable[tuple[str, Sequence[str]]]) -> None:
         for twig in twigs:
             branch.add(Text(printable(twig)))
     console.print(tree)
+
+
+def on_terminal() -> bool:
+    """Whether a person looks at standard output; into a pipe or a file goes everything."""
+    return sys.stdout.isatty()
+
+
+def limited(asked: int | None, *, is_given: bool, usual: int) -> int | None:
+    """The most rows to show: as asked for; on a terminal `usual` if nothing was, and all elsewhere."""
+    return asked if is_given else usual if on_terminal() else None
+
+
+def say_cut(shown: int) -> None:
+    """Say beside the output that there are more rows than were shown."""
+    say(f"(the first {shown:,} rows; --limit all shows all)", err=True)
 
 
 def show_moment(found: object | None) -> None:

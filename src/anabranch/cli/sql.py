@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anabranch.cli import state
-from anabranch.cli.arguments import AsJson
-from anabranch.cli.output import say, show_json, show_table
+from anabranch.cli.arguments import AsJson, Limit, limit_option
+from anabranch.cli.output import limited, say, say_cut, show_json, show_rows
 
 if TYPE_CHECKING:
     from anabranch.service.sql import Rows
@@ -25,7 +25,7 @@ def sql(
         typer.Argument(help="One statement, or several with semicolons between; - for standard input."),
     ] = None,
     file: Annotated[str | None, typer.Option("--file", "-f", help="A file of statements.")] = None,
-    limit: Annotated[int, typer.Option(help="The most rows of a statement; 0 for all.", min=0)] = 100,
+    limit: Annotated[Limit | None, limit_option("100 of each statement")] = None,
     json: AsJson = False,
 ) -> None:
     """Carry out statements in SQL by a local Spark; with --json one object a row.
@@ -34,8 +34,9 @@ def sql(
     """
     from anabranch.service.sql import Started, carry_out, script_of
 
+    most = limited(None if limit is None else limit.rows, is_given=limit is not None, usual=100)
     try:
-        for found in carry_out(state.warehouse, script_of(statement, file), limit=limit or None):
+        for found in carry_out(state.warehouse, script_of(statement, file), limit=most):
             if isinstance(found, Started):
                 if json:
                     show_json({"query": found.name, "id": found.id})
@@ -52,9 +53,9 @@ def _show(found: Rows, *, json: bool) -> None:
         for row in found.rows:
             show_json(dict(zip(found.columns, map(_plain, row), strict=True)))
     elif found.columns:
-        show_table(found.columns, [tuple(map(_plain, row)) for row in found.rows], grouped=False)
-        if found.more:
-            say(f"(the first {len(found.rows)} rows; --limit 0 shows all)")
+        show_rows(found.columns, (tuple(map(_plain, row)) for row in found.rows))
+    if found.more:
+        say_cut(len(found.rows))
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,8 @@
 """What the common options of the command line said."""
 
 warehouse = "warehouse"
+named: str | None = None
+"""The warehouse as it was typed with --warehouse; None where the environment or the default names it."""
 debug = False
+json = False
+"""Whether results, and errors, are JSON."""

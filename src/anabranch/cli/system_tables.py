@@ -21,7 +21,7 @@ from anabranch.cli.arguments import (
     confirm,
     names,
 )
-from anabranch.cli.output import moment, say, show_json, show_moment, show_table
+from anabranch.cli.output import moment, say, say_cut, show_json, show_moment, show_rows
 
 _VERBS = {
     "schemas": "List the versions of a table's schema.",
@@ -51,22 +51,26 @@ def show_system_table(
     exact: bool = False,
     published: bool = False,
     json: bool = False,
-) -> int:
-    """Print a system table, with `json` one object a line; how many rows there were."""
+) -> None:
+    """Print a system table, with `json` one object a line."""
     from anabranch.service import system_tables as service
     from anabranch.service.tables import View, open_lake
     from anabranch.service.values import rows_of
 
     lake = open_lake(state.warehouse)
     view = View(table, branch, at, exact, published)
-    rows, found = service.read(lake, view, filter=filter, columns=columns, limit=limit)
+    wanted = None if limit is None else limit + 1
+    rows, found = service.read(lake, view, filter=filter, columns=columns, limit=wanted)
+    is_cut = limit is not None and rows.num_rows > limit
+    rows = rows if limit is None else rows.slice(0, limit)
     show_moment(found)
     if json:
         for row in rows_of(rows):
             show_json(row)
     else:
-        show_table(rows.schema.names, [tuple(row.values()) for row in rows_of(rows)], grouped=False)
-    return int(rows.num_rows)
+        show_rows(rows.schema.names, (tuple(row.values()) for row in rows_of(rows)))
+    if is_cut:
+        say_cut(rows.num_rows)
 
 
 def _verb(name: str) -> Callable[..., None]:

@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from anabranch.cli import state
-from anabranch.cli.arguments import AsJson, At, Branch, Exact, TableName, Yes, confirm, names, settings
+from anabranch.cli.arguments import (
+    AsJson,
+    At,
+    Branch,
+    Exact,
+    Limit,
+    TableName,
+    Yes,
+    confirm,
+    limit_option,
+    names,
+    settings,
+)
 from anabranch.cli.output import moment, say, show_json, show_moment, show_pairs, show_table
 
 if TYPE_CHECKING:
@@ -161,14 +173,14 @@ def schema(
 def snapshots(
     table: TableName,
     branch: Branch = None,
-    limit: Annotated[int, typer.Option(help="The newest so many; 0 for all.", min=0)] = 0,
+    limit: Annotated[Limit | None, limit_option("All")] = None,
     json: AsJson = False,
 ) -> None:
     """List the retained snapshots of a table, newest first."""
     from anabranch.service import tables as service
 
     view = service.open_table(service.open_lake(state.warehouse), service.View(table, branch))
-    found = service.snapshots(view, limit=limit or None)
+    found = service.snapshots(view, limit=None if limit is None else limit.rows)
     if json:
         show_json(found)
         return

@@ -11,6 +11,7 @@ from anabranch.kernel.branches.diff import Side
 from anabranch.lazy import lazy
 from anabranch.options import BUCKET, BUCKET_KEY
 from anabranch.spec.common_type import common_field
+from anabranch.spec.names import name_list
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.types import Field
 
@@ -45,7 +46,7 @@ class ComparedColumns:
         only_left = [f for f in left.fields if right.field_by_id(f.id) is None and f.name not in names]
         return (*found, *map(_nullable, only_left))
 
-    def chosen(self, names: Sequence[str] | None) -> tuple[Field, ...]:
+    def chosen(self, names: str | Sequence[str] | None) -> tuple[Field, ...]:
         """The columns of these names; if None those that both sides have.
 
         Raises `SchemaError` for a name that neither has, and for a column whose types have none in common.
@@ -57,6 +58,7 @@ class ComparedColumns:
                 raise SchemaError(
                     f"'{self.left.name}' and '{self.right.name}' have no column in common", hint=_ADVICE
                 )
+        names = name_list(names, "columns")
         known = {f.name: f for f in self.fields}
         for name in names:
             if name not in known:

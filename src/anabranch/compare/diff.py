@@ -26,7 +26,7 @@ from anabranch.kernel.replacement.coverage import JobOnMain
 from anabranch.lazy import lazy
 from anabranch.lineage.only_on_main import jobs_only_on_main
 from anabranch.options import PARTITION_DEFAULT_NAME, PARTITION_LEGACY_NAME
-from anabranch.scan import Scan
+from anabranch.scan import Scan, check_limit
 from anabranch.spec.types import DoubleType, Field, FloatType
 from anabranch.tabular import as_html, as_text
 
@@ -86,7 +86,7 @@ class Diff:
     def rows(
         self,
         filter: str | Predicate | None = None,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         limit: int | None = None,
     ) -> RowDiff:
         """Exactly which rows differ, as bags: a row counts as often as it occurs.
@@ -120,7 +120,10 @@ class Diff:
             return Scan(side.context, side.snapshot, schema, bound, names, engine=self.engine, only=files)
 
         return RowDiff(
-            scan(self.left, only_left), scan(self.right, only_right), self._is_partitioned(chosen), limit
+            scan(self.left, only_left),
+            scan(self.right, only_right),
+            self._is_partitioned(chosen),
+            check_limit(limit),
         )
 
     def __bool__(self) -> bool:

@@ -106,7 +106,7 @@ def start_query(prepared: Prepared, rows: DataFrame, lake: Lake, trigger: Trigge
 
 def write_batch(prepared: Prepared, rows: DataFrame, lake: Lake) -> None:
     """Write the rows of a batch job, in one commit, which says what they were computed from."""
-    options = spelled(_of_write(prepared, lake))
+    options = spelled({k: v for k, v in _of_write(prepared, lake).items() if k not in lake.storage_options})
     table = prepared.table.with_options(table_options(options))
     if prepared.job.mode == "append":
         table.append(rows)

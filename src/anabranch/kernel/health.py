@@ -51,6 +51,8 @@ class Finding:
     why: str
     command: str | None
     """What mends it, to be typed as it is; None where only another design of the table does."""
+    is_upkeep: bool = False
+    """Whether `maintain` mends it as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +209,9 @@ def _small_files(
     why = f"compaction would make {left:,} of {len(live):,} files"
     if WRITE_ONLY.of(options):
         why += "; with write-only, the jobs that write leave it to another one"
-    yield Finding(points, why, _command(context, "compact", *([] if does_most else ["--full"])))
+    yield Finding(
+        points, why, _command(context, "compact", *([] if does_most else ["--full"])), is_upkeep=does_most
+    )
 
 
 def _snapshots(context: TableContext, ids: list[int], options: Mapping[str, str]) -> Iterator[Finding]:
@@ -220,6 +224,7 @@ def _snapshots(context: TableContext, ids: list[int], options: Mapping[str, str]
             min(5 + expired // 200, 15),
             f"{expired:,} of {len(ids):,} snapshots have outlived their retention and keep files from being removed",
             _command(context, "expire-snapshots"),
+            is_upkeep=True,
         )
 
 

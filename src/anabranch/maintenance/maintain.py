@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from anabranch.engine import Engine
-from anabranch.errors import StorageError
+from anabranch.errors import AnabranchError, StorageError
 from anabranch.kernel.branches.upkeep import BranchCare, tend_branches
 from anabranch.kernel.compaction.planning import plan_minor
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.expiry.expire import Expiry
+from anabranch.kernel.health import Finding, health
 from anabranch.kernel.replacement.release import Releases, release_due
 from anabranch.maintenance.compact import CompactionResult, compact, newest_files
 from anabranch.maintenance.expire import expire_snapshots
@@ -30,6 +31,8 @@ class Upkeep:
     dry_run: bool = False
     mains: Releases = Releases()  # noqa: RUF009 - immutable
     """Replaced mains that were kept long enough; of main only."""
+    left: tuple[Finding, ...] = ()
+    """What `health` would still find after it, the worst first."""
 
     def __str__(self) -> str:
         would = "would be " if self.dry_run else ""
@@ -39,6 +42,7 @@ class Upkeep:
             f"{self.compaction.files_before:,} files {would}compacted into {self.compaction.files_after:,}; "
             f"{len(self.expiry.snapshots):,} snapshots {would}expired with {expired:,} files; "
             f"{self.cleaning.files.height:,} orphan files {would}moved away, {self.cleaning.purged.files:,} {would}purged{branches}"
+            + "".join(f"; left: {_told(finding)}" for finding in self.left)
         )
 
 
@@ -75,7 +79,23 @@ def maintain(
     cleaning = remove_orphan_files(context, engine=engine, dry_run=dry_run)
     if compaction is None:
         compaction = compact(context, options, engine=engine)
-    return Upkeep(compaction, expiry, cleaning, branches, dry_run, mains)
+    left = _left(context, options, is_done=not dry_run)
+    return Upkeep(compaction, expiry, cleaning, branches, dry_run, mains, left)
+
+
+def _left(context: TableContext, options: Mapping[str, str], *, is_done: bool) -> tuple[Finding, ...]:
+    """What health finds and these steps do not mend."""
+    schema = context.schemas.latest()
+    assert schema is not None, "an open table has a schema"
+    try:
+        found = health(context, context.snapshots.head(), schema, {**schema.options, **options}).findings
+    except AnabranchError:  # the steps are done; what is wrong is for `verify`
+        return ()
+    return tuple(finding for finding in found if is_done or not finding.is_upkeep)
+
+
+def _told(finding: Finding) -> str:
+    return finding.why if finding.command is None else f"{finding.why}: {finding.command}"
 
 
 def _is_main(context: TableContext) -> bool:

@@ -19,6 +19,7 @@ from anabranch.kernel.compaction.task import CompactionTask, Rewrite
 from anabranch.kernel.context import TableContext
 from anabranch.maintenance.compact import CompactionResult, newest_files
 from anabranch.maintenance.rewrites import Outcome, carry_out, write_context
+from anabranch.spec.names import name_list
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.types import ArrayType, MapType, MultisetType, RowType
 
@@ -58,7 +59,7 @@ def sort_compact(
     options: Mapping[str, str],
     *,
     engine: Engine,
-    by: Sequence[str],
+    by: str | Sequence[str],
     strategy: str = "zorder",
     partitions: Partitions | None = None,
 ) -> CompactionResult:
@@ -101,21 +102,19 @@ def sort_compact(
     return CompactionResult.of(outcome)
 
 
-def sort_order(by: Sequence[str], strategy: str, schema: TableSchema) -> SortOrder:
+def sort_order(by: str | Sequence[str], strategy: str, schema: TableSchema) -> SortOrder:
     """The order that these names ask for. Raises `SchemaError`, `InvalidInputError`."""
     if strategy not in STRATEGIES:
         raise InvalidInputError(
             f"'{strategy}' is no way to sort", hint=f"choose one of {', '.join(STRATEGIES)}."
         )
-    names = [by] if isinstance(by, str) else list(by)
+    names = list(name_list(by, "columns to sort by"))
     if not names:
         raise InvalidInputError(
             "no column to sort by was given",
             hint="name the columns that queries filter by, those that they filter by most often first.",
         )
     for name in names:
-        if not isinstance(name, str):
-            raise InvalidInputError(f"columns to sort by are named by text, found {name!r}")
         _check_column(name, names, schema)
     if strategy != "order" and len(names) > MOST_CURVE_COLUMNS:
         raise InvalidInputError(

@@ -130,6 +130,8 @@ class UpkeepInfo:
     dry_run: bool
     text: str
     """All of it in a sentence."""
+    left: tuple[str, ...] = ()
+    """What health would still find after it."""
 
 
 def partition_values(texts: Sequence[str]) -> list[dict[str, str]] | None:
@@ -232,6 +234,7 @@ def maintain(warehouse: str, target: str, *, dry_run: bool, master: str | None) 
             CleaningInfo.of(name, done.cleaning),
             done.dry_run,
             f"{name}: {done}",
+            tuple(finding.why for finding in done.left),
         )
 
     return _each(_open(warehouse, master), target, None, work)

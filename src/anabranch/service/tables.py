@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.errors import InvalidInputError, NotFoundError, StorageError
 from anabranch.kernel.refs.moments import to_millis
 from anabranch.lake import Lake, connect
 from anabranch.options import TABLE_UUID
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.watermark import watermark_definition
+from anabranch.storage.open import local_folder
 from anabranch.table import Table
 
 
@@ -107,6 +109,19 @@ class View:
 def open_lake(warehouse: str) -> Lake:
     """The warehouse at a path or URL."""
     return connect(warehouse)
+
+
+def create_warehouse(warehouse: str) -> None:
+    """Make the folder of a warehouse; object stores have none, and need none. Raises `StorageError`."""
+    folder = local_folder(warehouse)
+    if folder is None:
+        return
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"cannot make the warehouse {folder}: {error.strerror}", retryable=False
+        ) from error
 
 
 def open_table(lake: Lake, view: View) -> Table:

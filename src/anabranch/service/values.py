@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
+
+
+class First:
+    """The first rows of batches; whether there are more is known when they were iterated over."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], most: int | None) -> None:
+        self._batches, self._left = batches, most
+        self.is_cut = False
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._batches:
+            if self._left is None:
+                yield batch
+                continue
+            self.is_cut = self.is_cut or batch.num_rows > self._left
+            if self._left:
+                yield batch.slice(0, self._left)
+            self._left -= min(self._left, batch.num_rows)
 
 
 def rows_of(rows: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:

@@ -66,7 +66,10 @@ def _source(frame: DataFrame, message: Any, found: Found) -> None:
     places = paths or [given[key] for key in ("path",) if key in given]
     if kind == "anabranch":
         for path in places:
-            look_up({**options_of(frame.sparkSession, path), **spelled({**given, "path": path})}, found)
+            look_up(
+                {**options_of(frame.sparkSession, path), **spelled({**given, "path": path}, is_checked=True)},
+                found,
+            )
     elif kind in ("kafka", "anabranch-kafka"):
         found.inputs.append(kafka_input(given))
     elif kind in _FILES:

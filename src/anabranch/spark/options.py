@@ -6,7 +6,6 @@ of the table keep their names and lie over those stored in the table.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 
 from anabranch.errors import OptionError
@@ -27,8 +26,9 @@ from anabranch.options import (
     SCAN_VERSION,
     STREAM_SCHEMA,
     WAREHOUSE,
-    check_options,
+    check_values,
 )
+from anabranch.spec.per_use import check_use
 
 SPARK_OPTIONS = (
     WAREHOUSE,
@@ -55,33 +55,31 @@ CHECKPOINT = "checkpointLocation"
 QUERY_NAME = "queryName"
 
 _KNOWN = {key.lower(): key for key in (*(o.key for o in ALL), CHECKPOINT, QUERY_NAME)}
-_OWN_PREFIXES = ("anabranch.", "scan.")
-"""How options begin that nothing but a read or a write of ours would heed."""
 _TRAVEL = {"versionasof": SCAN_VERSION.key, "timestampasof": SCAN_TIMESTAMP.key}
 """Spark's options for the moment of a table of a catalog, in lower case, and ours of the same meaning."""
 
 
-def spelled(options: Mapping[str, str]) -> dict[str, str]:
+def spelled(
+    options: Mapping[str, str], *, besides: Iterable[str] = (), is_checked: bool = False
+) -> dict[str, str]:
     """The options under their proper names.
 
     Those by which Spark finds the moment of a table of a catalog are left out: the catalog heard of it already.
 
-    Raises `OptionError` for unknown ``anabranch.*`` and ``scan.*`` names.
+    Args:
+        options: as Spark hands them over.
+        besides: options that may be there though nobody here knows them: those of the session or warehouse.
+        is_checked: whether they were looked at before.
+
+    Raises `OptionError` for one that nobody knows.
     """
     named = {
         _KNOWN.get(key.lower(), key): value for key, value in options.items() if key.lower() not in _TRAVEL
     }
-    for key in named:
-        prefix = next((p for p in _OWN_PREFIXES if key.lower().startswith(p)), None)
-        if prefix is not None and key.lower() not in _KNOWN:
-            near = difflib.get_close_matches(key.lower(), [k for k in _KNOWN if k.startswith(prefix)], n=1)
-            raise OptionError(
-                f"unknown option '{key}'",
-                hint=f"did you mean '{_KNOWN[near[0]]}'?"
-                if near
-                else "names of that prefix are Anabranch's own.",
-            )
-    check_options(table_options(named))
+    if is_checked:
+        check_values(table_options(named))
+    else:
+        check_use(named, also=(CHECKPOINT, QUERY_NAME, *besides))
     return named
 
 

@@ -143,7 +143,7 @@ def _of_python(table: Any, options: Mapping[str, str], found: Found) -> None:
     match plans.python_source_name(table).lower():
         case "anabranch":
             source = plans.python_source(table)
-            look_up({**source.defaults, **spelled(source.options)}, found, source.newest)
+            look_up({**source.defaults, **spelled(source.options, is_checked=True)}, found, source.newest)
         case "anabranch-scan":
             scan = described_scan(options)
             found.saw(scan.context, scan.snapshot, scan.schema)

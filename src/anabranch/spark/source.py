@@ -112,7 +112,7 @@ class AnabranchSource(DataSource):
 
     def _spelled(self) -> dict[str, str]:
         refuse_travel(self.options)
-        return {**self.defaults, **spelled(self.options)}
+        return {**self.defaults, **spelled(self.options, besides=self.defaults)}
 
 
 def stream_follower(schema: StructType, options: Mapping[str, str], *, notices: Path | None) -> StreamReader:
@@ -123,7 +123,7 @@ def stream_follower(schema: StructType, options: Mapping[str, str], *, notices: 
         options: warehouse, path and options of the read.
         notices: as in `source_with`.
     """
-    asked = spelled(options)
+    asked = spelled(options, is_checked=True)
     table = open_table(asked)
     return follower(table, _target(table.schema, schema, asked), asked, notices=notices)
 
@@ -147,7 +147,12 @@ def source_with(
     return type(
         "AnabranchSource",
         (AnabranchSource,),
-        {"defaults": spelled(defaults), "notices": notices, "slots": slots, "application": application},
+        {
+            "defaults": spelled(defaults, is_checked=True),
+            "notices": notices,
+            "slots": slots,
+            "application": application,
+        },
     )
 
 

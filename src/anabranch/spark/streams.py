@@ -56,10 +56,11 @@ def read_stream(
         OptionError: an option is unknown or is not understood; or late rows are asked of a table that defines none.
     """
     refuse_travel(options)
-    asked = spelled({key: _text(value) for key, value in options.items()})
+    known = options_of(spark, name)
+    asked = spelled({key: _text(value) for key, value in options.items()}, besides=known)
     if late_rows is not None:
         asked[SCAN_LATE_ROWS.key] = late_rows
-    table = open_table({**options_of(spark, name), **asked, PATH.key: name})
+    table = open_table({**known, **asked, PATH.key: name})
     definition = watermark_definition(table.schema)
     is_late_only = SCAN_LATE_ROWS.of(table.options) == "only"
     reader = spark.readStream.format("anabranch").options(**asked)

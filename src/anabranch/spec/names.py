@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from typing import NoReturn
 
-from anabranch.errors import InvalidNameError
+from anabranch.errors import InvalidInputError, InvalidNameError
 
 RESERVED_TAG_PREFIX = "anabranch-"
 """Tags beginning so pin what the table itself needs; users neither make nor delete them."""
@@ -27,6 +28,24 @@ _VERSION_NAME = re.compile(r"(?:snapshot\.|savepoint\.|watermark-)[0-9]+")
 # Control characters, half surrogate pairs, line ends, and the signs that turn the direction of text.
 _INVISIBLE_CATEGORIES = frozenset({"Cc", "Cs", "Zl", "Zp"})
 _DIRECTION_SIGNS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def name_list(given: str | Iterable[str], what: str) -> tuple[str, ...]:
+    """Names as a caller gave them: text is one name, never its letters. Raises `InvalidInputError`.
+
+    Args:
+        given: one name, or several.
+        what: what they name, in the plural, for the message.
+    """
+    if isinstance(given, str):
+        return (given,)
+    names = tuple(given) if isinstance(given, Iterable) else (given,)
+    wrong = [name for name in names if not isinstance(name, str)]
+    if wrong:
+        raise InvalidInputError(
+            f"{what} are named by text, found {wrong[0]!r}", hint="write ['a', 'b'], or 'a' for one."
+        )
+    return names
 
 
 def check_database_name(name: str) -> None:

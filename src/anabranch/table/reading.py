@@ -23,7 +23,7 @@ from anabranch.options import (
     Option,
 )
 from anabranch.read_feed import FeedReader
-from anabranch.scan import Changes, Scan, check_columns
+from anabranch.scan import Changes, Scan, check_columns, check_limit
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
 from anabranch.streaming.course import Course, Place
@@ -41,15 +41,15 @@ class Reading(TableView):
     def scan(
         self,
         filter: str | Predicate | None = None,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         limit: int | None = None,
     ) -> Scan:
         """A read of this view; nothing is read yet.
 
         Args:
             filter: SQL text such as ``dt = '2026-01-01' AND price > 10``, or an expression of `anabranch.col`.
-            columns: names of the columns to return, in that order; all if None.
-            limit: the most rows to return.
+            columns: names of the columns to return, in that order; all if None. Text is one column.
+            limit: the most rows to return; 0 for none, all if None.
 
         Raises:
             PredicateError, SchemaError: the filter or a column does not fit the table.
@@ -64,7 +64,7 @@ class Reading(TableView):
             schema,
             _bound(filter, schema),
             check_columns(columns, schema),
-            limit,
+            check_limit(limit),
             self._options,
             self._engine,
         )
@@ -75,7 +75,7 @@ class Reading(TableView):
         end: int | None = None,
         *,
         filter: str | Predicate | None = None,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         on_overwrite: str | None = None,
         late_rows: str | None = None,
     ) -> Changes:
@@ -136,7 +136,7 @@ class Reading(TableView):
         start: str | int = "latest-full",
         *,
         filter: str | Predicate | None = None,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         idle: float | None = None,
         on_overwrite: str | None = None,
         late_rows: str | None = None,

@@ -18,7 +18,8 @@ from anabranch.kernel.refs.published import at_time, published_at
 from anabranch.kernel.refs.tag_log import get_tag
 from anabranch.kernel.refs.time_travel import at_watermark
 from anabranch.kernel.replacement.versions import located
-from anabranch.options import BRANCH, check_options
+from anabranch.options import BRANCH
+from anabranch.spec.per_use import check_use
 from anabranch.table.branching import Branching
 from anabranch.table.comparing import Comparing
 from anabranch.table.keeping import Keeping
@@ -97,10 +98,10 @@ class Table(Publishing, Reading, Writing, Keeping, Branching, Comparing, Replaci
     def with_options(self, options: Mapping[str, str]) -> Table:
         """The view that these options ask for, over those it has: branch, moment, settings of a read.
 
-        Raises `NotFoundError` if the branch, snapshot or tag does not exist, `OptionError`.
+        Raises `NotFoundError` if the branch, snapshot or tag does not exist, `OptionError` also for one that is unknown.
         """
         merged = {**self._options, **options}
-        check_options(merged)
+        check_use(options)
         branch = BRANCH.of(options)
         view = self if branch is None else self.branch(branch)
         context, pinned = place_and_moment(view.context, options)

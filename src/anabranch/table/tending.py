@@ -56,7 +56,7 @@ class Tending(TableView):
         )
 
     def sort_compact(
-        self, by: Sequence[str], strategy: str = "zorder", partitions: Partitions | None = None
+        self, by: str | Sequence[str], strategy: str = "zorder", partitions: Partitions | None = None
     ) -> CompactionResult:
         """Rewrite whole partitions with their rows sorted, so that queries on these columns skip most files.
 

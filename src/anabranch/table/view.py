@@ -13,7 +13,7 @@ from anabranch.kernel.refs.moment import Moment
 from anabranch.kernel.replacement.main import main_of
 from anabranch.lazy import lazy
 from anabranch.lineage.store import LineageSource
-from anabranch.options import check_options
+from anabranch.options import check_values
 from anabranch.spec.per_use import asks_of_the_table, refuse_table_options
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
@@ -42,7 +42,7 @@ class TableView:
         self._lineage_source = lineage
         self._options = dict(options or {})
         self._last: Snapshot | None = None
-        check_options(self._options)
+        check_values(self._options)
         if asks_of_the_table(self._options):
             refuse_table_options(self._options, self._schema)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from anabranch.errors import NotFoundError
+from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.kernel.branches.branch_log import open_branch
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_snapshot_readable
@@ -99,7 +99,24 @@ def _branch_and_moment(main: TableContext, asked: str) -> tuple[TableContext, st
             hint = f"snapshot {number} of main is '{MAIN_BRANCH}@snapshot.{number}'. {error.hint or ''}"
             raise NotFoundError(error.message, hint=hint.strip()) from error
     name, _, moment = asked.partition("@")
-    return (main if name == MAIN_BRANCH else open_branch(main, name)), moment
+    if name == MAIN_BRANCH:
+        return main, moment
+    try:
+        return open_branch(main, name), moment
+    except NotFoundError as error:
+        if moment or not _is_moment(main, name):
+            raise
+        raise NotFoundError(
+            error.message, hint=f"it names a moment of main: write '{MAIN_BRANCH}@{name}'."
+        ) from error
+
+
+def _is_moment(main: TableContext, name: str) -> bool:
+    try:
+        resolve(main, name)
+    except AnabranchError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)
