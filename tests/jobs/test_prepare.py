@@ -45,8 +45,72 @@ def begin(prepared):
     )
 
 
-def test_on_main_a_job_begins_as_it_is_declared(settle, world):
+def test_on_main_a_new_job_begins_as_it_is_declared(settle, world):
+    other = anabranch.job("other", sources={"raw": "db.raw"}, sink="db.orders")(lambda raw: raw)
+    prepared = settle(other)
+    assert (prepared.starts, prepared.notices, prepared.point) == ({}, (), None)
+    assert prepared.checkpoint.location.endswith("/wh/_checkpoints/other")
+
+
+def test_without_its_checkpoint_a_job_goes_on_after_its_last_commit(settle, world):
     prepared = settle()
+    assert start_of(prepared) == 6
+    assert (prepared.point.query, prepared.point.batch) == ("q1", 1)
+    (notice,) = prepared.notices
+    assert "no checkpoint at" in notice
+    assert "goes on after its last commit, snapshot 2" in notice
+    world.commit(world.read(0, 9), job="other")
+    assert settle().starts == prepared.starts
+
+
+def test_a_rolled_back_commit_does_not_count(settle, world):
+    world.orders.rollback("good")
+    assert start_of(settle()) == 3
+
+
+def test_commits_that_expired_count(settle, world):
+    world.commit(world.read(0, 2), job="other")
+    world.commit(world.read(2, 3), job="other")
+    world.orders.expire_snapshots(retain_max=2, retain_min=1, older_than="0 ms")
+    assert start_of(settle()) == 6
+
+
+def test_who_wants_its_rows_again_says_so_or_empties_the_table(settle, world):
+    assert settle(start_anew=["clean"], checkpoint=str(world.folder / "one")).starts == {}
+    world.orders.overwrite(rows(0, 0))
+    assert settle(checkpoint=str(world.folder / "two")).starts == {}
+
+
+def test_where_its_positions_are_not_certain_it_does_not_begin(settle, world):
+    world.commit(world.read(6, 7), problems=("a source is not known",))
+    with pytest.raises(
+        InvalidInputError, match=r"written to 'db.orders' before, up to snapshot 3.*no checkpoint"
+    ) as found:
+        settle()
+    assert "--start-anew clean" in found.value.hint
+    assert settle(start_anew=["clean"]).starts == {}
+
+
+def test_a_checkpoint_of_which_only_a_part_is_left_counts_as_lost(settle, world):
+    begun = settle(start_anew=["clean"])
+    assert settle().starts == {}  # its query was not started yet
+    begun.checkpoint.storage.put("metadata", b'{"id": "q1"}')
+    begin(begun)
+    begun.checkpoint.storage.put("offsets/0", b"v1")
+    assert settle().starts == {}
+    begun.checkpoint.storage.delete("metadata")
+    assert start_of(settle()) == 6
+    assert not begun.checkpoint.storage.exists("offsets/0")
+
+
+def test_on_a_branch_it_goes_on_from_what_the_branch_begins_with(settle, world):
+    world.orders.create_branch("fix", "good")
+    assert start_of(settle(branch="fix")) == 3
+    assert settle(branch="fix", makes_branch=True, checkpoint=str(world.folder / "one")).starts == {}
+
+
+def test_on_main_a_job_begins_and_that_is_recorded(settle, world):
+    prepared = settle(start_anew=["clean"])
     assert (prepared.sink, prepared.starts, prepared.code) == ("db.orders", {}, "v1")
     assert prepared.checkpoint.location.endswith("/wh/_checkpoints/clean")
     known = json.loads(prepared.checkpoint.storage.get("anabranch/job.json"))

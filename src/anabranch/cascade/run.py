@@ -218,6 +218,7 @@ class _Cascade:
                 point=start.point,
                 moved=on_corrected(self.work.read(job, corrected).values()),
                 accept_empty_state=self.options.accept_empty_state,
+                makes_branch=True,
             )
             ended = self.runner(job, self.lake, how)
             self.statuses += ended

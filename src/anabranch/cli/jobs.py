@@ -42,6 +42,14 @@ def run(
         str | None, typer.Option(help="Folder of the checkpoint; below the warehouse if absent.")
     ] = None,
     accept_empty_state: AcceptEmptyState = None,
+    start_anew: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="JOB",
+            help="A job without checkpoint that reads its sources as they are declared, though the table has rows of it: "
+            "these come a second time. Without this it goes on after its last commit.",
+        ),
+    ] = None,
     available_now: Annotated[
         bool,
         typer.Option("--available-now", help="Take what is there, in as many batches as it needs, and end."),
@@ -73,7 +81,12 @@ def run(
         _show_plan(service.planned(jobs), json=json)
         return
     how = service.Run(
-        branch, from_tag, create_branch, checkpoint, accept_empty_state=accept_empty_state or ()
+        branch,
+        from_tag,
+        create_branch,
+        checkpoint,
+        accept_empty_state=accept_empty_state or (),
+        start_anew=start_anew or (),
     )
     schedule = service.Schedule(policy=service.Policy(most=max_restarts, fail_fast=fail_fast))
     schedule = service.with_trigger(schedule, available_now=available_now, once=once)

@@ -123,6 +123,16 @@ class JobCheckpoint:
         """Whether a query has begun here, whoever started it."""
         return self.storage.exists("metadata")
 
+    def forget_if_damaged(self, branch_uuid: str) -> None:
+        """Remove what is left of a checkpoint in which a query has written to a branch, and that Spark's part is gone of.
+
+        A query that began there would count its batches anew, and take the first ones for those of the lost query.
+        """
+        if self.is_in_use or SinkRecord(self.storage, branch_uuid).known_identity() is None:
+            return
+        for folder in ("anabranch", "offsets", "commits", "state", "sources"):
+            self.storage.delete_folder(folder)
+
     def writes_to(self, branch_uuid: str) -> bool:
         """Whether the job was begun here for that branch, or a query has written to it, or was about to."""
         known = self.known()

@@ -88,7 +88,7 @@ def recorded_positions(main: TableContext, moment: Snapshot, job: str) -> Known:
     point: Point | None = None
     is_complete = False
     others: dict[str, None] = {}
-    for snapshot in _content(main, moment):
+    for snapshot in content_of(main, moment):
         is_complete = is_complete or snapshot.id == 1
         entry = _entry(snapshot)
         if entry is None:
@@ -235,7 +235,7 @@ def starts_at(known: Known, sources: Mapping[str, Source], tables: Mapping[str, 
     return Starts(options, tuple(notices), known.point)
 
 
-def _content(main: TableContext, moment: Snapshot) -> Iterator[Snapshot]:
+def content_of(main: TableContext, moment: Snapshot) -> Iterator[Snapshot]:
     """The snapshots that what the moment holds was made by, newest first, as far as they are retained."""
     snapshot: Snapshot | None = moment
     while snapshot is not None:

@@ -12,6 +12,7 @@ from anabranch.errors import AlreadyExistsError, InvalidInputError, NotFoundErro
 from anabranch.jobs.checkpoint import Beginning, JobCheckpoint, default_location, opened
 from anabranch.jobs.job import Job
 from anabranch.jobs.positions import Starts, known_positions, starts_at
+from anabranch.jobs.resume import resumed
 from anabranch.jobs.state.point import Point
 from anabranch.kernel.actions.rollback import difference_to
 from anabranch.kernel.commit.base import Base
@@ -49,6 +50,10 @@ class Run:
     """The same position on the table that is read, of a position of the query that made the point."""
     accept_empty_state: Collection[str] = ()
     """Jobs that may begin with no state where none can be had."""
+    start_anew: Collection[str] = ()
+    """Jobs that begin as they are declared where their checkpoint is not there, though the table has rows of theirs."""
+    makes_branch: bool = False
+    """Whether a correction makes the branch: what it begins with is not the job's own work."""
 
     @property
     def is_on_main(self) -> bool:
@@ -106,6 +111,7 @@ def prepare(job: Job, lake: Lake, run: Run, code: str | None, *, is_batch: bool)
     if is_batch:
         return Prepared(job, sink.name, sink, None, {}, code)
     checkpoint = _checkpoint(job, lake, run, sink)
+    checkpoint.forget_if_damaged(sink.branch_uuid)
     known = checkpoint.known()
     if run.from_tag is not None and known is None:
         tag = get_tag(main_of(main.context), run.from_tag)
@@ -113,6 +119,9 @@ def prepare(job: Job, lake: Lake, run: Run, code: str | None, *, is_batch: bool)
 
     def begin() -> Beginning:
         nonlocal starts
+        if tag is None and not checkpoint.is_in_use and job.name not in run.start_anew:
+            found = resumed(job, lake, sink, checkpoint.location, since_fork=run.makes_branch)
+            starts = starts if found is None else found
         if tag is not None:
             _check_unused(checkpoint, job, tag)
             _check_follows(sink, main, tag, job)

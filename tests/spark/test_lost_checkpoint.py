@@ -1,0 +1,83 @@
+"""A job whose checkpoint is gone goes on after its last commit: every row comes once, with and without state."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import anabranch
+from anabranch.jobs.job import job
+from anabranch.jobs.run import Run, Schedule, run_jobs
+from anabranch.jobs.source import files
+from anabranch.jobs.supervise import Policy
+from anabranch.jobs.trigger import AVAILABLE_NOW
+
+
+@job("copies", sources={"events": "db.events"}, sink="db.copies")
+def copies(events):
+    return events
+
+
+@job("firsts", sources={"events": "db.events"}, sink="db.firsts")
+def firsts(events):
+    return events.dropDuplicates(["k"])
+
+
+@job("totals", sources={"events": "db.events"}, sink="db.totals", mode="complete")
+def totals(events):
+    return events.groupBy().count().selectExpr("count AS k")
+
+
+@pytest.fixture
+def lake(spark, warehouse):
+    lake = anabranch.connect(warehouse, spark=spark)
+    for table in ("events", "copies", "firsts", "totals"):
+        lake.create_table(f"db.{table}", "k BIGINT")
+    return lake
+
+
+def run(lake, *jobs, told=lambda _: None, **how):
+    return run_jobs(jobs, lake, Run(**how), Schedule(AVAILABLE_NOW, Policy(most=0)), on_status=told)
+
+
+def rows_of(lake, title):
+    return sorted(row["k"] for row in lake.table(title).scan().to_arrow().to_pylist())
+
+
+def test_rows_come_once_without_a_checkpoint(lake, warehouse):
+    jobs = (copies, firsts, totals)
+    for number in range(3):
+        lake.table("db.events").append([{"k": number}, {"k": number + 1}])
+        told = []
+        statuses = run(lake, *jobs, told=told.extend)
+        assert [s.state.value for s in statuses] == ["ended"] * 3, statuses
+        if number:
+            said = {s.job for s in told if "goes on after its last commit" in (s.message or "")}
+            assert said == {"copies", "firsts", "totals"}
+            ways = {s.job: (s.begun or "").split(":")[0] for s in statuses}
+            assert ways == {"copies": "", "firsts": "rebuilt", "totals": "from the beginning"}
+        shutil.rmtree(Path(warehouse) / "_checkpoints")
+    assert rows_of(lake, "db.copies") == [0, 1, 1, 2, 2, 3]
+    assert rows_of(lake, "db.firsts") == [0, 1, 2, 3]
+    assert rows_of(lake, "db.totals") == [6]
+    run(lake, copies, start_anew=["copies"])
+    assert len(rows_of(lake, "db.copies")) == 12
+
+
+def test_files_have_no_position_to_go_on_from(lake, warehouse, tmp_path):
+    landing = tmp_path / "landing"
+    landing.mkdir()
+    (landing / "one.json").write_text(json.dumps({"k": 1}))
+
+    @job("lands", sources={"rows": files(str(landing), "json", schema="k BIGINT")}, sink="db.copies")
+    def lands(rows):
+        return rows
+
+    assert run(lake, lands)[0].state.value == "ended"
+    shutil.rmtree(Path(warehouse) / "_checkpoints")
+    (status,) = run(lake, lands)
+    assert status.state.value == "failed"
+    assert "no checkpoint" in status.message
+    assert "--start-anew lands" in status.hint
+    assert rows_of(lake, "db.copies") == [1]
