@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from anabranch.errors import CorruptTableError
-from anabranch.jobs.checkpoint import Beginning, JobCheckpoint, default_location, opened
+from anabranch.jobs.checkpoint import Beginning, JobCheckpoint, default_checkpoint, opened
 from anabranch.jobs.code import code_version
 from anabranch.storage.open import open_storage
 
@@ -37,10 +37,22 @@ def test_what_cannot_be_read_is_an_error_that_names_the_file(text):
 
 def test_local_places_are_paths_whatever_they_are_called(tmp_path):
     url = open_storage(str(tmp_path / "a b@c")).url
-    location = default_location(url, "clean", "fix")
-    assert location == f"{tmp_path}/a b@c/_checkpoints/clean@fix"
-    assert opened(location, {}).location == location
-    assert default_location("s3://bucket/wh/", "clean", None) == "s3://bucket/wh/_checkpoints/clean"
+    found = default_checkpoint(url, "clean", "fix", {})
+    assert (found.location, found.copies) == (f"{tmp_path}/a b@c/_checkpoints/clean@fix", None)
+    assert opened(found.location, {}).location == found.location
+
+
+def test_of_an_object_store_it_lies_on_the_disk_of_the_driver(tmp_path, monkeypatch):
+    monkeypatch.setenv("ANABRANCH_CHECKPOINTS", str(tmp_path))
+    one = default_checkpoint("memory://lake-1/wh", "clean", "fix", {})
+    other = default_checkpoint("memory://lake-2/wh", "clean", None, {})
+    assert Path(one.location).parent.parent == Path(other.location).parent.parent == tmp_path
+    assert Path(one.location).name == "clean@fix"
+    assert Path(one.location).parent != Path(other.location).parent
+    assert one.copies is not None
+    assert one.copies.url.endswith("wh/_checkpoints/@copies/clean@fix")
+    open_storage("memory://lake-1/wh/_checkpoints/clean@fix").put("metadata", b"{}")  # by a connector
+    assert default_checkpoint("memory://lake-1/wh", "clean", "fix", {}).copies is None
 
 
 def test_the_code_is_the_commit_and_what_the_file_holds(tmp_path):

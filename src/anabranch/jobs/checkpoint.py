@@ -1,27 +1,34 @@
 """The checkpoint of a job: where it lies, and what the job began with.
 
 By default it lies in the warehouse, ``_checkpoints/<job>`` for main and ``_checkpoints/<job>@<branch>`` for a branch;
-databases are called otherwise. Spark keeps its logs there, the sink its identity (`anabranch.streaming.sink_identity`),
+databases are called otherwise. Of a warehouse in an object store it lies on the driver's disk. Spark keeps its logs there, the sink its identity (`anabranch.streaming.sink_identity`),
 and we, in ``anabranch/job.json``, where the sources begin. That file is written once, before the first batch: whatever
 happens to the first batch, it is planned from the same positions again, also when the tag that they came from is gone.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
 from anabranch.errors import CorruptTableError, NotFoundError
 from anabranch.jobs.state.point import Point
-from anabranch.storage.open import open_storage
+from anabranch.storage.open import local_folder, open_storage
 from anabranch.storage.protocol import Storage
 from anabranch.streaming.sink_identity import SinkRecord
 
 FOLDER = "_checkpoints"
 """In the warehouse."""
+_COPIES = "@copies"
+"""In it, where checkpoints lie on drivers' disks: a folder for each job and branch, with one for each query."""
+_VARIABLE = "ANABRANCH_CHECKPOINTS"
+_HOME = "~/.anabranch/checkpoints"
 _FILE = "anabranch/job.json"
 _VERSION = 1
 
@@ -97,6 +104,8 @@ class JobCheckpoint:
     """Path or URL, as Spark is told it."""
     storage: Storage
     """Rooted there."""
+    copies: Storage | None = None
+    """Where its state is copied to in the warehouse, if it lies on the driver's disk; see `anabranch.jobs.state.mirror`."""
 
     def beginning(self, make: Callable[[], Beginning]) -> Beginning:
         """What the job began with; what `make` gives is written down first if nothing is known yet."""
@@ -141,18 +150,45 @@ class JobCheckpoint:
         return SinkRecord(self.storage, branch_uuid).known_identity() is not None
 
 
-def default_location(warehouse: str, job: str, branch: str | None) -> str:
-    """Where the checkpoint of a job lies that is not told otherwise."""
-    return f"{_plain(warehouse).rstrip('/')}/{FOLDER}/{job if branch is None else f'{job}@{branch}'}"
-
-
 def checkpoints_of(warehouse: str, job: str, options: Mapping[str, str]) -> Iterator[JobCheckpoint]:
-    """The checkpoints of a job that lie where they do by default: of main, and of branches."""
+    """The checkpoints of a job that lie where they do by default, of main and of branches, and copies of them."""
     storage = open_storage(warehouse, options)
-    for folder in storage.list_folders(FOLDER):
-        name = folder.rpartition("/")[2]
-        if name == job or name.startswith(f"{job}@"):
-            yield opened(f"{_plain(warehouse).rstrip('/')}/{FOLDER}/{name}", options)
+    for root in (FOLDER, f"{FOLDER}/{_COPIES}"):
+        for folder in storage.list_folders(root):
+            name = folder.rpartition("/")[2]
+            if name == job or name.startswith(f"{job}@"):
+                inner = [folder] if root == FOLDER else list(storage.list_folders(folder))
+                yield from (opened(f"{_plain(warehouse).rstrip('/')}/{one}", options) for one in inner)
+    local = local_root(warehouse)
+    for place in sorted(local.glob("*")) if local is not None and local.is_dir() else ():
+        if place.name == job or place.name.startswith(f"{job}@"):
+            yield opened(str(place), options)
+
+
+def local_root(warehouse: str, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Where this machine keeps the checkpoints of a warehouse in an object store; None for one that is a folder.
+
+    Below the folder that the variable ANABRANCH_CHECKPOINTS names, or else ``~/.anabranch/checkpoints``.
+    """
+    if local_folder(warehouse) is not None:
+        return None
+    name = hashlib.sha256(warehouse.rstrip("/").encode()).hexdigest()[:16]
+    return Path(environment.get(_VARIABLE) or _HOME).expanduser().absolute() / name
+
+
+def default_checkpoint(
+    warehouse: str, job: str, branch: str | None, options: Mapping[str, str]
+) -> JobCheckpoint:
+    """The checkpoint of a job that is not told otherwise."""
+    name = job if branch is None else f"{job}@{branch}"
+    in_warehouse, local = f"{_plain(warehouse).rstrip('/')}/{FOLDER}/{name}", local_root(warehouse)
+    if local is None:
+        return opened(in_warehouse, options)
+    there = opened(in_warehouse, options)
+    if there.is_in_use:
+        return there  # Spark has a connector of its own, and was told to use it
+    copies = open_storage(warehouse, options).scoped(f"{FOLDER}/{_COPIES}/{name}")
+    return replace(opened(str(local / name), {}), copies=copies)
 
 
 def opened(location: str, options: Mapping[str, str]) -> JobCheckpoint:

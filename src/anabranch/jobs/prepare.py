@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from anabranch.errors import AlreadyExistsError, InvalidInputError, NotFoundError
-from anabranch.jobs.checkpoint import Beginning, JobCheckpoint, default_location, opened
+from anabranch.jobs.checkpoint import Beginning, JobCheckpoint, default_checkpoint, opened
 from anabranch.jobs.job import Job
 from anabranch.jobs.positions import Starts, known_positions, starts_at
 from anabranch.jobs.resume import resumed
@@ -168,10 +168,10 @@ def _checkpoint(job: Job, lake: Lake, run: Run, sink: Table) -> JobCheckpoint:
     folder = sink.context.branch
     if branch is None and folder is not None:
         # Another branch is main by now: if the job corrected it, its work there goes on.
-        of_branch = opened(default_location(lake.url, job.name, folder), lake.storage_options)
+        of_branch = default_checkpoint(lake.url, job.name, folder, lake.storage_options)
         if of_branch.writes_to(sink.branch_uuid):
             return of_branch
-    return opened(default_location(lake.url, job.name, branch), lake.storage_options)
+    return default_checkpoint(lake.url, job.name, branch, lake.storage_options)
 
 
 def _starts(job: Job, lake: Lake, main: Table, tag: Tag) -> Starts:

@@ -61,7 +61,16 @@ class RunningQuery:
         return self._begun
 
     def is_active(self) -> bool:
-        return bool(self._query.isActive)
+        active = bool(self._query.isActive)
+        if not active:
+            self._finish()
+        return active
+
+    def _finish(self) -> None:
+        """Keep the state that the query ends with."""
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            keeper.look(now=True)
 
     def failure(self) -> BaseException | None:
         return self._query.exception()
@@ -78,6 +87,7 @@ class RunningQuery:
         if finish:
             self._wait_for_batch()
         self._query.stop()
+        self._finish()
 
     def _wait_for_batch(self) -> None:
         """Return when the batch is done that is under way, if there is one."""

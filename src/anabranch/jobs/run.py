@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch.errors import InvalidInputError, SealedBranchError
+from anabranch.jobs.checkpoint import JobCheckpoint
 from anabranch.jobs.code import code_version
 from anabranch.jobs.frames import Reading, frames_of, is_batch, rows_of, start_query, write_batch
 from anabranch.jobs.job import Job
@@ -24,6 +25,7 @@ from anabranch.jobs.plan import feeds, in_order
 from anabranch.jobs.prepare import Prepared, Run, prepare
 from anabranch.jobs.queries import RunningBatch, RunningQuery
 from anabranch.jobs.state.keep import StateKeeper
+from anabranch.jobs.state.mirror import StateMirror
 from anabranch.jobs.state.settle import settle
 from anabranch.jobs.supervise import JobStatus, Policy, RunEvent, Running, Stop, Supervisor, Task
 from anabranch.jobs.topics import check_kept
@@ -151,9 +153,7 @@ class _Runner:
         if state is not None and state.starts:
             rows = remade(state.starts)
         if settled.has_state and checkpoint is not None:
-            keeper = StateKeeper(
-                checkpoint.storage, prepared.table.context, job.name, checkpoint.location, self.runtime
-            )
+            keeper = self._keeper(prepared, checkpoint)
             keeper.look()  # before the first batch, after which Spark removes old state
         query = start_query(prepared, rows, self.lake, self.schedule.trigger or job.trigger)
         return RunningQuery(
@@ -164,6 +164,27 @@ class _Runner:
             patience_seconds=self.schedule.patience_seconds,
             runtime=self.runtime,
         )
+
+    def _keeper(self, prepared: Prepared, checkpoint: JobCheckpoint) -> StateKeeper:
+        job, mirror = prepared.job.name, None
+        if checkpoint.copies is not None:
+            mirror = StateMirror(checkpoint.storage, checkpoint.copies, job, self.runtime)
+            self._check_disk_is_shared(job, checkpoint)
+        return StateKeeper(
+            checkpoint.storage, prepared.table.context, job, checkpoint.location, mirror, self.runtime
+        )
+
+    def _check_disk_is_shared(self, job: str, checkpoint: JobCheckpoint) -> None:
+        """Raise `InvalidInputError` if executors on other machines would keep state on disks of their own."""
+        context = getattr(self.lake.spark, "_sc", None)
+        master = "" if context is None else str(context.master)
+        if master and not master.startswith("local"):
+            raise InvalidInputError(
+                f"job '{job}' keeps state, and its executors ({master}) would keep it each on its own disk, below "
+                f"{checkpoint.location}: no other could read it",
+                hint="name a folder that all machines share, or one in an object store for which Spark has a connector: "
+                "--checkpoint s3a://bucket/folder, with hadoop-aws.",
+            )
 
     def _rows(self, job: Job, reading: Reading) -> DataFrame:
         rows = rows_of(job, frames_of(job, reading), self.lake)

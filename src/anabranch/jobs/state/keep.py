@@ -15,6 +15,7 @@ from itertools import islice
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.jobs.state.carry import copy_objects
 from anabranch.jobs.state.held import KEPT_FOLDER, held_state, query_of
+from anabranch.jobs.state.mirror import StateMirror
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.provenance.job_states import JobState, KeptState, record_job_state
 from anabranch.kernel.refs.tag_log import find_tags, tag_names
@@ -43,21 +44,32 @@ class StateKeeper:
     job: str
     location: str
     """Path or URL of the checkpoint."""
+    mirror: StateMirror | None = None
+    """Copies the checkpoint to the warehouse, if it lies on the driver's disk; what tags need is put aside there too."""
     runtime: Runtime = SYSTEM
     _last: float | None = None
     _batches: dict[str, int | None] = field(default_factory=dict)
     """By stamp of a tag's snapshot: the query's last batch in it, or None."""
     _told: JobState | None = None
 
-    def look(self) -> None:
+    @property
+    def _kept(self) -> Storage:
+        return self.checkpoint if self.mirror is None else self.mirror.copy
+
+    def look(self, *, now: bool = False) -> None:
         """Put aside what tags need that were made since, and remove what no tag needs; not more than every two seconds.
 
         What goes wrong is told in the log: then a correction rebuilds the state, or is refused.
+
+        Args:
+            now: look, and copy the state, however short ago that was done.
         """
-        now = self.runtime.clock.monotonic()
-        if self._last is not None and now - self._last < _SECONDS:
+        clock = self.runtime.clock.monotonic()
+        if not now and self._last is not None and clock - self._last < _SECONDS:
             return
-        self._last = now
+        self._last = clock
+        if self.mirror is not None:
+            self.mirror.look(now=now)
         try:
             self._look()
         except (AnabranchError, OSError) as error:
@@ -73,16 +85,16 @@ class StateKeeper:
             batch = self._batch(tag, query)
             if batch is not None:
                 wanted.setdefault(batch, []).append(tag.name)
-        there = {kept.batch for kept in kept_states(self.checkpoint)}
+        there = {kept.batch for kept in kept_states(self._kept)}
         for batch in sorted(wanted.keys() - there):
             self._keep(batch)
         for batch in there - wanted.keys():
-            self.checkpoint.delete_folder(f"{KEPT_FOLDER}/{batch}")
+            self._kept.delete_folder(f"{KEPT_FOLDER}/{batch}")
         self._tell(wanted)
 
     def _tell(self, wanted: Mapping[int, Sequence[str]]) -> None:
         """Tell in the table what is kept, and for which tags, if that has changed."""
-        kept = kept_states(self.checkpoint) if wanted else []
+        kept = kept_states(self._kept) if wanted else []
         known = tuple(replace(one, tags=tuple(sorted(wanted.get(one.batch, ())))) for one in kept)
         state = JobState(self.job, self.location, known)
         if state != self._told:
@@ -117,12 +129,12 @@ class StateKeeper:
             _LOG.info("state of job '%s' after batch %d is not kept: %s", self.job, batch, held)
             return
         offsets = [f"offsets/{one}" for one in (batch - 1, batch) if one >= 0]
-        target = self.checkpoint.scoped(f"{KEPT_FOLDER}/{batch}")
+        target = self._kept.scoped(f"{KEPT_FOLDER}/{batch}")
         try:
             # The log of commits comes last: with it the copy is whole.
             copy_objects(held.folder, target, [*offsets, *held.paths])
         except NotFoundError:
-            self.checkpoint.delete_folder(f"{KEPT_FOLDER}/{batch}")
+            self._kept.delete_folder(f"{KEPT_FOLDER}/{batch}")
             raise
 
 

@@ -10,7 +10,7 @@ belongs to the point. How the query's sources are written in the log is seen fro
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +62,52 @@ def first_batch(
     text = "\n".join([version, json.dumps(told), *made])
     parse_batch_offsets(text)
     return text
+
+
+def next_batch(before: str, ends: Options, watermark: int) -> str:
+    """The file of the offset log of a batch that begins where the one before ended, and ends at a point.
+
+    Args:
+        before: the file of the batch before.
+        ends: by source, the option that says where it is at the point.
+        watermark: that the point's batch ran under, epoch milliseconds.
+
+    Raises `InvalidInputError`: it is not certain which source of the query a position belongs to.
+    """
+    ends_of = {frozenset(_identities(end)): end for end in (_end_option(one) for one in ends.values())}
+    version, metadata, *lines = before.split("\n")
+    made = []
+    for line in lines:
+        source, sign, value = line.partition(":") if version.strip() == "v2" else ("", "", line)
+        if value != _NONE:
+            known = json.loads(value)
+            end = ends_of.get(frozenset(_identities(known)))
+            if end is None:
+                raise InvalidInputError(f"it is not known up to where a source was read: {value[:120]}")
+            value = _following(known, end)
+        elif len(lines) <= len(ends):
+            raise InvalidInputError("it is not known which source was not read yet")
+        made.append(source + sign + value)
+    text = "\n".join([version, json.dumps({**json.loads(metadata), "batchWatermarkMs": watermark}), *made])
+    parse_batch_offsets(text)
+    return text
+
+
+def _end_option(options: Mapping[str, str]) -> Any:
+    return json.loads(options.get(SCAN_START_OFFSET.key) or options[STARTING_OFFSETS])
+
+
+def _identities(value: Any) -> Collection[str]:
+    """What tells a source by an offset of it: a table's identity, or the topics."""
+    return [Offset.from_dict(value).table_uuid] if is_offset(value) else list(value)
+
+
+def _following(known: Any, end: Any) -> str:
+    if not is_offset(known):
+        return json.dumps(end)
+    begun = Offset.from_dict(known)
+    position = Offset.from_dict(end).position
+    return json.dumps(replace(begun, position=position, ended=0).to_dict())
 
 
 def _planned(rows: DataFrame, checkpoint: JobCheckpoint) -> str | None:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError
 from anabranch.jobs.checkpoint import JobCheckpoint, checkpoints_of, opened
-from anabranch.jobs.state.carry import carry, wipe
+from anabranch.jobs.state.carry import carry, moved_offsets, wipe
 from anabranch.jobs.state.held import HeldState, held_state, newest_committed, newest_offsets, query_of
 from anabranch.jobs.state.operators import Operators, operators_of
 from anabranch.jobs.state.origins import origins
 from anabranch.jobs.state.point import Point
-from anabranch.jobs.state.rebuild import first_batch
+from anabranch.jobs.state.rebuild import first_batch, next_batch
 from anabranch.jobs.topics import STARTING_OFFSETS
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.provenance.job_states import job_states
@@ -124,13 +124,35 @@ class _Settling:
         self._check_same_operators(former)
         held = held_state(former.storage, self.point.batch)
         if isinstance(held, str):
-            raise NotFoundError(held)
+            return self._caught_up(former, held)
         self._check_positions(held)
         carry(held, self.checkpoint.storage, self._moved)
         return self._state(
             "carried",
             self.point.batch + 1,
             f"as it was after batch {self.point.batch} of query {self.point.query}",
+        )
+
+    def _caught_up(self, former: JobCheckpoint, why: str) -> BegunState:
+        """From the state after an earlier batch, and what the sources had from there up to the point.
+
+        Raises `NotFoundError`, with `why`: there is none.
+        """
+        batch = newest_committed(former.storage)
+        held = why if batch is None or batch >= self.point.batch else held_state(former.storage, batch)
+        if isinstance(held, str):
+            raise NotFoundError(why)
+        text = held.offsets(held.batch)
+        assert text is not None, "its state was found with it"
+        watermark = self._watermark(former)
+        carry(held, self.checkpoint.storage, self._moved)
+        following = next_batch(moved_offsets(text, self._moved), self.prepared.starts, watermark)
+        self.checkpoint.storage.put(f"offsets/{held.batch + 1}", following.encode())
+        return self._state(
+            "carried",
+            held.batch + 2,
+            f"as it was after batch {held.batch} of query {self.point.query}, and what was read up to batch "
+            f"{self.point.batch} once more",
         )
 
     def _rebuilt(self, former: JobCheckpoint | None, _: DataFrame) -> BegunState:
