@@ -1,6 +1,7 @@
 """What a job began with is written once; and which code it is."""
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
