@@ -3,7 +3,9 @@
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from pyspark.sql.streaming import StatefulProcessor
 
 import anabranch
 from anabranch.jobs.job import job
@@ -78,6 +80,42 @@ def test_state_of_rocksdb_is_carried(lake, conf, store):
     lake.table("db.events").append([{"k": 2}, {"k": 5}])
     run(lake, keys, Run(branch="fix"))
     assert rows_of(lake, "db.keys$branch_fix") == [0, 1, 2, 3, 4, 5]
+
+
+class Counting(StatefulProcessor):
+    """Counts the rows of each key, and gives each row its number."""
+
+    def init(self, handle):
+        self.count = handle.getValueState("count", "n BIGINT")
+
+    def handleInputRows(self, key, rows, timerValues):  # noqa: N802, N803 - Spark's names
+        number = self.count.get()[0] if self.count.exists() else 0
+        found = sum(len(frame) for frame in rows)
+        self.count.update((number + found,))
+        yield pd.DataFrame({"k": [key[0] * 100 + number + one for one in range(found)]})
+
+    def close(self):
+        pass
+
+
+@job("numbers", sources={"events": "db.events"}, sink="db.keys")
+def numbers(events):
+    return events.groupBy("k").transformWithStateInPandas(Counting(), "k BIGINT", "append", "none")
+
+
+def test_state_of_a_processor_is_carried_and_rebuilt(lake, conf, warehouse):
+    conf({STORE + "providerClass": ROCKS})
+    for number in range(3):
+        lake.table("db.events").append([{"k": 1}, {"k": number}])
+        run(lake, numbers)
+        if number == 0:
+            lake.table("db.keys").create_tag("good")
+    for way in ("carried", "rebuilt"):
+        if way == "rebuilt":
+            shutil.rmtree(Path(warehouse) / "_checkpoints" / "numbers" / "anabranch" / "operators")
+        assert run(lake, numbers, Run(branch=way, from_tag="good", create_branch=True)) == way
+        assert rows_of(lake, f"db.keys$branch_{way}") == rows_of(lake, "db.keys")
+    assert rows_of(lake, "db.keys") == [0, 100, 101, 102, 103, 200]
 
 
 @job("parts", sources={"rows": stream("db.parts", {"read.stream.maxFilesPerTrigger": 1})}, sink="db.keys")
