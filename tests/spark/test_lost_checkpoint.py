@@ -9,7 +9,7 @@ import pytest
 import anabranch
 from anabranch.jobs.job import job
 from anabranch.jobs.run import Run, Schedule, run_jobs
-from anabranch.jobs.source import files
+from anabranch.jobs.source import files, stream
 from anabranch.jobs.supervise import Policy
 from anabranch.jobs.trigger import AVAILABLE_NOW
 
@@ -63,6 +63,33 @@ def test_rows_come_once_without_a_checkpoint(lake, warehouse):
     assert rows_of(lake, "db.totals") == [6]
     run(lake, copies, start_anew=["copies"])
     assert len(rows_of(lake, "db.copies")) == 12
+
+
+@job("patient", sources={"events": stream("db.events", {"scan.on-overwrite": "skip"})}, sink="db.firsts")
+def patient(events):
+    return events.dropDuplicates(["k"])
+
+
+@pytest.mark.parametrize("taken_out", [False, True])
+def test_state_is_made_again_of_expired_snapshots_only_if_all_rows_are_left(lake, warehouse, taken_out):
+    events = lake.table("db.events")
+    events.append([{"k": 1}])
+    run(lake, patient)
+    if taken_out:
+        events.overwrite([])
+    for number in (2, 3):
+        events.append([{"k": number}])
+        run(lake, patient)
+    events.expire_snapshots(retain_max=2, retain_min=1, older_than="0 ms")
+    shutil.rmtree(Path(warehouse) / "_checkpoints")
+    events.append([{"k": 1}])
+    (status,) = run(lake, patient)
+    if taken_out:
+        assert status.state.value == "failed"
+        assert "snapshot 2 took rows out that the job had read" in status.message
+    else:
+        assert status.begun.startswith("rebuilt")
+    assert rows_of(lake, "db.firsts") == [1, 2, 3]
 
 
 def test_files_have_no_position_to_go_on_from(lake, warehouse, tmp_path):

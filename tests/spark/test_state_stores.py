@@ -88,7 +88,7 @@ class Counting(StatefulProcessor):
     def init(self, handle):
         self.count = handle.getValueState("count", "n BIGINT")
 
-    def handleInputRows(self, key, rows, timerValues):  # noqa: N802, N803 - Spark's names
+    def handleInputRows(self, key, rows, timerValues):
         number = self.count.get()[0] if self.count.exists() else 0
         found = sum(len(frame) for frame in rows)
         self.count.update((number + found,))

@@ -12,10 +12,12 @@ from anabranch.jobs.source import Source
 from anabranch.jobs.state.carry import Moved
 from anabranch.jobs.topics import STARTING_OFFSETS, check_rereadable
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.history.commits import back_from
 from anabranch.lineage.model import SourceInput, entry_or_none
 from anabranch.lineage.spark_offsets import BatchOffsets
 from anabranch.options import CONSUMER_ID, SCAN_MODE, SCAN_START_OFFSET
 from anabranch.spark.options import MOMENT_KEYS
+from anabranch.spec.snapshot import CommitKind, Snapshot
 from anabranch.streaming.offsets import BEGINNING, Offset, Position, is_offset
 
 if TYPE_CHECKING:
@@ -88,7 +90,29 @@ def _readable(context: TableContext, origin: Position, end: Offset) -> Position:
         raise NotFoundError(
             f"the snapshots of '{context.title}' up to {at.snapshot}, where the job was at the point, have expired"
         )
-    return Position(oldest, context.snapshots.get(oldest).stamp, files=0, full=True)
+    first_left = context.snapshots.get(oldest)
+    _check_all_there(context, first_left, origin)
+    return Position(oldest, first_left.stamp, files=0, full=True)
+
+
+def _check_all_there(context: TableContext, oldest: Snapshot, origin: Position) -> None:
+    """Raise `NotFoundError` if a snapshot may lack rows that the first query read before they were taken out."""
+    following, above = oldest.id + 1, origin.snapshot if origin.full else origin.delivered_through
+    for snapshot in back_from(context, oldest, above=above):
+        if snapshot.id != following - 1:
+            break
+        following = snapshot.id
+        before = (snapshot.total_record_count or 0) - (snapshot.delta_record_count or 0)
+        if snapshot.commit_kind is CommitKind.OVERWRITE and before > 0:
+            raise NotFoundError(
+                f"the first snapshots of '{context.title}' have expired, and snapshot {snapshot.id} took rows out that the "
+                "job had read"
+            )
+    if following > above + 1:
+        raise NotFoundError(
+            f"the first snapshots of '{context.title}' have expired, and it is not known whether rows were taken out before "
+            f"snapshot {following}"
+        )
 
 
 def _begin_of_topics(prepared: Prepared, source: Source) -> str:
