@@ -110,6 +110,10 @@ class Feed:
                 if position == start:
                     raise portion.refusal
                 return position
+            if limits != UNLIMITED and portion.since is not None:
+                if position != start and position.snapshot != portion.since.held.id:
+                    return position
+                return portion.end
             if limits != UNLIMITED:
                 rest = self._listing.files(portion)[portion.first :]
                 taken = budget.take([f.file if f.wanted else None for f in rest])
@@ -233,9 +237,20 @@ class Feed:
         while until is None or position.snapshot < until:
             if last is not None and self.is_replaced_at(last):
                 return  # main goes on elsewhere; what other engines put here since is in no main
-            found = self._history.following(position)
-            if found is None or (bound is not None and bound.excludes(found)):
+            gap = self._history.over_gap(position)
+            if gap is not None:
+                found = gap.left
+                if until is not None and found.id > until:
+                    raise self._history.gone(Position(position.snapshot + 1, None))
+                if self.late_rows != "keep" or (bound is not None and bound.excludes(found)):
+                    raise self._history.gone(Position(position.snapshot + 1, None))
+                yield Portion(found, since=gap, late_before=watermark)
+                position, watermark, last = Position.after(found), found.watermark, found
+                continue
+            following = self._history.following(position)
+            if following is None or (bound is not None and bound.excludes(following)):
                 return
+            found = following
             yield self._portion(found, watermark)
             position, watermark, last = Position.after(found), found.watermark, found
 

@@ -8,6 +8,7 @@ from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.properties import PARENT_PROPERTY
 from anabranch.spec.snapshot import Snapshot
+from anabranch.streaming.difference import Crossing, crossing
 from anabranch.streaming.held import held_snapshot
 from anabranch.streaming.offsets import Position
 
@@ -46,6 +47,22 @@ class History:
         else:
             self._check_parent(found, position)
         return found
+
+    def over_gap(self, position: Position) -> Crossing | None:
+        """How a stream goes on from the end of a snapshot if those right after it have expired.
+
+        None if they have not, or nothing holds the snapshot of the position any more. Raises `NotFoundError` if it is not
+        certain that only rows were added in between.
+        """
+        head = self.context.snapshots.head()
+        if position.snapshot == 0 or head is None or head.id <= position.snapshot:
+            return None
+        if self.context.snapshots.find(position.snapshot + 1) is not None:
+            return None
+        held = self.context.snapshots.find(position.snapshot)
+        if held is None or position.stamp not in (None, held.stamp):
+            held = None if position.stamp is None else held_snapshot(self.context, position)
+        return None if held is None else crossing(self.context, held)
 
     def check_stamp(self, snapshot: Snapshot, position: Position) -> None:
         """Raises `NotFoundError` if a position names another snapshot of that id."""

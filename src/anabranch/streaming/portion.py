@@ -24,6 +24,7 @@ from anabranch.spec.data_file import FileKind, FileSource
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.types import Field
+from anabranch.streaming.difference import Crossing
 from anabranch.streaming.late_rows import late
 from anabranch.streaming.offsets import Position
 
@@ -37,6 +38,8 @@ class Portion:
     """Files of it that were delivered before."""
     full: bool = False
     """All live files of the snapshot, not those it added."""
+    since: Crossing | None = None
+    """All that was added since an earlier snapshot: those in between have expired. Delivered as a whole."""
     removed: bool = False
     """Files that it took away as well, before those it added."""
     silent: bool = False
@@ -107,6 +110,10 @@ class Listing:
         )
         if portion.full:
             return self._listed(request, ScanRequest.plan)
+        if portion.since is not None:
+            new = portion.since.added
+            live = self._listed(request, ScanRequest.plan, late_before=portion.late_before)
+            return [f for f in live if (f.partition, f.bucket, f.file.path.rpartition("/")[2]) in new]
         added = self._listed(request, ScanRequest.plan_delta, late_before=portion.late_before)
         return [*self._listed(request, _plan_removed, removed=True), *added] if portion.removed else added
 

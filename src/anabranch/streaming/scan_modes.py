@@ -45,6 +45,7 @@ from anabranch.options import (
     Option,
 )
 from anabranch.spec.snapshot import NO_LIST, CommitKind, Snapshot
+from anabranch.streaming.difference import crossing
 from anabranch.streaming.history import History
 from anabranch.streaming.offsets import BEGINNING, Position
 from anabranch.streaming.watermark_bound import WatermarkBound
@@ -251,7 +252,15 @@ def _after(context: TableContext, snapshot: Snapshot, asked: str) -> Position:
     head = context.snapshots.head()
     following = context.snapshots.find(snapshot.id + 1)
     if following is None and head is not None and head.id > snapshot.id:
-        raise _gone(context, asked, f"what was added after it, from snapshot {snapshot.id + 1} on,")
+        try:
+            crossing(context, snapshot)
+        except NotFoundError as error:
+            what = f"what was added after it, from snapshot {snapshot.id + 1} on,"
+            gone = _gone(context, asked, what)
+            why = error.message.rpartition(": ")[2]
+            raise NotFoundError(
+                f"{gone.message}; it cannot be told from the files, {why}", hint=gone.hint
+            ) from error
     parent = None if following is None else following.properties.get(PARENT_PROPERTY)
     if parent not in (None, snapshot.stamp):
         raise NotFoundError(
