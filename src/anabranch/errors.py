@@ -40,6 +40,7 @@ __all__ = [
     "PredicateError",
     "SchemaError",
     "SealedBranchError",
+    "SourceReplacedError",
     "SqlError",
     "StorageError",
     "UnsupportedFeatureError",
@@ -100,6 +101,10 @@ class InvalidInputError(AnabranchError, ValueError):
 
 class OptionError(InvalidInputError):
     """An option is unknown, malformed or contradicts another one."""
+
+
+class SourceReplacedError(OptionError):
+    """Main of a table that a stream reads was replaced, and `scan.on-replace` does not say how it is to go on."""
 
 
 class SchemaError(InvalidInputError):

@@ -7,6 +7,7 @@ from anabranch.errors import (
     NotFoundError,
     OptionError,
     SealedBranchError,
+    SourceReplacedError,
     StorageError,
 )
 from anabranch.jobs.supervise import Policy, Progress, State, Stop, Supervisor, Task
@@ -272,3 +273,58 @@ def test_a_job_whose_engine_is_gone_has_failed():
     assert story.run() == {"a": State.FAILED, "b": State.STOPPED}
     assert [status.message for status in story.ended.values()] == ["the JVM is gone", "the JVM is gone"]
     assert story.events.count(("a", "fail")) == 2
+
+
+class Correction:
+    """Told when the tables of a job are corrected."""
+
+    def __init__(self, *, hands_over=False):
+        self.done, self.gives, self.looks = False, hands_over, 0
+
+    def is_corrected(self):
+        self.looks += 1
+        return self.done
+
+    def hands_over(self):
+        return self.gives
+
+
+REPLACED = SourceReplacedError("main of 'db.a' was replaced", hint="`anabranch cascade db.a --plan`")
+
+
+def test_a_job_whose_source_was_replaced_is_held_and_goes_on_when_that_is_corrected():
+    correction = Correction()
+    story = Story(look_pause=2.0).job("b", failing(REPLACED), None, correcting=correction)
+    story.at(7, lambda: setattr(correction, "done", True)).at(20, story.stop.ask)
+    assert story.run() == {"b": State.STOPPED}
+    assert story.states("b") == ["running", "held", "running", "stopped"]
+    assert len(story.started) == 2
+    assert correction.looks == 5, "every two seconds, and not at every look"
+    assert story.events == [("b", "start"), ("b", "fail"), ("b", "start"), ("b", "abort")]
+
+
+def test_a_held_job_is_ended_at_once_and_says_why_it_was_held():
+    story = Story().job("b", failing(REPLACED), correcting=Correction())
+    story.at(3, story.stop.ask)
+    assert story.run() == {"b": State.STOPPED}
+    assert story.started[0].stops == []
+
+
+def test_a_held_job_is_tried_in_any_case_after_a_while():
+    story = Story(longest_hold=60.0).job("b", failing(REPLACED), None, correcting=Correction())
+    story.at(100, story.stop.ask)
+    story.run()
+    assert len(story.started) == 2
+
+
+def test_a_job_that_is_to_end_does_not_wait_for_a_correction():
+    assert Story().job("b", failing(REPLACED)).run() == {"b": State.FAILED}
+
+
+@pytest.mark.parametrize(("hands_over", "starts"), [(True, 2), (False, 1)])
+def test_a_fenced_job_goes_on_with_the_work_of_a_run_that_has_ended(hands_over, starts):
+    sealed = failing(SealedBranchError("sealed"))
+    story = Story().job("b", sealed, None, correcting=Correction(hands_over=hands_over))
+    story.at(20, story.stop.ask)
+    assert story.run() == {"b": State.STOPPED if hands_over else State.FENCED}
+    assert len(story.started) == starts

@@ -219,6 +219,7 @@ class _Cascade:
                 moved=on_corrected(self.work.read(job, corrected).values()),
                 accept_empty_state=self.options.accept_empty_state,
                 makes_branch=True,
+                hands_over=True,
             )
             ended = self.runner(job, self.lake, how)
             self.statuses += ended

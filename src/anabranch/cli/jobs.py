@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from anabranch.service.jobs import JobStatus
 
 _FAILED, _CONFLICT = 1, 3
-_STYLES = {"running": "green", "pausing": "yellow", "failed": "red", "fenced": "red", "skipped": "red"}
+_STYLES = {
+    "running": "green",
+    "pausing": "yellow",
+    "held": "yellow",
+    "failed": "red",
+    "fenced": "red",
+    "skipped": "red",
+}
 
 
 def register(app: typer.Typer) -> None:
@@ -149,6 +156,8 @@ def _line(status: JobStatus, before: JobStatus | None) -> str:
         f" (start {status.restarts + 1})" if status.restarts and status.state.value == "running" else ""
     )
     message = f": {status.message}" if status.message else ""
+    if status.state.value == "held" and status.hint:
+        message += f"\n  hint: {status.hint}"
     return f"{status.job}: {status.state.value}{restarts}{message}"
 
 

@@ -30,6 +30,7 @@ _COPIES = "@copies"
 _VARIABLE = "ANABRANCH_CHECKPOINTS"
 _HOME = "~/.anabranch/checkpoints"
 _FILE = "anabranch/job.json"
+_DEFINITIONS = "anabranch/definitions"
 _VERSION = 1
 
 
@@ -50,6 +51,8 @@ class Beginning:
     """By source, the options that say where it begins, if not the declaration does."""
     point: Point | None = None
     """The batch of another query after which it goes on, whose state it takes over if it has some."""
+    hands_over: bool = False
+    """Whether the query ends before its branch becomes main, so that the job's run on main goes on here."""
 
     @property
     def origin(self) -> str:
@@ -68,6 +71,7 @@ class Beginning:
             "tag": tag,
             "starts": {name: dict(options) for name, options in self.starts.items()},
             **({} if self.point is None else {"point": self.point.to_dict()}),
+            **({"handsOver": True} if self.hands_over else {}),
         }
         return json.dumps(content, indent=2).encode()
 
@@ -88,7 +92,7 @@ class Beginning:
             }:
                 tag, point = content.get("tag") or {}, Point.from_dict(content.get("point"))
                 at = tag.get("name"), tag.get("snapshot"), tag.get("stamp")
-                return cls(job, table, branch, *at, starts, point)
+                return cls(job, table, branch, *at, starts, point, content.get("handsOver") is True)
         raise CorruptTableError(
             f"does not say what a job began with, in version {_VERSION}",
             path=path,
@@ -126,6 +130,15 @@ class JobCheckpoint:
         except NotFoundError:
             return None
         return Beginning.from_json(data, path=f"{self.location}/{_FILE}")
+
+    def note_definition(self, definition: str | None) -> None:
+        """Write down that a job so defined is started here; see `anabranch.jobs.definition`."""
+        self.storage.put_if_absent(f"{_DEFINITIONS}/{definition or 'unknown'}", b"")
+
+    @property
+    def definitions(self) -> frozenset[str]:
+        """Of all jobs that were started here; those of which nothing is known as ``unknown``."""
+        return frozenset(info.path.rpartition("/")[2] for info in self.storage.list(_DEFINITIONS))
 
     @property
     def is_in_use(self) -> bool:

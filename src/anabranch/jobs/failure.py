@@ -17,10 +17,11 @@ from anabranch.errors import (
     CorruptTableError,
     InvalidInputError,
     SealedBranchError,
+    SourceReplacedError,
     UnsupportedFeatureError,
 )
 
-Verdict = Literal["again", "fenced", "final"]
+Verdict = Literal["again", "fenced", "replaced", "final"]
 
 _FINAL = (InvalidInputError, UnsupportedFeatureError, CorruptTableError, CommitConflictError)
 _NEVER_RIGHT = frozenset({"AnalysisException", "ParseException"})
@@ -62,6 +63,8 @@ def verdict(error: BaseException, *, has_run: bool) -> Verdict:
     ours = as_ours(error)
     if isinstance(ours, SealedBranchError):
         return "fenced"
+    if isinstance(ours, SourceReplacedError):
+        return "replaced"
     if isinstance(ours, CommitOutcomeUnknownError):
         return "again"  # the sink looks whether it happened
     if isinstance(ours, _FINAL) or type(error).__name__ in _NEVER_RIGHT:

@@ -54,6 +54,8 @@ class Run:
     """Jobs that begin as they are declared where their checkpoint is not there, though the table has rows of theirs."""
     makes_branch: bool = False
     """Whether a correction makes the branch: what it begins with is not the job's own work."""
+    hands_over: bool = False
+    """Whether jobs end before their branches become main: their runs on main then go on with these checkpoints."""
 
     @property
     def is_on_main(self) -> bool:
@@ -128,7 +130,10 @@ def prepare(job: Job, lake: Lake, run: Run, code: str | None, *, is_batch: bool)
             if not run.starts:
                 starts = _starts(job, lake, main, tag)
         beginning = Beginning(
-            job.name, sink.table_uuid, sink.branch_uuid, starts=starts.options, point=starts.point
+            *(job.name, sink.table_uuid, sink.branch_uuid),
+            starts=starts.options,
+            point=starts.point,
+            hands_over=run.hands_over,
         )
         if tag is None:
             return beginning
@@ -139,6 +144,11 @@ def prepare(job: Job, lake: Lake, run: Run, code: str | None, *, is_batch: bool)
     if run.from_tag is not None:
         _check_same_tag(beginning, checkpoint, run.from_tag, main)
     return Prepared(job, sink.name, sink, checkpoint, beginning.starts, code, starts.notices, beginning.point)
+
+
+def goes_on_at(job: Job, lake: Lake, run: Run) -> JobCheckpoint:
+    """The checkpoint with which a job goes on where its sink is now. Raises `NotFoundError`."""
+    return _checkpoint(job, lake, run, _sink(lake.table(job.sink), job, run))
 
 
 def _sink(main: Table, job: Job, run: Run) -> Table:

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING
 from anabranch.errors import InvalidInputError, SealedBranchError
 from anabranch.jobs.checkpoint import JobCheckpoint
 from anabranch.jobs.code import code_version
+from anabranch.jobs.definition import definition_of
 from anabranch.jobs.frames import Reading, frames_of, is_batch, rows_of, start_query, write_batch
 from anabranch.jobs.job import Job
 from anabranch.jobs.load import travel
 from anabranch.jobs.plan import feeds, in_order
-from anabranch.jobs.prepare import Prepared, Run, prepare
+from anabranch.jobs.prepare import Prepared, Run, goes_on_at, prepare
 from anabranch.jobs.queries import RunningBatch, RunningQuery
 from anabranch.jobs.state.keep import StateKeeper
 from anabranch.jobs.state.mirror import StateMirror
@@ -97,6 +98,7 @@ def run_jobs(
             partial(runner.start, job, job.name in batches),
             after=feeding[job.name] & ending,
             restarts=job.name not in batches,
+            correcting=None if job.name in ending else runner.correcting(job),
         )
         for job in ordered
     ]
@@ -131,14 +133,24 @@ class _Runner:
     run: Run
     schedule: Schedule
     runtime: Runtime
-    begun: dict[str, str] = field(default_factory=dict)
-    """By job: the checkpoint with which this run first started it."""
+    begun: dict[str, list[str]] = field(default_factory=dict)
+    """By job: the checkpoints with which this run has started it."""
+    corrections: dict[str, _Correction] = field(default_factory=dict)
+    """By job: the mains it was started with."""
+
+    def correcting(self, job: Job) -> _Correction:
+        """Tells when a job may go on whose tables are corrected."""
+        return self.corrections.setdefault(job.name, _Correction(self, job))
 
     def start(self, job: Job, batch: bool) -> Running:
         """Settle a job and start it."""
         code = code_version(Path(job.place.file))
+        if job.name in self.corrections:
+            self.corrections[job.name].starts()
         prepared = prepare(job, self.lake, self.run, code, is_batch=batch)
         self._check_same_work(prepared)
+        if prepared.checkpoint is not None:
+            prepared.checkpoint.note_definition(definition_of(job))
         reading = Reading(self.lake, self.run.source_branches, prepared.starts)
         if batch:
             return self._start_batch(prepared, reading)
@@ -198,17 +210,26 @@ class _Runner:
     def _check_same_work(self, prepared: Prepared) -> None:
         """Raise `SealedBranchError` if a job that is started again would go on with the work of another query.
 
-        That one made the branch which became main meanwhile, maybe by better code than this process has loaded.
+        That one made the branch which became main meanwhile, maybe by better code than this process has loaded. A
+        cascade says that its queries have ended, and by which code they were.
         """
         if prepared.checkpoint is None:
             return
-        place = prepared.checkpoint.location
-        if self.begun.setdefault(prepared.job.name, place) != place:
+        known = self.begun.setdefault(prepared.job.name, [])
+        is_ours = prepared.checkpoint.location in known or not known
+        if not is_ours and not self.takes_over(prepared.job, prepared.checkpoint):
             raise SealedBranchError(
                 f"main of '{prepared.job.sink}' was replaced while job '{prepared.job.name}' was to be started again, "
                 "and the work of the new main is that of another query",
                 hint="run the jobs anew, by the code that made the new main: they go on where that query is.",
             )
+        if prepared.checkpoint.location not in known:
+            known.append(prepared.checkpoint.location)
+
+    def takes_over(self, job: Job, checkpoint: JobCheckpoint) -> bool:
+        """Whether the work of a checkpoint is that of the same job, by the same code, which has ended."""
+        begun, own = checkpoint.known(), definition_of(job)
+        return begun is not None and begun.hands_over and own is not None and checkpoint.definitions == {own}
 
     def _start_batch(self, prepared: Prepared, reading: Reading) -> Running:
         job, spark = prepared.job, self.lake.spark
@@ -237,6 +258,39 @@ def _check_topics(prepared: Prepared) -> None:
         source = prepared.job.sources[name]
         if source.kind == "kafka":
             check_kept(source, options)
+
+
+@dataclass
+class _Correction:
+    """Which branches are main of a job's tables, to tell when one of them was corrected. See `Correcting`."""
+
+    runner: _Runner
+    job: Job
+    sink: str | None = None
+    """Identity of the sink's main when the job was last started."""
+    sources: tuple[str, ...] | None = None
+    """Of its sources', at the first look after that."""
+
+    def starts(self) -> None:
+        """The job is about to be started."""
+        self.sink, self.sources = self._main(self.job.sink), None
+
+    def is_corrected(self) -> bool:
+        if self._main(self.job.sink) != self.sink:
+            return True
+        sources = tuple(self._main(name) for name in self.job.tables)
+        before, self.sources = self.sources, sources
+        return before is not None and before != sources
+
+    def hands_over(self) -> bool:
+        checkpoint = goes_on_at(self.job, self.runner.lake, self.runner.run)
+        known = self.runner.begun.get(self.job.name, [])
+        return checkpoint.location not in known[-1:] and (
+            checkpoint.location in known or self.runner.takes_over(self.job, checkpoint)
+        )
+
+    def _main(self, table: str) -> str:
+        return self.runner.lake.table(table).branch_uuid
 
 
 def _check_together(jobs: Sequence[Job], run: Run) -> None:

@@ -2,7 +2,10 @@
 
 A job that fails starts again after a pause that grows with every failure in a row; one that got a batch done since its
 last start begins to count anew. Who is fenced (another branch took the place of main), who has ended, and who failed for
-a reason that the next start would meet as well, is left alone. Nothing here knows Spark.
+a reason that the next start would meet as well, is left alone.
+
+A job that reads a table whose main was replaced is held until its own table is corrected as well, by a cascade, or until
+the replacement is taken back; then it goes on. Nothing here knows Spark.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ class State(StrEnum):
     RUNNING = "running"
     PAUSING = "pausing"
     """After a failure; it will be started again."""
+    HELD = "held"
+    """Main of a table that it reads was replaced; it goes on when its own table has been corrected as well."""
     ENDED = "ended"
     STOPPED = "stopped"
     """Because that was asked for."""
@@ -38,7 +43,7 @@ class State(StrEnum):
 
     @property
     def is_over(self) -> bool:
-        return self not in (State.WAITING, State.RUNNING, State.PAUSING)
+        return self not in (State.WAITING, State.RUNNING, State.PAUSING, State.HELD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,18 @@ class RunEvent:
     error: AnabranchError | None = None
 
 
+class Correcting(Protocol):
+    """Tells a job whose tables are corrected when it may go on."""
+
+    def is_corrected(self) -> bool:
+        """Whether it may be started: since it was asked first, or since the job was started, a main has changed."""
+        ...
+
+    def hands_over(self) -> bool:
+        """Whether the job's own table was corrected by a run of the same job that has ended, so that this one goes on."""
+        ...
+
+
 class Running(Protocol):
     """A job that was started."""
 
@@ -133,6 +150,8 @@ class Task:
     """Jobs that must have ended before it starts."""
     restarts: bool = True
     """Whether it may be started again after a failure."""
+    correcting: Correcting | None = None
+    """None for a job that is to come to an end: it does not wait for a correction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +165,10 @@ class Policy:
     longest_pause: float = 60.0
     fail_fast: bool = False
     """Whether the others are stopped when one is given up."""
+    look_pause: float = 2.0
+    """Seconds between two looks whether what a job is held for has been done."""
+    longest_hold: float = 600.0
+    """Seconds after which a job that is held is started in any case, in case the look missed something."""
 
     def pause(self, failures: int, jitter: float) -> float:
         """Seconds before the next start.
@@ -185,6 +208,7 @@ class _Supervised:
     running: Running | None = None
     failures: int = 0
     due: float = 0.0
+    held_since: float = 0.0
     started: int = 0
     batch_at_start: int | None = None
 
@@ -255,6 +279,8 @@ class Supervisor:
             case State.PAUSING:
                 if self._runtime.clock.monotonic() >= one.due:
                     self._start(one)
+            case State.HELD:
+                self._look_at_held(one)
             case State.RUNNING:
                 self._watch(one)
 
@@ -266,6 +292,24 @@ class Supervisor:
         elif any(state.is_over and state is not State.ENDED for state in feeding):
             waited = [job for job in one.task.after if states[job].is_over and states[job] is not State.ENDED]
             self._become(one, State.SKIPPED, message=f"{waited[0]}, which feeds it, did not get to its end")
+
+    def _look_at_held(self, one: _Supervised) -> None:
+        now = self._runtime.clock.monotonic()
+        if now < one.due:
+            return
+        one.due = now + self._policy.look_pause
+        if now >= one.held_since + self._policy.longest_hold or self._is_corrected(one):
+            self._start(one)
+
+    @staticmethod
+    def _is_corrected(one: _Supervised) -> bool:
+        assert one.task.correcting is not None, "it is held"
+        try:
+            return one.task.correcting.is_corrected()
+        except (
+            AnabranchError
+        ):  # the store is not there just now, or a table is not any more: the next start tells
+            return False
 
     def _start(self, one: _Supervised) -> None:
         try:
@@ -312,14 +356,29 @@ class Supervisor:
         ours = as_ours(error)
         what = verdict(error, has_run=one.started > 0)
         one.failures += 1
-        if what == "fenced":
+        correcting = one.task.correcting
+        if what == "replaced" and correcting is not None:
+            one.failures, one.held_since = 0, self._runtime.clock.monotonic()
+            one.due = one.held_since
+            self._become(one, State.HELD, message=ours.message, hint=ours.hint)
+        elif what == "fenced" and correcting is not None and self._hands_over(correcting):
+            one.due = self._runtime.clock.monotonic()
+            self._become(one, State.PAUSING, message=ours.message, hint=None)
+        elif what == "fenced":
             self._become(one, State.FENCED, message=ours.message, hint=ours.hint)
-        elif what == "final" or not one.task.restarts or one.failures > self._policy.most:
+        elif what in ("final", "replaced") or not one.task.restarts or one.failures > self._policy.most:
             self._become(one, State.FAILED, message=ours.message, hint=ours.hint)
         else:
             pause = self._policy.pause(one.failures, self._runtime.ids.jitter())
             one.due = self._runtime.clock.monotonic() + pause
             self._become(one, State.PAUSING, message=ours.message, hint=ours.hint)
+
+    @staticmethod
+    def _hands_over(correcting: Correcting) -> bool:
+        try:
+            return correcting.hands_over()
+        except AnabranchError:
+            return False
 
     def _end_all(self) -> None:
         """Stop what runs, those first that are fed."""

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from anabranch.errors import InvalidInputError, NotFoundError, OptionError
+from anabranch.errors import InvalidInputError, NotFoundError, OptionError, SourceReplacedError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_snapshot_readable
 from anabranch.kernel.replacement.main import as_main, main_by_uuid
@@ -80,7 +80,7 @@ class Course:
         """Where the stream goes on if it stands at the end of a main that was replaced; None if it does not.
 
         Raises:
-            OptionError: `scan.on-replace` is ``fail``.
+            SourceReplacedError: `scan.on-replace` is ``fail``.
             NotFoundError: the new main is not there any more.
         """
         pointer = self._end_of(place)
@@ -185,10 +185,10 @@ def _snapshot_at(place: Place) -> Snapshot:
     return found
 
 
-def _refusal(new: TableContext, pointer: MainPointer) -> OptionError:
+def _refusal(new: TableContext, pointer: MainPointer) -> SourceReplacedError:
     assert pointer.replaced is not None, "it is a replacement"
     fork, last, head = pointer.replaced.fork.id, pointer.replaced.head.id, new.snapshots.head()
-    return OptionError(
+    return SourceReplacedError(
         f"main of '{new.name}' was replaced by {pointer.main}: the stream has read the old main to its last snapshot, "
         f"{last}; up to snapshot {fork} the new main is the same, and its newest is {0 if head is None else head.id}. "
         f"{SCAN_ON_REPLACE.key} is 'fail'",

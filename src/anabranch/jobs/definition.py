@@ -1,0 +1,167 @@
+"""A hash of what a job does, to tell whether two processes have loaded the same job although its file was changed elsewhere.
+
+It covers the declaration, the statement or the code of the function, and whatever of its own module or of modules beside
+it that code names: functions, classes, constants. Libraries count by the names that are used of them. Where something
+cannot be told apart reliably there is no hash, and nobody takes two jobs for the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, Final
+
+from anabranch.jobs.job import Job
+
+_PLAIN: Final = (str, int, float, complex, bool, bytes, type(None), type(Ellipsis))
+_MOST: Final = 10_000
+"""Parts that are looked at; more than that is no job's own code."""
+
+
+class _UnknownError(Exception):
+    """Something that has no text that is the same in every process."""
+
+
+def definition_of(job: Job) -> str | None:
+    """The hash; None if the job cannot be told from another one that does something else."""
+    walk = _Walk(Path(job.place.file).parent)
+    try:
+        declared = [job.name, job.sink, job.mode, dict(job.options), dict(job.sources), job.transform]
+        parts = [sys.version.split()[0], *(part for one in declared for part in walk.of(one))]
+    except (_UnknownError, RecursionError):
+        return None
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class _Walk:
+    """Goes through all that a function is made of."""
+
+    def __init__(self, folder: Path) -> None:
+        """Modules below the folder are looked into, others count by their names."""
+        self._folder = folder
+        self._seen: dict[int, Any] = {}
+        """What was met before, kept so that no other object gets its id."""
+
+    def of(self, value: Any) -> Iterator[str]:
+        """Parts of text that change when what the value does changes."""
+        if isinstance(value, _PLAIN):
+            yield f"{type(value).__name__} {value!r}"
+            return
+        if id(value) in self._seen:
+            yield f"again {type(value).__name__}"
+            return
+        self._seen[id(value)] = value
+        if len(self._seen) > _MOST:
+            raise _UnknownError
+        match value:
+            case list() | tuple():
+                yield f"{type(value).__name__} {len(value)}"
+                for one in value:
+                    yield from self.of(one)
+            case set() | frozenset():
+                yield f"{type(value).__name__} {sorted(map(repr, value))}"
+                if not all(isinstance(one, _PLAIN) for one in value):
+                    raise _UnknownError
+            case Mapping():
+                yield f"mapping {len(value)}"
+                for key, one in value.items():
+                    yield from self.of(key)
+                    yield from self.of(one)
+            case FunctionType():
+                yield from self._function(value)
+            case CodeType():
+                yield from self._code(value)
+            case type():
+                yield from self._class(value)
+            case ModuleType():
+                yield f"module {value.__name__}"
+            case Job():
+                yield f"job {value.name}"
+                yield from self.of(value.transform)
+            case _:
+                yield from self._object(value)
+
+    def _function(self, value: FunctionType) -> Iterator[str]:
+        if not self._is_own(value):
+            yield f"function {value.__module__}.{value.__qualname__}"
+            return
+        yield f"function {value.__name__}"
+        yield from self._code(value.__code__)
+        yield from self.of(value.__defaults__)
+        yield from self.of(value.__kwdefaults__)
+        for cell in value.__closure__ or ():
+            yield from self.of(cell.cell_contents)
+        for name in sorted(_names(value.__code__)):
+            if name in value.__globals__:
+                yield f"global {name}"
+                yield from self._global(value.__globals__[name], _names(value.__code__))
+
+    def _global(self, value: Any, names: set[str]) -> Iterator[str]:
+        yield from self.of(value)
+        if isinstance(value, ModuleType) and self._is_beside(getattr(value, "__file__", None)):
+            for name in sorted(names & vars(value).keys()):
+                yield f"attribute {name}"
+                yield from self.of(vars(value)[name])
+
+    def _code(self, code: CodeType) -> Iterator[str]:
+        yield f"code {code.co_code.hex()} {code.co_names} {code.co_varnames} {code.co_freevars} {code.co_argcount}"
+        yield code.co_exceptiontable.hex()
+        for constant in code.co_consts:
+            yield from self.of(constant)
+
+    def _class(self, value: type) -> Iterator[str]:
+        yield f"class {value.__module__ if not self._is_own(value) else ''}.{value.__qualname__}"
+        if self._is_own(value):
+            yield from self.of(list(value.__bases__))
+            for name, one in sorted(vars(value).items()):
+                if not (name.startswith("__") and name.endswith("__")) or isinstance(one, FunctionType):
+                    yield f"member {name}"
+                    yield from self.of(one.__func__ if isinstance(one, classmethod | staticmethod) else one)
+
+    def _object(self, value: Any) -> Iterator[str]:
+        yield f"object {type(value).__module__}.{type(value).__qualname__}"
+        if is_dataclass(value):
+            for field in fields(value):
+                yield field.name
+                yield from self.of(getattr(value, field.name))
+            return
+        function = getattr(value, "func", None)
+        if isinstance(function, FunctionType):  # functions of users as Spark wraps them, and partial ones
+            yield from self.of(function)
+            yield from self.of([getattr(value, name, None) for name in ("args", "keywords", "evalType")])
+            yield str(getattr(value, "returnType", ""))
+            return
+        text = repr(value)
+        if " at 0x" in text or " object" in text:
+            raise _UnknownError
+        yield text
+
+    def _is_own(self, value: FunctionType | type) -> bool:
+        module = sys.modules.get(value.__module__)
+        file = (
+            value.__code__.co_filename
+            if isinstance(value, FunctionType)
+            else getattr(module, "__file__", None)
+        )
+        return self._is_beside(file)
+
+    def _is_beside(self, file: str | None) -> bool:
+        parts = ("site-packages", "dist-packages")
+        return (
+            file is not None
+            and Path(file).is_relative_to(self._folder)
+            and not any(p in Path(file).parts for p in parts)
+        )
+
+
+def _names(code: CodeType) -> set[str]:
+    """What code names, and the code inside of it."""
+    found = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            found |= _names(constant)
+    return found
