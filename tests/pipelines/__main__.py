@@ -31,8 +31,7 @@ def main(arguments=None):
     parser.add_argument("--embedded", action="store_true", help="without Spark: only jobs that keep no state")
     parser.add_argument("--keep", help="a folder for the warehouses, which stay there")
     given = parser.parse_args(arguments)
-    first, _, last = given.seeds.partition(":")
-    seeds = range(int(first), int(last or int(first) + 1))
+    seeds = [seed for part in given.seeds.split(",") for seed in _range(part)]
     folder = Path(given.keep or tempfile.mkdtemp(prefix="pipelines"))
     folder.mkdir(parents=True, exist_ok=True)
     spark = None if given.embedded else _session(folder)
@@ -78,6 +77,11 @@ def main(arguments=None):
         f"{len(seeds)} pipelines, {len(wrong)} wrong {wrong or ''}; kinds {dict(kinds)}; state {dict(ways)}"
     )
     return 1 if wrong else 0
+
+
+def _range(text):
+    first, _, last = text.partition(":")
+    return range(int(first), int(last or int(first) + 1))
 
 
 def _session(folder):

@@ -13,7 +13,7 @@ LATE = "late"
 EVENTS = "id BIGINT, k STRING, v BIGINT, ts TIMESTAMP_LTZ(6)"
 COLUMNS = ("id", "k", "v", "ts")
 FACTORS = "g BIGINT, f BIGINT"
-FIRST_LATE_FEED = 3
+FIRST_LATE_FEED = 2
 _HOURS = 3600
 
 

@@ -87,14 +87,11 @@ class Pipeline:
 def pipeline(seed, *, stateless=False):
     """The pipeline of a seed; only with jobs that keep no state if so wished."""
     random = Random(seed)
-    made = Pipeline(seed)
-    _choose_steps(made, random, STATELESS if stateless else DOWNSTREAM)
-    streams = [
-        s
-        for s in made.steps
-        if not KINDS[s.kind].is_batch and (s.kind == "factors" or "v" in KINDS[s.kind].columns)
-    ]
-    fitting = [s for s in streams if made.below(s.sink) and KINDS[s.kind].mode == "append"]
+    fitting = []
+    while not fitting:
+        made = Pipeline(seed)
+        _choose_steps(made, random, STATELESS if stateless else DOWNSTREAM)
+        fitting = [step for step in made.steps if _may_be_wrong(step) and made.below(step.sink)]
     made.wrong = fitting[0] if random.random() < 0.6 or len(fitting) == 1 else random.choice(fitting)
     made.bug = random.choice([bug for bug in BUGS if bug != "wrong factors"])
     made.bug = "wrong factors" if made.wrong.kind == "factors" else made.bug
@@ -111,6 +108,11 @@ def pipeline(seed, *, stateless=False):
         fit = [table for table in affected if table in made.prompt]
         made.backfill = random.choice(fit) if fit else None
     return made
+
+
+def _may_be_wrong(step):
+    kind = KINDS[step.kind]
+    return kind.mode == "append" and (step.kind == "factors" or "v BIGINT" in kind.columns)
 
 
 def _kill(random):
