@@ -82,6 +82,12 @@ class Embedded:
         self.pipeline = pipeline
         self._storage = open_storage(f"memory://pipeline{next(_names)}")
 
+    def copy(self):
+        """The same warehouse once more."""
+        there, here = Embedded(self.pipeline), self._storage
+        there._storage.put_many({info.path: here.get(info.path) for info in here.list(recursive=True)})
+        return there
+
     def lake(self):
         return Lake(self._storage)
 

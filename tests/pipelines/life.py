@@ -1,5 +1,6 @@
 """The life of a pipeline: it runs, goes wrong, is corrected, killed meanwhile, maybe taken back, and goes on."""
 
+import re
 import threading
 import time
 from collections import Counter
@@ -15,6 +16,8 @@ from tests.pipelines.kinds import KINDS
 from tests.pipelines.oracle import Oracle, Wrong, rows_of
 from tests.pipelines.pipeline import RAW, RAW_FACTORS
 from tests.support.dying import Died, DyingStorage
+
+_CASCADE = re.compile("`anabranch cascade (.+?) --plan`")
 
 
 @dataclass
@@ -43,8 +46,7 @@ class Life:
 
     def live(self):
         """Live through all of it. Raises `Wrong`, or whatever went wrong."""
-        self._create()
-        before = self._go_wrong()
+        before = self.begin()
         reader = _Reader(Lake(self.engine.storage()), self.pipeline.sinks)
         with reader:
             affected = self._correct_and_look(before)
@@ -56,6 +58,11 @@ class Life:
         reader.check([affected])
         self._go_on()
         return self._told("corrected")
+
+    def begin(self):
+        """Live until something is to be corrected; what all tables hold then."""
+        self._create()
+        return self._go_wrong()
 
     def _told(self, what):
         self.outcome.told = f"{what}{' after ' + self.outcome.told if self.outcome.told else ''}"
@@ -106,8 +113,12 @@ class Life:
         self.lake.table(table).append(rows)
         self.extra[table] = [tuple(row.values()) for row in rows]
 
-    def _run(self, jobs):
+    def _run(self, jobs, *, may_lag=False):
+        """Run jobs to their end; returns the tables that some had still to be told of that they were corrected."""
         statuses = self.engine.run(jobs, self.lake)
+        hints = [_CASCADE.search(status.hint or "") for status in statuses]
+        if may_lag and any(hints):
+            return {hint[1] for hint in hints if hint is not None}
         bad = [
             (status.job, status.state.value, status.message)
             for status in statuses
@@ -115,9 +126,20 @@ class Life:
         ]
         if bad:
             raise Wrong(f"jobs did not end: {bad}")
+        return set()
+
+    def _cascade_again(self, tables):
+        """What lagged behind a correction takes in the old rows, stops with that reason, and is corrected by a cascade."""
+        for table in sorted(tables):
+            if table not in self._tables_of_groups() | {self.pipeline.wrong.sink}:
+                raise Wrong(f"a job stopped because '{table}' was corrected, and it was not")
+            result = run_cascade(self.lake, table, self.engine.jobs(), runner=self._runner(), tell=self.tell)
+            if not result.is_published:
+                raise Wrong(f"refused: {result.waiting} {[(s.job, s.message) for s in result.failed]}")
+            self.outcome.told = f"{self.outcome.told} a cascade of {table}".strip()
 
     def _found(self):
-        return {step.sink: rows_of(self.lake, step) for step in self.pipeline.steps}
+        return {step.sink: rows_of(self.lake.table(step.sink), step) for step in self.pipeline.steps}
 
     def _correct_and_look(self, before):
         """Correct, killed as often as planned; the tables that were corrected."""
@@ -248,7 +270,13 @@ class Life:
         number = self.pipeline.feeds
         self._feed(events.feed(self.random, number, [], late=False), events.factors(number))
         self._feed(events.closing(number + 1), events.factors(number + 1))
-        self._run(self.engine.jobs())
+        for _ in range(len(self.pipeline.steps)):
+            behind = self._run(self.engine.jobs(), may_lag=True)
+            if not behind:
+                break
+            self._cascade_again(behind)
+        else:
+            raise Wrong(f"jobs do not go on: {behind}")
         self._compare(at_end=True)
 
     def _compare(self, *, at_end, but=()):

@@ -96,9 +96,9 @@ class Oracle:
         return rows + self.extra.get(sink, [])
 
 
-def rows_of(lake, step):
+def rows_of(table, step):
     """The rows of a job's table, with the columns that its kind has."""
-    found = lake.table(step.sink).scan().to_arrow().to_pylist()
+    found = table.scan().to_arrow().to_pylist()
     return [tuple(_plain(row[column]) for column in _columns(KINDS[step.kind])) for row in found]
 
 
