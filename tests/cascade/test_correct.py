@@ -162,3 +162,17 @@ def test_a_tag_that_is_not_there_or_not_of_main_is_refused():
         plan_correction(lake, "db.orders", "nowhere", RIGHT)
     with pytest.raises(InvalidInputError, match="'db.missing' is not to be corrected"):
         correct(lake, options=CascadeOptions(by_hand=["db.missing"]))
+
+
+def test_a_column_that_main_got_since_the_tag_is_not_lost_and_the_corrected_job_writes_it():
+    lake = spoilt()
+    lake.table("db.orders").alter().add_column("w", "INT").apply()
+    wide = streaming(
+        "orders", ["db.raw"], "db.orders", lambda given: [{**row, "w": row["id"] + 1} for row in given]
+    )
+    told = []
+    correct(lake, (wide, CLEAN, BIG), tell=told.append)
+    assert any("gets column w" in line for line in told)
+    assert found(lake) == wanted(8)
+    rows = sorted(lake.table("db.orders").scan().to_arrow().to_pylist(), key=lambda row: row["id"])
+    assert [row["w"] for row in rows] == [None] * 4 + [5, 6, 7, 8]

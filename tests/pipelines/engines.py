@@ -24,7 +24,7 @@ from anabranch.lineage.recording import state_read
 from anabranch.storage.open import open_storage
 from anabranch.streaming.offsets import BEGINNING, Position
 from tests.cascade.embedded import _begun, _known, _read_as, _start
-from tests.pipelines.kinds import KINDS, SQL_BUGS
+from tests.pipelines.kinds import BUGS, KINDS, SQL_BUGS
 from tests.support.dying import Died
 
 _names = itertools.count()
@@ -49,9 +49,10 @@ class OnSpark:
     def lake_on(self, storage):
         return Lake(storage, spark=self.spark)
 
-    def jobs(self, *, wrong=False):
+    def jobs(self, *, wrong=False, fixed=False):
         p = self.pipeline
-        return [step.job(p.change if wrong and step is p.wrong else None) for step in p.steps]
+        changes = [p.change(step, wrong=wrong, fixed=fixed) for step in p.steps]
+        return [step.job(BUGS.get(change)) for step, change in zip(p.steps, changes, strict=True)]
 
     def run(self, jobs, lake):
         return run_jobs(jobs, lake, Run(), Schedule(AVAILABLE_NOW, _POLICY))
@@ -97,9 +98,9 @@ class Embedded:
     def lake_on(self, storage):
         return Lake(storage)
 
-    def jobs(self, *, wrong=False):
+    def jobs(self, *, wrong=False, fixed=False):
         p = self.pipeline
-        return [_job(step, (p.bug if wrong and step is p.wrong else None)) for step in p.steps]
+        return [_job(step, p.change(step, wrong=wrong, fixed=fixed)) for step in p.steps]
 
     def run(self, jobs, lake):
         return [status for job in jobs for status in run(job, lake, Run())]
@@ -202,6 +203,7 @@ def _added(table, start):
 
 def _as(rows, schema):
     """Rows with the types of a table: sums of DuckDB are wider, and its times have no zone of ours."""
+    assert {*rows.column_names} <= {*schema.names}, "a column that the table does not have"
     return pa.Table.from_arrays([rows.column(f.name).cast(f.type) for f in schema], schema=schema)
 
 

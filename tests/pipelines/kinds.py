@@ -309,6 +309,7 @@ SQL_BUGS = {
     "drop before": (_WRONG["drop"], ""),
     "wrong keys": (_WRONG["keys"], ""),
     "wrong factors": ("", "SELECT * REPLACE (f * 1000 AS f) FROM {0}"),
+    "column": ("", "SELECT *, v * 2 AS w FROM {0}"),
 }
 """What `BUGS` are in a batch engine: done before and after."""
 
@@ -319,4 +320,5 @@ BUGS = {
     "drop before": Change(before=lambda rows: rows.where("v % 2 = 0")),
     "wrong keys": Change(before=lambda rows: rows.withColumn("k", F.expr("concat(k, 'x')"))),
     "wrong factors": Change(after=lambda rows: rows.withColumn("f", F.expr("f * 1000"))),
+    "column": Change(after=lambda rows: rows.withColumn("w", F.expr("v * 2"))),
 }

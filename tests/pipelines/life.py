@@ -47,6 +47,8 @@ class Life:
     def live(self):
         """Live through all of it. Raises `Wrong`, or whatever went wrong."""
         before = self.begin()
+        if self.pipeline.column:
+            self.lake.table(self.pipeline.wrong.sink).alter().add_column("w", "BIGINT").apply()
         reader = _Reader(Lake(self.engine.storage()), self.pipeline.sinks)
         with reader:
             affected = self._correct_and_look(before)
@@ -133,7 +135,9 @@ class Life:
         for table in sorted(tables):
             if table not in self._tables_of_groups() | {self.pipeline.wrong.sink}:
                 raise Wrong(f"a job stopped because '{table}' was corrected, and it was not")
-            result = run_cascade(self.lake, table, self.engine.jobs(), runner=self._runner(), tell=self.tell)
+            result = run_cascade(
+                self.lake, table, self.engine.jobs(fixed=True), runner=self._runner(), tell=self.tell
+            )
             if not result.is_published:
                 raise Wrong(f"refused: {result.waiting} {[(s.job, s.message) for s in result.failed]}")
             self.outcome.told = f"{self.outcome.told} a cascade of {table}".strip()
@@ -170,13 +174,17 @@ class Life:
         return {table for group in self.lake.groups() for table, _, _ in group.tables}
 
     def _correct(self, lake, runner, **options):
-        p, jobs = self.pipeline, self.engine.jobs()
+        p, jobs = self.pipeline, self.engine.jobs(fixed=True)
         how = CascadeOptions(**options)
         tell = self.tell
         if p.correct == "correct":
             return run_correction(lake(), p.wrong.sink, "good", jobs, how, runner=runner, tell=tell)
         table = lake().table(p.wrong.sink)
         if table.context.branch != "fix":
+            if p.column and "fix" not in table.branches():
+                table.create_branch("fix", "good")
+            if p.column and "w" not in {field.name for field in table.branch("fix").schema.fields}:
+                table.branch("fix").alter().add_column("w", "BIGINT").apply()
             for job in jobs:
                 if job.sink == p.wrong.sink:
                     statuses = runner(job, lake(), Run(branch="fix", from_tag="good", create_branch=True))
@@ -271,7 +279,7 @@ class Life:
         self._feed(events.feed(self.random, number, [], late=False), events.factors(number))
         self._feed(events.closing(number + 1), events.factors(number + 1))
         for _ in range(len(self.pipeline.steps)):
-            behind = self._run(self.engine.jobs(), may_lag=True)
+            behind = self._run(self.engine.jobs(fixed=True), may_lag=True)
             if not behind:
                 break
             self._cascade_again(behind)
@@ -280,11 +288,20 @@ class Life:
         self._compare(at_end=True)
 
     def _compare(self, *, at_end, but=()):
+        if self.pipeline.column:
+            self._check_column()
         oracle = Oracle(self.pipeline, self.events, self.factors, self.extra)
         try:
             self.outcome.compared += len(oracle.check(self._found(), at_end=at_end, but=but))
         except Wrong as error:
             raise Wrong(f"{'at the end' if at_end else 'after the correction'}:\n{error}") from None
+
+    def _check_column(self):
+        """What the mended job made has the new column; what is older has null there."""
+        rows = self.lake.table(self.pipeline.wrong.sink).scan().to_arrow().to_pylist()
+        bad = [row for row in rows if row["w"] not in (None, row["v"] * 2)]
+        if bad:
+            raise Wrong(f"the new column holds something else: {bad[:3]}")
 
 
 class _Reader:

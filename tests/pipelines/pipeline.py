@@ -65,9 +65,11 @@ class Pipeline:
         places = {step.sink: place for place, step in enumerate(self.steps)}
         return sorted(places, key=places.get)
 
-    @property
-    def change(self):
-        return BUGS[self.bug]
+    def change(self, step, *, wrong, fixed):
+        """What is different in a job while it is wrong, or once it is mended; None if nothing is."""
+        if step is not self.wrong:
+            return None
+        return self.bug if wrong else "column" if fixed and self.column else None
 
     def below(self, table):
         """The tables that are made from a table, in order."""
@@ -93,7 +95,7 @@ def pipeline(seed, *, stateless=False):
         _choose_steps(made, random, STATELESS if stateless else DOWNSTREAM)
         fitting = [step for step in made.steps if _may_be_wrong(step) and made.below(step.sink)]
     made.wrong = fitting[0] if random.random() < 0.6 or len(fitting) == 1 else random.choice(fitting)
-    made.bug = random.choice([bug for bug in BUGS if bug != "wrong factors"])
+    made.bug = random.choice([bug for bug in BUGS if bug not in ("wrong factors", "column")])
     made.bug = "wrong factors" if made.wrong.kind == "factors" else made.bug
     made.feeds = random.choice([3, 3, 4, 5])
     made.bad = random.randint(1, made.feeds - 1)
@@ -103,6 +105,8 @@ def pipeline(seed, *, stateless=False):
     made.correct = "correct" if random.random() < 0.75 else "commands"
     made.kills = [_kill(random) for _ in range(random.choice([0, 1, 1, 2]))]
     made.undo = random.choice([None, None, None, "stay", "again"])
+    writers = [step for step in made.steps if step.sink == made.wrong.sink]
+    made.column = KINDS[made.wrong.kind].is_events and len(writers) == 1 and random.random() < 0.2
     if random.random() < 0.12:
         affected = [made.wrong.sink, *made.below(made.wrong.sink)]
         fit = [table for table in affected if table in made.prompt]

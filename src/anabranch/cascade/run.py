@@ -34,6 +34,7 @@ from anabranch.kernel.actions.overwrite import Overwrite
 from anabranch.kernel.branches.branch_log import open_branch
 from anabranch.kernel.branches.create import create_branch
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.refs.moment import Moment
 from anabranch.kernel.replacement.copy_history import copy_past
 from anabranch.kernel.replacement.main import main_of
 from anabranch.kernel.replacement.seal import is_replaced_by
@@ -192,6 +193,22 @@ class _Cascade:
         if step.is_empty and head is not None and head.stamp == fork.snapshot.stamp:
             said = LineageEntry("cascade", None, None, EMPTYING).to_json()
             self._table(step).commit(Overwrite([]), properties={LINEAGE_PROPERTY: said})
+        self._add_columns(step, main, moment)
+
+    def _add_columns(self, step: CascadeStep, main: TableContext, moment: Moment) -> None:
+        """Give the branch the columns that main got since: the jobs of today write them, and main is not to lose them."""
+        now = main.schemas.latest()
+        if now is None or now.id == moment.snapshot.schema_id:
+            return
+        then = {one.id for one in main.schemas.get(moment.snapshot.schema_id).fields}
+        alter = self._table(step).alter()
+        there = {one.name for one in self._table(step).schema.fields}
+        added = [one for one in now.fields if one.id not in then and one.name not in there]
+        for one in added:
+            self.tell(f"{step.table}: branch {step.branch} gets column {one.name}, which main got since")
+            alter = alter.add_column((one.name,), one.type.with_nullable(True), comment=one.description)
+        if added and not self._was_main(step):
+            alter.apply()
 
     def _make(self, step: CascadeStep, one: Affected) -> bool:
         """Run the jobs of a table on its branch; whether all of them came to their end."""
