@@ -10,12 +10,13 @@ SHARDS = 10
 MANY = 300
 
 
-@pytest.mark.parametrize("seed", [1, 2, 10, 19, 45])
+@pytest.mark.parametrize("seed", [1, 3, 4, 16, 19, 45, 55, 80, 82, 219, 231])
 def test_some_pipelines(seed):
     lived(seed)
 
 
 @pytest.mark.long
+@pytest.mark.timeout(0)
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_many_pipelines(shard):
     for seed in range(100 + shard, 100 + MANY, SHARDS):

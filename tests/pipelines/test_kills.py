@@ -17,9 +17,10 @@ SEEDS = (2, 6, 16, 81)
 """With lookups, unions, batch jobs and jobs that are different each time."""
 
 
+@pytest.mark.timeout(0)
 @pytest.mark.parametrize(
     ("seed", "points"),
-    [(6, 3), *(pytest.param(seed, 25, marks=pytest.mark.long) for seed in SEEDS)],
+    [(16, 3), *(pytest.param(seed, 25, marks=pytest.mark.long) for seed in SEEDS)],
 )
 def test_killed_at_random_points_it_ends_in_the_same(seed, points):
     made = pipeline(seed, stateless=True)
