@@ -30,6 +30,7 @@ TOPICS = (
     "many_partitions",
     "stream_compaction",
     "streams",
+    "state",
     "kafka",
     "sorting",
     "expiry",
