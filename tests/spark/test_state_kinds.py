@@ -129,14 +129,9 @@ def lake(spark, warehouse):
     return lake
 
 
-@pytest.mark.parametrize(
-    ("jobs", "batches"),
-    [
-        pytest.param((firsts, sums), 4, id="some"),
-        pytest.param(JOBS, 6, id="all", marks=pytest.mark.long),
-    ],
-)
-def test_jobs_begun_at_a_tag_go_on_as_if_never_interrupted(lake, warehouse, jobs, batches):
+@pytest.mark.long  # in short, some of them: test_state_cascade, test_state_stores and test_pipelines
+def test_jobs_begun_at_a_tag_go_on_as_if_never_interrupted(lake, warehouse):
+    jobs, batches = JOBS, 6
     for number in range(batches):
         lake.table("db.events").append(batch(number))
         run(lake, jobs)
