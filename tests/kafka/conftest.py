@@ -52,7 +52,12 @@ class Reads:
         self.broker, self.topic = broker, topic
 
     def options(self, **more):
-        given = {key.replace("__", "."): str(value) for key, value in more.items()}
+        given = {
+            key.replace("__", ".").replace("on_error", "on-error").replace("time_zone", "time-zone"): str(
+                value
+            )
+            for key, value in more.items()
+        }
         chosen = {} if {"subscribePattern", "assign"} & given.keys() else {"subscribe": self.topic}
         return {"kafka.bootstrap.servers": self.broker.bootstrap, **chosen, **given}
 

@@ -232,10 +232,13 @@ def check_no_late_rows(story, events):
 
 
 @pytest.mark.timeout(600)
-def test_every_window_is_right_whoever_is_killed(story):
-    events = Events(200_000)
-    story.most = 80_000
-    tell(story, events, kills=5)
+@pytest.mark.parametrize(
+    ("count", "kills"), [(40_000, 2), pytest.param(200_000, 5, marks=pytest.mark.long)], ids=["short", "long"]
+)
+def test_every_window_is_right_whoever_is_killed(story, count, kills):
+    events = Events(count)
+    story.most = count * 2 // 5
+    tell(story, events, kills=kills)
     check_no_late_rows(story, events)
 
 

@@ -255,6 +255,32 @@ def test_a_kept_consumer_with_a_backlog_comes_to_rest(broker, topic, streaming, 
     assert sorted(values) == sorted(numbers(*range(20)))
 
 
+def test_offsets_are_committed_to_a_group_for_those_who_watch(broker, topic, streaming):
+    from confluent_kafka import Consumer, TopicPartition
+
+    broker.produce(topic, numbers(0, 1, 2))
+    group = f"watched-{topic}"
+    stream = streaming(startingOffsets="earliest", commitOffsetsToGroup=group)
+    _, end = stream.follow(stream.begin())
+    stream.reader.commit(end)
+    stream.reader.stop()
+    watcher = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "log_level": 0})
+    found = watcher.committed([TopicPartition(topic, 0), TopicPartition(topic, 1)], timeout=20)
+    watcher.close()
+    assert [(place.partition, place.offset) for place in found] == [(0, 3), (1, 0)]
+
+
+def test_a_group_that_cannot_be_told_stops_nothing(own_broker, reads, caplog):
+    topic = own_broker.new_topic(1)
+    own_broker.produce(topic, numbers(0))
+    stream = reads(own_broker, topic).stream(startingOffsets="earliest", commitOffsetsToGroup="watched")
+    _, end = stream.follow(stream.begin())
+    own_broker.stop()
+    stream.reader.commit(end)  # returns at once
+    own_broker.start()
+    stream.reader.stop()
+
+
 def test_offsets_of_something_else_are_told(streaming):
     with pytest.raises(InvalidInputError, match="no offsets of Kafka topics(.|\n)*checkpoint"):
         streaming().reader.partitions({}, {"source": "anabranch", "version": 1})

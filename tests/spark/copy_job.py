@@ -51,6 +51,10 @@ class DyingWriter(StreamWriter):
         super().commit(messages, batchId)
         self.killer("after-commit", batchId)
 
+    def _committed(self, files, batch, *more):
+        self.killer("between-commits", batch)  # records that cannot be read are in their table by now
+        return super()._committed(files, batch, *more)
+
 
 class DyingSource(AnabranchSource):
     def streamWriter(self, schema, overwrite):

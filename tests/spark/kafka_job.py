@@ -22,7 +22,12 @@ def main(warehouse, checkpoint, bootstrap, topic, point="never", batch="-1", mar
     spark.dataSource.register(type("DyingKafkaSink", (DyingSource,), attributes))
     source = spark.readStream.format("anabranch-kafka").option("kafka.bootstrap.servers", bootstrap)
     source = source.option("subscribe", topic).option("maxOffsetsPerTrigger", 10)
-    frame = source.load().selectExpr("CAST(CAST(value AS STRING) AS BIGINT) AS id", "topic AS v")
+    values = {"value.format": "csv", "value.schema": "id BIGINT", "value.on-error": "dead-letter"}
+    frame = (
+        source.options(**values, **{"dead-letter.table": "db.rejected"})
+        .load()
+        .selectExpr("row.id", "topic AS v")
+    )
     sink = frame.writeStream.format("anabranch").option("checkpointLocation", checkpoint).queryName("kafka")
     sink.trigger(availableNow=True).start("db.dst").awaitTermination()
     spark.stop()

@@ -54,15 +54,24 @@ def defined(lake, broker, **more):
 
 
 @pytest.mark.parametrize("target", [PAIMON_TABLE, PLAIN_TABLE], ids=["own watermark", "of the topic"])
-def test_from_a_topic_to_a_bounded_stream(lake, broker, target):
-    topic = defined(lake, broker)
+def test_from_a_topic_to_a_bounded_stream(lake, broker, target, tmp_path):
+    topic = defined(lake, broker, **{"dead-letter.table": "default.rejected"})
     lake.sql(target)
-    broker.produce(topic, [order(1, 1), None, order(2, 2)])
+    broker.produce(topic, [order(1, 1), None, order(2, 2), "{broken"])
     query = lake.sql(INSERT)
     query.processAllAvailable()
-    broker.produce(topic, [order(3, 30)])
+    broker.produce(topic, [order(3, 30), order(9, 1).replace("user", "USER")])
     query.processAllAvailable()
     query.stop()
+    rejected = sorted(
+        lake.table("default.rejected").scan().to_arrow().to_pylist(), key=lambda row: row["offset"]
+    )
+    assert [(row["topic"], row["offset"], row["sink"]) for row in rejected] == [
+        (topic, offset, "default.paimon_table") for offset in (3, 5)
+    ]
+    assert rejected[0]["value"] == b"{broken"
+    assert f"topic '{topic}', partition 0, at offset 3 cannot be read as json" in rejected[0]["error"]
+    assert not list((tmp_path / "warehouse" / "_dead_letters").rglob("*.arrow"))
     table = lake.table("default.paimon_table")
     marks = {s.total_record_count: s.watermark for s in table.snapshots() if s.total_record_count}
     assert marks == {rows: NEW_YEAR + at * 60_000 + 250 - 5000 for rows, at in ((2, 2), (3, 30))}
@@ -75,7 +84,7 @@ def test_from_a_topic_to_a_bounded_stream(lake, broker, target):
     stream = lake.sql(BOUNDED.format(bound=NEW_YEAR + 10 * 60_000))
     assert stream.isStreaming
     read = stream.writeStream.format("memory").queryName("bounded_orders").start()
-    assert read.awaitTermination(60)
+    assert read.awaitTermination(240)
     assert sorted(row.user for row in lake.spark.table("bounded_orders").collect()) == [1, 2]
 
 
@@ -109,7 +118,7 @@ def test_a_topic_is_a_table_of_the_catalog(lake, broker):
         spark.table("lake.default.kafka_table").collect()
     query = lake.sql("INSERT INTO t WITH ('queryName' = 'named') BY NAME SELECT `user` AS u FROM kafka_table")
     assert query.name == "named"
-    assert query.awaitTermination(60)  # the topic is bounded
+    assert query.awaitTermination(240)  # the topic is bounded
     assert query.exception() is None
     run(lake.sql, [
         ("SELECT * FROM t", Rows([(None, 1), (None, 2)])),

@@ -33,7 +33,7 @@ _FIXED = {
     "enable.partition.eof": "true",
     "auto.offset.reset": "error",
 }
-_OF_CONSUMERS = {
+OF_CONSUMERS = {
     *_FIXED,
     "group.id",
     "isolation.level",
@@ -149,7 +149,7 @@ class Client:
         if self._admin is None:
             from confluent_kafka.admin import AdminClient
 
-            settings: dict[str, Any] = {k: v for k, v in self.config.settings if k not in _OF_CONSUMERS}
+            settings: dict[str, Any] = {k: v for k, v in self.config.settings if k not in OF_CONSUMERS}
             settings["error_cb"] = self._complain
             self._admin = AdminClient(settings, logger=_LOG)
         return self._admin

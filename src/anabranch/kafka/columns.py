@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.kafka.offsets import TopicPartition
+from anabranch.kafka.values import ValueReader, ValueSettings
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -23,7 +24,7 @@ _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 
-def columns(*, headers: bool) -> pa.Schema:
+def columns(*, headers: bool, values: ValueSettings | None = None) -> pa.Schema:
     """The columns of the source."""
     fields = [
         ("key", pa.binary()),
@@ -34,13 +35,19 @@ def columns(*, headers: bool) -> pa.Schema:
         ("timestamp", _TIMESTAMP),
         ("timestampType", pa.int32()),
     ]
-    return pa.schema([*fields, ("headers", _HEADERS)] if headers else fields)
+    more = [("headers", _HEADERS)] if headers else []
+    return pa.schema([*fields, *more, *([] if values is None else [values.column])])
 
 
-def to_batch(messages: Sequence[Message], where: TopicPartition, *, headers: bool) -> pa.RecordBatch:
-    """Records of one partition as one batch."""
+def to_batch(
+    messages: Sequence[Message], where: TopicPartition, *, headers: bool, values: ValueReader | None = None
+) -> pa.RecordBatch:
+    """Records of one partition as one batch; those whose value cannot be read are left to `values`."""
     from confluent_kafka import Message as Record
 
+    rows = None
+    if values is not None:
+        messages, rows = values.read(messages, where)
     count = len(messages)
     # One tuple at a time: a list of them would have Python look for garbage among all the messages, again and again.
     stamps = np.fromiter(chain.from_iterable(map(Record.timestamp, messages)), np.int64, 2 * count)
@@ -56,4 +63,8 @@ def to_batch(messages: Sequence[Message], where: TopicPartition, *, headers: boo
     ]
     if headers:
         arrays.append(pa.array(list(map(Record.headers, messages)), _HEADERS))
-    return pa.RecordBatch.from_arrays(arrays, schema=columns(headers=headers))
+    if values is None or rows is None:
+        return pa.RecordBatch.from_arrays(arrays, schema=columns(headers=headers))
+    return pa.RecordBatch.from_arrays(
+        [*arrays, rows], schema=columns(headers=headers, values=values.settings)
+    )

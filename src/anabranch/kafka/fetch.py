@@ -14,7 +14,7 @@ from __future__ import annotations
 import bisect
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,8 @@ from anabranch.kafka.loss import LossRule
 from anabranch.kafka.offsets import TopicPartition
 from anabranch.kafka.options import KafkaSettings
 from anabranch.kafka.ranges import OffsetRange
+from anabranch.kafka.rejected import rejected_rows
+from anabranch.kafka.values import ValueReader
 from anabranch.runtime import SYSTEM, Runtime
 
 if TYPE_CHECKING:
@@ -53,19 +55,37 @@ class RangeReader:
     run: str | None = None
     """Name of the run of the query whose tasks may share consumers; None to keep none."""
 
-    def read(self, wanted: OffsetRange, runtime: Runtime = SYSTEM) -> Iterator[pa.RecordBatch]:
+    def read(
+        self,
+        wanted: OffsetRange,
+        runtime: Runtime = SYSTEM,
+        *,
+        rejected: Callable[[OffsetRange, pa.Table], None] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
         """The records in the order of their offsets.
 
+        Args:
+            wanted: the range.
+            runtime: clock and sleep.
+            rejected: takes the records whose values cannot be read, when all are read; else they are counted in the log.
+
         Raises:
+            InvalidInputError: a value cannot be read, and that is an error.
             NotFoundError: records of the range are gone, and that is an error (`failOnDataLoss`).
             StorageError: the brokers did not answer for longer than the read is patient.
         """
         key = (self.run, self.settings.client, wanted.where)
         consumer = _taken(key) or RangeConsumer(self.settings, wanted.where, runtime)
+        settings = self.settings
+        values = None if settings.values is None else ValueReader(settings.values)
         done = False
         try:
             for messages in consumer.read(wanted):
-                yield to_batch(messages, wanted.where, headers=self.settings.headers)
+                yield to_batch(messages, wanted.where, headers=settings.headers, values=values)
+            if values is not None and values.unreadable and rejected is not None:
+                rejected(wanted, rejected_rows(values, wanted.where))
+            if values is not None:
+                values.count(wanted.where)
             done = True
         finally:
             if done and self.run is not None:

@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from anabranch.errors import OptionError
+from anabranch.kafka import values
 from anabranch.kafka.client import ClientConfig
 from anabranch.kafka.offsets import EARLIEST, LATEST, Offsets, TopicPartition, from_json, ids_from_json
+from anabranch.kafka.values import ValueSettings, value_settings
 from anabranch.options import Option, parse_bool, parse_duration
 
 T = TypeVar("T")
@@ -73,6 +75,10 @@ class KafkaSettings:
     max_per_trigger: int | None
     min_per_trigger: int | None
     max_delay_millis: int
+    values: ValueSettings | None = None
+    """How the values of records are read; None if they are left as they are."""
+    commit_group: str | None = None
+    """Group that a stream commits its offsets to."""
 
 
 def settings_of(options: Mapping[str, str], *, streaming: bool) -> KafkaSettings:
@@ -97,12 +103,15 @@ def settings_of(options: Mapping[str, str], *, streaming: bool) -> KafkaSettings
         max_per_trigger=MAX_PER_TRIGGER.of(named),
         min_per_trigger=MIN_PER_TRIGGER.of(named),
         max_delay_millis=MAX_DELAY.of(named),
+        values=value_settings(named),
+        commit_group=COMMIT_GROUP.of(named),
     )
 
 
-def headers_of(options: Mapping[str, str]) -> bool:
-    """Whether a read has the column of headers. Raises `OptionError`."""
-    return HEADERS.of(_spelled(options))
+def columns_asked(options: Mapping[str, str]) -> tuple[bool, ValueSettings | None]:
+    """Whether a read has the column of headers, and what it reads of values. Raises `OptionError`."""
+    named = _spelled(options)
+    return HEADERS.of(named), value_settings(named)
 
 
 # How the text of each is read; what these raise, `Option.of` turns into an `OptionError`
@@ -113,6 +122,12 @@ def _names(text: str) -> tuple[str, ...]:
     if not names:
         raise ValueError(text)
     return names
+
+
+def _group(text: str) -> str:
+    if not text.strip():
+        raise ValueError(text)
+    return text.strip()
 
 
 def _pattern(text: str) -> str:
@@ -256,6 +271,13 @@ PATIENCE = Option(
     "How long a read waits for a broker that does not answer, in milliseconds.",
     "number of milliseconds",
 )
+COMMIT_GROUP = _optional(
+    "commitOffsetsToGroup",
+    _group,
+    "Consumer group to which a stream commits its offsets after each batch, for tools that watch how far it is behind. "
+    "Nothing is read from there.",
+    "name of a group",
+)
 MIN_PARTITIONS = _optional(
     "minPartitions",
     _at_least(1),
@@ -304,12 +326,14 @@ OPTIONS: tuple[Option[Any], ...] = (
     MAX_PER_TRIGGER,
     MIN_PER_TRIGGER,
     MAX_DELAY,
+    COMMIT_GROUP,
+    *values.OPTIONS,
 )
 
 _STARTS = (STARTING_OFFSETS, STARTING_TIME, STARTING_TIMES)
 _ENDS = (ENDING_OFFSETS, ENDING_TIME, ENDING_TIMES)
 _BY_TIME = {o.key for o in (STARTING_TIME, STARTING_TIMES, ENDING_TIME, ENDING_TIMES)}
-_STREAM_ONLY = (MAX_PER_TRIGGER, MIN_PER_TRIGGER, MAX_DELAY)
+_STREAM_ONLY = (MAX_PER_TRIGGER, MIN_PER_TRIGGER, MAX_DELAY, COMMIT_GROUP)
 _KNOWN = {o.key.lower(): o.key for o in OPTIONS}
 _OF_SPARK_ONLY = {
     "fetchoffset.numretries": PATIENCE.key,
@@ -323,7 +347,7 @@ def _spelled(options: Mapping[str, str]) -> dict[str, str]:
     named = {}
     for key, value in options.items():
         lower = key.lower()
-        if lower.startswith(CLIENT_PREFIX) or lower in _KNOWN:
+        if lower.startswith((CLIENT_PREFIX, values.REGISTRY)) or lower in _KNOWN:
             named[_KNOWN.get(lower, lower)] = str(value)
         elif lower not in _FROM_SPARK:
             raise OptionError(f"the Kafka source has no option '{key}'", hint=_advice(lower))

@@ -16,7 +16,7 @@ from anabranch.spark.attached import remember
 from anabranch.spark.catalog import register_catalog
 from anabranch.spark.compaction import watch
 from anabranch.spark.engine import context_of
-from anabranch.spark.kafka.source import KafkaSource
+from anabranch.spark.kafka.source import kafka_source_with
 from anabranch.spark.lookups import answer
 from anabranch.spark.registering import register
 from anabranch.spark.source import source_with
@@ -127,7 +127,7 @@ def attach(
     answer(spark, notices)
     source = source_with(known, notices=notices, slots=_slots(spark), application=application)
     register(spark, source)
-    register(spark, KafkaSource)
+    register(spark, kafka_source_with(known))
     remember(spark, known)
     register_catalog(spark, catalog, known)
     _check_scheduling(spark)

@@ -41,16 +41,18 @@ from anabranch.lineage.model import (
     lineage_of,
 )
 from anabranch.lineage.overlap import first_overlap
-from anabranch.lineage.spark_offsets import BatchOffsets
+from anabranch.lineage.spark_offsets import BatchOffsets, sources_of_kind
 from anabranch.options import CODE_VERSION, JOB, SINK_ON_REPLACE, WRITE_ONLY
 from anabranch.spark.batch import NOT_PUBLISHED, WrittenFiles, files_of, load_of, may_remove, warn_of_load
 from anabranch.spark.checkpoint import Checkpoint
+from anabranch.spark.dead_letters import DeadLetters
 from anabranch.spark.lookups import ask
 from anabranch.spark.notices import Notice, leave
 from anabranch.spark.options import QUERY_NAME, table_options
 from anabranch.spark.row_writer import RowWriter
 from anabranch.spark.stream_lineage import BatchRun, batch_origin, batch_sources
 from anabranch.spark.stream_watermark import batch_watermark
+from anabranch.spark.tables import warehouse_of
 from anabranch.spec.layout import MAIN_BRANCH
 from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.watermark import watermark_definition
@@ -137,14 +139,21 @@ class StreamWriter(DataSourceStreamArrowWriter):
         run = next((m.run for m in messages if isinstance(m, WrittenBatch)), BatchRun())
         lookups = ask(self._notices, self._checkpoint.query_id, batchId)
         sources = batch_sources(self._checkpoint, batchId, lookups, lambda: self._entry_of(batchId - 1))
+        letters = self._dead_letters(sources.offsets, batchId)
         if self._is_withheld(batchId):  # but what it has taken into the state is recorded by now
             self._rows.abort(files)
+            if letters is not None:
+                letters.forget()
             return
         query = self._checkpoint.query_id
         engine = Engine("spark", pyspark.__version__, run.application, query, batchId)
         entry = batch_origin(sources, self._identity.job, CODE_VERSION.of(self._options), run.run, engine)
         watermark = self._watermark(files, sources.offsets, batchId)
         try:
+            if (
+                letters is not None
+            ):  # first, so that a batch whose rows are there has its dead letters there as well
+                letters.commit(run.run, self._identity.user, self._table.context.title, entry)
             try:
                 committed = self._committed(files, batchId, entry, watermark)
             except SealedBranchError as error:
@@ -155,6 +164,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise
         if committed.repeated:
             self._settle_repeated(committed, files, entry)
+        if letters is not None:
+            letters.forget()
         snapshot = committed.snapshot
         # A dying driver may have gone on to later batches: what is found then is not this batch's snapshot.
         if snapshot is not None and snapshot.commit_identifier == batchId:
@@ -171,6 +182,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         if may_remove(messages):
             self._rows.abort(files_of(messages))
+
+    def _dead_letters(self, offsets: BatchOffsets | None, batch: int) -> DeadLetters | None:
+        """Where records of topics are that could not be read; None if the batch read no topic."""
+        if offsets is None or not sources_of_kind("kafka", offsets):
+            return None
+        warehouse, query = warehouse_of(self._options), self._checkpoint.query_id
+        return None if warehouse is None or query is None else DeadLetters(warehouse, query, batch)
 
     def _is_withheld(self, batch: int | None) -> bool:
         """Whether the rows of a batch are in the table already: it only builds state up again."""

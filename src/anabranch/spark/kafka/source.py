@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from collections.abc import Mapping
+from typing import ClassVar
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -14,10 +23,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from anabranch.errors import SchemaError
-from anabranch.kafka.options import KafkaSettings, headers_of, settings_of
+from anabranch.errors import OptionError, SchemaError
+from anabranch.kafka.options import KafkaSettings, columns_asked, settings_of
+from anabranch.kafka.values import DEAD_LETTER, ON_ERROR, ROW, TABLE, WAREHOUSE
+from anabranch.spark.dead_letters import Rejecting
 from anabranch.spark.kafka.batch import KafkaBatchReader
+from anabranch.spark.kafka.sink import KafkaBatchWriter, KafkaStreamWriter, SinkSettings
 from anabranch.spark.kafka.stream import stream_reader
+from anabranch.spark.types import spark_type
 
 _COLUMNS = (
     StructType()
@@ -33,24 +46,53 @@ _HEADERS = StructField("headers", ArrayType(StructType().add("key", StringType()
 
 
 class KafkaSource(DataSource):
-    """Batch and streaming reads of topics."""
+    """Batch and streaming, reading and writing, of topics."""
+
+    defaults: ClassVar[Mapping[str, str]] = {}
+    """Warehouse of the session, and options of its store: where dead letters go."""
 
     @classmethod
     def name(cls) -> str:
         return "anabranch-kafka"
 
     def schema(self) -> StructType:
-        fields = _COLUMNS.fields
-        return StructType([*fields, _HEADERS] if headers_of(self.options) else fields)
+        headers, values = columns_asked(self._given())
+        fields = [*_COLUMNS.fields, *([_HEADERS] if headers else [])]
+        if values is not None:
+            row = StructType([StructField(f.name, spark_type(f.type)) for f in values.fields])
+            fields.append(StructField(ROW, row))
+        return StructType(fields)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return KafkaBatchReader(self._settings(schema, streaming=False))
+        settings = self._settings(schema, streaming=False)
+        if settings.values is not None and settings.values.on_error == DEAD_LETTER:
+            raise OptionError(
+                f"'{ON_ERROR.key}' is '{DEAD_LETTER}' in a batch read, and dead letters are kept for streams only",
+                hint="use fail or skip.",
+            )
+        return KafkaBatchReader(settings)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        return stream_reader(self._settings(schema, streaming=True))
+        settings = self._settings(schema, streaming=True)
+        reader = stream_reader(settings)
+        values = settings.values
+        if values is not None and values.table is not None:
+            if values.warehouse is None:
+                raise OptionError(
+                    f"'{TABLE.key}' is '{values.table}', but it is not said in which warehouse",
+                    hint=f"set '{WAREHOUSE.key}', or use a session of anabranch.spark.session(warehouse).",
+                )
+            reader.rejecting = Rejecting(values.warehouse, values.table, tuple(self.defaults.items()))
+        return reader
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return KafkaBatchWriter(SinkSettings.of(self.options, schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        return KafkaStreamWriter(SinkSettings.of(self.options, schema), self.options)
 
     def _settings(self, asked: StructType, *, streaming: bool) -> KafkaSettings:
-        settings = settings_of(self.options, streaming=streaming)
+        settings = settings_of(self._given(), streaming=streaming)
         there = self.schema()
         if asked != there:
             raise SchemaError(
@@ -58,3 +100,20 @@ class KafkaSource(DataSource):
                 hint="leave out .schema(...), and cast or parse the column value.",
             )
         return settings
+
+    def _given(self) -> dict[str, str]:
+        given = dict(self.options)
+        known = self.defaults.get(WAREHOUSE.key)
+        if (
+            known is not None
+            and WAREHOUSE.key not in given
+            and any(key.lower() == TABLE.key for key in given)
+        ):
+            given[WAREHOUSE.key] = known
+        return given
+
+
+def kafka_source_with(defaults: Mapping[str, str]) -> type[KafkaSource]:
+    """The data source with the warehouse of a session, to be registered there."""
+    # Made at run time, so pickle takes the class by value and the options travel with it.
+    return type("KafkaSource", (KafkaSource,), {"defaults": dict(defaults)})

@@ -9,7 +9,7 @@ latest offsets has an empty first batch, and limits for a batch have no effect.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -19,8 +19,10 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from anabranch.kafka.cluster import Cluster
 from anabranch.kafka.fetch import RangeReader
 from anabranch.kafka.follower import Follower
+from anabranch.kafka.monitoring import GroupOffsets
 from anabranch.kafka.offsets import Offsets, from_json, ids_from_json, to_json
 from anabranch.kafka.options import KafkaSettings
+from anabranch.kafka.ranges import OffsetRange
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.spark.kafka.batch import RangePartition
 
@@ -43,10 +45,15 @@ _NO_LIMIT = (1 << 63) - 1
 class KafkaStreamReader(DataSourceStreamReader):
     """Follows topics, with what every supported version of Spark asks for."""
 
+    rejecting: Callable[[OffsetRange, pa.Table], None] | None = None
+    """Takes records whose values cannot be read; they are counted in the log if None."""
+
     def __init__(self, settings: KafkaSettings, runtime: Runtime = SYSTEM) -> None:
         cluster = Cluster(settings.client, settings.patience_millis / 1000, runtime)
         self._follower = Follower(settings, cluster, runtime)
         self._ranges = RangeReader(settings, run=runtime.ids.uuid())
+        group = settings.commit_group
+        self._group = None if group is None else GroupOffsets(settings.client, group)
         self._initial: Offsets | None = None
         self._begun = False
         """Whether Spark's log has a batch of this query."""
@@ -71,13 +78,19 @@ class KafkaStreamReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, RangePartition):  # Spark makes one up where there is nothing to read
-            yield from self._ranges.read(partition.value)
+            yield from self._ranges.read(partition.value, rejected=self.rejecting)
 
     def _told(self, offsets: Offsets) -> dict[str, Any]:
         """An offset for Spark's log, with the ids of the topics, by which a topic that is made anew is known."""
         return to_json(offsets, self._follower.ids(offsets))
 
+    def commit(self, end: dict[str, Any]) -> None:
+        if self._group is not None:
+            self._group.commit(from_json(end))
+
     def stop(self) -> None:
+        if self._group is not None:
+            self._group.close()
         self._follower.cluster.close()
 
 

@@ -5,11 +5,12 @@ Options are Flink's, or those of ``format("anabranch-kafka")``. Values are read 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.catalog.connectors import CONNECTOR
 from anabranch.errors import OptionError, UnsupportedFeatureError
+from anabranch.kafka import values
 from anabranch.kafka.options import CLIENT_PREFIX, settings_of
 from anabranch.options import Option, parse_bool
 from anabranch.spark.types import spark_schema
@@ -24,7 +25,6 @@ _PROPERTIES: Final = "properties."
 _TOPIC, _PATTERN, _AT = "topic", "topic-pattern", "scan.startup.timestamp-millis"
 _STARTS: Final = {"earliest-offset": "earliest", "latest-offset": "latest"}
 _WHAT: Final = frozenset({"subscribe", "subscribePattern", "assign"})
-_CORRUPT: Final = "__anabranch_corrupt"
 _TIME: Final = "__anabranch_event_time"
 MARK: Final = "spark.watermarkDelayMs"
 """The key under which Spark notes, at a column, that it is an event time."""
@@ -39,7 +39,7 @@ def _one_of(key: str, values: tuple[str, ...], meaning: str) -> Option[str]:
     return Option(key, parse, values[0], meaning, " or ".join(values))
 
 
-FORMAT: Final = _one_of("format", ("json", "csv", "raw"), "What the values of records are.")
+FORMAT: Final = _one_of("format", ("json", "csv", "avro", "raw"), "What the values of records are.")
 START: Final = _one_of(
     "scan.startup.mode", ("earliest-offset", "latest-offset", "timestamp"), "Where a new stream begins."
 )
@@ -68,7 +68,7 @@ def check(fields: tuple[Field, ...], options: Mapping[str, str]) -> None:
             feature="connector",
             hint="the connector that there is is 'kafka'; files are read by SELECT * FROM parquet.`path`.",
         )
-    source = _source_options(options, streaming=True)
+    source = _source_options(options, fields, streaming=True)
     if not source.keys() & _WHAT:
         raise OptionError(
             "the table does not say of which topic it is",
@@ -99,13 +99,19 @@ def frame(
     """
     given = {**definition.options, **options}
     reader = (spark.readStream if streaming else spark.read).format("anabranch-kafka")
-    records = reader.options(**_source_options(given, streaming=streaming)).load()
-    rows = _values(records.where("value IS NOT NULL"), definition, given)
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    source = {values.ZONE.key: zone, **_source_options(given, definition.fields, streaming=streaming)}
+    if values.FORMAT.key not in source:
+        source.pop(values.ZONE.key)
+    records = reader.options(**source).load().where("value IS NOT NULL")
+    rows = records.select(f"{values.ROW}.*") if values.FORMAT.key in source else _raw(records, definition)
     watermark = watermark_definition(definition) if streaming else None
     return rows if watermark is None else _in_event_time(rows, definition, watermark)
 
 
-def _source_options(options: Mapping[str, str], *, streaming: bool) -> dict[str, str]:
+def _source_options(
+    options: Mapping[str, str], fields: Sequence[Field], *, streaming: bool
+) -> dict[str, str]:
     """The options of the source. Raises `OptionError`."""
     found = {k: v for k, v in options.items() if k not in _OWN and not k.startswith(_PROPERTIES)}
     for key, value in options.items():
@@ -115,7 +121,18 @@ def _source_options(options: Mapping[str, str], *, streaming: bool) -> dict[str,
         found["subscribe"] = ",".join(name.strip() for name in options[_TOPIC].split(";"))
     if _PATTERN in options:
         found["subscribePattern"] = options[_PATTERN]
-    END.of(options), IGNORE_ERRORS.of(options)
+    END.of(options)
+    if FORMAT.of(options) != "raw":
+        found[values.FORMAT.key] = FORMAT.of(options)
+        found[values.SCHEMA.key] = ", ".join(f"{_quoted(f.name)} {f.type}" for f in fields)
+    if IGNORE_ERRORS.of(options) and FORMAT.of(options) != "raw":
+        found.setdefault(values.ON_ERROR.key, values.SKIP)
+    if values.TABLE.key in found:
+        # Dead letters are kept by a stream; its WAREHOUSE is that of the session.
+        found.setdefault(values.ON_ERROR.key, values.DEAD_LETTER)
+        if not streaming:
+            found.pop(values.TABLE.key)
+            found[values.ON_ERROR.key] = values.SKIP
     start = START.of(options)
     if start == "timestamp":
         if _AT not in options:
@@ -128,25 +145,16 @@ def _source_options(options: Mapping[str, str], *, streaming: bool) -> dict[str,
     return found
 
 
-def _values(records: DataFrame, definition: TableSchema, options: Mapping[str, str]) -> DataFrame:
-    """The columns of the table, from the values of records."""
+def _raw(records: DataFrame, definition: TableSchema) -> DataFrame:
+    """The column of a table that has the values as they are."""
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-    columns = spark_schema(definition.fields)
-    text = F.col("value").cast("string")
-    match FORMAT.of(options):
-        case "raw":
-            return records.select(F.col("value").cast(columns[0].dataType).alias(columns[0].name))
-        case "csv":
-            return records.select(F.from_csv(text, columns.toDDL(), {"mode": "FAILFAST"}).alias("v")).select(
-                "v.*"
-            )
-    if not IGNORE_ERRORS.of(options):
-        return records.select(F.from_json(text, columns, {"mode": "FAILFAST"}).alias("v")).select("v.*")
-    lenient = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    schema = columns.add(_CORRUPT, "string")
-    parsed = records.select(F.from_json(text, schema, lenient).alias("v")).select("v.*")
-    return parsed.where(F.col(_CORRUPT).isNull()).drop(_CORRUPT)
+    (column,) = spark_schema(definition.fields)
+    return records.select(F.col("value").cast(column.dataType).alias(column.name))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _in_event_time(rows: DataFrame, definition: TableSchema, watermark: WatermarkDefinition) -> DataFrame:
@@ -156,12 +164,12 @@ def _in_event_time(rows: DataFrame, definition: TableSchema, watermark: Watermar
         return rows.withWatermark(watermark.column, delay)
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-    column = "`" + watermark.column.replace("`", "``") + "`"
+    column = _quoted(watermark.column)
     marked: Any = {MARK: watermark.delay_millis}
     timed = rows.withColumn(_TIME, _utc(column)).withWatermark(_TIME, delay)
     chosen: list[Column] = []
     for name in rows.columns:
-        value = F.col("`" + name.replace("`", "``") + "`")
+        value = F.col(_quoted(name))
         chosen.append(value.alias(name, metadata=marked) if name == watermark.column else value)
     return timed.select(*chosen)
 
