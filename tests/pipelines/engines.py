@@ -9,6 +9,7 @@ import duckdb
 import pyarrow as pa
 
 import anabranch
+from anabranch.errors import NotFoundError
 from anabranch.jobs.job import job as declare
 from anabranch.jobs.prepare import Run, _starts
 from anabranch.jobs.run import Schedule, run_jobs
@@ -183,9 +184,16 @@ def run(job, lake, how=None):
 def _from_tag(job, lake, how):
     """The same from where the job was at the tag."""
     main = lake.table(job.sink)
-    if how.branch not in main.branches():
-        main.create_branch(how.branch, how.from_tag)
+    create_if_absent(main, how.branch, how.from_tag)
     return replace(how, starts=_starts(job, lake, main, get_tag(main.context, how.from_tag)).options)
+
+
+def create_if_absent(main, branch, tag):
+    """Create a branch, or bring to its end what a killed one has begun."""
+    try:
+        main.branch(branch)
+    except NotFoundError:
+        main.create_branch(branch, tag)
 
 
 def _added(table, start):

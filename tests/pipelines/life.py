@@ -12,6 +12,7 @@ from anabranch.errors import CommitConflictError
 from anabranch.jobs.prepare import Run
 from anabranch.lake import Lake
 from tests.pipelines import events
+from tests.pipelines.engines import create_if_absent
 from tests.pipelines.kinds import KINDS
 from tests.pipelines.oracle import Oracle, Wrong, rows_of
 from tests.pipelines.pipeline import RAW, RAW_FACTORS
@@ -42,7 +43,8 @@ class Life:
         self.random = Random(pipeline.seed * 7919 + 1)
         self.events, self.factors, self.extra = [], [], {}
         self.outcome = Outcome("")
-        self.is_published = False
+        self.is_told = False
+        """Whether the correction was refused for the job that it was not given."""
 
     def live(self):
         """Live through all of it. Raises `Wrong`, or whatever went wrong."""
@@ -175,14 +177,16 @@ class Life:
 
     def _correct(self, lake, runner, **options):
         p, jobs = self.pipeline, self.engine.jobs(fixed=True)
+        if not self.is_told:
+            jobs = [job for job in jobs if job.name != p.undeclared]
         how = CascadeOptions(**options)
         tell = self.tell
         if p.correct == "correct":
             return run_correction(lake(), p.wrong.sink, "good", jobs, how, runner=runner, tell=tell)
         table = lake().table(p.wrong.sink)
         if table.context.branch != "fix":
-            if p.column and "fix" not in table.branches():
-                table.create_branch("fix", "good")
+            if p.column:
+                create_if_absent(table, "fix", "good")
             if p.column and "w" not in {field.name for field in table.branch("fix").schema.fields}:
                 table.branch("fix").alter().add_column("w", "BIGINT").apply()
             for job in jobs:
@@ -251,6 +255,15 @@ class Life:
         p, step = self.pipeline, result.waiting
         if step is None:
             raise Wrong(f"refused: {[(s.job, s.state.value, s.message) for s in result.failed]}")
+        left_out = [one.sink for one in p.steps if one.name == p.undeclared]
+        if step.table in left_out and all(f"job '{p.undeclared}'" in problem for problem in step.problems):
+            if not all("declared in no job file" in problem for problem in step.problems):
+                raise Wrong(f"refused without reason: {step.table}: {step.problems}")
+            self.outcome.told, self.is_told = "a refusal", True
+            result = self._correct(lambda: self.lake, self._runner())
+            if result.group is None:
+                raise Wrong(f"refused though all jobs are given: {result.waiting} {result.failed}")
+            return result
         by_hand = [problem for problem in step.problems if "committed by hand" in problem]
         if len(by_hand) != len(step.problems) or step.table != p.backfill:
             raise Wrong(f"refused without reason: {step.table}: {step.problems}")

@@ -52,6 +52,8 @@ class Pipeline:
     """The table that gets rows by hand after the tag."""
     prompt: set[str] = field(default_factory=set)
     """Tables whose rows are those of the newest events."""
+    undeclared: str | None = None
+    """A job that is first left out of what the correction is given, such as one that writes by ``foreachBatch``."""
     column: bool = False
     """Whether the correction adds a column."""
 
@@ -82,7 +84,7 @@ class Pipeline:
     def __str__(self):
         jobs = "; ".join(f"{s.name} = {s.kind}({', '.join(s.sources)}) -> {s.sink}" for s in self.steps)
         told = f"{self.wrong.name} wrong by '{self.bug}' from feed {self.bad} of {self.feeds}, tag after {self.tagged}"
-        more = f"{self.correct}, kills {self.kills}, undo {self.undo}, backfill {self.backfill}, column {self.column}"
+        more = f"{self.correct}, kills {self.kills}, undo {self.undo}, backfill {self.backfill}, undeclared {self.undeclared}, column {self.column}"
         return f"seed {self.seed}: {jobs}; {told}; {more}; late {self.late}"
 
 
@@ -111,6 +113,11 @@ def pipeline(seed, *, stateless=False):
         affected = [made.wrong.sink, *made.below(made.wrong.sink)]
         fit = [table for table in affected if table in made.prompt]
         made.backfill = random.choice(fit) if fit else None
+    elif random.random() < 0.12:
+        sinks = [step.sink for step in made.steps]
+        below = made.below(made.wrong.sink)
+        alone = [step.name for step in made.steps if step.sink in below and sinks.count(step.sink) == 1]
+        made.undeclared = random.choice(alone) if alone else None
     return made
 
 
