@@ -81,9 +81,9 @@ class OnSpark:
 class Embedded:
     """Streams as `tests.cascade.embedded` has them, also with lookups; the rows of a batch come from DuckDB."""
 
-    def __init__(self, pipeline):
+    def __init__(self, pipeline, storage=None):
         self.pipeline = pipeline
-        self._storage = open_storage(f"memory://pipeline{next(_names)}")
+        self._storage = storage or open_storage(f"memory://pipeline{next(_names)}")
 
     def copy(self):
         """The same warehouse once more."""

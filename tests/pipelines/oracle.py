@@ -111,6 +111,9 @@ def _difference(step, wanted, found, late):
         place = columns.index("k")
         wanted = [row for row in wanted if row[place] != LATE]
         found = [row for row in found if row[place] != LATE]
+    if kind.waits:
+        place = columns.index("ts")
+        found = [row for row in found if not is_closing(row[place])]
     if kind.exact is not None:
         places = [columns.index(column) for column in kind.exact]
         wanted, found = ([tuple(row[p] for p in places) for row in rows] for rows in (wanted, found))

@@ -1,11 +1,16 @@
 """A correction killed at random points, and run again: the same as without kills, and readers see all of it or nothing."""
 
+import shutil
+import signal
+import subprocess
+import sys
 from collections import Counter
 from random import Random
 
 import pytest
 
 from anabranch.cascade import run_correction
+from anabranch.storage.open import open_storage
 from tests.pipelines.engines import Embedded
 from tests.pipelines.life import Life
 from tests.pipelines.oracle import Oracle, rows_of
@@ -49,6 +54,27 @@ def test_killed_at_random_points_it_ends_in_the_same(seed, points):
             assert found == counted(look(left)), at
         check(life, look(left), tables)
     assert corrected.group is not None
+
+
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("points", [1, pytest.param(20, marks=pytest.mark.long)])
+def test_killed_by_the_system_it_ends_in_the_same(tmp_path, points):
+    made = pipeline(16, stateless=True)
+    random = Random(points)
+    life = Life(made, Embedded(made, open_storage(tmp_path / "whole")))
+    before = counted(life.begin())
+    for number in range(points):
+        folder = tmp_path / str(number)
+        shutil.copytree(tmp_path / "whole", folder)
+        call = str(random.randint(1, 700))
+        command = [sys.executable, "-m", "tests.pipelines.correct_job", str(folder), "16", call]
+        ended = subprocess.run(command, check=False, capture_output=True, text=True)
+        assert ended.returncode == -signal.SIGKILL, ended.stderr[-2_000:]
+        left = Embedded(made, open_storage(folder))
+        is_new = any(group.outcome == "replaced" for group in left.lake().groups())
+        assert is_new or counted(look(left)) == before, call
+        assert correct(left, left.lake()).is_published, call
+        check(life, look(left), {table for table, _, _ in left.lake().groups()[-1].tables})
 
 
 def correct(engine, lake):
