@@ -110,14 +110,13 @@ def run_jobs(
 
 @contextmanager
 def stopping() -> Iterator[Stop]:
-    """A `Stop` that SIGINT and SIGTERM ask for; a second one asks for it at once. Of the main thread."""
+    """A `Stop` that SIGINT, SIGTERM and SIGHUP ask for; a second one asks for it at once. Of the main thread."""
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
-    before = {
-        number: signal.signal(number, lambda *_: stop.ask()) for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    asking = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    before = {number: signal.signal(number, lambda *_: stop.ask()) for number in asking}
     try:
         yield stop
     finally:

@@ -89,7 +89,7 @@ def run(
     on_stop: Callable[[Stop], None] = lambda _: None,
     on_event: Callable[[RunEvent], None] = lambda _: None,
 ) -> tuple[JobStatus, ...]:
-    """Run jobs until all are over, or SIGINT or SIGTERM asks for the end; how each ended.
+    """Run jobs until all are over, or SIGINT, SIGTERM or SIGHUP asks for the end; how each ended.
 
     Args:
         warehouse: path or URL.
@@ -108,11 +108,14 @@ def run(
     check_spark()
     master = spark.master or (None if "spark.master" in spark.conf else "local[*]")
     name = f"anabranch run {' '.join(job.name for job in jobs)}"
-    with stopping() as stop:
+    # PySpark takes SIGINT for itself when a session starts: signals are ours from then on.
+    with (
+        local_spark(warehouse, name, master=master, conf=spark.conf, quiet=not spark.loud) as session,
+        stopping() as stop,
+    ):
         on_stop(stop)
-        with local_spark(warehouse, name, master=master, conf=spark.conf, quiet=not spark.loud) as session:
-            lake = connect(warehouse, spark=session)
-            return run_jobs(jobs, lake, how, schedule, stop=stop, on_status=on_status, on_event=on_event)
+        lake = connect(warehouse, spark=session)
+        return run_jobs(jobs, lake, how, schedule, stop=stop, on_status=on_status, on_event=on_event)
 
 
 def check_spark() -> None:
