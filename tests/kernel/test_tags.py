@@ -42,6 +42,11 @@ class _Clock(SystemClock):
 
 
 def _at(table, millis):
+    """At that time, by the machine's clock and by the store's."""
+    return at_time(table, _Clock(millis))
+
+
+def _by_a_clock_of(table, millis):
     return anabranch.Table(replace(table.context, runtime=Runtime(clock=_Clock(millis))))
 
 
@@ -306,7 +311,7 @@ class _Zone(_Clock):
 
 
 def _in_zone(table, millis, offset):
-    return anabranch.Table(replace(table.context, runtime=Runtime(clock=_Zone(millis, offset))))
+    return at_time(table, _Zone(millis, offset))
 
 
 @pytest.mark.parametrize(("made", "read"), [(-8, 0), (-12, 14), (14, -12), (5.5, -9.5)])
@@ -346,8 +351,8 @@ def test_a_tag_of_another_engine_is_kept_until_its_time_is_over_in_every_zone(ta
 def test_a_clock_that_is_ahead_of_the_stores_expires_no_tag(table):
     table.create_tag("good", retained="7 h")
     ahead = table.context.runtime.clock.now_millis() + 400 * DAY
-    assert expire_tags(_at(table, ahead).context, dry_run=True) == []
-    assert expire_tags(_at(table, ahead).context) == []
+    assert expire_tags(_by_a_clock_of(table, ahead).context, dry_run=True) == []
+    assert expire_tags(_by_a_clock_of(table, ahead).context) == []
     assert table.tags() == ["good"]
 
 

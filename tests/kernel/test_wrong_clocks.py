@@ -90,6 +90,28 @@ def test_nothing_is_taken_for_old_because_a_clock_was_behind(clock):
     assert table.expire_snapshots(older_than="8 h", retain_min=1).snapshots == (1,)
 
 
+@pytest.mark.parametrize("off", [-2 * DAY, 2 * DAY])
+@pytest.mark.parametrize("renamed", [False, True])
+def test_tags_are_kept_as_long_as_was_asked_for_whatever_clock_their_creator_has(clock, off, renamed):
+    """The tag has the last copy of its rows."""
+    table = new_table(clock, **{"snapshot.num-retained.min": "1"})
+    append(table, clock)
+    runtime = Runtime(clock=Clock(clock.now + off))
+    wrong = anabranch.Table(replace(table.context, runtime=runtime, cache=MetadataCache()))
+    wrong.create_tag("good", retained="1 d")
+    for _ in range(3):
+        append(table, clock)
+    if renamed:
+        table.rename_tag("good", "better")
+    clock.now += 12 * HOUR
+    table.expire_snapshots(retain_max=1, retain_min=1, older_than="0 s")
+    name = "better" if renamed else "good"
+    assert ids_of(table.at(name)) == [0]
+    clock.now += 4 * HOUR
+    table.expire_snapshots(retain_max=1, retain_min=1, older_than="0 s")
+    assert table.tags() == []
+
+
 def test_jobs_expire(clock):
     table = new_table(clock, **{"snapshot.num-retained.min": "2"})
     append(table, clock, off=365 * DAY)

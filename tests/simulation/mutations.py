@@ -42,6 +42,13 @@ def _is_expired_by_wall_clock(self, now, stored=None):
     return now > self.create_time + self.time_retained
 
 
+@mutation("clocks")
+def tags_are_as_old_as_their_creators_clock_says():
+    from anabranch.spec import refs
+
+    refs.Tag.created = lambda self, stored: self.created_millis
+
+
 @mutation("clocks", 28)
 def orphans_are_as_old_as_the_machine_that_cleans_says():
     from anabranch.maintenance import orphans
@@ -81,7 +88,7 @@ def snapshots_are_as_old_as_their_writers_clock_says():
     )
 
 
-@mutation("main")
+@mutation("others", seeds=60)
 def what_follows_in_number_is_history():
     from anabranch.kernel import snapshot_log
 

@@ -142,7 +142,6 @@ class Clocks(Scene):
         else:
             found.skews = (0, 0, MINUTE, -HOUR, 2 * DAY, -2 * DAY, 365 * DAY)
             found.wrong_clocks = 0.02
-            found.tolerance = 400 * DAY
         return found
 
     def _clean(self, world, rng):

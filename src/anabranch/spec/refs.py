@@ -15,6 +15,7 @@ _CREATE_TIME = "tagCreateTime"
 _TIME_RETAINED = "tagTimeRetained"
 _CREATED_MILLIS = "anabranch.created-millis"
 _RETAINED_MILLIS = "anabranch.retained-millis"
+_RENAMED = "anabranch.renamed"
 _MARK = "anabranch.mark"
 _OFFSET = "anabranchOffset"
 UNREAD_FROM = "unreadFrom"
@@ -44,13 +45,15 @@ class Tag:
     """How long the tag is kept after its creation, in milliseconds."""
     created_millis: int | None = None
     """When it was created, in epoch milliseconds; None in tags of other engines, which store the local time only."""
+    is_renamed: bool = field(default=False, compare=False)
+    """Whether the file is younger than the tag, so that `created_millis` is all there is to tell its age."""
     mark: str | None = field(default=None, compare=False, repr=False)
     """Who wrote it: unique, so that of several who write the same at once each knows its own."""
 
     def is_expired(self, now: int, stored: int | None = None) -> bool:
         """Whether it has been kept long enough.
 
-        A local time without its zone may be of any zone. Such a tag is taken to have been created as late as that
+        A tag of ours is as old as its file: the clock of whoever created it may have been wrong. A local time without its zone may be of any zone. Such a tag is taken to have been created as late as that
         allows: in the zone furthest west, but no later than its file was stored.
 
         Args:
@@ -59,11 +62,21 @@ class Tag:
         """
         if self.create_time is None or self.time_retained is None:
             return False
-        created = self.created_millis
-        if created is None:
-            created = self.create_time + _FURTHEST_WEST
-            created = created if stored is None else min(created, stored)
-        return now > created + self.time_retained
+        return now > self.created(stored) + self.time_retained
+
+    def created(self, stored: int | None) -> int:
+        """When it was created, in epoch milliseconds, as well as that is known; for a tag with a time only.
+
+        Args:
+            stored: when its file was stored, if that is known.
+        """
+        assert self.create_time is not None, "asked of tags that expire"
+        if self.created_millis is None:
+            latest = self.create_time + _FURTHEST_WEST
+            return latest if stored is None else min(latest, stored)
+        if stored is None:
+            return self.created_millis
+        return min(self.created_millis, stored) if self.is_renamed else stored
 
     def to_json(self) -> bytes:
         """The content of the tag's file.
@@ -80,6 +93,8 @@ class Tag:
         if self.created_millis is not None:
             values[_CREATED_MILLIS] = self.created_millis
             values[_RETAINED_MILLIS] = self.time_retained
+        if self.is_renamed:
+            values[_RENAMED] = True
         if self.mark is not None:
             values[_MARK] = self.mark
         return to_bytes(values)
@@ -100,7 +115,7 @@ class Tag:
         """
         content = JsonObject.parse(data, path=path)
         snapshot = Snapshot.from_object(content)
-        own = (_CREATE_TIME, _TIME_RETAINED, _CREATED_MILLIS, _RETAINED_MILLIS, _MARK)
+        own = (_CREATE_TIME, _TIME_RETAINED, _CREATED_MILLIS, _RETAINED_MILLIS, _RENAMED, _MARK)
         extra = {key: value for key, value in snapshot.extra.items() if key not in own}
         created = content.optional_integer(_CREATED_MILLIS, minimum=0)
         retained = content.optional_integer(_RETAINED_MILLIS, minimum=0)
@@ -111,6 +126,7 @@ class Tag:
             _create_time(content),
             retained if is_own else _time_retained(content),
             created if is_own else None,
+            is_own and content.values.get(_RENAMED) is True,
             content.optional_text(_MARK),
         )
 

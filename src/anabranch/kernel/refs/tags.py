@@ -88,6 +88,9 @@ def rename_tag(context: TableContext, name: str, new_name: str) -> Tag:
     if new_name == name:
         raise _exists(context, old)
     new = replace(old, name=new_name, mark=context.runtime.ids.uuid())
+    if old.created_millis is not None:
+        stored = context.storage.info(context.layout.tag_path(name)).modified_millis
+        new = replace(new, created_millis=old.created(stored), is_renamed=True)
     path = context.layout.tag_path(new_name)
     existing = find_tag(context, new_name)
     if existing == new:
@@ -173,7 +176,7 @@ def _new(context: TableContext, name: str, moment: Moment, retained: int | None)
         raise InvalidInputError(f"tag '{name}' cannot be kept for {retained} ms")
     now = context.runtime.clock.now_millis()
     local = now + context.runtime.clock.local_offset_millis(now)
-    return Tag(name, moment.snapshot, local, retained, now, mark)
+    return Tag(name, moment.snapshot, local, retained, now, mark=mark)
 
 
 def _take_back(context: TableContext, tag: Tag) -> None:
