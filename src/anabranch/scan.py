@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, overload
 
 import polars as pl
 import pyarrow as pa
 
 from anabranch.engine import Engine, ReadsFrames
-from anabranch.errors import InvalidInputError
-from anabranch.expr.bind import BoundPredicate
+from anabranch.errors import InvalidInputError, PredicateError
+from anabranch.expr.bind import BoundPredicate, bind
+from anabranch.expr.bound import conjunction
+from anabranch.expr.nodes import Predicate
+from anabranch.frames.forms import Forms
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.scan.plan import Plan
 from anabranch.kernel.scan.request import ScanRequest
@@ -22,6 +25,7 @@ from anabranch.lineage.recording import note_changes, note_state
 from anabranch.options import FILE_CHECKSUM
 from anabranch.read import Reader
 from anabranch.read_feed import FeedReader
+from anabranch.scan_facts import count, count_by, extreme, sample
 from anabranch.spec.names import name_list
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
@@ -30,8 +34,9 @@ from anabranch.streaming.feed import Feed
 from anabranch.streaming.offsets import Position
 
 if TYPE_CHECKING:
-    import pandas as pd
     from pyspark.sql import DataFrame
+
+    from anabranch.frames.dataset import ScanDataset
 
 
 S = TypeVar("S")
@@ -57,8 +62,8 @@ class SplitReader(Protocol[S_contra]):
         ...
 
 
-class Rows(ABC, Generic[S]):
-    """Rows that can be had in several forms."""
+class Rows(Forms, Generic[S]):
+    """Rows that are read by splits."""
 
     limit: int | None = None
     """The most rows to return."""
@@ -73,6 +78,11 @@ class Rows(ABC, Generic[S]):
     def splits(self) -> Sequence[S]:
         """What to read, in order."""
 
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """Columns of the rows, in Arrow's types."""
+        return self.reader.schema
+
     def to_arrow(self) -> pa.Table:
         """All rows as one table, in the table's Arrow types."""
         return self.reader.read_table(self.splits, limit=self.limit)
@@ -81,15 +91,10 @@ class Rows(ABC, Generic[S]):
         """All rows in batches, read as they are consumed, in memory bounded by the batch size."""
         return self.reader.read_batches(self.splits, limit=self.limit)
 
-    def to_pandas(self) -> pd.DataFrame:
-        """All rows as a pandas frame."""
-        return self.to_arrow().to_pandas()
-
-    def to_polars(self) -> pl.DataFrame:
-        """All rows as a Polars frame."""
-        frame = pl.from_arrow(self.to_arrow())
-        assert isinstance(frame, pl.DataFrame)
-        return frame
+    def head(self, count: int = 5) -> pa.Table:
+        """The first rows as an Arrow table; no more is read than they take."""
+        most = count if self.limit is None else min(count, self.limit)
+        return self.reader.read_table(self.splits, limit=check_limit(most))
 
 
 @dataclass(frozen=True)
@@ -135,6 +140,108 @@ class Scan(Rows[Split]):
     def verify(self) -> bool:
         """Whether reading checks the checksums of pages. Raises `OptionError`."""
         return FILE_CHECKSUM.of({**self.schema.options, **self.options})
+
+    @property
+    def title(self) -> str:
+        """What is read, for people."""
+        return self.context.title
+
+    def where(self, predicate: Predicate) -> Scan | None:
+        """Rows for which a further condition is TRUE; None if it does not fit the columns, or comes after a limit."""
+        if self.limit is not None:
+            return None
+        try:
+            bound = bind(predicate, self.schema.fields)
+        except PredicateError:
+            return None
+        return replace(
+            self, predicate=conjunction([bound] if self.predicate is None else [self.predicate, bound])
+        )
+
+    def only_columns(self, names: Sequence[str]) -> Scan:
+        """The same rows with these columns, in this order. Raises `SchemaError`."""
+        return replace(self, columns=check_columns(names, self.schema))
+
+    def first(self, count: int) -> Scan:
+        """No more than so many of the rows. Raises `InvalidInputError` for a number below 0."""
+        check_limit(count)
+        return replace(self, limit=count if self.limit is None else min(count, self.limit))
+
+    def head(self, count: int = 5) -> pa.Table:
+        """The first rows as an Arrow table; no more is read than they take."""
+        return self.first(count).to_arrow()
+
+    def count(self) -> int:
+        """How many rows there are.
+
+        Without a filter, or with one on partition columns alone, that follows exactly from metadata, and no data file is
+        opened. With another filter the columns of the filter are read, of the files that it leaves over.
+        """
+        note_state(self.context, self.snapshot)
+        return count(self)
+
+    def count_by(self, columns: str | Sequence[str]) -> pa.Table:
+        """How many rows there are of each combination of values: these columns, and ``count``.
+
+        Of partition columns it follows from metadata, as `count` does; otherwise only these columns are read. Groups come
+        in no particular order. Raises `SchemaError` for an unknown column.
+        """
+        note_state(self.context, self.snapshot)
+        return count_by(self, columns)
+
+    def min(self, column: str) -> Any:
+        """The smallest value of a column that is not null; None if there is none. Of numbers NaN is the largest.
+
+        Of a partition column it follows from metadata, as `count` does; otherwise this column is read.
+        """
+        note_state(self.context, self.snapshot)
+        return extreme(self, column, "min")
+
+    def max(self, column: str) -> Any:
+        """The largest value of a column; see `min`."""
+        note_state(self.context, self.snapshot)
+        return extreme(self, column, "max")
+
+    def sample(self, count: int, *, seed: int = 0) -> pa.Table:
+        """Rows by chance, each as likely as any other, in the order of the table; of the same seed always the same.
+
+        Without a filter only the files are read in which they are.
+        """
+        most = check_limit(count)
+        assert most is not None, "a number was given"
+        return sample(self, most, seed)
+
+    def to_dataset(self) -> ScanDataset:
+        """The rows as a `pyarrow.dataset.Dataset`, which reads only the columns and files that are asked for.
+
+        DuckDB and Polars (``pl.scan_pyarrow_dataset``) take it, and hand it their filters.
+        """
+        from anabranch.frames.dataset import ScanDataset
+
+        return ScanDataset(self)
+
+    @overload
+    def to_polars(self, *, lazy: Literal[False] = False) -> pl.DataFrame: ...
+    @overload
+    def to_polars(self, *, lazy: Literal[True]) -> pl.LazyFrame: ...
+    def to_polars(self, *, lazy: bool = False) -> pl.DataFrame | pl.LazyFrame:
+        """All rows as a Polars frame, or with `lazy` as one of which a query reads what it needs.
+
+        Filters, columns and limits of a lazy query reach the planner, so partitions and files are left out before anything
+        is read. What has no counterpart in our filters is filtered by Polars.
+        """
+        if not lazy:
+            frame = super().to_polars()
+            assert isinstance(frame, pl.DataFrame)
+            return frame
+        from anabranch.frames.lazy_polars import lazy_frame
+
+        return lazy_frame(self)
+
+    def _for_duckdb(self) -> ScanDataset:
+        from anabranch.frames.dataset import ScanDataset
+
+        return ScanDataset(self, nan_is_largest=True)
 
     def to_spark(self) -> DataFrame:
         """The rows as a DataFrame of the session that the lake was connected with; nothing is read yet.

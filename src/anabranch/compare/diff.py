@@ -126,6 +126,10 @@ class Diff:
             check_limit(limit),
         )
 
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """All rows that differ, by Arrow's PyCapsule interface; see `rows`."""
+        return self.rows().__arrow_c_stream__(requested_schema)
+
     def __bool__(self) -> bool:
         """Whether anything differs, as far as metadata tells."""
         return bool(self.schema) or not (self.files.added.is_empty() and self.files.removed.is_empty())

@@ -8,18 +8,17 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
 from anabranch.compare.row_counter import Counts, RowCounter, has_map
 from anabranch.errors import InvalidInputError
+from anabranch.frames.forms import Forms
 from anabranch.kernel.scan.plan import Plan
 from anabranch.kernel.scan.split import Split
 from anabranch.scan import Scan
 from anabranch.streaming.delivery import CHANGE_COLUMN, INSERTED, REMOVED
 
 if TYPE_CHECKING:
-    import pandas as pd
     from pyspark.sql import DataFrame
 
 _ROWS_AT_ONCE = 1 << 16
@@ -39,7 +38,7 @@ class RowCounts:
 
 
 @dataclass(frozen=True)
-class RowDiff:
+class RowDiff(Forms):
     """Rows that one side has more often than the other, each as many times as it does.
 
     A last column ``_change`` says which: ``insert`` for rows of the right side, ``delete`` for rows of the left one. The
@@ -58,6 +57,11 @@ class RowDiff:
         """The compared columns and ``_change``."""
         return self.right.reader.schema.append(_CHANGE)
 
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The compared columns and ``_change``."""
+        return self.schema
+
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, in no particular order, compared as they are consumed.
 
@@ -74,20 +78,6 @@ class RowDiff:
                     left_rows -= batch.num_rows
             if left_rows is not None and left_rows <= 0:
                 return
-
-    def to_arrow(self) -> pa.Table:
-        """All rows as one table."""
-        return pa.Table.from_batches(self.to_batches(), schema=self.schema)
-
-    def to_pandas(self) -> pd.DataFrame:
-        """All rows as a pandas frame."""
-        return self.to_arrow().to_pandas()
-
-    def to_polars(self) -> pl.DataFrame:
-        """All rows as a Polars frame."""
-        frame = pl.from_arrow(self.to_arrow())
-        assert isinstance(frame, pl.DataFrame)
-        return frame
 
     def to_spark(self) -> DataFrame:
         """The rows as a DataFrame of the session that the lake was connected with: both sides' changed files, each

@@ -1,0 +1,184 @@
+"""Rows in the forms of other libraries, and questions that metadata answers."""
+
+import datetime as dt
+import sys
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pytest
+
+import anabranch
+from anabranch.arrow import reader
+
+_names = iter(range(1_000))
+
+
+@pytest.fixture
+def table(tmp_path):
+    lake = anabranch.connect(str(tmp_path))
+    made = lake.create_table("db.t", "id BIGINT NOT NULL, x DOUBLE, v STRING, dt DATE", partition_by="dt")
+    for day in range(1, 5):
+        made.append(
+            [
+                {
+                    "id": day * 10 + i,
+                    "x": [1.5, None, float("nan")][i],
+                    "v": f"v{i}",
+                    "dt": dt.date(2026, 1, day),
+                }
+                for i in range(3)
+            ]
+        )
+    return made
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """Data files that are opened."""
+    paths = []
+    read = reader._Scan._open
+    monkeypatch.setattr(reader._Scan, "_open", lambda self, file: paths.append(file.path) or read(self, file))
+    return paths
+
+
+def test_others_take_a_scan_as_it_is(table):
+    scan = table.scan("id < 30", columns=["id", "v"])
+    ids = [10, 11, 12, 20, 21, 22]
+    assert pa.table(scan)["id"].to_pylist() == ids
+    assert pl.DataFrame(scan)["id"].to_list() == ids
+    assert pa.RecordBatchReader.from_stream(scan).read_all() == scan.to_arrow()
+    assert sorted(row[0] for row in duckdb.sql("SELECT id FROM scan").fetchall()) == ids
+    assert pa.table(scan)["id"].to_pylist() == ids, "as often as it is asked for"
+    assert pa.schema(scan) == scan.arrow_schema
+
+
+def test_changes_diffs_and_system_tables_too(table):
+    changes = table.changes(3)
+    assert pa.table(changes)["id"].to_pylist() == [40, 41, 42]
+    assert changes.to_polars()["id"].to_list() == [40, 41, 42]
+    diff = table.diff("main@snapshot.3")
+    assert sorted(pa.table(diff)["id"].to_pylist()) == [40, 41, 42]
+    assert set(pl.DataFrame(diff.rows())["_change"]) == {"insert"}
+    assert diff.rows().to_duckdb().aggregate("count(*)").fetchall() == [(3,)]
+    assert pl.from_arrow(table.system("snapshots")).height == 4
+
+
+def test_a_lazy_frame_reads_what_its_query_needs(table, opened):
+    frame = table.scan().to_polars(lazy=True)
+    assert isinstance(frame, pl.LazyFrame)
+    assert opened == []
+    found = frame.filter(pl.col("dt") == dt.date(2026, 1, 2), pl.col("id") > 20).select("v").collect()
+    assert found["v"].to_list() == ["v1", "v2"]
+    assert len(opened) == 1
+    assert "dt=" in opened[0]
+    opened.clear()
+    assert frame.head(2).collect()["id"].to_list() == [10, 11]
+    assert len(opened) == 1
+    opened.clear()
+    assert frame.filter(pl.col("v").str.to_uppercase() == "V2").collect()["id"].to_list() == [12, 22, 32, 42]
+    assert len(opened) == 4, "this is filtered by Polars"
+    assert frame.head(3).filter(pl.col("id") > 10).collect().height == 2, "first rows, then the filter"
+    assert frame.filter(pl.col("id") > 1_000).select("id").collect().schema == {"id": pl.Int64}
+    assert frame.select(pl.len()).collect().item() == 12
+    assert "PYTHON[db.t]" in frame.explain()
+
+
+def test_duckdb_reads_what_its_query_needs(table, opened):
+    relation = table.scan().to_duckdb()
+    assert opened == []
+    assert relation.filter("dt = DATE '2026-01-03' AND v IN ('v0', 'v2')").order("id").fetchall()[0][0] == 30
+    assert len(set(opened)) == 1
+    with duckdb.connect() as connection:
+        rows = table.scan("id < 20").to_duckdb(connection)
+        assert rows.filter("x > 1").count("*").fetchall() == [(2,)], "NaN is above all numbers in SQL"
+
+
+def test_a_data_set_of_pyarrow(table, opened):
+    data = table.scan().to_dataset()
+    assert isinstance(data, ds.Dataset)
+    assert data.schema == table.scan().arrow_schema
+    found = data.to_table(columns=["id"], filter=ds.field("dt") == dt.date(2026, 1, 2))
+    assert found["id"].to_pylist() == [20, 21, 22]
+    assert len(opened) == 1
+    assert data.to_table(filter=ds.field("x") > 1)["id"].to_pylist() == [10, 20, 30, 40], "as Arrow compares"
+    assert data.to_table(filter=~(ds.field("x") > 1))["id"].to_pylist() == [12, 22, 32, 42]
+    assert data.to_table(filter=pc.utf8_upper(ds.field("v")) == "V1", columns=["id"]).num_rows == 4
+    assert data.to_table(columns={"twice": pc.multiply(ds.field("id"), 2)})["twice"][0].as_py() == 20
+    assert (data.count_rows(), data.head(2).num_rows, data.count_rows(filter=ds.field("id") > 30)) == (
+        12,
+        2,
+        5,
+    )
+    assert pl.scan_pyarrow_dataset(data).filter(pl.col("id") == 11).collect().height == 1
+    with pytest.raises(anabranch.UnsupportedFeatureError, match="does not offer"):
+        data.get_fragments()
+    with pytest.raises(anabranch.UnsupportedFeatureError, match="does not offer"):
+        data.join(data, "id")
+
+
+def test_what_metadata_answers_opens_no_file(table, opened):
+    assert table.scan().count() == 12
+    assert table.scan("dt >= '2026-01-03'").count() == 6
+    assert table.scan("dt >= '2026-01-03' OR dt IS NULL", limit=4).count() == 4
+    assert (table.scan().min("dt"), table.scan().max("dt")) == (dt.date(2026, 1, 1), dt.date(2026, 1, 4))
+    assert table.scan("dt < '2026-01-03'").max("dt") == dt.date(2026, 1, 2)
+    counted = table.scan("dt <> '2026-01-03'").count_by("dt").sort_by("dt").to_pylist()
+    assert counted == [{"dt": dt.date(2026, 1, day), "count": 3} for day in (1, 2, 4)]
+    assert opened == []
+
+
+def test_what_it_does_not_answer_is_read(table, opened):
+    assert table.scan("v = 'v1'").count() == 4
+    assert table.scan("id = 11").count() == 1
+    assert table.scan("id = 11 OR dt = '2026-01-04'").count() == 4
+    counted = table.scan().count_by(["v"]).sort_by("v").to_pylist()
+    assert counted == [{"v": f"v{i}", "count": 4} for i in range(3)]
+    assert table.scan("v = 'v9'").count_by("v").num_rows == 0
+    assert (table.scan().min("id"), table.scan().max("v")) == (10, "v2")
+    assert table.scan().min("x") == 1.5
+    assert str(table.scan().max("x")) == "nan"
+    assert table.scan("v = 'v1'").max("x") is None
+    assert table.scan("v = 'v9'").min("id") is None
+    assert table.scan(limit=2).max("dt") == dt.date(2026, 1, 1), "of the rows that are asked for"
+
+
+def test_after_changes_of_the_schema_metadata_still_says_what_reading_says(table):
+    table.alter().rename_column("v", "dt_text").add_column("n", "INT").apply()
+    table.append([{"id": 99, "dt": None, "n": 7}])
+    scan = table.scan()
+    assert scan.count() == scan.to_arrow().num_rows == 13
+    assert scan.count_by("dt").num_rows == 5
+    assert (scan.max("n"), scan.min("dt")) == (7, dt.date(2026, 1, 1))
+    assert table.scan("n IS NULL").count() == 12
+
+
+def test_first_rows_and_rows_by_chance(table, opened):
+    assert table.scan().head(2)["id"].to_pylist() == [10, 11]
+    assert len(opened) == 1
+    assert table.scan("id > 15", limit=1).head()["id"].to_pylist() == [20]
+    opened.clear()
+    one = table.scan().sample(1)
+    assert one.num_rows == 1
+    assert len(opened) == 1
+    assert table.scan().sample(1) == one
+    drawn = {table.scan(columns=["id"]).sample(1, seed=seed)["id"][0].as_py() for seed in range(60)}
+    assert len(drawn) > 8
+    assert table.scan().sample(100).num_rows == 12
+    assert table.scan("v = 'v1'").sample(2)["v"].to_pylist() == ["v1", "v1"]
+
+
+def test_a_library_that_is_missing_is_named_with_its_extra(table, monkeypatch):
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(anabranch.UnsupportedFeatureError, match=r"pip install 'anabranch\[duckdb\]'"):
+        table.scan().to_duckdb()
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(anabranch.UnsupportedFeatureError, match=r"pip install 'anabranch\[pandas\]'"):
+        table.scan().to_pandas()
+
+
+def test_pandas_takes_a_scan(table):
+    assert isinstance(table.scan().to_pandas(), pd.DataFrame)
