@@ -10,6 +10,7 @@ from anabranch.version import __version__
 if TYPE_CHECKING:
     from anabranch.audit.verdict import Verdict
     from anabranch.compare import Diff
+    from anabranch.duck import duckdb
     from anabranch.expr import col
     from anabranch.jobs import Job, Source, files, job, sql_job, static, stream, topic
     from anabranch.kernel.branches.branch_info import BranchInfo
@@ -45,6 +46,7 @@ __all__ = [  # noqa: PLE0604 - the errors are named once, in their own module
     "__version__",
     "col",
     "connect",
+    "duckdb",
     "files",
     "job",
     "sql_job",
@@ -74,6 +76,7 @@ _HOMES = {
     "Verdict": "anabranch.audit.verdict",
     "col": "anabranch.expr",
     "connect": "anabranch.lake",
+    "duckdb": "anabranch.duck",
 }
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from anabranch.catalog import FilesystemCatalog, Identifier
+from anabranch.catalog.connectors import Connectors
 from anabranch.engine import Engine, LocalEngine, WrittenRows
 from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError
 from anabranch.kernel.replacement.expected import ExpectedMain
@@ -246,24 +247,33 @@ class Lake:
         Args:
             statement: one statement.
 
+        Without Spark, statements that only read are answered by DuckDB, in its own SQL with ``VERSION AS OF`` and
+        ``TIMESTAMP AS OF``: see `anabranch.duck`.
+
         Returns:
-            A `pyspark.sql.DataFrame`; without rows for a statement that has no answer. A `StreamingQuery`, which
+            A `pyspark.sql.DataFrame`; `anabranch.duck.SqlRows` without Spark. It is without rows for a statement that has no answer. A `StreamingQuery`, which
             runs, for INSERT of rows that come from a stream.
 
         Raises:
-            InvalidInputError: the lake has no Spark session.
+            UnsupportedFeatureError: the lake has no Spark session, and only Spark could do that, or DuckDB is not installed.
             AnabranchError: what the lake refuses. What Spark refuses is raised as PySpark does.
         """
         if self._spark is None:
-            raise InvalidInputError(
-                "statements in SQL need Spark, and the lake was opened without",
-                hint="open it with anabranch.connect(warehouse, spark=spark), or use the methods of lake and table.",
-            )
+            from anabranch.duck import sql
+
+            return sql(self, statement)
         if self._statements is None:
             from anabranch.spark.sql import Statements
 
             self._statements = Statements(self._spark, {**self._options, "warehouse": self.url})
         return self._statements.run(statement)
+
+    def topics(self) -> list[str]:
+        """Names of the tables that are defined as topics, which Spark reads; sorted."""
+        connectors = Connectors(self._catalog.storage)
+        return sorted(
+            f"{base}.{name}" for base in self._catalog.databases() for name in connectors.names(base)
+        )
 
     def job(self, name: str, *, code: str | None = None) -> AbstractContextManager[JobRun]:
         """Name the producer of what is written inside: ``with lake.job("clean-orders") as job:``.

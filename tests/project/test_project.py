@@ -92,7 +92,7 @@ def test_links_between_pages_lead_somewhere():
 
 
 def test_public_names():
-    expected = {"Lake", "Scan", "Table", "TableSchema", "__version__", "col", "connect"}
+    expected = {"Lake", "Scan", "Table", "TableSchema", "__version__", "col", "connect", "duckdb"}
     expected |= {"Moment", "Savepoint", "SavepointManager", "Snapshot", "Tag"}
     expected |= {"Job", "Source", "files", "job", "sql_job", "static", "stream", "topic"}
     expected |= {"BranchInfo", "Diff", "MergeResult", "ReplaceResult", "Verdict"}

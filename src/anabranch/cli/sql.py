@@ -26,9 +26,15 @@ def sql(
     ] = None,
     file: Annotated[str | None, typer.Option("--file", "-f", help="A file of statements.")] = None,
     limit: Annotated[Limit | None, limit_option("100 of each statement")] = None,
+    engine: Annotated[
+        str,
+        typer.Option(
+            help="duckdb or spark; auto is DuckDB, which starts at once, for scripts that only read, else Spark."
+        ),
+    ] = "auto",
     json: AsJson = False,
 ) -> None:
-    """Carry out statements in SQL by a local Spark; with --json one object a row.
+    """Carry out statements in SQL; with --json one object a row. Those that only read need no Spark.
 
     Tables are db.t, or t in database default. INSERT from a stream, such as a topic, runs until it is interrupted.
     """
@@ -36,7 +42,7 @@ def sql(
 
     most = limited(None if limit is None else limit.rows, is_given=limit is not None, usual=100)
     try:
-        for found in carry_out(state.warehouse, script_of(statement, file), limit=most):
+        for found in carry_out(state.warehouse, script_of(statement, file), limit=most, engine=engine):
             if isinstance(found, Started):
                 if json:
                     show_json({"query": found.name, "id": found.id})

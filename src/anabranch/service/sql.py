@@ -7,14 +7,28 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from anabranch.errors import AnabranchError, NotFoundError, SqlError, UnsupportedFeatureError
+from anabranch.errors import (
+    AnabranchError,
+    InvalidInputError,
+    NotFoundError,
+    SqlError,
+    UnsupportedFeatureError,
+)
 from anabranch.lake import connect
 from anabranch.service.local_spark import local_spark
+from anabranch.service.values import tuples_of
 
 _CONDITION = re.compile(r"^\[(?P<condition>[A-Z_.0-9]+)\] (?P<text>.*?)(?: SQLSTATE: \w+)?$", re.DOTALL)
+
+
+if TYPE_CHECKING:
+    from anabranch.duck import SqlRows
+
+ENGINES = ("auto", "duckdb", "spark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +77,12 @@ def script_of(statement: str | None, file: str | None) -> str:
         ) from error
 
 
-def carry_out(warehouse: str, script: str, *, limit: int | None = None) -> Iterator[Rows | Started]:
-    """Carry out the statements of a script, one after the other, in a Spark that is started for it.
+def carry_out(
+    warehouse: str, script: str, *, limit: int | None = None, engine: str = "auto"
+) -> Iterator[Rows | Started]:
+    """Carry out the statements of a script, one after the other.
+
+    A script that only reads is answered by DuckDB, without a JVM; for another one a Spark is started.
 
     A query that reads a stream is run to its end. What INSERT started goes on until it has ended, or the caller
     stops waiting.
@@ -73,15 +91,24 @@ def carry_out(warehouse: str, script: str, *, limit: int | None = None) -> Itera
         warehouse: path or URL.
         script: statements between semicolons.
         limit: the most rows of each.
+        engine: ``duckdb``, ``spark``, or ``auto``: DuckDB if it is installed, every statement only reads, and it understands
+            all of them.
 
     Yields:
         What each statement gave, as soon as it is there.
 
     Raises:
-        UnsupportedFeatureError: PySpark is not installed.
+        UnsupportedFeatureError: PySpark is not installed, or DuckDB is asked for what only Spark does.
         SqlError: there is no statement, or a quote is never closed.
         SparkSqlError: Spark refused a statement; those before it are done.
     """
+    if engine not in ENGINES:
+        raise InvalidInputError(f"there is no engine '{engine}'", hint=f"choose one of {', '.join(ENGINES)}.")
+    read = None if engine == "spark" else _by_duckdb(warehouse, script, is_chosen=engine == "duckdb")
+    if read is not None:
+        for answer in read:
+            yield _first_of(answer, limit)
+        return
     statements = _statements(script)
     with local_spark(warehouse, "anabranch sql") as spark:
         lake = connect(warehouse, spark=spark)
@@ -98,6 +125,43 @@ def carry_out(warehouse: str, script: str, *, limit: int | None = None) -> Itera
         for query in queries:
             with _in_our_words(query.name):
                 query.awaitTermination()
+
+
+def _by_duckdb(warehouse: str, script: str, *, is_chosen: bool) -> list[SqlRows] | None:
+    """The answers to statements that only read, still to be computed; None if they are for Spark.
+
+    Raises, unless Spark may know better, what `anabranch.duck.sql` does.
+    """
+    from anabranch import duck
+
+    has_spark = find_spec("pyspark") is not None
+    if find_spec("duckdb") is None and has_spark and not is_chosen:
+        return None
+    try:
+        statements = duck.statements_of(script)
+        if not is_chosen and has_spark and not all(map(duck.is_read, statements)):
+            return None
+        if not statements:
+            raise SqlError("there is no statement", hint='write anabranch sql "SELECT ..."')
+        lake = connect(warehouse)
+        return [duck.sql(lake, statement) for statement in statements]
+    except SqlError:
+        if is_chosen or not has_spark:
+            raise
+        return None
+    except NotFoundError:
+        if is_chosen or not has_spark or not connect(warehouse).topics():
+            raise
+        return None  # it may be a topic, which Spark reads
+
+
+def _first_of(answer: SqlRows, limit: int | None) -> Rows:
+    rows: list[tuple[Any, ...]] = []
+    for batch in answer.to_batches():
+        rows += tuples_of(batch)
+        if limit is not None and len(rows) > limit:
+            break
+    return _first(answer.statement, answer.columns, rows, limit)
 
 
 def _statements(script: str) -> list[str]:

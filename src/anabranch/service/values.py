@@ -28,9 +28,13 @@ class First:
 
 def rows_of(rows: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
     """Each row as a dict. Dates and times of a column in which one is outside of Python's years are text."""
-    columns = [_values(column) for column in rows.columns]
     names = rows.schema.names
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)] if names else []
+    return [dict(zip(names, row, strict=True)) for row in tuples_of(rows)] if names else []
+
+
+def tuples_of(rows: pa.Table | pa.RecordBatch) -> list[tuple[Any, ...]]:
+    """Each row as a tuple, as `rows_of` has its values; columns may be called alike."""
+    return list(zip(*(_values(column) for column in rows.columns), strict=True))
 
 
 def _values(column: Any) -> list[Any]:

@@ -1,0 +1,144 @@
+"""SQL without a JVM: statements that read, by DuckDB."""
+
+import datetime as dt
+import json
+import subprocess
+import sys
+
+import polars as pl
+import pytest
+
+import anabranch
+from anabranch.arrow import reader
+from anabranch.cli.main import run
+
+
+@pytest.fixture
+def lake(tmp_path):
+    lake = anabranch.connect(str(tmp_path))
+    table = lake.create_table("db.t", "id BIGINT NOT NULL, x DOUBLE, v STRING, dt DATE", partition_by="dt")
+    table.append([{"id": 1, "x": 1.5, "v": "a", "dt": dt.date(2026, 1, 1)}])
+    table.create_tag("it's good")
+    table.append([{"id": 2, "x": float("nan"), "v": None, "dt": dt.date(2026, 1, 2)}])
+    table.create_branch("fix", tag="it's good")
+    table.branch("fix").append([{"id": 9, "dt": dt.date(2026, 1, 9)}])
+    lake.create_table("default.u", "id BIGINT, w STRING").append([{"id": 1, "w": "one"}])
+    return lake
+
+
+@pytest.mark.parametrize(
+    ("statement", "rows"),
+    [
+        ("SELECT id FROM db.t ORDER BY id", [(1,), (2,)]),
+        ("SELECT t.id FROM lake.db.t WHERE t.x > 1 ORDER BY 1", [(1,), (2,)]),
+        ("FROM `db`.`t` SELECT count(*)", [(2,)]),
+        ("SELECT t.id, w FROM db.t JOIN u ON t.id = u.id", [(1, "one")]),
+        ("SELECT w FROM default.u", [("one",)]),
+        ("WITH q AS (SELECT id FROM db.t) SELECT max(id) FROM q -- db.nope", [(2,)]),
+        ("SELECT t.id FROM db.t VERSION AS OF 1", [(1,)]),
+        ("SELECT id FROM db.t FOR VERSION AS OF 'it''s good' WHERE id < 5", [(1,)]),
+        ("SELECT a.id, b.id AS other FROM db.t VERSION AS OF 1 a, db.t b WHERE a.id <> b.id", [(1, 2)]),
+        ("SELECT count(*) FROM db.t TIMESTAMP AS OF TIMESTAMP '2999-01-01 00:00:00'", [(2,)]),
+        ("SELECT id FROM db.t$branch_fix ORDER BY id DESC", [(9,), (1,)]),
+        ('SELECT id FROM db."t$branch_fix" VERSION AS OF 1', [(1,)]),
+        ("SELECT snapshot_id FROM db.t$snapshots ORDER BY 1", [(1,), (2,)]),
+        ("SELECT table_name FROM sys.tables ORDER BY 1", [("t",), ("u",)]),
+        ("SELECT 'FROM db.nope; VERSION AS OF 7' AS s", [("FROM db.nope; VERSION AS OF 7",)]),
+        ("SELECT id FROM db.t WHERE v IS NULL", [(2,)]),
+        ("SHOW DATABASES", [("db",), ("default",)]),
+        ("show tables in db", [("db", "t")]),
+        ("VALUES (1), (2)", [(1,), (2,)]),
+    ],
+)
+def test_what_a_statement_gives(lake, statement, rows):
+    found = lake.sql(statement).to_arrow()
+    assert [tuple(row.values()) for row in found.to_pylist()] == rows
+
+
+def test_rows_come_in_every_form(lake):
+    found = lake.sql("SELECT id, dt FROM db.t WHERE id = 1")
+    assert found.columns == ["id", "dt"]
+    assert found.collect() == [{"id": 1, "dt": dt.date(2026, 1, 1)}]
+    assert found.to_polars().equals(pl.DataFrame(found))
+    assert found.to_pandas().shape == (1, 2)
+    assert "2026-01-01" in repr(found)
+    assert "<td>2026-01-01</td>" in found._repr_html_()
+
+
+def test_filters_reach_the_planner(lake, monkeypatch):
+    opened = []
+    read = reader._Scan._open
+    monkeypatch.setattr(
+        reader._Scan, "_open", lambda self, file: opened.append(file.path) or read(self, file)
+    )
+    assert lake.sql("SELECT id FROM db.t WHERE dt = DATE '2026-01-02'").collect() == [{"id": 2}]
+    assert len(set(opened)) == 1
+
+
+@pytest.mark.parametrize(
+    ("statement", "error", "said"),
+    [
+        ("INSERT INTO db.t VALUES (1)", anabranch.UnsupportedFeatureError, "INSERT is for Spark"),
+        ("CREATE TABLE db.x (id INT)", anabranch.UnsupportedFeatureError, "CREATE is for Spark"),
+        ("SHOW CREATE TABLE db.t", anabranch.UnsupportedFeatureError, "SHOW is for Spark"),
+        ("COPY db.t TO '/x'", anabranch.UnsupportedFeatureError, "COPY is for Spark"),
+        (
+            "SELECT * FROM db.t /*+ OPTIONS('scan.tag-name' = 'x') */",
+            anabranch.UnsupportedFeatureError,
+            "hints are",
+        ),
+        ("SELECT * FROM db.nope", anabranch.NotFoundError, "tables there are: t"),
+        ("SELECT * FROM db.t VERSION AS OF 77", anabranch.NotFoundError, "77"),
+        ("SELECT * FROM db.t VERSION AS OF now()", anabranch.SqlError, "names no moment"),
+        ("SELECT nope FROM db.t", anabranch.SqlError, "nope"),
+        ("SELECT * FRO db.t", anabranch.SqlError, "syntax error"),
+        ("SELECT 'x", anabranch.SqlError, "never closed"),
+        ("SELECT 1 /* x", anabranch.SqlError, "never closed"),
+        ("-- nothing", anabranch.SqlError, "no statement"),
+    ],
+)
+def test_what_it_does_not_do_is_said(lake, statement, error, said):
+    with pytest.raises(error, match=said):
+        lake.sql(statement).to_arrow()
+
+
+def test_it_writes_nothing(lake, tmp_path):
+    for statement in ("SELECT 1; DROP VIEW db.t", "SELECT 1; COPY (SELECT 1) TO 'x'"):
+        with pytest.raises(anabranch.SqlError, match="one statement"):
+            lake.sql(statement)
+
+
+def test_a_connection_in_which_tables_are_views(lake):
+    connection = anabranch.duckdb(lake)
+    assert connection.sql("SELECT count(*) FROM db.t").fetchall() == [(2,)]
+    assert connection.sql("SELECT w FROM u").fetchall() == [("one",)]
+    lake.table("db.t").append([{"id": 3}])
+    assert connection.sql("SELECT count(*) FROM db.t").fetchall() == [(2,)]
+    assert anabranch.duckdb(lake).sql("SELECT count(*) FROM lake.db.t").fetchall() == [(3,)]
+
+
+def test_the_command_line_starts_no_jvm_to_read(lake, tmp_path, capsys):
+    script = "SELECT id, dt FROM db.t ORDER BY id; SELECT count(*) AS n FROM db.t VERSION AS OF 1"
+    assert run(["-w", str(tmp_path), "sql", "--json", script]) == 0
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [
+        {"id": 1, "dt": "2026-01-01"},
+        {"id": 2, "dt": "2026-01-02"},
+        {"n": 1},
+    ]
+    assert run(["-w", str(tmp_path), "sql", "SELECT id FROM db.t", "--limit", "1"]) == 0
+    said = capsys.readouterr()
+    assert (said.out, "--limit all" in said.err) == ("id\n 1\n", True)
+    assert run(["-w", str(tmp_path), "sql", "SELECT * FROM db.nope"]) == 1
+    assert "tables there are: t" in capsys.readouterr().err
+    assert run(["-w", str(tmp_path), "sql", "--engine", "duckdb", "DROP TABLE db.t"]) == 1
+    assert "DROP is for Spark" in capsys.readouterr().err
+
+
+def test_neither_spark_nor_pandas_is_loaded_to_answer(lake, tmp_path):
+    code = (
+        "import sys; from anabranch.cli.main import run; code = run(sys.argv[1:]); "
+        "sys.exit(code or any(name in sys.modules for name in ('pyspark', 'sqlglot', 'py4j')))"
+    )
+    command = [sys.executable, "-c", code, "-w", str(tmp_path), "sql", "SELECT count(*) FROM db.t"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
