@@ -1,7 +1,9 @@
 """Where jobs begin on the branches of a cascade: with nothing twice and nothing left out, whatever became of their past."""
 
 from anabranch.cascade import CascadeOptions, plan_cascade, run_cascade
+from anabranch.cascade.starts import Corrected, on_corrected
 from anabranch.jobs.prepare import Run
+from anabranch.streaming.offsets import BEGINNING, Offset, Position
 from tests.cascade.embedded import run, streaming
 from tests.cascade.story import BIG, CLEAN, new_lake, plan, rows, values
 from tests.pipelines.engines import run as run_like_spark
@@ -172,3 +174,18 @@ def test_a_job_that_began_before_its_source_had_a_row_passes_over_what_an_emptie
         ("db.big", False),
     ]
     assert values(lake, "db.clean") == values(lake, "db.big") == [(i, i) for i in range(4)]
+
+
+def test_the_beginning_of_a_branch_is_where_it_was_emptied_or_its_first_snapshot():
+    lake = new_lake("db.orders")
+    lake.table("db.orders").append(rows(0, 2))
+    lake.table("db.orders").create_tag("good")
+    lake.table("db.orders").create_branch("fix", "good")
+    main, uuid = lake.table("db.orders").context, lake.table("db.orders$branch_fix").branch_uuid
+    emptied = Position(2, "stamp")
+    for branch in (uuid, main.branch_uuid):
+        begin = Offset(main.table_uuid, branch, "db.orders", BEGINNING)
+        for place, fork in ((None, 1), (emptied, 0)):
+            one = Corrected("db.orders", main, "fix", fork, uuid, place)
+            moved = on_corrected([one])(begin)
+            assert (moved.branch_uuid, moved.position) == (uuid, place or BEGINNING)

@@ -132,7 +132,9 @@ def on_corrected(sources: Iterable[Corrected]) -> Callable[[Offset], Offset]:
         if one is None:
             return offset
         if offset.branch_uuid == one.branch_uuid:
-            return replace(offset, position=_kept(one, offset)) if offset.position == BEGINNING else offset
+            if one.emptied is None or offset.position != BEGINNING:
+                return offset
+            return replace(offset, position=one.emptied)
         origin = None
         if offset.origin is not None:
             begun = replace(
