@@ -82,8 +82,7 @@ def _is_there(context: TableContext, position: Position) -> bool:
     history = History(context)
     try:
         history.verified(position)
-        if history.over_gap(position) is None:
-            history.following(replace(position, files=None))
+        history.following(replace(position, files=None))
     except NotFoundError:
         return False
     return True

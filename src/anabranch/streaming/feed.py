@@ -40,6 +40,7 @@ from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import CommitKind, Snapshot
 from anabranch.spec.types import Field
 from anabranch.streaming.delivery import FeedFile, FeedSplit
+from anabranch.streaming.difference import Crossing
 from anabranch.streaming.history import History
 from anabranch.streaming.late_rows import event_time_of
 from anabranch.streaming.limits import UNLIMITED, Budget, Limits
@@ -237,21 +238,20 @@ class Feed:
         while until is None or position.snapshot < until:
             if last is not None and self.is_replaced_at(last):
                 return  # main goes on elsewhere; what other engines put here since is in no main
-            gap = self._history.over_gap(position)
-            if gap is not None:
-                found = gap.left
-                if until is not None and found.id > until:
-                    raise self._history.gone(Position(position.snapshot + 1, None))
-                if self.late_rows != "keep" or (bound is not None and bound.excludes(found)):
-                    raise self._history.gone(Position(position.snapshot + 1, None))
-                yield Portion(found, since=gap, late_before=watermark)
-                position, watermark, last = Position.after(found), found.watermark, found
-                continue
             following = self._history.following(position)
-            if following is None or (bound is not None and bound.excludes(following)):
+            if following is None:
                 return
-            found = following
-            yield self._portion(found, watermark)
+            if isinstance(following, Crossing):
+                found = following.left
+                is_bounded = bound is not None and bound.excludes(found)
+                if is_bounded or self.late_rows != "keep" or (until is not None and found.id > until):
+                    raise self._history.gone(Position(position.snapshot + 1, None))
+                yield Portion(found, since=following, late_before=watermark)
+            else:
+                found = following
+                if bound is not None and bound.excludes(found):
+                    return
+                yield self._portion(found, watermark)
             position, watermark, last = Position.after(found), found.watermark, found
 
     def _portion(self, snapshot: Snapshot, watermark: int | None) -> Portion:

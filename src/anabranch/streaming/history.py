@@ -39,30 +39,27 @@ class History:
             raise self.gone(position)
         return held
 
-    def following(self, position: Position) -> Snapshot | None:
-        """The snapshot after a position's, or None if it is yet to come. Raises `NotFoundError`."""
-        found = self.context.snapshots.find(position.snapshot + 1)
-        if found is None:
-            self._check_no_gap(position.snapshot + 1)
-        else:
-            self._check_parent(found, position)
-        return found
+    def following(self, position: Position) -> Snapshot | Crossing | None:
+        """The snapshot after a position's, the way over those that have expired, or None if it is yet to come.
 
-    def over_gap(self, position: Position) -> Crossing | None:
-        """How a stream goes on from the end of a snapshot if those right after it have expired.
-
-        None if they have not, or nothing holds the snapshot of the position any more. Raises `NotFoundError` if it is not
-        certain that only rows were added in between.
+        Raises `NotFoundError`: it has expired, and it is not certain that only rows were added since; or history was
+        rewritten.
         """
+        missing = position.snapshot + 1
+        found = self.context.snapshots.find(missing)
+        if found is not None:
+            self._check_parent(found, position)
+            return found
         head = self.context.snapshots.head()
-        if position.snapshot == 0 or head is None or head.id <= position.snapshot:
+        if head is None or head.id <= missing or self.context.snapshots.find(missing) is not None:
             return None
-        if self.context.snapshots.find(position.snapshot + 1) is not None:
-            return None
-        held = self.context.snapshots.find(position.snapshot)
+        held = self.context.snapshots.find(position.snapshot) if position.snapshot else None
         if held is None or position.stamp not in (None, held.stamp):
             held = None if position.stamp is None else held_snapshot(self.context, position)
-        return None if held is None else crossing(self.context, held)
+        over = None if held is None else crossing(self.context, held)
+        if over is None:
+            raise self.gone(Position(missing, None))
+        return over
 
     def check_stamp(self, snapshot: Snapshot, position: Position) -> None:
         """Raises `NotFoundError` if a position names another snapshot of that id."""
@@ -74,12 +71,6 @@ class History:
         parent = snapshot.properties.get(PARENT_PROPERTY)
         if parent is not None and position.stamp is not None and parent != position.stamp:
             raise self._rewritten(position, f"snapshot {snapshot.id} was built on another one")
-
-    def _check_no_gap(self, missing: int) -> None:
-        """Raises `NotFoundError` if history goes on behind the missing snapshot."""
-        head = self.context.snapshots.head()
-        if head is not None and head.id > missing and self.context.snapshots.find(missing) is None:
-            raise self.gone(Position(missing, None))
 
     def _rewritten(self, position: Position, found: str) -> AnabranchError:
         return NotFoundError(
