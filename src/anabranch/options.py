@@ -241,7 +241,11 @@ COMPACTION_MAX_FILE_NUM = _count(
 )
 FULL_COMPACTION_DELTA_COMMITS = _limit(
     "full-compaction.delta-commits",
-    "Compact fully after this many commits: an option of queue tables; of scalable ones it is one of the job.",
+    "Compact fully after this many commits. A scalable table stores it as anabranch.full-compaction.delta-commits.",
+)
+FULL_COMPACTION_SCALABLE = _limit(
+    "anabranch.full-compaction.delta-commits",
+    "The same, as scalable tables store it: other engines refuse a scalable table with the option of that name.",
 )
 
 # Snapshots, tags, savepoints

@@ -207,8 +207,12 @@ def test_limited_rounds_give_out_the_rest_later_and_the_longest_first(job):
 
 
 def test_full_rounds_come_after_so_many_commits():
-    for bucket in (-1, 1):
-        job = Job(bucket=bucket, **{"full-compaction.delta-commits": "3"})
+    for bucket, key in (
+        (-1, "full-compaction.delta-commits"),
+        (1, "full-compaction.delta-commits"),
+        (-1, "anabranch.full-compaction.delta-commits"),
+    ):
+        job = Job(bucket=bucket, **{key: "3"})
         job.append(10)
         assert job.round() == []
         for _ in range(2):

@@ -20,6 +20,7 @@ from anabranch.errors import (
 from anabranch.spec import types as t
 from anabranch.spec.ddl import parse_columns
 from anabranch.spec.schema import TableSchema
+from anabranch.spec.schema_change import RemoveOption, SetOption, apply_changes
 from anabranch.spec.support import check_expirable, check_readable, check_writable
 
 from .schema_values import SCHEMAS, attempt, deep_json, fixture_files, mutated_documents
@@ -282,7 +283,6 @@ def test_ids_of_another_tables_columns_are_replaced():
         ("a ARRAY<INT>", {"options": {"bucket": "2", "bucket-key": "a"}}, OptionError, "ARRAY"),
         ("a INT, b INT", {"partition_keys": ["a"], "options": {"bucket": "2", "bucket-key": "a"}}, OptionError,
          "partition key"),
-        ("a INT", {"options": {"full-compaction.delta-commits": "3"}}, OptionError, "needs buckets"),
         (
             "a INT",
             {"options": {"snapshot.num-retained.min": "20", "snapshot.num-retained.max": "5"}},
@@ -320,6 +320,22 @@ def test_one_bucket_needs_no_key():
     assert (
         create(options={"bucket": "2", "bucket-key": "id", "full-compaction.delta-commits": "3"}).bucket == 2
     )
+
+
+def test_full_compaction_of_a_scalable_table_is_stored_under_a_name_that_other_engines_pass_over():
+    made = create(options={"full-compaction.delta-commits": "3", "bucket": "-1"})
+    assert made.options == {"anabranch.full-compaction.delta-commits": "3", "bucket": "-1"}
+    set_again = apply_changes(
+        made, [SetOption("full-compaction.delta-commits", "5")], time_millis=1, has_snapshots=False
+    )
+    assert set_again.options["anabranch.full-compaction.delta-commits"] == "5"
+    assert "full-compaction.delta-commits" not in set_again.options
+    removed = apply_changes(
+        set_again, [RemoveOption("full-compaction.delta-commits")], time_millis=2, has_snapshots=False
+    )
+    assert removed.options == {"bucket": "-1"}
+    with pytest.raises(OptionError, match="delta-commits"):
+        create(options={"full-compaction.delta-commits": "0"})
 
 
 @pytest.mark.parametrize("arguments", [{"primary_keys": ["id"]}, {"options": {"primary-key": "id"}}])

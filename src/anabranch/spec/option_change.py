@@ -22,6 +22,7 @@ from anabranch.spec.schema_rules import (
     check_option_texts,
     refuse_primary_keys,
     split_names,
+    with_own_full_compaction,
 )
 from anabranch.spec.watermark import WATERMARK_PREFIX, check_watermark, watermark_renamed, watermark_settled
 
@@ -66,6 +67,7 @@ def options_settled(old: TableSchema, new: TableSchema) -> dict[str, str]:
     if BUCKET_KEY.key in old.options or old.bucket != 1:
         # A key that others left out is not added to what they made.
         options = with_assigned_key(options, new.fields, new.partition_keys)
+    options = with_own_full_compaction(options)
     return watermark_settled(new.fields, options, before=old.options)
 
 

@@ -21,6 +21,7 @@ from anabranch.spec.schema_rules import (
     check_partition_keys,
     refuse_primary_keys,
     split_names,
+    with_own_full_compaction,
 )
 from anabranch.spec.support import check_readable, check_writable, has_known_bucket_function
 from anabranch.spec.type_grammar import MAX_FIELD_ID, field_to_json, inner_types, parse_fields
@@ -88,7 +89,7 @@ class TableSchema:
         check_partition_keys(columns, tuple(partition_keys))
         check_options(given)
         check_assigned(given)
-        given = with_assigned_key(given, columns, partition_keys)
+        given = with_own_full_compaction(with_assigned_key(given, columns, partition_keys))
         check_buckets(columns, tuple(partition_keys), given)
         check_bounds(given)
         check_watermark(columns, given)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from anabranch.errors import SchemaError
-from anabranch.options import BUCKET_KEY
+from anabranch.options import BUCKET_KEY, FULL_COMPACTION_DELTA_COMMITS, FULL_COMPACTION_SCALABLE
 from anabranch.spec.field_ids import UNASSIGNED_ID, assign_field_ids
 from anabranch.spec.field_tree import (
     After,
@@ -219,7 +219,10 @@ def _apply(schema: TableSchema, change: SchemaChange) -> TableSchema:
         case SetOption():
             return replace(schema, options=option_set(schema.options, change.key, change.value))
         case RemoveOption():
-            return replace(schema, options={k: v for k, v in schema.options.items() if k != change.key})
+            gone = {change.key}
+            if change.key == FULL_COMPACTION_DELTA_COMMITS.key:
+                gone.add(FULL_COMPACTION_SCALABLE.key)  # the name under which scalable tables store it
+            return replace(schema, options={k: v for k, v in schema.options.items() if k not in gone})
 
 
 def _add(schema: TableSchema, change: AddColumn) -> TableSchema:

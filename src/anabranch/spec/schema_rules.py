@@ -9,6 +9,8 @@ from anabranch.errors import OptionError, SchemaError, UnsupportedFeatureError
 from anabranch.options import (
     BUCKET,
     BUCKET_KEY,
+    FULL_COMPACTION_DELTA_COMMITS,
+    FULL_COMPACTION_SCALABLE,
     SNAPSHOT_NUM_RETAINED_MAX,
     SNAPSHOT_NUM_RETAINED_MIN,
     TAG_CREATION_DELAY,
@@ -18,7 +20,6 @@ from anabranch.spec.names import check_column_name
 from anabranch.spec.type_grammar import check_depth, inner_types
 from anabranch.spec.types import DataType, Field, RowType, is_atomic
 
-_FULL_COMPACTION = "full-compaction.delta-commits"
 _PERIODS = {"hourly": 3_600_000, "two-hours": 7_200_000, "daily": 86_400_000}
 """Milliseconds."""
 _COLUMNS_IN_OPTIONS = {"primary-key": "primary keys", "partition": "partition keys"}
@@ -107,6 +108,17 @@ def check_option_texts(options: Mapping[str, str]) -> None:
             raise OptionError("an option has an empty name", hint="give every option a name.")
 
 
+def with_own_full_compaction(options: Mapping[str, str]) -> dict[str, str]:
+    """The options, of a scalable table with the one for full compactions under our own name.
+
+    Other engines do not open a scalable table that has it under theirs.
+    """
+    found = dict(options)
+    if BUCKET.of(options) == -1 and FULL_COMPACTION_DELTA_COMMITS.key in found:
+        found[FULL_COMPACTION_SCALABLE.key] = found.pop(FULL_COMPACTION_DELTA_COMMITS.key)
+    return found
+
+
 def check_buckets(
     fields: tuple[Field, ...], partition_keys: tuple[str, ...], options: Mapping[str, str]
 ) -> None:
@@ -126,11 +138,6 @@ def check_buckets(
         raise OptionError(
             f"option 'bucket-key' is '{options[BUCKET_KEY.key]}', but a table with bucket = -1 has no buckets",
             hint="set 'bucket' to the number of buckets, or remove 'bucket-key'.",
-        )
-    if buckets == -1 and _FULL_COMPACTION in options:
-        raise OptionError(
-            f"option '{_FULL_COMPACTION}' needs buckets, found bucket = -1",
-            hint="give it to the compacting job instead, or make the table a queue with 'bucket' and 'bucket-key'.",
         )
     if buckets > 1 and not keys:
         raise OptionError(

@@ -34,7 +34,7 @@ from anabranch.kernel.guards import check_snapshot_writable
 from anabranch.kernel.properties import PARENT_PROPERTY
 from anabranch.kernel.provenance.fence import fenced
 from anabranch.kernel.scan.request import check_supported
-from anabranch.options import FULL_COMPACTION_DELTA_COMMITS
+from anabranch.options import FULL_COMPACTION_DELTA_COMMITS, FULL_COMPACTION_SCALABLE
 from anabranch.spec.entry_frame import COLUMNS, EntryFrame
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import CommitKind, Snapshot
@@ -177,7 +177,7 @@ class Coordinator:
 
     @property
     def _is_full_due(self) -> bool:
-        every = FULL_COMPACTION_DELTA_COMMITS.of(self._options)
+        every = FULL_COMPACTION_DELTA_COMMITS.of(self._options) or FULL_COMPACTION_SCALABLE.of(self._options)
         return every is not None and self._commits >= every
 
     # Following the history
