@@ -17,6 +17,7 @@ from anabranch.kernel.refs.consumers import forget_consumer, move_consumer
 from anabranch.kernel.repair.problem import Problem
 from anabranch.maintenance.compact import CompactionResult
 from anabranch.spark.catalog.branch_verbs import BRANCH_VERBS
+from anabranch.spark.catalog.correction_verbs import CORRECTION_VERBS
 from anabranch.spark.catalog.lineage_verbs import LINEAGE_VERBS
 from anabranch.spark.catalog.verb import DRY_RUN, Arguments, Parameter, Row, Verb, without
 from anabranch.spec.refs import Tag
@@ -346,6 +347,7 @@ VERBS: Final[dict[str, Verb]] = {
             _repair,
         ),
         *BRANCH_VERBS,
+        *CORRECTION_VERBS,
         *LINEAGE_VERBS,
         Verb(
             "reset_consumer",
