@@ -51,7 +51,8 @@ class Life:
         before = self.begin()
         if self.pipeline.column:
             self.lake.table(self.pipeline.wrong.sink).alter().add_column("w", "BIGINT").apply()
-        reader = _Reader(Lake(self.engine.storage()), self.pipeline.sinks)
+        written = [sink for sink in self.pipeline.sinks if self.lake.table(sink).snapshot is not None]
+        reader = _Reader(Lake(self.engine.storage()), written)
         with reader:
             affected = self._correct_and_look(before)
             if self.pipeline.undo is not None:
