@@ -1,10 +1,13 @@
 """Records that go before they were read, and brokers that go away: told, or got over."""
 
+import json
 import threading
 
 import pytest
 
 from anabranch.errors import NotFoundError, StorageError
+from anabranch.jobs.source import topic as topic_source
+from anabranch.jobs.topics import check_kept, check_rereadable
 from anabranch.kafka.fetch import RangeReader
 from anabranch.kafka.offsets import TopicPartition
 from anabranch.kafka.options import settings_of
@@ -180,6 +183,32 @@ def test_a_name_that_leads_nowhere(reads, own_broker):
     mine = reads(own_broker, "t")
     with pytest.raises(StorageError, match="no Kafka broker at nowhere.invalid:9092"):
         mine.batch(kafka__bootstrap__servers="nowhere.invalid:9092", kafkaConsumer__pollTimeoutMs=300)
+
+
+def test_a_compacted_topic_cannot_be_read_again_as_it_was(broker):
+    plain, compacted = broker.new_topic(1), broker.new_topic(1, cleanup_policy="compact")
+    check_rereadable(topic_source(plain, broker.bootstrap), "earliest")
+    for begin in ("earliest", json.dumps({compacted: {"0": 0}})):
+        with pytest.raises(NotFoundError, match=f"topic '{compacted}' is compacted"):
+            check_rereadable(topic_source(compacted, broker.bootstrap), begin)
+    check_kept(
+        topic_source(compacted, broker.bootstrap), {"startingOffsets": json.dumps({compacted: {"0": 0}})}
+    )
+
+
+def test_records_before_a_position_may_be_gone_but_not_those_after_it(broker, topic, mine):
+    broker.produce(topic, numbers(*range(10)))
+    source = topic_source(topic, broker.bootstrap, SKIP)  # which is about what a running query may skip
+    broker.delete_records(topic, 0, 4)
+    check_kept(source, {"startingOffsets": json.dumps({topic: {"0": 4}})})
+    with pytest.raises(
+        NotFoundError, match=f"{topic}-0: offset 3 is to be read next, but the earliest .* at offset 4"
+    ):
+        check_kept(source, {"startingOffsets": json.dumps({topic: {"0": 3}})})
+    with pytest.raises(NotFoundError, match=f"{topic}-0: offset 11 .* the partition ends at offset 10"):
+        check_kept(source, {"startingOffsets": json.dumps({topic: {"0": 11}})})
+    with pytest.raises(NotFoundError, match=f"{topic}-0: offset 0 .* 4 offsets were removed"):
+        check_rereadable(source, "earliest")
 
 
 def read(mine, wanted, **options):

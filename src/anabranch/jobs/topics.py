@@ -43,6 +43,13 @@ def check_rereadable(source: Source, begin: str) -> None:
         begin: the offsets as JSON, or ``earliest`` where only that is known: then all records must be there.
     """
     with _cluster(source, {STARTING_OFFSETS: begin}) as (settings, cluster):
+        for topic in sorted({where.topic for where in cluster.partitions(settings.topics)}):
+            if cluster.is_compacted(topic):
+                raise NotFoundError(
+                    f"{source}: topic '{topic}' is compacted: of records with the same key that were read only the newest "
+                    "may be left",
+                    hint=_HINT,
+                )
         if begin != "earliest":
             _check(cluster, json.loads(begin), source)
             return

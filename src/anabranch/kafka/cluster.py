@@ -27,7 +27,12 @@ _CALL_SECONDS = 5.0
 _PAUSE_SECONDS = 0.2
 _NO_ID = {"", "A" * 22}
 """What stands for none: sixteen zero bytes."""
-_TELLS_NO_IDS = {"_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION", "INVALID_REQUEST"}
+_DO_NOT_TELL = {
+    "_UNSUPPORTED_FEATURE",
+    "UNSUPPORTED_VERSION",
+    "INVALID_REQUEST",
+    "TOPIC_AUTHORIZATION_FAILED",
+}
 _UNKNOWN_SECONDS = 2.0
 """A broker that has just started does not know its topics yet. So long it is not believed."""
 
@@ -106,12 +111,25 @@ class Cluster:
             asked = client.admin.describe_topics(TopicCollection(names), request_timeout=seconds)
             found = {}
             for name, answer in asked.items():
-                told = _id_of(answer, seconds)
+                told = _id_of(_answered(answer, seconds))
                 if told is not None:
                     found[name] = told
             return found, None
 
         return self._patiently("tell the ids of topics", ask) if names else {}
+
+    def is_compacted(self, topic: str) -> bool:
+        """Whether older records of a key are removed; False where the brokers do not tell."""
+
+        def ask(client: Client, seconds: float) -> tuple[bool, None]:
+            asking, words = client.admin, library().admin
+            asked = [words.ConfigResource(words.ResourceType.TOPIC, topic)]
+            (answer,) = asking.describe_configs(asked, request_timeout=seconds).values()
+            policy = _answered(answer, seconds)
+            found = None if policy is None else policy.get("cleanup.policy")
+            return found is not None and "compact" in str(found.value), None
+
+        return self._patiently(f"describe the settings of topic '{topic}'", ask)
 
     def _everything(self) -> set[TopicPartition]:
         def ask(client: Client, seconds: float) -> tuple[set[TopicPartition], None]:
@@ -199,16 +217,19 @@ class Cluster:
             self.runtime.sleeper.sleep(_PAUSE_SECONDS)
 
 
-def _id_of(answer: Future[Any], seconds: float) -> str | None:
-    """What the brokers tell of one topic. Raises `KafkaException` if they tell nothing."""
+def _answered(answer: Future[Any], seconds: float) -> Any:
+    """What the brokers tell of one topic; None if they may not or cannot. Raises `KafkaException` for silence."""
     kafka = library()
     try:
-        topic = answer.result(timeout=seconds + 1.0)
+        return answer.result(timeout=seconds + 1.0)
     except TimeoutError:
         raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TIMED_OUT)) from None  # noqa: SLF001 - its name
     except kafka.KafkaException as error:
-        if is_unknown(error.args[0]) or error.args[0].name() in _TELLS_NO_IDS:
+        if is_unknown(error.args[0]) or error.args[0].name() in _DO_NOT_TELL:
             return None
         raise
+
+
+def _id_of(topic: Any) -> str | None:
     told = getattr(topic, "topic_id", None)
     return None if told is None or str(told) in _NO_ID else str(told)
