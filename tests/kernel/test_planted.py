@@ -1,6 +1,7 @@
 """Files with numbers that nobody of ours would write: a clear error at once, and no work without end."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 
@@ -96,3 +97,29 @@ def test_a_manifest_list_that_lies_about_counts(tmp_path, verb, value):
             refused += 1
             assert "entries" in str(error) or "more rows" in str(error)
     assert refused
+
+
+def test_an_expiry_that_is_told_of_one_entry_too_many(tmp_path):
+    """What still refers to candidates is searched in several manifests at once, by what their list counts."""
+    table = make_table(tmp_path / "made", options={"manifest.merge-min-count": "100"})
+    for i in range(3):
+        table.append(rows(3 * i, 3))
+    table.overwrite(rows(20, 3))
+    table.append(rows(30, 2))
+    table.create_tag("good", snapshot=2)
+    refused = set()
+    for number, path in enumerate(sorted((tmp_path / "made/db.db/t/manifest").glob("manifest-list-*"))):
+        copy = shutil.copytree(tmp_path / "made", tmp_path / f"copy-{number}")
+        lying = copy / path.relative_to(tmp_path / "made")
+        metas = decode_manifest_list(lying.read_bytes(), path=path.name)
+        lying.write_bytes(encode_manifest_list([replace(m, num_added_files=2) for m in metas]))
+        before = {p for p in copy.rglob("*") if p.is_file()}
+        try:
+            VERBS["expire"](anabranch.connect(str(copy)).table("db.t"))
+        except CorruptTableError as error:
+            refused.add(re.search("entries, its manifest list says|more rows", str(error)) is not None)
+            gone = before - {*copy.rglob("*")}
+            assert not [p for p in gone if "bucket-" in str(p)], (
+                "no data goes on the word of a list that lies"
+            )
+    assert refused == {True}

@@ -12,7 +12,7 @@ import anabranch
 from anabranch.errors import OptionError, StorageError, UnsupportedFeatureError
 from anabranch.lineage.index import LineageIndex
 from anabranch.lineage.index.catch_up import catch_up
-from anabranch.lineage.index.database import DamagedIndexError
+from anabranch.lineage.index.database import DamagedIndexError, Database
 from anabranch.lineage.index.tables import LINES, META
 from tests.lineage.indexing import index_of, lake_of_two, now, truth
 
@@ -177,3 +177,9 @@ def test_a_lake_and_its_tables_answer_from_it(tmp_path):
     assert table.lineage.upstream().tables == ("db.a", "db.b")
     assert pickle.loads(pickle.dumps(table)).lineage.upstream().tables == ("db.a", "db.b")
     assert (tmp_path / "lineage" / "index.db").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a folder in which nobody may make one, not even root")
+def test_a_folder_that_must_not_be_made_is_said():
+    with pytest.raises(StorageError, match="the folder of the index, /sys/anabranch, cannot be made"):
+        Database("sqlite:////sys/anabranch/index.db")
