@@ -101,6 +101,7 @@ def test_what_goes_wrong_is_told_in_our_words(spark, broker):
         reader.options(**options(broker, "t", startingOffset="earliest")).load().collect()
 
 
+@pytest.mark.long
 def test_a_table_into_a_topic_and_a_batch_that_is_repeated(spark, warehouse, tmp_path, broker):
     make_table(warehouse, "db.src").append(rows(0, 10))
     topic = broker.new_topic(2)
