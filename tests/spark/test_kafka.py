@@ -117,7 +117,7 @@ def test_a_table_into_a_topic_and_a_batch_that_is_repeated(spark, warehouse, tmp
             (checkpoint / "commits" / name).unlink(missing_ok=True)
     frame = spark.read.format("anabranch-kafka").options(**options(broker, topic)).load()
     found = frame.selectExpr(
-        "CAST(key AS STRING)", "from_json(CAST(value AS STRING), 'id BIGINT').id"
+        "CAST(key AS STRING)", "from_json(CAST(value AS STRING), 'id BIGINT').id AS id"
     ).collect()
     assert sorted((int(row.key), row.id) for row in found) == [(n, n) for n in range(10)]
 
