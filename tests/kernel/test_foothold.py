@@ -53,7 +53,8 @@ def test_a_put_right_below_what_is_left_is_taken_back(table):
 
 def test_a_put_above_a_rolled_back_history_is_taken_back(table):
     snapshot = _paused(table, lambda: _remove(table, 2)).append(rows(5, 1))
-    assert snapshot.id == 2
+    assert snapshot.id == 4, "in the place of what was put, and below it, nothing changes"
+    assert [s.delta_record_count for s in table.snapshots()] == [1, 0, 0, 1]
     assert ids_of(table) == [0, 5]
 
 

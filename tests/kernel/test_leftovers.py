@@ -65,6 +65,33 @@ def _drop_hints(table):
     table.context.storage.delete(table.context.layout.earliest_hint_path)
 
 
+@pytest.mark.parametrize("to", [4, 3])
+@pytest.mark.parametrize("paused", ["delete", "put"])
+def test_a_writer_that_takes_its_late_snapshot_away_takes_no_commit_with_it(table, paused, to):
+    """It is paused once more in the moment before, and others commit on what they store in its place."""
+    acknowledged, handles = [*range(to), 50], [_fresh(table)]
+
+    def others(_):
+        for row in (70, 71, 72):
+            handles.append(_fresh(table))
+            handles[-1].append(rows(row, 1))
+            acknowledged.append(row)
+
+    faults = [
+        run("before", "put_if_absent", lambda _: _roll_back(table, to)(), where="snapshot/snapshot-6"),
+        run("before", paused, others, where="snapshot/snapshot-*"),
+    ]
+    through(table, FaultyStorage(table.context.storage, faults)).append(rows(50, 1))
+    assert sorted(ids_of(_fresh(table))) == sorted(acknowledged)
+    for row, handle in enumerate(handles, 80):
+        handle.append(rows(row, 1))
+        acknowledged.append(row)
+        assert sorted(ids_of(_fresh(table))) == sorted(acknowledged)
+    _drop_hints(table)
+    assert sorted(ids_of(_fresh(table))) == sorted(acknowledged)
+    assert not [p for p in _fresh(table).verify().problems if p.severity == "error"]
+
+
 @pytest.mark.parametrize("hints", [True, False], ids=["hints", "no hints"])
 def test_acknowledged_commits_stay_and_rolled_back_rows_do_not_return(table, hints):
     _leave(table, _roll_back(table))

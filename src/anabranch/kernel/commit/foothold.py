@@ -7,16 +7,26 @@ succeeds although readers will never come to it.
 
 from __future__ import annotations
 
-from anabranch.errors import CommitOutcomeUnknownError, NotFoundError
+import logging
+
+from anabranch.errors import AnabranchError, CommitOutcomeUnknownError, NotFoundError
+from anabranch.kernel.commit.leftovers import displace, take_over
 from anabranch.kernel.commit.placement import is_misplaced
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.exact import delete_snapshot
 from anabranch.kernel.properties import LEFTOVER_PROPERTY, PARENT_PROPERTY
+from anabranch.kernel.removals import record_removal
+from anabranch.kernel.replacement.seal import check_open
 from anabranch.spec.snapshot import Snapshot
+
+_LOG = logging.getLogger(__name__)
+
+_MOST_BRIDGED = 64
+"""Snapshots without a change, at most, between the newest and what came too late. Above more it is left where it is."""
 
 
 def took_hold(context: TableContext, snapshot: Snapshot, built_on: Snapshot | None) -> bool:
-    """True if the snapshot is in the current history; if not, it is removed and False returned.
+    """True if the snapshot is in the current history; if not, it is taken out of the way and False returned.
 
     Args:
         context: the branch that was written.
@@ -34,8 +44,45 @@ def took_hold(context: TableContext, snapshot: Snapshot, built_on: Snapshot | No
             return True
     if _is_in_history(context, snapshot) and not (built_on is None and is_misplaced(context, snapshot)):
         return True
-    delete_snapshot(context, snapshot)  # in its place there may be what others stored in one step
+    below = None if built_on is None else _rolled_back_to(context, snapshot)
+    if built_on is None or below is None:
+        delete_snapshot(context, snapshot)  # in its place there may be what others stored in one step
+        return False
+    record_removal(context.storage, context.layout, context.manifests, below, [built_on])
+    try:
+        _replace(context, snapshot)
+    except AnabranchError as error:  # whoever commits next finds it in the way, and does the same
+        _LOG.warning("snapshot %d of '%s' stays above the newest: %s", snapshot.id, context.title, error)
     return False
+
+
+def _replace(context: TableContext, snapshot: Snapshot) -> None:
+    """Let history go on up to a snapshot above the newest, and store what continues it in its place.
+
+    Others may do so before, and commit on top. A removal that came after that would take their commits out of history;
+    what is stored instead is the same whoever does it.
+    """
+    for _ in range(_MOST_BRIDGED):
+        head = context.snapshots.head()
+        if head is None or head.id >= snapshot.id:
+            return
+        if head.id == snapshot.id - 1:
+            displace(context, head)
+            return
+        check_open(context, head)
+        take_over(context)
+
+
+def _rolled_back_to(context: TableContext, snapshot: Snapshot) -> Snapshot | None:
+    """What history ends with, if that lies below a snapshot; None if it does not, or nothing is left of it."""
+    if _is_gone(context, snapshot):
+        return None
+    ids = context.snapshots.ids()
+    if not ids or ids[-1] != snapshot.id:
+        return None
+    return next(
+        (found for one in reversed(ids[:-1]) if (found := context.snapshots.find(one)) is not None), None
+    )
 
 
 def _is_in_history(context: TableContext, snapshot: Snapshot) -> bool:
