@@ -13,9 +13,10 @@ import anabranch
 from anabranch.errors import OptionError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs.auto_tags import due_tags
-from anabranch.runtime import Runtime, SystemClock
+from anabranch.runtime import SystemClock
 from anabranch.spec.snapshot import CommitKind, Snapshot
 from anabranch.storage.memory import MemoryStorage
+from tests.support.clock import at_time
 from tests.support.deaths import each_death, through
 from tests.support.faults import FaultyStorage, run
 from tests.support.tables import ids_of, make_table, rows
@@ -45,9 +46,8 @@ def _table(**options):
 
 
 def _commit(table, text, **how):
-    """An append by a job whose clock says so."""
-    runtime = Runtime(clock=_Clock(_millis(text)))
-    return anabranch.Table(replace(table.context, runtime=runtime), **how).append(rows(0, 1)).id
+    """An append at that time, by the machine's clock and by the store's."""
+    return anabranch.Table(at_time(table, _Clock(_millis(text))).context, **how).append(rows(0, 1)).id
 
 
 def _tags(table):

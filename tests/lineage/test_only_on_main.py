@@ -99,7 +99,7 @@ def test_the_command_line_says_it(table, tmp_path, capsys, verb):
     said = " ".join(call().split())
     assert "only main has snapshots 4, 7 by job 'nightly', +4 rows: the branch does not run that job" in said
     assert "only main has snapshot 5, +3 rows: it does not say what it read" in said
-    assert verb[0] == "branches" or "`anabranch append db.t FILE --branch fix`" in said
+    assert verb[0] == "branches" or f"`anabranch -w {tmp_path} append db.t FILE --branch fix`" in said
     told = json.loads(call("--json"))
     found = told[1] if isinstance(told, list) else told
     jobs = found.get("jobs_only_on_main", found["only_on_main"])

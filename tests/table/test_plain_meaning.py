@@ -14,7 +14,7 @@ _names = iter(range(1_000))
 
 @pytest.fixture
 def table():
-    made = anabranch.connect(f"memory://plain{next(_names)}").create_table(
+    made = anabranch.connect(f"memory://meaning{next(_names)}").create_table(
         "db.t", "a BIGINT, b BIGINT, ab BIGINT, dt STRING, d STRING, t STRING", partition_by="dt"
     )
     made.append([{"a": 1, "b": 2, "ab": 3, "dt": "x"}])
@@ -94,7 +94,7 @@ def test_stored_options_are_kept_unless_they_are_nearly_one_of_ours(table):
         *("consumer.ignore-progress", "scan.manifest.parallelism", "commit.force-compact", "num-levels"),
     }
     table.alter().set_option(*("owner", "we")).apply()
-    lake = anabranch.connect(f"memory://plain{next(_names)}")
+    lake = anabranch.connect(f"memory://meaning{next(_names)}")
     kept = lake.create_table("db.t", "id BIGINT", options=dict.fromkeys(foreign, "1")).options
     assert foreign <= kept.keys()
     for wrong, meant in [

@@ -33,6 +33,7 @@ from anabranch.options import (
     nearest,
 )
 from anabranch.spec.schema_rules import refuse_primary_keys, split_names
+from anabranch.spec.watermark import WATERMARK_PREFIX
 
 if TYPE_CHECKING:
     from anabranch.spec.schema import TableSchema
@@ -58,7 +59,7 @@ _MEANT: Mapping[str, str] = {
 }
 """Names that other systems have, in lower case, and what does the same here."""
 _STORES = ("s3.", "s3a.", "fs.", "gs.", "az.", "azure.")
-_COLUMNS = "fields."
+_FAMILIES = ("fields.", WATERMARK_PREFIX)
 _BY_KEY = {option.key: option for option in ALL}
 
 
@@ -76,7 +77,7 @@ def check_use(given: Mapping[str, str], *, also: Iterable[str] | None = None) ->
     for key in given:
         if also is None and key in _ELSEWHERE:
             raise OptionError(f"option '{key}' is one of Spark's readers and writers", hint=_ELSEWHERE[key])
-        if key in _BY_KEY or key in _TABLES or key in besides or key.startswith((*_STORES, _COLUMNS)):
+        if key in _BY_KEY or key in _TABLES or key in besides or key.startswith((*_STORES, *_FAMILIES)):
             continue
         near = nearest(key, (*_BY_KEY, *besides))
         hint = _MEANT.get(key.lower()) or (f"did you mean '{near}'?" if near else None)
