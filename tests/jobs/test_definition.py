@@ -1,5 +1,8 @@
 """Telling whether two processes have loaded the same job."""
 
+import importlib
+import sys
+
 import pytest
 
 from anabranch.jobs.definition import definition_of
@@ -42,8 +45,6 @@ HELPERS = "def more(n):\n    return deeper(n) + 1\n\n\ndef deeper(n):\n    retur
 
 
 def definitions(folder, text=FILE, helpers=HELPERS):
-    import sys
-
     folder.mkdir()
     (folder / "helpers_of_definition.py").write_text(helpers)
     sys.modules.pop("helpers_of_definition", None)
@@ -86,6 +87,65 @@ def test_functions_of_modules_beside_it_count_however_deep(tmp_path):
     first = definitions(tmp_path / "a")
     changed = definitions(tmp_path / "b", helpers=HELPERS.replace("return n\n", "return n + 1\n"))
     assert changed["clean"] != first["clean"]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "def scale(v):\n    import helpers_of_definition\n    return helpers_of_definition.more(v)",
+        "def scale(v):\n    from helpers_of_definition import more\n    return more(v)",
+        "from package_of_definition import inner\ndef scale(v):\n    return inner.more(v)",
+        "import package_of_definition.inner\ndef scale(v):\n    return package_of_definition.inner.more(v)",
+    ],
+    ids=["import inside", "from inside", "of a package", "dotted"],
+)
+def test_modules_elsewhere_and_those_imported_when_it_runs_count(tmp_path, monkeypatch, use):
+    """They lie in a folder of their own, as a project's packages do."""
+
+    def defined(name, helpers):
+        packages = tmp_path / name / "packages"
+        (packages / "package_of_definition").mkdir(parents=True)
+        (packages / "package_of_definition" / "__init__.py").write_text("")
+        (packages / "package_of_definition" / "inner.py").write_text(helpers)
+        (packages / "helpers_of_definition.py").write_text(helpers)
+        for module in [m for m in sys.modules if m.endswith("_of_definition") or "_of_definition." in m]:
+            sys.modules.pop(module)
+        importlib.invalidate_caches()
+        with monkeypatch.context() as patched:
+            patched.syspath_prepend(str(packages))
+            folder = tmp_path / name / "jobs"
+            folder.mkdir()
+            start = FILE.index("def scale"), FILE.index("def unused")
+            text = FILE[: start[0]] + use + "\n\n\n" + FILE[start[1] :]
+            text = text.replace("import helpers_of_definition as helpers\n", "")
+            return {job.name: definition_of(job) for job in load(write(folder, text)).jobs}
+
+    first, same = defined("a", HELPERS), defined("b", HELPERS)
+    changed = defined("c", HELPERS.replace("return n\n", "return n + 1\n"))
+    assert first["clean"] is not None
+    assert same == first
+    assert changed["clean"] != first["clean"]
+
+
+@pytest.mark.parametrize(
+    "how", ["F.udf(LongType())", "F.pandas_udf(LongType())", "functools.wraps(print)", "functools.cache"]
+)
+def test_what_a_decorator_wraps_counts(tmp_path, how):
+    def defined(name, factor):
+        text = FILE.replace(
+            "import re",
+            "import functools\nimport re\nfrom pyspark.sql import functions as F\nfrom pyspark.sql.types import LongType",
+            1,
+        )
+        text = text.replace(
+            "def scale(v):",
+            f"@{how}\ndef scale(v: 'pandas.Series') -> 'pandas.Series':\n    v = v * {factor}",
+        )
+        return definitions(tmp_path / name, text.replace("import re", "import pandas\nimport re", 1))["clean"]
+
+    first, same, changed = defined("a", 2), defined("b", 2), defined("c", 3)
+    assert first == same
+    assert changed != first or (first is None and changed is None)
 
 
 def test_what_cannot_be_told_apart_has_no_definition(tmp_path):

@@ -233,7 +233,9 @@ def check_no_late_rows(story, events):
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    ("count", "kills"), [(40_000, 2), pytest.param(200_000, 5, marks=pytest.mark.long)], ids=["short", "long"]
+    ("count", "kills"),
+    [pytest.param(40_000, 2, marks=pytest.mark.long), pytest.param(200_000, 5, marks=pytest.mark.long)],
+    ids=["short", "long"],
 )
 def test_every_window_is_right_whoever_is_killed(story, count, kills):
     events = Events(count)

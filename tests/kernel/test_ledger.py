@@ -10,6 +10,7 @@ from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.ledger import hand_over, recorded_after, tidy
 from anabranch.spec.snapshot_ref import SnapshotRef
 from tests.support.faults import FaultyStorage, run
+from tests.support.moments import forget
 from tests.support.tables import ids_of, make_table, rows, written
 
 
@@ -115,13 +116,13 @@ def test_a_history_that_ends_below_the_floor_was_rewritten(table):
     for i in range(3):
         table.append(rows(i, 1))
     floor = _floor(table)
-    for number in (3, 2):
-        table.context.storage.delete(table.context.layout.snapshot_path(number))
+    forget(table, 3, 2)
     with pytest.raises(
         anabranch.CommitOutcomeUnknownError, match="HISTORY_REWRITTEN.*knows snapshot 3.*is 1"
     ):
         _commit(table, "job", 0, 9, floor)
-    table.context.storage.delete(table.context.layout.snapshot_path(1))
+    forget(table, 1)
+    table.context.storage.delete(table.context.layout.latest_hint_path)
     with pytest.raises(anabranch.CommitOutcomeUnknownError, match="HISTORY_REWRITTEN.*the newest is 0"):
         _commit(table, "job", 0, 9, floor)
 

@@ -46,6 +46,7 @@ def _edit(path, **values):
     content = json.loads(path.read_text())
     for key, value in values.items():
         content[key] = value(content.get(key)) if callable(value) else value
+    (content.get("properties") or {}).pop("anabranch.checksum", None)
     path.write_text(json.dumps(content))
 
 

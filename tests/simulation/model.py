@@ -158,6 +158,8 @@ class Model:
             line.astray[number] = act
             self.world.tell(change.by, f"  snapshot-{number} is astray (newest is {head.id})")
             return
+        if known is None and head is not None and "anabranch.leftover" in (content.get("properties") or {}):
+            known, act = head.rows, None  # history is led up to something astray
         if known is None:
             before = () if head is None else head.rows
             known = self._merged(content, before) or act.rows_after(content, before, self)

@@ -68,7 +68,9 @@ def check(lake, numbers):
     assert rows_of(lake, "db.totals") == [(odd, sum(n % 2 == odd for n in numbers)) for odd in (0, 1)]
 
 
-@pytest.mark.parametrize("losses", [1, pytest.param(20, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "losses", [pytest.param(1, marks=pytest.mark.long), pytest.param(20, marks=pytest.mark.long)]
+)
 def test_a_machine_is_lost_and_another_goes_on(lake, tmp_path, losses):
     numbers = []
     for loss in range(losses + 1):

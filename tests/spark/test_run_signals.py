@@ -10,19 +10,24 @@ import pytest
 import anabranch
 
 JOBS = """
-import time
 import anabranch
+import slow_of_signals
+from pyspark.sql import functions as F
+
+@F.udf("bigint")
+def slowly(k):
+    return slow_of_signals.slowly(k)
 
 @anabranch.job("copies", sources={"events": "db.events"}, sink="db.copies")
 def copies(events):
-    from pyspark.sql import functions as F
-
-    @F.udf("bigint")
-    def slowly(k):
-        time.sleep(6)
-        return k
-
     return events.select(slowly("k").alias("k"))
+"""
+BESIDE = """
+import time
+
+def slowly(k):
+    time.sleep(6)
+    return k
 """
 CTRL_C = b"\x03"
 
@@ -41,7 +46,8 @@ def test_a_batch_under_way_is_finished(tmp_path, ask):
     for table in ("events", "copies"):
         lake.create_table(f"db.{table}", "k BIGINT")
     lake.table("db.events").append([{"k": 1}])
-    (tmp_path / "jobs.py").write_text(JOBS)
+    (tmp_path / "jobs.py").write_text(JOBS)  # which needs a session to be loaded, and a module beside it
+    (tmp_path / "slow_of_signals.py").write_text(BESIDE)
     words = ["-w", lake.url, "run", str(tmp_path / "jobs.py"), "--master", "local[1]"]
     pid, terminal = os.forkpty()
     if pid == 0:

@@ -137,6 +137,7 @@ def ways(result):
     return {status.job: (status.begun or "").split(":")[0] for status in result.statuses}
 
 
+@pytest.mark.long
 def test_carried_with_topics_also_where_old_records_are_gone(world):
     pairs = world.pairs()
     world.spoil([world.windows(), pairs], [world.windows(factor=1000), pairs], "db.windows")

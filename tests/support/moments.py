@@ -48,7 +48,10 @@ def rewrite(table, number, **changes):
 
 
 def forget(table, *numbers):
-    """Remove snapshot files, as an expiry does."""
+    """Remove snapshot files, as an expiry does, or a rollback of another engine, which moves the hint first."""
+    left = [number for number in table.context.snapshots.ids() if number not in numbers]
+    if left:
+        table.context.snapshots.write_hint(left[-1])
     for number in numbers:
         table.context.storage.delete(table.context.layout.snapshot_path(number))
 

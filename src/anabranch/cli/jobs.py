@@ -83,7 +83,8 @@ def run(
     """
     from anabranch.service import jobs as service
 
-    jobs = service.declared(files, job or ())
+    spark = service.Spark(master, settings(conf), loud=state.debug)
+    jobs = service.declared(files, job or (), warehouse=state.warehouse, spark=spark)
     if dry_run:
         _show_plan(service.planned(jobs), json=json)
         return
@@ -97,7 +98,6 @@ def run(
     )
     schedule = service.Schedule(policy=service.Policy(most=max_restarts, fail_fast=fail_fast))
     schedule = service.with_trigger(schedule, available_now=available_now, once=once)
-    spark = service.Spark(master, settings(conf), loud=state.debug)
     with ShownStatuses(json=json) as shown:
         statuses = service.run(
             state.warehouse, jobs, how, schedule, spark, on_status=shown.update, on_event=shown.trace

@@ -1,14 +1,17 @@
 """A hash of what a job does, to tell whether two processes have loaded the same job although its file was changed elsewhere.
 
-It covers the declaration, the statement or the code of the function, and whatever of its own module or of modules beside
-it that code names: functions, classes, constants. Libraries count by the names that are used of them. Where something
+It covers the declaration, the statement or the code of the function, and whatever of modules that are no installed
+libraries that code names: functions, classes, constants. Libraries count by the names that are used of them. Where something
 cannot be told apart reliably there is no hash, and nobody takes two jobs for the same.
 """
 
 from __future__ import annotations
 
+import dis
 import hashlib
+import importlib.util
 import sys
+import sysconfig
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -18,6 +21,11 @@ from typing import Any, Final
 from anabranch.jobs.job import Job
 
 _PLAIN: Final = (str, int, float, complex, bool, bytes, type(None), type(Ellipsis))
+_LIBRARIES: Final = (
+    *(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")),
+    Path(__file__).resolve().parents[1],
+)
+"""Folders of modules that count by their names."""
 _MOST: Final = 10_000
 """Parts that are looked at; more than that is no job's own code."""
 
@@ -28,7 +36,7 @@ class _UnknownError(Exception):
 
 def definition_of(job: Job) -> str | None:
     """The hash; None if the job cannot be told from another one that does something else."""
-    walk = _Walk(Path(job.place.file).parent)
+    walk = _Walk()
     try:
         declared = [job.name, job.sink, job.mode, dict(job.options), dict(job.sources), job.transform]
         parts = [sys.version.split()[0], *(part for one in declared for part in walk.of(one))]
@@ -40,9 +48,7 @@ def definition_of(job: Job) -> str | None:
 class _Walk:
     """Goes through all that a function is made of."""
 
-    def __init__(self, folder: Path) -> None:
-        """Modules below the folder are looked into, others count by their names."""
-        self._folder = folder
+    def __init__(self) -> None:
         self._seen: dict[int, Any] = {}
         """What was met before, kept so that no other object gets its id."""
 
@@ -87,7 +93,15 @@ class _Walk:
 
     def _function(self, value: FunctionType) -> Iterator[str]:
         if not self._is_own(value):
-            yield f"function {value.__module__}.{value.__qualname__}"
+            inner = getattr(value, "__wrapped__", None)  # as decorators of libraries do, F.udf among them
+            if inner is None:
+                yield f"function {value.__module__}.{value.__qualname__}"
+                return
+            yield f"wrapped by {value.__code__.co_filename.rpartition('/')[2]} {value.__code__.co_name}"
+            yield from self.of(inner)
+            yield from (f"{key} {getattr(value, key, '')}" for key in ("evalType", "returnType"))
+            for cell in value.__closure__ or ():
+                yield from self._unless_unknown(cell.cell_contents)
             return
         yield f"function {value.__name__}"
         yield from self._code(value.__code__)
@@ -100,18 +114,39 @@ class _Walk:
                 yield f"global {name}"
                 yield from self._global(value.__globals__[name], _names(value.__code__))
 
+    def _unless_unknown(self, value: Any) -> Iterator[str]:
+        """What a library keeps for itself counts only if it has a text."""
+        try:
+            yield from list(self.of(value))
+        except _UnknownError:
+            yield f"something of {type(value).__qualname__}"
+
     def _global(self, value: Any, names: set[str]) -> Iterator[str]:
-        yield from self.of(value)
-        if isinstance(value, ModuleType) and self._is_beside(getattr(value, "__file__", None)):
+        if not isinstance(value, ModuleType):
+            yield from self.of(value)
+            return
+        yield f"module {value.__name__}"
+        if _is_own_file(getattr(value, "__file__", None)) and self._is_new(value, names):
             for name in sorted(names & vars(value).keys()):
                 yield f"attribute {name}"
-                yield from self.of(vars(value)[name])
+                yield from self._global(vars(value)[name], names)
+
+    def _is_new(self, value: ModuleType, names: set[str]) -> bool:
+        """Whether these names of a module were not looked at before: modules may name each other."""
+        key = hash((value.__name__, *sorted(names)))
+        if key in self._seen:
+            return False
+        self._seen[key] = value
+        return True
 
     def _code(self, code: CodeType) -> Iterator[str]:
         yield f"code {code.co_code.hex()} {code.co_names} {code.co_varnames} {code.co_freevars} {code.co_argcount}"
         yield code.co_exceptiontable.hex()
         for constant in code.co_consts:
             yield from self.of(constant)
+        for step in dis.get_instructions(code):
+            if step.opname == "IMPORT_NAME":
+                yield from _imported(str(step.argval))
 
     def _class(self, value: type) -> Iterator[str]:
         yield f"class {value.__module__ if not self._is_own(value) else ''}.{value.__qualname__}"
@@ -147,15 +182,30 @@ class _Walk:
             if isinstance(value, FunctionType)
             else getattr(module, "__file__", None)
         )
-        return self._is_beside(file)
+        return _is_own_file(file)
 
-    def _is_beside(self, file: str | None) -> bool:
-        parts = ("site-packages", "dist-packages")
-        return (
-            file is not None
-            and Path(file).is_relative_to(self._folder)
-            and not any(p in Path(file).parts for p in parts)
-        )
+
+def _imported(name: str) -> Iterator[str]:
+    """What code that imports a module when it runs may use of it: all that is in its file."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError) as error:
+        raise _UnknownError from error
+    if spec is None:
+        raise _UnknownError
+    yield f"imported {name}"
+    if spec.has_location and spec.origin is not None and _is_own_file(spec.origin):
+        yield hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()
+
+
+def _is_own_file(file: str | None) -> bool:
+    """Whether a module is looked into: it is neither installed nor part of Python."""
+    if file is None:
+        return False
+    path = Path(file)
+    return not any(part in path.parts for part in ("site-packages", "dist-packages")) and not any(
+        path.is_relative_to(folder) for folder in _LIBRARIES
+    )
 
 
 def _names(code: CodeType) -> set[str]:

@@ -10,16 +10,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError
 from anabranch.jobs.job import Declared, Job, collecting
 
+_PYTHONPATH = "PYTHONPATH"
 _PREFIX = "_anabranch_jobs_"
 """Of the names of modules that job files become."""
 
 
 class JobFileError(AnabranchError):
     """A job file could not be run to its end. The cause is what it raised."""
+
+
+class NoSessionError(JobFileError):
+    """A job file asks for a running Spark, as ``F.udf("bigint")`` does, which has Spark read the type."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +87,20 @@ def unique(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
     return jobs
 
 
-def travel(jobs: Iterable[Job]) -> None:
-    """Let functions of job files go to Spark's processes, which cannot import these files: they take the code along."""
+def travel(jobs: Iterable[Job], spark: Any) -> None:
+    """Let functions of job files go to Spark's processes, which cannot import these files: they take the code along.
+
+    Modules that lie beside a file are found by the processes of this machine; on others, Spark's ``--py-files`` does it.
+    """
     from pyspark import cloudpickle
 
+    context = getattr(spark, "_sc", None)  # none with Spark Connect
     for job in jobs:
+        if context is not None and Path(job.place.file).is_file():
+            known = context.environment.get(_PYTHONPATH, "")
+            folders = [folder for folder in known.split(os.pathsep) if folder]
+            folders = [str(Path(job.place.file).parent), *folders]
+            context.environment[_PYTHONPATH] = os.pathsep.join(dict.fromkeys(folders))
         module = sys.modules.get(getattr(job.transform, "__module__", ""))
         if module is not None and module.__name__.startswith(_PREFIX):
             cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
@@ -107,7 +122,8 @@ def _run(file: Path) -> tuple[ModuleType, list[Declared]]:
     except AnabranchError:
         raise
     except (Exception, SystemExit) as error:
-        raise JobFileError(
+        kind = NoSessionError if "SESSION_OR_CONTEXT_NOT_EXISTS" in str(error) else JobFileError
+        raise kind(
             f"{file.name} cannot be run: {_place_in(error, file)}{type(error).__name__}: {error}",
             hint="`run` with --debug shows the traceback.",
         ) from error

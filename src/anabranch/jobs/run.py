@@ -84,7 +84,7 @@ def run_jobs(
     run, schedule = run or Run(), schedule or Schedule()
     ordered = in_order(jobs)
     _check_together(ordered, run)
-    travel(ordered)
+    travel(ordered, lake.spark)
     reading = Reading(lake, run.source_branches)
     batches = {job.name for job in ordered if is_batch(job, reading)}
     runner = _Runner(lake, run, schedule, runtime)

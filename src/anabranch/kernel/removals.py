@@ -68,6 +68,13 @@ def is_after_removed(storage: Storage, manifests: ManifestStore, snapshot: Snaps
         return False
 
 
+def was_removed(storage: Storage, snapshot_id: int) -> bool:
+    """Whether a rollback removed a snapshot of that number, of any branch."""
+    return any(
+        one.get("id") == snapshot_id for record in _records(storage) for one in _list(record, "removed")
+    )
+
+
 def removed_lists(storage: Storage) -> set[str]:
     """Names of the manifest lists of snapshots that rollbacks removed: nobody wants these back."""
     return {name for record in _records(storage) for name in _list(record, "lists")}

@@ -16,6 +16,7 @@ and the hint, while nothing was committed below: that is taken for history, as e
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 
 from anabranch.errors import (
@@ -29,10 +30,12 @@ from anabranch.kernel.cache import MetadataCache
 from anabranch.kernel.chain import is_built_on
 from anabranch.kernel.manifest_store import ManifestStore
 from anabranch.kernel.properties import PARENT_PROPERTY
-from anabranch.kernel.removals import is_after_removed
-from anabranch.spec.layout import Layout, snapshot_id_of
+from anabranch.kernel.removals import is_after_removed, was_removed
+from anabranch.spec.layout import LIST_PREFIX, MANIFEST_FOLDER, Layout, snapshot_id_of
 from anabranch.spec.snapshot import Snapshot
 from anabranch.storage.protocol import Storage
+
+_LOG = logging.getLogger(__name__)
 
 _STEPS_BEFORE_LISTING = 16
 _LISTINGS = 16
@@ -85,10 +88,15 @@ class SnapshotLog:
         infos = self._storage.list(self._layout.snapshot_folder)
         return {i: info.modified_millis for info in infos if (i := snapshot_id_of(info.path)) is not None}
 
-    def head(self, known: Snapshot | None = None) -> Snapshot | None:
+    def head(self, known: Snapshot | None = None, *, to_commit: bool = False) -> Snapshot | None:
         """The newest snapshot, or None for a table without any.
 
-        `known` is where to begin looking: a snapshot that was seen before.
+        Args:
+            known: where to begin looking: a snapshot that was seen before.
+            to_commit: whether something is to be put on top. Then it is an error if the newest was deleted by hand, for
+                another of its number would hide that; otherwise it is a warning in the log.
+
+        Raises `CorruptTableError`.
         """
         current = self._begin(known)
         for _ in range(_STEPS_BEFORE_LISTING):
@@ -98,7 +106,35 @@ class SnapshotLog:
             if following is None:
                 return current
             current = following
-        return self._head_by_listing()
+        found = self._head_by_listing()
+        self._look_for_deleted(found, to_commit=to_commit)
+        return found
+
+    def _look_for_deleted(self, found: Snapshot | None, *, to_commit: bool) -> None:
+        """Say so if the hint names a newer one that nobody rolled back."""
+        hint, newest = self._hint_id(), 0 if found is None else found.id
+        if hint is None or hint <= newest or self._exists(hint) or was_removed(self._storage, hint):
+            return
+        if not self._has_more_lists(found):
+            return  # nobody prepared such a snapshot: the hint is nonsense
+        error = CorruptTableError(
+            f"the newest snapshot is {hint} by the hint, but it is not there; the newest that is there is {newest or 'none'}",
+            path=self._layout.snapshot_path(hint),
+            hint="somebody deleted it. `repair` puts it back from what is left of it, or else takes back the hint.",
+        )
+        if to_commit:
+            raise error
+        _LOG.warning("%s %s", error.path, error.message)
+
+    def _has_more_lists(self, found: Snapshot | None) -> bool:
+        """Whether there are manifest lists that were stored after a snapshot."""
+        after = 0 if found is None else self._stored().get(found.id, 0)
+        own = () if found is None else (found.base_manifest_list, found.delta_manifest_list)
+        return any(
+            info.modified_millis >= after and name.startswith(LIST_PREFIX) and name not in own
+            for info in self._storage.list(MANIFEST_FOLDER)
+            for name in (info.path.rpartition("/")[2],)
+        )
 
     def follows(self, older: Snapshot, newer: Snapshot) -> bool:
         """Whether `newer` was built on `older`."""
@@ -163,7 +199,10 @@ class SnapshotLog:
         """
         upper = newest
         for _ in range(_FOREIGN_LINKS):
-            below = self._find_if(upper.id - 1, stored)
+            try:
+                below = self._find_if(upper.id - 1, stored)
+            except CorruptTableError:
+                return None  # what is damaged tells nothing; the numbers are all there is to go by
             if below is None or not self.follows(below, upper):
                 return upper
             if PARENT_PROPERTY in upper.properties:

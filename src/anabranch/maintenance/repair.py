@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from anabranch.engine import Engine
 from anabranch.kernel.branches.branch_log import branch_names
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.repair.changed_bit import plan_bits
 from anabranch.kernel.repair.problem import Kind, Problem
 from anabranch.kernel.repair.repair import (
     Act,
@@ -39,7 +40,7 @@ def repair(
     problems = list(found.problems)
     remade = False
     main = main_of(context)
-    for plan in (_files, _main):
+    for plan in (_files, plan_bits, _main):
         done = _carried_out(plan(context, problems), steps, dry_run=dry_run)
         if done:
             context = main_of(context.on_branch(None))

@@ -15,7 +15,7 @@ from anabranch.arrow.files import translated
 from anabranch.arrow.orc_file import OrcData
 from anabranch.arrow.parquet_file import ParquetData, RowGroup
 from anabranch.engine import Engine, LocalEngine
-from anabranch.errors import AnabranchError, NotFoundError, StorageError
+from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError, StorageError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.repair.problem import Kind, Problem, Verification
 from anabranch.kernel.repair.verify import Looked, about_file, look, makers_of
@@ -200,6 +200,9 @@ def _read_file(storage: Storage, file: SplitFile, fields: Sequence[Field]) -> st
         for piece in opener(storage, file).pieces():
             bounds = _Bounds.of(piece) if isinstance(piece, RowGroup) else None
             for rows in piece.stream(fields, _ROWS_AT_ONCE):
+                lacking = [f.name for f in fields if f.name not in rows.schema.names]
+                if lacking:
+                    raise CorruptTableError(f"has no column '{lacking[0]}', which its schema says it has")
                 if bounds is not None and wrong is None:
                     wrong = bounds.contradiction(rows)
     return wrong

@@ -65,7 +65,7 @@ class How:
 
 def plan(warehouse: str, table: str, files: Sequence[str]) -> CascadePlan:
     """What has to be done after main of a table was replaced. Raises what `plan_cascade` and `load` raise."""
-    return plan_cascade(connect(warehouse), table, _jobs(files))
+    return plan_cascade(connect(warehouse), table, _jobs(warehouse, files))
 
 
 def run(
@@ -79,7 +79,7 @@ def run(
     on_event: Callable[[RunEvent], None] = lambda _: None,
 ) -> CascadeResult:
     """Carry it out, in the name of who is logged in; Spark is started only if a job is to run. Raises as `run_cascade`."""
-    jobs = _jobs(how.files)
+    jobs = _jobs(warehouse, how.files, spark)
     options = CascadeOptions(
         how.publish, tuple(how.by_hand), how.audits, tuple(how.accept_empty_state), user(), how.reason
     )
@@ -117,5 +117,5 @@ def groups(warehouse: str) -> list[GroupInfo]:
     return connect(warehouse).groups()
 
 
-def _jobs(files: Sequence[str]) -> list[Job]:
-    return declared(files, ()) if files else []
+def _jobs(warehouse: str, files: Sequence[str], spark: Spark | None = None) -> list[Job]:
+    return declared(files, warehouse=warehouse, spark=spark) if files else []

@@ -43,7 +43,7 @@ class Correction:
 
 def plan(warehouse: str, wanted: Correction) -> CascadePlan:
     """What the correction would do. Raises what `plan_correction` and `load` raise."""
-    jobs = declared(wanted.files, ()) if wanted.files else []
+    jobs = declared(wanted.files, warehouse=warehouse) if wanted.files else []
     return plan_correction(connect(warehouse), wanted.table, wanted.from_tag, jobs, name=wanted.name)
 
 
@@ -57,7 +57,7 @@ def run(
     on_event: Callable[[RunEvent], None] = lambda _: None,
 ) -> CascadeResult:
     """Carry it out, in the name of who is logged in; Spark is started only if a job is to run. Raises as `run_correction`."""
-    jobs = declared(wanted.files, ()) if wanted.files else []
+    jobs = declared(wanted.files, warehouse=warehouse, spark=spark) if wanted.files else []
     options = CascadeOptions(
         publish=wanted.publish,
         by_hand=tuple(wanted.by_hand),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.errors import UnsupportedFeatureError
 from anabranch.jobs.job import Job
-from anabranch.jobs.load import jobs_of, load_all
+from anabranch.jobs.load import NoSessionError, jobs_of, load_all
 from anabranch.jobs.plan import chosen, feeds, in_order
 from anabranch.jobs.prepare import Run
 from anabranch.jobs.run import Schedule, run_jobs, stopping, with_trigger
@@ -43,6 +43,11 @@ class Spark:
     loud: bool = False
     """Whether what it says itself goes to standard error."""
 
+    @property
+    def where(self) -> str | None:
+        """The master; None where the settings say."""
+        return self.master or (None if "spark.master" in self.conf else "local[*]")
+
 
 @dataclass(frozen=True, slots=True)
 class Planned:
@@ -57,9 +62,20 @@ class Planned:
     place: str
 
 
-def declared(files: Sequence[str], names: Sequence[str]) -> list[Job]:
-    """The jobs of some files; those of these names, or all. Raises what `anabranch.jobs.load.load` raises."""
-    return chosen(list(jobs_of(load_all(files))), names)
+def declared(
+    files: Sequence[str], names: Sequence[str] = (), *, warehouse: str, spark: Spark | None = None
+) -> list[Job]:
+    """The jobs of some files; those of these names, or all. Raises what `anabranch.jobs.load.load` raises.
+
+    A Spark is started for files that cannot be loaded without one.
+    """
+    try:
+        return chosen(list(jobs_of(load_all(files))), names)
+    except NoSessionError:
+        check_spark()
+    how = spark or Spark()
+    with local_spark(warehouse, "anabranch", master=how.where, conf=how.conf, quiet=not how.loud):
+        return chosen(list(jobs_of(load_all(files))), names)
 
 
 def planned(jobs: Sequence[Job]) -> list[Planned]:
@@ -106,11 +122,10 @@ def run(
         InvalidInputError: the jobs cannot be run together, or not on a branch.
     """
     check_spark()
-    master = spark.master or (None if "spark.master" in spark.conf else "local[*]")
     name = f"anabranch run {' '.join(job.name for job in jobs)}"
     # PySpark takes SIGINT for itself when a session starts: signals are ours from then on.
     with (
-        local_spark(warehouse, name, master=master, conf=spark.conf, quiet=not spark.loud) as session,
+        local_spark(warehouse, name, master=spark.where, conf=spark.conf, quiet=not spark.loud) as session,
         stopping() as stop,
     ):
         on_stop(stop)

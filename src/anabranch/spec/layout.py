@@ -42,6 +42,7 @@ MAIN_BRANCH = "main"
 BRANCH_FOLDER = "branch"
 HISTORY_FOLDER = "lineage"
 MANIFEST_FOLDER = "manifest"
+LIST_PREFIX = "manifest-list-"
 INDEX_FOLDER = "index"
 STATISTICS_FOLDER = "statistics"
 ORPHANS_FOLDER = ".orphans"
@@ -165,7 +166,7 @@ def manifest_name(uuid: str, number: int) -> str:
 
 def manifest_list_name(uuid: str, number: int) -> str:
     """Name of a commit's manifest list, counted apart from its manifests."""
-    return f"manifest-list-{uuid}-{number}"
+    return f"{LIST_PREFIX}{uuid}-{number}"
 
 
 def file_format_of(file_name: str) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from anabranch.errors import InvalidInputError, UnsupportedFeatureError
+from anabranch.errors import CorruptTableError, InvalidInputError, UnsupportedFeatureError
 from anabranch.spec.json_object import MAX_LONG, MIN_LONG, JsonObject, describe, to_bytes
 from anabranch.spec.layout import check_file_name
 
@@ -21,6 +22,9 @@ NO_LIST = ""
 
 NEWEST_VERSION = 3
 _VERSION_BEFORE_VERSIONS = 1
+_OURS = "anabranch."
+_CHECKSUM = "anabranch.checksum"
+"""Property by which a changed bit in a snapshot of ours is noticed; see `Snapshot.checksum`."""
 _NO_WATERMARK = MIN_LONG
 
 
@@ -86,6 +90,17 @@ class Snapshot:
         # JSON quotes its text, so no two identities have the same bytes.
         return hashlib.sha256(json.dumps(identity).encode("ascii")).digest()[:16].hex()
 
+    @property
+    def checksum(self) -> str:
+        """CRC-32, as 8 hex digits, of what the snapshot says; without what some engines leave out of a tag of it."""
+        said = [
+            *(self.id, self.schema_id, self.commit_user, self.commit_identifier, self.commit_kind.value),
+            *(self.time_millis, self.watermark, self.total_record_count, self.delta_record_count),
+            *(self.base_manifest_list, self.delta_manifest_list, self.changelog_manifest_list),
+            *(self.index_manifest, self.statistics, sorted(self.properties.items())),
+        ]
+        return f"{zlib.crc32(json.dumps(said).encode('ascii')):08x}"
+
     def to_json(self) -> bytes:
         """The content of the snapshot's file."""
         return to_bytes(self.to_dict())
@@ -100,6 +115,9 @@ class Snapshot:
                 f"snapshot {self.id} is there only as the full manifest list of a savepoint",
                 hint="its rows can be read; no other reference to it can be made.",
             )
+        properties = dict(self.properties)
+        if any(key.startswith(_OURS) for key in properties):
+            properties[_CHECKSUM] = self.checksum
         values: dict[str, Any] = {
             "version": self.version,
             "id": self.id,
@@ -118,7 +136,7 @@ class Snapshot:
             "deltaRecordCount": self.delta_record_count,
             "watermark": self.watermark,
             "statistics": self.statistics,
-            "properties": dict(self.properties) or None,
+            "properties": properties or None,
             "nextRowId": self.next_row_id,
             "uuid": self.uuid,
             "operation": self.operation,
@@ -155,7 +173,9 @@ class Snapshot:
                 hint="read the table with a newer version of Anabranch.",
             )
         watermark = content.optional_integer("watermark")
-        return cls(
+        properties = dict(content.optional_text_map("properties"))
+        checksum = properties.pop(_CHECKSUM, None)
+        made = cls(
             version=_VERSION_BEFORE_VERSIONS if version is None else version,
             id=content.integer("id", minimum=1),
             schema_id=content.integer("schemaId", minimum=0),
@@ -176,13 +196,20 @@ class Snapshot:
             changelog_record_count=content.optional_integer("changelogRecordCount"),
             watermark=None if watermark == _NO_WATERMARK else watermark,
             statistics=_optional_file_name(content, "statistics"),
-            properties=content.optional_text_map("properties"),
+            properties=properties,
             next_row_id=content.optional_integer("nextRowId"),
             uuid=content.optional_text("uuid"),
             operation=content.optional_text("operation"),
             writer_version=content.optional_text("writerVersion"),
             extra={key: value for key, value in content.values.items() if key not in _KNOWN},
         )
+        if checksum not in (None, made.checksum):
+            raise CorruptTableError(
+                f"does not say what was written: its checksum is {describe(checksum)}, of what it says {made.checksum}",
+                path=content.path,
+                hint="the file is damaged. `verify` tells what depends on it, `repair` mends a single bit.",
+            )
+        return made
 
 
 _KNOWN = frozenset({

@@ -57,7 +57,7 @@ def operators_of(rows: DataFrame, code: str | None) -> Operators | None:
 
     Args:
         rows: what the query writes.
-        code: version of the job's code, which stands for functions of users, whose content a plan does not show.
+        code: hash of what the job does, which stands for functions of users, whose content a plan does not show.
     """
     frame: Any = getattr(rows, "_jdf", None)
     if frame is None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError
 from anabranch.jobs.checkpoint import JobCheckpoint, checkpoints_of, opened
+from anabranch.jobs.definition import definition_of
 from anabranch.jobs.state.carry import carry, moved_offsets, wipe
 from anabranch.jobs.state.held import HeldState, held_state, newest_committed, newest_offsets, query_of
 from anabranch.jobs.state.operators import Operators, operators_of
@@ -54,7 +55,7 @@ def settle(prepared: Prepared, rows: DataFrame, remake: Remake, lake: Lake, run:
     """
     checkpoint = prepared.checkpoint
     assert checkpoint is not None, "a streaming job has one"
-    operators = operators_of(rows, prepared.code)
+    operators = operators_of(rows, definition_of(prepared.job))
     state = begun_state(checkpoint.storage)
     is_new = not checkpoint.is_in_use
     if operators is not None and is_new and prepared.point is not None:

@@ -70,7 +70,7 @@ def _replace(context: TableContext, snapshot: Snapshot) -> None:
             displace(context, head)
             return
         check_open(context, head)
-        take_over(context)
+        take_over(context, snapshot)
 
 
 def _rolled_back_to(context: TableContext, snapshot: Snapshot) -> Snapshot | None:

@@ -27,6 +27,7 @@ from anabranch.kernel.properties import (
     WATERMARK_PROPERTY,
     WRITER_PROPERTY,
 )
+from anabranch.kernel.removals import is_after_removed, record_removal
 from anabranch.options import MANIFEST_COMPRESSION
 from anabranch.spec.data_file import ManifestFileMeta
 from anabranch.spec.entry_frame import IDENTITY
@@ -72,7 +73,7 @@ def displace(context: TableContext, head: Snapshot) -> Snapshot | None:
         return None
     lists = _Lists.of(context, head, found)
     appended = _appended(context, head, found)
-    if not appended and WRITER_PROPERTY not in found.properties and found.commit_kind != CommitKind.COMPACT:
+    if not appended and _may_have_been_acknowledged(context, found):
         tag = Tag(f"leftover-{found.id}-{found.stamp[:8]}", found)
         context.storage.put_if_absent(context.layout.tag_path(tag.name), tag.to_json())
     context.storage.put_many(lists.objects)
@@ -99,10 +100,24 @@ def displace(context: TableContext, head: Snapshot) -> Snapshot | None:
     return found
 
 
-def take_over(context: TableContext) -> Snapshot | None:
+def _may_have_been_acknowledged(context: TableContext, found: Snapshot) -> bool:
+    """Whether somebody may believe that it is in the table: then it is not thrown away.
+
+    Writers of ours look back, and what they find misplaced was built on something that was removed.
+    """
+    if WRITER_PROPERTY in found.properties:
+        return not is_after_removed(context.storage, context.manifests, found)
+    return found.commit_kind != CommitKind.COMPACT
+
+
+def take_over(context: TableContext, leftover: Snapshot | None = None) -> Snapshot | None:
     """Put an empty snapshot of this branch on top of the newest, whoever put that there; None if there is none.
 
     After another engine's fast-forward the newest snapshot is another branch's, and commits refuse to build on it.
+
+    Args:
+        context: the branch.
+        leftover: what lies further up, if history is to be led there.
     """
     head = context.snapshots.head()
     if head is None:
@@ -116,11 +131,20 @@ def take_over(context: TableContext) -> Snapshot | None:
             BRANCH_PROPERTY: context.branch_uuid,
             WRITER_PROPERTY: f"anabranch {__version__}",
             PARENT_PROPERTY: head.stamp,
+            **({} if leftover is None else {LEFTOVER_PROPERTY: leftover.stamp}),
         },
     )
     if not context.storage.put_if_absent(context.layout.snapshot_path(made.id), made.to_json()):
         return None
-    context.snapshots.write_hint(made.id)
+    below = context.snapshots.find(head.id)
+    if below is not None and below.stamp == head.stamp:
+        context.snapshots.write_hint(made.id)
+    else:  # rolled back meanwhile, perhaps by another engine: what was put is known as a leftover
+        _LOG.warning("snapshot %d of '%s' was rolled back meanwhile", head.id, context.title)
+        remains = [n for n in context.snapshots.ids() if n < head.id]
+        target = context.snapshots.find(remains[-1]) if remains else None
+        if target is not None:
+            record_removal(context.storage, context.layout, context.manifests, target, [head])
     return made
 
 

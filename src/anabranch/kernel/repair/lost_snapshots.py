@@ -23,12 +23,11 @@ from anabranch.kernel.removals import removed_lists
 from anabranch.kernel.repair.states import State
 from anabranch.spec.data_file import ManifestFileMeta
 from anabranch.spec.entry_frame import IDENTITY
-from anabranch.spec.layout import MANIFEST_FOLDER
+from anabranch.spec.layout import LIST_PREFIX, MANIFEST_FOLDER
 from anabranch.spec.snapshot import BATCH_COMMIT_IDENTIFIER, NO_LIST, CommitKind, Snapshot
 from anabranch.version import __version__
 
 _NAMES: Final = uuid.UUID("3c0b1d9a-55d1-5b0e-9d4a-0c7a6b1f2e11")
-_LIST_PREFIX: Final = "manifest-list-"
 _COLUMNS: Final = ("kind", *IDENTITY, "row_count")
 
 
@@ -129,7 +128,7 @@ class _Lists:
         found: dict[str, list[tuple[int, str, int, int]]] = {}
         for info in context.storage.list(MANIFEST_FOLDER):
             name = info.path.rpartition("/")[2]
-            if name.startswith(_LIST_PREFIX) and name not in named and name not in removed:
+            if name.startswith(LIST_PREFIX) and name not in named and name not in removed:
                 stem, _, count = name.rpartition("-")
                 if count.isascii() and count.isdigit():
                     found.setdefault(stem, []).append((int(count), name, info.size, info.modified_millis))

@@ -193,6 +193,11 @@ def plan_branch(
         hinted = max(p.snapshot_id or 0 for p in own if p.kind is Kind.HEAD_GONE)
         for found in recover_head(context, looked.states, hinted):
             yield _put_back(context, Kind.HEAD_GONE, found)
+    if remade or {Kind.HINT, Kind.HEAD_GONE} & kinds:
+        yield (
+            Step(Kind.HINT, "write the hint to the newest snapshot", layout.latest_hint_path),
+            lambda: _write_hint(context),
+        )
     if Kind.LEFTOVER in kinds:
         for problem in own:
             if problem.kind is Kind.LEFTOVER:
@@ -208,11 +213,6 @@ def plan_branch(
                 layout.snapshot_folder,
             ),
             lambda: take_over(context) is not None,
-        )
-    if remade or {Kind.HINT, Kind.HEAD_GONE} & kinds:
-        yield (
-            Step(Kind.HINT, "write the hint to the newest snapshot", layout.latest_hint_path),
-            lambda: _write_hint(context),
         )
 
 

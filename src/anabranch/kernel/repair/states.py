@@ -88,6 +88,8 @@ def read_history(context: TableContext, found: Found, newest: int | None = None)
     """Read the snapshots of one branch, only so many of the newest if that is given."""
     snapshots = _snapshots(context, found, newest)
     head = _tried(found, Kind.SNAPSHOT, context, context.snapshots.head)
+    if head is None and context.snapshots.ids():
+        return  # the newest is damaged: what it was is not known
     if head is not None:
         _history(context, head, snapshots, found)
     hinted = _hint(context, context.layout.latest_hint_path)
@@ -312,6 +314,7 @@ def _tried(found: Found, kind: Kind, context: TableContext, read, path: str = ""
     except StorageError:
         raise
     except AnabranchError as error:
+        path = path or getattr(error, "path", None) or ""
         if not any(p.path == path and p.kind == kind for p in found.problems):
             found.problems.append(Problem(kind, str(error.message), path, context.branch, **about))
         return None

@@ -118,7 +118,7 @@ class _Manifests:
     def _state(self, number: int, state: State) -> None:
         self._check_schema(state)
         delta = self._list(state, state.snapshot.delta_manifest_list)
-        base = self._list(state, state.snapshot.base_manifest_list) if state.whole else ()
+        base = self._list(state, state.snapshot.base_manifest_list)
         if delta is None or base is None:
             return
         added = self._entries(state, delta)
