@@ -10,6 +10,7 @@ from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.transaction import CommitRequest, commit
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.history.commits import back_from
+from anabranch.kernel.refs.moment import time_text
 from anabranch.kernel.watermark import reset
 from anabranch.options import WATERMARK_MAX_AHEAD
 from anabranch.spec.snapshot import CommitKind, Snapshot
@@ -58,9 +59,9 @@ def reset_watermark(context: TableContext, to: int | None = None) -> Snapshot | 
     latest = context.runtime.clock.now_millis() + WATERMARK_MAX_AHEAD.of(options)
     if to is not None and to > latest:
         raise InvalidInputError(
-            f"the watermark of '{context.title}' is to be {to}, which is further ahead of the clock than "
+            f"the watermark of '{context.title}' is to be {time_text(to)}, which is further ahead of the clock than "
             f"'{WATERMARK_MAX_AHEAD.key}' allows",
-            hint=f"{latest} is the most.",
+            hint=f"{time_text(latest)} is the most.",
         )
     if head is None:
         return None
