@@ -21,6 +21,7 @@ from tests.branches.merging import (
     rows,
     written,
 )
+from tests.support.moments import forget
 
 EVERYWHERE = pytest.mark.parametrize("options", MODES, ids=["scalable", "queue"])
 
@@ -394,7 +395,7 @@ def test_main_rolled_back_for_good_to_before_the_branch_is_not_what_it_left():
     fix.append(rows([10], "a"))
     for name in ("for-fix", f"anabranch-fork-{fix.branch_uuid}"):
         table.context.storage.delete(table.context.layout.tag_path(name))
-    table.context.storage.delete(table.context.layout.snapshot_path(2))
+    forget(table, 2)
     table.append(rows([4], "b"))
     (conflict,) = table.merge_branch("fix", dry_run=True).conflicts
     assert (conflict.kind, conflict.partition) == ("NOT_DESCENDED", None)

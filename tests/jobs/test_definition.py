@@ -10,6 +10,7 @@ from anabranch.jobs.load import load
 from tests.jobs.files import write
 
 FILE = """
+import abc
 import re
 import helpers_of_definition as helpers
 
@@ -17,15 +18,28 @@ LIMIT = 3
 WORDS = re.compile("a+")
 
 
-class Price:
+class Price(abc.ABC):
     factor = 2
+    __slots__ = ("a",)
+
+    @property
+    def unit(self):
+        return "euro"
 
     def of(self, v):
         return v * self.factor
 
 
+class Offset:
+    def __init__(self, by):
+        self.by = by
+
+
+OFFSET = Offset(5)
+
+
 def scale(v):
-    return Price().of(v) + helpers.more(LIMIT)
+    return Price().of(v) + helpers.more(LIMIT) + OFFSET.by
 
 
 def unused(v):
@@ -71,6 +85,8 @@ def test_the_same_job_in_another_file_has_the_same_definition(tmp_path):
         ("LIMIT = 3", "LIMIT = 4"),
         ("factor = 2", "factor = 3"),
         ("v * self", "v + self"),
+        ('"euro"', '"yen"'),
+        ("Offset(5)", "Offset(6)"),
         ("x > 0", "x > 1"),
         ('"a+"', '"b+"'),
         ('sink="db.clean"', 'sink="db.other"'),

@@ -63,7 +63,7 @@ def _places(table, path, count):
 @pytest.mark.parametrize("hint", [True, False], ids=["hint", "no hint"])
 @pytest.mark.parametrize("path", FILES)
 def test_no_row_goes_missing_without_a_word(path, hint):
-    for place in _places(_table(hint), path, 12):
+    for place in _places(_table(hint), path, 3):
         table = _table(hint)
         whole = table.context.storage.get(path)
         _flip(table, path, place)
@@ -138,3 +138,13 @@ def test_verify_notices_each_missing_list(number, which):
     name = getattr(table.context.snapshots.get(number), which)
     table.context.storage.delete(table.context.layout.manifest_path(name))
     assert "manifest" in {p.kind for p in _fresh(table).verify().problems}
+
+
+def test_verify_notices_a_changed_name_of_a_column():
+    table = _table(True)
+    data = table.context.storage.get("schema/schema-0")
+    _flip(table, "schema/schema-0", 8 * (data.index(b'"name": "id"') + 9))
+    assert _fresh(table).verify().ok, "what is listed is all there"
+    problems = _fresh(table).verify(deep=True).problems
+    assert {p.kind for p in problems} == {"file-damaged"}
+    assert "has a column 'id', which the schema that it was written with does not have" in problems[0].message

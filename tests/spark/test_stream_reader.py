@@ -8,6 +8,7 @@ import pytest
 from anabranch.errors import InvalidInputError, NotFoundError, OptionError
 from anabranch.spark.stream_reader import HAS_READ_LIMITS, stream_reader
 from anabranch.spark.types import arrow_schema
+from tests.support.moments import forget
 from tests.support.tables import make_table, rows
 
 needs_limits = pytest.mark.skipif(not HAS_READ_LIMITS, reason="Spark 4.1 has no read limits")
@@ -216,7 +217,7 @@ def test_a_table_that_was_rolled_back_is_noticed(table):
     table.append(rows(2, 2))
     reader = reader_of(table)
     end = latest(reader, reader.initialOffset())
-    table.context.storage.delete(table.context.layout.snapshot_path(2))
+    forget(table, 2)
     table.append(rows(4, 1))
     with pytest.raises(NotFoundError, match="HISTORY_REWRITTEN"):
         latest(reader_of(table), end)

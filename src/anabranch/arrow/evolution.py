@@ -95,13 +95,7 @@ class ColumnMapping:
         columns = []
         for column, wanted in zip(self._columns, self._schema, strict=True):
             position = None if column.source is None else present.get(column.source.name)
-            if column.source is not None and position is None:
-                raise CorruptTableError(
-                    f"has no column '{column.source.name}', which its schema, {self._schema_id}, says it has",
-                    path=path,
-                    hint="the file or the schema is damaged.",
-                )
-            if position is None:
+            if column.source is None or position is None:
                 values = pa.chunked_array([pa.nulls(count, wanted.type)])
             else:
                 values = _converted(rows.column(position), column, wanted.type, path)

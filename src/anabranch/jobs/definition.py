@@ -15,7 +15,7 @@ import sysconfig
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
 from typing import Any, Final
 
 from anabranch.jobs.job import Job
@@ -26,6 +26,8 @@ _LIBRARIES: Final = (
     Path(__file__).resolve().parents[1],
 )
 """Folders of modules that count by their names."""
+_SESSIONS: Final = ("SparkSession", "SparkContext")
+"""Objects of Spark that are others in each process and say nothing of the job."""
 _MOST: Final = 10_000
 """Parts that are looked at; more than that is no job's own code."""
 
@@ -153,12 +155,20 @@ class _Walk:
         if self._is_own(value):
             yield from self.of(list(value.__bases__))
             for name, one in sorted(vars(value).items()):
-                if not (name.startswith("__") and name.endswith("__")) or isinstance(one, FunctionType):
-                    yield f"member {name}"
+                is_made = name == "_abc_impl" or isinstance(one, MemberDescriptorType | GetSetDescriptorType)
+                if is_made or (
+                    name.startswith("__") and name.endswith("__") and not isinstance(one, FunctionType)
+                ):
+                    continue  # Python makes it of the rest
+                yield f"member {name}"
+                if isinstance(one, property):
+                    yield from self.of([one.fget, one.fset, one.fdel])
+                else:
                     yield from self.of(one.__func__ if isinstance(one, classmethod | staticmethod) else one)
 
     def _object(self, value: Any) -> Iterator[str]:
-        yield f"object {type(value).__module__}.{type(value).__qualname__}"
+        module = "" if self._is_own(type(value)) else type(value).__module__
+        yield f"object {module}.{type(value).__qualname__}"
         if is_dataclass(value):
             for field in fields(value):
                 yield field.name
@@ -169,6 +179,12 @@ class _Walk:
             yield from self.of(function)
             yield from self.of([getattr(value, name, None) for name in ("args", "keywords", "evalType")])
             yield str(getattr(value, "returnType", ""))
+            return
+        if type(value).__name__ in _SESSIONS and type(value).__module__.startswith("pyspark."):
+            return
+        if self._is_own(type(value)) and hasattr(value, "__dict__"):
+            yield from self.of(type(value))
+            yield from self.of(vars(value))
             return
         text = repr(value)
         if " at 0x" in text or " object" in text:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -29,6 +29,8 @@ from anabranch.storage.protocol import Storage
 
 _FILES_AT_ONCE: Final = 16
 _ROWS_AT_ONCE: Final = 1 << 16
+_SYSTEM_COLUMNS: Final = ("_ROW_ID", "_SEQUENCE_NUMBER")
+"""Of row tracking."""
 _FORMATS: Final[dict[str, Callable[[Storage, SplitFile], DataFile]]] = {
     "parquet": ParquetData,
     "orc": OrcData,
@@ -197,15 +199,29 @@ def _read_file(storage: Storage, file: SplitFile, fields: Sequence[Field]) -> st
         return None
     wrong: str | None = None
     with translated(file.path):
-        for piece in opener(storage, file).pieces():
+        opened = opener(storage, file)
+        _check_names(opened, fields)
+        for piece in opened.pieces():
             bounds = _Bounds.of(piece) if isinstance(piece, RowGroup) else None
             for rows in piece.stream(fields, _ROWS_AT_ONCE):
-                lacking = [f.name for f in fields if f.name not in rows.schema.names]
-                if lacking:
-                    raise CorruptTableError(f"has no column '{lacking[0]}', which its schema says it has")
                 if bounds is not None and wrong is None:
                     wrong = bounds.contradiction(rows)
     return wrong
+
+
+def _check_names(opened: DataFile, fields: Sequence[Field]) -> None:
+    """Raise `CorruptTableError` for a column that the file's schema does not have. It may lack some: merges declare files anew."""
+    names: Iterable[str] = ()
+    if isinstance(opened, ParquetData):
+        names = opened.schema.names
+    elif isinstance(opened, OrcData):
+        names = sorted(opened.names)
+    known = {*_SYSTEM_COLUMNS, *(f.name for f in fields)}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise CorruptTableError(
+            f"has a column '{unknown[0]}', which the schema that it was written with does not have"
+        )
 
 
 @dataclass(frozen=True, slots=True)
