@@ -48,7 +48,9 @@ def values(lake, table):
 
 
 @pytest.mark.parametrize(
-    "goes_on", [False, pytest.param(True, marks=pytest.mark.long)], ids=["published", "taken back and on"]
+    "goes_on",
+    [pytest.param(way, marks=pytest.mark.long) for way in (False, True)],
+    ids=["published", "taken back and on"],
 )
 def test_the_story(lake, goes_on):
     orders = lake.table("db.orders")

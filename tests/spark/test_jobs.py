@@ -67,6 +67,7 @@ def failed(lake, *jobs, run=None):
     return status
 
 
+@pytest.mark.long  # in short, by one command: test_correction_calls and test_state_cascade
 def test_the_story_of_a_correction(lake):
     faulty = job(lambda raw: raw.where("v < 8").selectExpr("id", "v + 100 AS v"))
     arrive(lake, *range(10))

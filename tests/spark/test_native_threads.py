@@ -124,7 +124,7 @@ def soak(session, warehouse, seconds):
 
 
 def test_threads_read_write_and_define(session, tmp_path):
-    soak(session, str(tmp_path / "warehouse"), 20)
+    soak(session, str(tmp_path / "warehouse"), 8)
     assert not [t for t in threading.enumerate() if t.name.startswith("ThreadPoolExecutor")]
 
 
