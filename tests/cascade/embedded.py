@@ -20,6 +20,8 @@ from anabranch.options import SCAN_START_OFFSET
 from anabranch.streaming.offsets import BEGINNING, Offset, Position
 
 SCHEMA = "id BIGINT NOT NULL, v BIGINT"
+BATCH_MILLIS = 61_000
+"""How long each batch says that it took."""
 
 
 def streaming(name, sources, sink, function):
@@ -74,7 +76,8 @@ def run(job, lake, how=None):
             reads.append(TableInput(name, table.table_uuid, table.branch_uuid, start, end))
     if reads:
         rows = job(**frames)
-        entry = LineageEntry(job.name, "run", None, Engine("test", query=user, batch=number), tuple(reads))
+        engine = Engine("test", query=user, batch=number)
+        entry = LineageEntry(job.name, "run", None, engine, tuple(reads), millis=BATCH_MILLIS)
         written = sink.writer()
         batches = pa.Table.from_pylist(rows, schema=written.schema).to_batches() if rows else []
         sink.commit(

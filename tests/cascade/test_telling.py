@@ -3,7 +3,7 @@
 from anabranch.cascade import run_cascade
 from anabranch.cascade.telling import told_groups, told_plan, told_result
 from anabranch.jobs.supervise import JobStatus, State
-from tests.cascade.embedded import run
+from tests.cascade.embedded import BATCH_MILLIS, run
 from tests.cascade.story import CHAIN, cascade, plan, rows, spoilt
 
 
@@ -22,8 +22,10 @@ def test_a_plan():
         "2. db.big: snapshots 3..4 are spoilt; its branch begins with snapshot 2; 2 commits (2 rows) made again"
         in text
     )
+    assert text.count("     time: its batches took 2 min 2 s or more the first time") == 2
     assert "changes no main before all of them, at once" in text
     assert text.endswith("next: anabranch cascade db.orders --run --jobs jobs.py")
+    assert plan(lake).to_dict()["took_millis"] == 4 * BATCH_MILLIS, "two commits of each job"
 
 
 def test_a_plan_after_two_corrections_names_both_old_mains_and_counts_right():

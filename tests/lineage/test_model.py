@@ -43,6 +43,7 @@ entries = st.builds(
     st.lists(text, max_size=2).map(tuple),
     st.none() | st.builds(TableInput, text, text, text, positions, positions),
     st.lists(columns, max_size=2, unique_by=lambda one: one.column).map(tuple),
+    millis=st.none() | st.integers(0, 10**12),
 )
 
 

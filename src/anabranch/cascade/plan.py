@@ -47,6 +47,8 @@ class Work:
     storage_options: Mapping[str, str]
     rows: Mapping[str, int]
     """Rows that are made again, by table."""
+    took: Mapping[str, Mapping[str, int]]
+    """Milliseconds that the commits which are made again took, by table and job, as far as they say."""
     from_tag: FromTag | None
     """The tag at which the table itself begins again; None if its main was replaced already."""
 
@@ -116,6 +118,7 @@ def work_of(lake: Lake, table: str, jobs: Sequence[Job], start: FromTag | None =
         if correction.root is not None:
             tables = (correction.root, *tables)
         rows = {one.main.name: _rows_of(known.store, one) for one in tables}
+        took = {one.main.name: _took(known.store, one) for one in tables}
         writers = {one.main.name: writers_of(known.store, one.made_anew, one.kept) for one in tables}
         stands = {one.main.name: _stand(known, one) for one in tables}
     problems = () if affects is None else affects.trace.problems
@@ -133,7 +136,9 @@ def work_of(lake: Lake, table: str, jobs: Sequence[Job], start: FromTag | None =
     )
     by_name = {job.name: job for job in jobs}
     options = lake.storage_options
-    work = Work(plan, correction, tables, by_name, writers, stands, names, lake.url, options, rows, start)
+    work = Work(
+        plan, correction, tables, by_name, writers, stands, names, lake.url, options, rows, took, start
+    )
     return replace(work, plan=replace(plan, steps=tuple(_steps(work))))
 
 
@@ -211,7 +216,8 @@ def _part(work: Work, one: Affected, writer: Writer, corrected: Mapping[str, Cor
         )
     notices = (*start.notices, *_undeclared(work, writer, job))
     state = expected_state(work.warehouse, work.storage_options, job, start.point)
-    return JobPart(writer.job, start.sources, writer.commits, is_batch, start.options, notices, state)
+    took = work.took[one.main.name].get(writer.job)
+    return JobPart(writer.job, start.sources, writer.commits, is_batch, start.options, notices, state, took)
 
 
 def _undeclared(work: Work, writer: Writer, job: Job) -> Iterator[str]:
@@ -268,6 +274,18 @@ def _rows_of(store: CommitStore, one: Affected) -> int:
                 break
             rows += max(commit.added, 0) if commit.may_bring_rows else 0
     return rows
+
+
+def _took(store: CommitStore, one: Affected) -> dict[str, int]:
+    """Milliseconds that the commits which are made again took, by job, as far as they say."""
+    took: dict[str, int] = {}
+    for segment in one.made_anew:
+        for commit in store.commits(segment.branch, segment.first):
+            if commit.snapshot > segment.last:
+                break
+            if commit.entry is not None and commit.entry.millis is not None:
+                took[commit.entry.job] = took.get(commit.entry.job, 0) + commit.entry.millis
+    return took
 
 
 def _begun(main: TableContext, name: str) -> int | None:

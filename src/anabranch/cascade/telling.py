@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from anabranch.cascade.result import CascadeResult
 from anabranch.cascade.values import CascadePlan, CascadeStep
+from anabranch.kernel.refs.moment import duration_text
 from anabranch.kernel.replacement.group_result import GroupInfo, GroupResult
 from anabranch.lineage.trace import Range
 
@@ -120,6 +121,8 @@ def _told_step(place: int, step: CascadeStep) -> Iterator[str]:
         yield f"   job {part.job} from {sources}"
         if part.state is not None:
             yield f"     state: {part.state}"
+        if part.took_millis is not None:
+            yield f"     time: its batches took {duration_text(part.took_millis)} or more the first time"
         yield from (f"     note: {notice}" for notice in part.notices)
     yield from (f"   note: {note}" for note in step.notes)
     yield from (f"   by hand: {problem}" for problem in step.problems)

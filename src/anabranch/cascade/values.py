@@ -24,6 +24,8 @@ class JobPart:
     notices: tuple[str, ...] = ()
     state: str | None = None
     """How it gets the state that belongs to the point where it begins; None if it keeps none."""
+    took_millis: int | None = None
+    """How long its commits that are made again took the first time, as far as they say: what to expect of it now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,12 @@ class CascadePlan:
         """Names of the tables to correct, in order."""
         return tuple(step.table for step in self.steps)
 
+    @property
+    def took_millis(self) -> int | None:
+        """How long all that is made again took the first time; None if no commit says it."""
+        known = [p.took_millis for step in self.steps for p in step.jobs if p.took_millis is not None]
+        return sum(known) if known else None
+
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        return {**asdict(self), "done": self.is_done}
+        return {**asdict(self), "done": self.is_done, "took_millis": self.took_millis}

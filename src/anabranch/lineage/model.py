@@ -164,6 +164,8 @@ class LineageEntry:
 
     watermark: int | None = None
     """Event-time watermark that a batch of a stream ran under, epoch milliseconds, 0 for none yet; None if not known."""
+    millis: int | None = None
+    """How long a batch of a stream took, from the first task that wrote rows to the commit; None if not known."""
 
     @property
     def is_silent(self) -> bool:
@@ -198,6 +200,7 @@ class LineageEntry:
                 **({"held": [i.to_dict() for i in self.held]} if self.held else {}),
                 **({} if self.is_positioned is None else {"positions": self.is_positioned}),
                 **({} if self.watermark is None else {"watermark": self.watermark}),
+                **({} if self.millis is None else {"millis": self.millis}),
             },
             separators=(",", ":"),
             ensure_ascii=False,
@@ -230,6 +233,7 @@ class LineageEntry:
                 held=tuple(input_of(i) for i in value.get("held", ())),
                 is_positioned=value.get("positions"),
                 watermark=value.get("watermark"),
+                millis=value.get("millis"),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptTableError("has lineage that cannot be read", path=where) from error

@@ -86,9 +86,15 @@ def batch_sources(
 
 
 def batch_origin(
-    sources: BatchSources, job: str, code: str | None, run: str | None, engine: Engine
+    sources: BatchSources,
+    job: str,
+    code: str | None,
+    run: str | None,
+    engine: Engine,
+    *,
+    millis: int | None = None,
 ) -> LineageEntry:
-    """The lineage of a batch."""
+    """The lineage of a batch, which took so many milliseconds."""
     for problem in sources.problems:
         # Each batch has a process of its own, so of lookups a warning could not be given once only.
         level = logging.INFO if sources.is_positioned else logging.WARNING
@@ -103,6 +109,7 @@ def batch_origin(
         held=tuple(sources.held),
         is_positioned=sources.is_positioned if sources.problems else None,
         watermark=None if sources.offsets is None else sources.offsets.batch_watermark,
+        millis=millis,
     )
 
 

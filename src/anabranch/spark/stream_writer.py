@@ -43,6 +43,7 @@ from anabranch.lineage.model import (
 from anabranch.lineage.overlap import first_overlap
 from anabranch.lineage.spark_offsets import BatchOffsets, sources_of_kind
 from anabranch.options import CODE_VERSION, JOB, SINK_ON_REPLACE, WRITE_ONLY
+from anabranch.runtime import SYSTEM
 from anabranch.spark.batch import NOT_PUBLISHED, WrittenFiles, files_of, load_of, may_remove, warn_of_load
 from anabranch.spark.checkpoint import Checkpoint
 from anabranch.spark.dead_letters import DeadLetters
@@ -71,6 +72,8 @@ class WrittenBatch(WrittenFiles):
     """What one task of a batch wrote, and what it knows of the run it belongs to."""
 
     run: BatchRun
+    began_millis: int | None = None
+    """When the task began, in epoch milliseconds by the clock of its machine."""
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -128,11 +131,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
         )
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenBatch:
+        began = SYSTEM.clock.now_millis()
         if self._is_withheld(_this_batch()):
             for _ in iterator:
                 pass  # all of it is computed, because that is what makes the state
-            return WrittenBatch((), _this_run())
-        return WrittenBatch(tuple(self._rows.write(iterator)), _this_run())
+            return WrittenBatch((), _this_run(), began)
+        return WrittenBatch(tuple(self._rows.write(iterator)), _this_run(), began)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         files: Sequence[CommitMessage] = files_of(messages)
@@ -147,7 +151,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
             return
         query = self._checkpoint.query_id
         engine = Engine("spark", pyspark.__version__, run.application, query, batchId)
-        entry = batch_origin(sources, self._identity.job, CODE_VERSION.of(self._options), run.run, engine)
+        code, took = CODE_VERSION.of(self._options), _took(messages)
+        entry = batch_origin(sources, self._identity.job, code, run.run, engine, millis=took)
         watermark = self._watermark(files, sources.offsets, batchId)
         try:
             if (
@@ -353,6 +358,12 @@ def _this_batch() -> int | None:
     task = TaskContext.get()
     text = None if task is None else task.getLocalProperty("streaming.sql.batchId")
     return int(text) if text else None
+
+
+def _took(messages: Sequence[WriterCommitMessage | None]) -> int | None:
+    """Milliseconds from the first task to now; clocks of machines may differ, so never less than none."""
+    begun = [m.began_millis for m in messages if isinstance(m, WrittenBatch) and m.began_millis is not None]
+    return max(0, SYSTEM.clock.now_millis() - min(begun)) if begun else None
 
 
 def _this_run() -> BatchRun:
