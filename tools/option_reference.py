@@ -1,9 +1,10 @@
-"""Writes docs/options.md from the declarations in anabranch.options."""
+"""Writes docs/options.md from the declarations of options of tables and of stores."""
 
 import sys
 from pathlib import Path
 
 from anabranch.options import ALL
+from anabranch.storage.object_options import KINDS
 
 TARGET = Path(__file__).parent.parent / "docs" / "options.md"
 HEADER = """# Options
@@ -20,6 +21,13 @@ Sizes are powers of 1024.
 |---|---|---|---|
 """
 
+STORES = """
+## Options of stores
+
+Given to `connect` and to Spark's sessions, on the command line as `--option key=value` in front of the verb, in the environment, or in a
+file: [where they come from](storage.md#settings). Secrets are never shown.
+"""
+
 
 def reference() -> str:
     """The page's text."""
@@ -27,7 +35,16 @@ def reference() -> str:
         f"| `{option.key}` | {option.kind} | {_shown(option)} | {option.meaning} |"
         for option in sorted(ALL, key=lambda option: option.key)
     ]
-    return HEADER + "\n".join(rows) + "\n"
+    return HEADER + "\n".join(rows) + "\n" + STORES + "".join(map(_of_store, KINDS))
+
+
+def _of_store(kind) -> str:
+    rows = "".join(
+        f"| `{kind.prefixes[0]}{option.name}` | {'none' if option.default is None else f'`{option.default}`'} | "
+        f"{option.meaning} |\n"
+        for option in kind.options
+    )
+    return f"\n### {kind.title}\n\n| option | default | meaning |\n|---|---|---|\n{rows}"
 
 
 def _shown(option) -> str:

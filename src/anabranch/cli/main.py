@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from typing import Annotated
@@ -26,6 +27,7 @@ from anabranch.cli import (
     system_tables,
     tables,
 )
+from anabranch.cli.arguments import settings
 from anabranch.cli.output import runnable, say, show_json
 from anabranch.errors import AnabranchError, CommitConflictError, InvalidInputError, SealedBranchError
 from anabranch.version import __version__
@@ -73,6 +75,10 @@ def _common(
         str,
         typer.Option("--warehouse", "-w", envvar="ANABRANCH_WAREHOUSE", help="Path or URL of the warehouse."),
     ] = "warehouse",
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", help="key=value of the store, such as s3.endpoint=URL; may be repeated."),
+    ] = None,
     create: Annotated[bool, typer.Option("--create", help="Make the warehouse if it is not there.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
     version: Annotated[
@@ -80,6 +86,7 @@ def _common(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
+    _use_in_stores(option or [])
     state.warehouse = warehouse
     source = context.get_parameter_source("warehouse")
     state.named = warehouse if source is not None and source.name == "COMMANDLINE" else None
@@ -88,6 +95,14 @@ def _common(
 
         create_warehouse(warehouse)
     state.debug = debug
+
+
+def _use_in_stores(options: list[str]) -> None:
+    """Options of stores, for this process and those that it starts: Spark's too."""
+    if options:
+        from anabranch.service.tables import store_variables
+
+        os.environ.update(store_variables(settings(options)))
 
 
 def main() -> None:

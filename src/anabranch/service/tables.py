@@ -111,6 +111,13 @@ def open_lake(warehouse: str) -> Lake:
     return connect(warehouse)
 
 
+def store_variables(options: Mapping[str, str]) -> dict[str, str]:
+    """The environment in which this process, and those that it starts, find options of stores. Raises `OptionError`."""
+    from anabranch.storage.settings import variables_of  # takes long to load
+
+    return variables_of(options)
+
+
 def create_warehouse(warehouse: str) -> None:
     """Make the folder of a warehouse; object stores have none, and need none. Raises `StorageError`."""
     folder = local_folder(warehouse)

@@ -52,8 +52,9 @@ def translate_object(error: Exception, deed: Deed, path: str) -> AnabranchError:
     if _ASKED_FOR_CREDENTIALS.search(text):
         return StorageError(
             message,
-            hint="No credentials were found. Give them as options, like s3.access-key and s3.secret-key, or in "
-            "the environment, like AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+            hint="No credentials were found. Give them as options, like s3.access-key and s3.secret-key, in the environment, "
+            "like AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or as a profile of the AWS configuration, which takes boto3: "
+            "pip install 'anabranch[aws]'.",
         )
     if isinstance(error, PermissionDeniedError | UnauthenticatedError):
         return StorageError(message, hint="Check the credentials and what they are allowed to do.")

@@ -3,7 +3,7 @@
 A key is the prefix of its kind of store and the option's name, ``s3.access-key``. The spellings of Paimon
 and Hadoop are understood too: other prefixes (``fs.s3a.``), dots or capitals where we write dashes.
 Keys of other prefixes belong to somebody else and are not looked at; an unknown key of the store's own
-prefix is an error. What no option says, obstore takes from the environment (``AWS_ACCESS_KEY_ID``...).
+prefix is an error.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 
 from anabranch.errors import OptionError
+from anabranch.storage.aws_profiles import profile_credentials
 from anabranch.storage.object_errors import reason
 
 
@@ -32,6 +33,7 @@ class StoreOption:
     setting: str | None = None  # obstore's name, where the value is passed on as it is
     spellings: tuple[str, ...] = ()  # other names, without dashes and in lower case
     secret: bool = False
+    identity: bool = False  # whoever gives it says who is asking
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ _COMMON: Final = (
     StoreOption("timeout", "longest wait for the answer to one request, its content included", "60 s"),
     StoreOption("retries", "how often a request that failed in passing is repeated", "5"),
     StoreOption("retry-timeout", "how long requests are repeated at most", "60 s"),
-    StoreOption("anonymous", "send no credentials, for public buckets", "false"),
+    StoreOption("anonymous", "send no credentials, for public buckets", "false", identity=True),
 )
 
 S3: Final = StoreKind(
@@ -71,7 +73,7 @@ S3: Final = StoreKind(
     options=(
         StoreOption("endpoint", "URL of the server if it is not Amazon's"),
         StoreOption("region", "region of the bucket", "us-east-1", "region", ("endpointregion",)),
-        StoreOption("access-key", "name of the key", None, "access_key_id", ("accesskeyid",)),
+        StoreOption("access-key", "name of the key", None, "access_key_id", ("accesskeyid",), identity=True),
         StoreOption(
             "secret-key",
             "the key itself",
@@ -82,6 +84,11 @@ S3: Final = StoreKind(
         ),
         StoreOption(
             "session-token", "token of temporary keys", None, "session_token", ("securitytoken",), secret=True
+        ),
+        StoreOption(
+            "profile",
+            "profile of the AWS configuration, with single sign-on and roles; needs boto3. Else AWS_PROFILE says it",
+            identity=True,
         ),
         StoreOption("path-style-access", "name the bucket in the path, not in the host name", "true"),
         StoreOption("bulk-delete", "remove many objects in one request; not every server can", "true"),
@@ -95,9 +102,20 @@ GCS: Final = StoreKind(
     prefixes=("gs.",),
     options=(
         StoreOption("endpoint", "URL of the server if it is not Google's"),
-        StoreOption("service-account-path", "file of the service account", None, "service_account"),
-        StoreOption("service-account-key", "content of that file", None, "service_account_key", secret=True),
-        StoreOption("bearer-token", "OAuth token, used as it is", None, "bearer_token", secret=True),
+        StoreOption(
+            "service-account-path", "file of the service account", None, "service_account", identity=True
+        ),
+        StoreOption(
+            "service-account-key",
+            "content of that file",
+            None,
+            "service_account_key",
+            secret=True,
+            identity=True,
+        ),
+        StoreOption(
+            "bearer-token", "OAuth token, used as it is", None, "bearer_token", secret=True, identity=True
+        ),
         *_COMMON,
     ),
 )
@@ -109,10 +127,12 @@ AZURE: Final = StoreKind(
     options=(
         StoreOption("endpoint", "URL of the server if it is not Microsoft's"),
         StoreOption("account-name", "storage account", None, "account_name"),
-        StoreOption("account-key", "shared key of the account", None, "account_key", secret=True),
-        StoreOption("sas-token", "shared access signature", None, "sas_key", secret=True),
+        StoreOption(
+            "account-key", "shared key of the account", None, "account_key", secret=True, identity=True
+        ),
+        StoreOption("sas-token", "shared access signature", None, "sas_key", secret=True, identity=True),
         StoreOption("tenant-id", "tenant of a service principal", None, "tenant_id"),
-        StoreOption("client-id", "service principal", None, "client_id"),
+        StoreOption("client-id", "service principal", None, "client_id", identity=True),
         StoreOption("client-secret", "its secret", None, "client_secret", secret=True),
         *_COMMON,
     ),
@@ -192,6 +212,7 @@ class _Chosen:
 
     def __init__(self, kind: StoreKind, options: Mapping[str, str]) -> None:
         self._prefix = kind.prefixes[0]
+        self.given = options
         self._values = {option.name: option.default for option in kind.options} | dict(options)
 
     def text(self, name: str) -> str | None:
@@ -226,6 +247,9 @@ _UNITS: Final = {"ms": 1, "s": 1000, "sec": 1000, "m": 60_000, "min": 60_000, "h
 def _s3(bucket: str, chosen: _Chosen, settings: dict[str, Any]) -> ObjectStore:
     if not chosen.flag("bulk-delete"):
         settings["disable_bulk_delete"] = True
+    credentials = profile_credentials(chosen.given)
+    if credentials is not None:
+        settings["credential_provider"] = credentials  # which names its region, if nobody does
     endpoint = _with_scheme(chosen.text("endpoint"))
     if not chosen.flag("path-style-access"):
         settings["virtual_hosted_style_request"] = True

@@ -24,8 +24,9 @@ from anabranch.storage.object_errors import (
     translated_object,
 )
 from anabranch.storage.object_files import PART_BYTES, UploadSink, open_reader
-from anabranch.storage.object_options import KINDS, Clients, make_clients, own_options
+from anabranch.storage.object_options import KINDS, Clients, make_clients
 from anabranch.storage.protocol import ObjectInfo, Sink
+from anabranch.storage.settings import settings_for
 
 if TYPE_CHECKING:
     from obstore import GetOptions, ObjectMeta
@@ -85,7 +86,7 @@ class ObjectStorage:
         kind = next((kind for kind in KINDS if scheme.lower() in kind.schemes), None)
         if kind is None or not bucket:
             raise OptionError(f"{url} names no bucket", hint="Write it like s3://bucket/folder.")
-        chosen = own_options(kind, options or {})
+        chosen = settings_for(url, kind, options or {})
         kept = {kind.prefixes[0] + name: value for name, value in chosen.items()}
         folder = folder.rstrip("/")
         return cls(
