@@ -84,6 +84,16 @@ def test_expiry(table):
     assert [commit.id for commit in table.snapshots()] == [13, 12, 11, 10]
 
 
+def test_expiry_where_tags_hold_all_files_of_the_oldest(table):
+    """Their own files are all that the disk gets back for the records of their removal."""
+    for number in range(1, 6):
+        table.create_tag(f"t{number}", snapshot=number)
+    disk = full(table)
+    assert disk.expire_snapshots(retain_max=3).left == 3
+    assert ids_of(disk) == [11]
+    assert [ids_of(disk.at(f"t{number}")) for number in (1, 5)] == [[0], [4]]
+
+
 def test_expiry_with_a_streaming_ledger_and_a_branch(table):
     table.create_tag("good")
     table.create_branch("fix", "good")

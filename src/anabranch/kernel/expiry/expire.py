@@ -12,8 +12,9 @@ The order is what makes it safe against everybody else:
 3. Of the files that the removed snapshots named, those that no ref reaches are deleted.
 
 On a full disk the records of step 1 find no room. Hints are removed then, which anybody can do without, and
-snapshots go one at a time, then two, and so on: each frees more than its records take. Of a single one the archive may
-be written after its file is removed, into the room that it leaves; the ledger never.
+snapshots go a few at a time, then twice as many, and so on: their own files alone free more than their records take,
+whoever holds the rest. Of a few the archive may be written after their files are removed, into the room that these
+leave; the ledger never.
 
 Nobody can come back to a file that no ref reached in step 2: new refs are made of refs, and new commits are
 built on the newest snapshot. A second expirer deletes the same files or others; a kill leaves files that
@@ -51,6 +52,8 @@ from anabranch.spec.support import check_expirable, check_readable
 
 _SNAPSHOTS_AT_ONCE = 2_000
 """So that what they name fits into memory."""
+_SNAPSHOTS_IF_FULL = 8
+"""On a full disk: each leaves a block or more, and what is recorded of all of them takes two or three."""
 _CHECK_EVERY = 64
 _LOOKS = 5
 _DAY = 86_400_000
@@ -165,9 +168,9 @@ def expire(
         try:
             part = this_round.run(dry_run)
         except StorageError as error:
-            if not error.out_of_space or at_once == 1 or not _make_room(context):
+            if not error.out_of_space or at_once == _SNAPSHOTS_IF_FULL or not _make_room(context):
                 raise
-            at_once = 1  # what one snapshot frees is more than the records of its removal take
+            at_once = _SNAPSHOTS_IF_FULL
             continue
         total += part
         if dry_run or len(part.snapshots) < at_once:
@@ -322,12 +325,12 @@ class _Round:
     def _archive(self, due: Sequence[Snapshot]) -> bool:
         """Whether the archive has what the snapshots said.
 
-        On a full disk the file of a single snapshot makes the room: it is archived right after that was removed.
+        On a full disk the files of a few snapshots make the room: these are archived right after they were removed.
         """
         try:
             archive(self.context, due)
         except StorageError as error:
-            if not error.out_of_space or len(due) > 1:
+            if not error.out_of_space or len(due) > _SNAPSHOTS_IF_FULL:
                 raise
             return False
         return True
