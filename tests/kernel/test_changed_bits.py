@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import time
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import anabranch
 from anabranch.errors import AnabranchError, CorruptTableError
 from anabranch.kernel.cache import MetadataCache
+from tests.support.faults import FaultyStorage, run
 from tests.support.tables import ids_of, make_table, rows
 
 _names = itertools.count()
@@ -110,6 +112,106 @@ def test_the_newest_snapshot_is_deleted_by_hand(caplog):
     assert _ids(table) == [0, 1, 2, 3, 9]
 
 
+def _overtaken(table, call, where, meanwhile):
+    """The table as somebody has it who is overtaken right before a call."""
+    storage = FaultyStorage(table.context.storage, [run("before", call, lambda _: meanwhile(), where=where)])
+    return anabranch.Table(replace(table.context, storage=storage, cache=MetadataCache()))
+
+
+def test_the_hint_does_not_go_back_when_a_slow_writer_says_where_his_snapshot_is():
+    table = _table(True)
+    _overtaken(table, "put", "snapshot/LATEST", lambda: _fresh(table).append(rows(5, 1))).append(rows(4, 1))
+    assert table.context.storage.get("snapshot/LATEST") == b"6"
+    table.context.storage.delete("snapshot/snapshot-6")
+    with pytest.raises(CorruptTableError, match="the newest that is there is 5"):
+        _fresh(table).append(rows(9, 1))
+
+
+def test_a_deleted_snapshot_that_took_two_attempts():
+    """The lists that it names are of different attempts."""
+    table = _table(True)
+    _overtaken(table, "put_if_absent", "snapshot/*", lambda: _fresh(table).append(rows(4, 1))).append(
+        rows(5, 1)
+    )
+    table.context.storage.delete("snapshot/snapshot-6")
+    done = _fresh(table).repair()
+    assert _ids(table) == [0, 1, 2, 3, 4, 5], done
+    assert done.left == ()
+
+
+def test_deleted_snapshots_between_which_the_table_came_back_to_a_state_that_it_had_before():
+    table = _table(True)
+    table.rollback(3)
+    table.append(rows(5, 1))
+    for number in (4, 5, 6):
+        table.context.storage.delete(f"snapshot/snapshot-{number}")
+    done = _fresh(table).repair()
+    assert _ids(table) == [0, 1, 2, 5], done
+    assert done.left == ()
+    assert [ids_of(_fresh(table).at(number)) for number in (4, 5)] == [[0, 1, 2, 3], [0, 1, 2]]
+
+
+def test_all_snapshots_are_deleted_and_the_first_had_expired():
+    """A branch still has the first, which the others do not lead back to any more."""
+    table = _table(True)
+    table.create_branch("fix", "one", snapshot=1)
+    table.expire_snapshots(retain_max=2, retain_min=2)
+    table.delete_tag("good")
+    for number in (3, 4):
+        table.context.storage.delete(f"snapshot/snapshot-{number}")
+    done = _fresh(table).repair()
+    assert _ids(table) == [0, 1, 2, 3], done
+    assert _fresh(table).snapshot.id == 4
+    _fresh(table).append(rows(9, 1))
+    assert _fresh(table).verify(deep=True).ok
+
+
+def test_what_cannot_be_made_again_is_told():
+    table = _table(True)
+    table.context.storage.delete(
+        table.context.layout.manifest_path(table.context.snapshots.get(4).delta_manifest_list)
+    )
+    table.context.storage.delete("snapshot/snapshot-4")
+    for is_tried in (True, False):
+        done = _fresh(table).repair(dry_run=is_tried)
+        assert "snapshot 4 of 'db.t' cannot be made again" in str(done)
+    assert _fresh(table).verify().ok
+
+
+def test_all_snapshots_are_deleted_and_nothing_is_left_of_the_newest():
+    """What a tag has of the one before is newer than what any manifest list tells."""
+    table = _table(True)
+    table.context.storage.delete(
+        table.context.layout.manifest_path(table.context.snapshots.get(4).delta_manifest_list)
+    )
+    for number in range(1, 5):
+        table.context.storage.delete(f"snapshot/snapshot-{number}")
+    done = _fresh(table).repair()
+    assert _ids(table) == [0, 1, 2], done
+    assert "snapshot 4 of 'db.t' cannot be made again" in str(done)
+
+
+def test_what_the_newest_snapshot_added_is_not_taken_for_what_it_took_over():
+    table = _table(True)
+    table.delete_tag("good")
+    context = table.context
+    lists = [(s.base_manifest_list, s.delta_manifest_list) for s in map(context.snapshots.get, range(1, 5))]
+    for number in range(1, 5):
+        context.storage.delete(f"snapshot/snapshot-{number}")
+    for name in (name for pair in lists[:3] for name in pair):
+        context.storage.delete(context.layout.manifest_path(name))
+    time.sleep(0.01)
+    for path in (context.layout.manifest_path(lists[3][1]), context.layout.latest_hint_path):
+        context.storage.put(
+            path, context.storage.get(path)
+        )  # stored a moment later than the list of all others
+    done = _fresh(table).repair()
+    assert _ids(table) == [0, 1, 2, 3], done
+    newest = _fresh(table).snapshot
+    assert (newest.id, newest.base_manifest_list, newest.delta_manifest_list) == (4, *lists[3])
+    assert (newest.total_record_count, newest.delta_record_count) == (4, 1)
+
+
 def test_all_snapshots_are_deleted_by_hand():
     table = _table(True)
     table.delete_tag("good")
@@ -126,6 +228,7 @@ def test_a_hint_that_a_rollback_could_not_move_is_no_deletion(caplog):
     table.rollback(2, destructive=True, force=True)
     table.context.storage.put(table.context.layout.latest_hint_path, b"4")
     assert _ids(table) == [0, 1]
+    assert _fresh(table).repair(dry_run=True).left == ()
     _fresh(table).append(rows(9, 1))
     assert _ids(table) == [0, 1, 9]
     assert "by the hint" not in caplog.text

@@ -86,7 +86,7 @@ class History:
         """As an expiry does, or a rollback of another engine, which moves the hint first."""
         left = [number for number in self.context.snapshots.ids() if number not in snapshot_ids]
         if left:
-            self.context.snapshots.write_hint(left[-1])
+            self.context.snapshots.take_back_hint(left[-1])
         for number in snapshot_ids:
             self.context.storage.delete(self.context.layout.snapshot_path(number))
 

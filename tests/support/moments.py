@@ -51,7 +51,7 @@ def forget(table, *numbers):
     """Remove snapshot files, as an expiry does, or a rollback of another engine, which moves the hint first."""
     left = [number for number in table.context.snapshots.ids() if number not in numbers]
     if left:
-        table.context.snapshots.write_hint(left[-1])
+        table.context.snapshots.take_back_hint(left[-1])
     for number in numbers:
         table.context.storage.delete(table.context.layout.snapshot_path(number))
 

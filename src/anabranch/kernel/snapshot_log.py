@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 from anabranch.errors import (
     AnabranchError,
@@ -88,13 +89,13 @@ class SnapshotLog:
         infos = self._storage.list(self._layout.snapshot_folder)
         return {i: info.modified_millis for info in infos if (i := snapshot_id_of(info.path)) is not None}
 
-    def head(self, known: Snapshot | None = None, *, to_commit: bool = False) -> Snapshot | None:
+    def head(self, known: Snapshot | None = None, *, strict: bool = False) -> Snapshot | None:
         """The newest snapshot, or None for a table without any.
 
         Args:
             known: where to begin looking: a snapshot that was seen before.
-            to_commit: whether something is to be put on top. Then it is an error if the newest was deleted by hand, for
-                another of its number would hide that; otherwise it is a warning in the log.
+            strict: whether it is an error if the newest was deleted by hand, and not only a warning in the log: for whoever
+                puts something on top, which would hide that, or removes what only the newest may reach.
 
         Raises `CorruptTableError`.
         """
@@ -107,10 +108,10 @@ class SnapshotLog:
                 return current
             current = following
         found = self._head_by_listing()
-        self._look_for_deleted(found, to_commit=to_commit)
+        self._look_for_deleted(found, strict=strict)
         return found
 
-    def _look_for_deleted(self, found: Snapshot | None, *, to_commit: bool) -> None:
+    def _look_for_deleted(self, found: Snapshot | None, *, strict: bool) -> None:
         """Say so if the hint names a newer one that nobody rolled back."""
         hint, newest = self._hint_id(), 0 if found is None else found.id
         if hint is None or hint <= newest or self._exists(hint) or was_removed(self._storage, hint):
@@ -122,7 +123,7 @@ class SnapshotLog:
             path=self._layout.snapshot_path(hint),
             hint="somebody deleted it. `repair` puts it back from what is left of it, or else takes back the hint.",
         )
-        if to_commit:
+        if strict:
             raise error
         _LOG.warning("%s %s", error.path, error.message)
 
@@ -270,11 +271,29 @@ class SnapshotLog:
                 return
 
     def write_hint(self, snapshot_id: int) -> None:
-        """Say where the newest snapshot is; a hint that cannot be written is no failure."""
+        """Say where the newest snapshot is; a hint that cannot be written is no failure.
+
+        Whoever committed on top may have written his before. Whoever comes late sees that, and none goes back: a hint that
+        names an older one would hide that the newest was deleted.
+        """
         try:
-            self._storage.put(self._layout.latest_hint_path, str(snapshot_id).encode(), durable=False)
-        except StorageError:
+            self._put_hint(snapshot_id)
+            while self._exists(snapshot_id + 1):
+                snapshot = self.find(snapshot_id)
+                if snapshot is None or self._following(snapshot) is None:
+                    return
+                snapshot_id += 1
+                self._put_hint(snapshot_id)
+        except AnabranchError:
             return
+
+    def take_back_hint(self, snapshot_id: int) -> None:
+        """Say that the newest snapshot is one below those that are about to be removed."""
+        with suppress(StorageError):
+            self._put_hint(snapshot_id)
+
+    def _put_hint(self, snapshot_id: int) -> None:
+        self._storage.put(self._layout.latest_hint_path, str(snapshot_id).encode(), durable=False)
 
     def _exists(self, snapshot_id: int) -> bool:
         return self._storage.exists(self._layout.snapshot_path(snapshot_id))

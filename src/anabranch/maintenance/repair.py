@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from anabranch.engine import Engine
 from anabranch.kernel.branches.branch_log import branch_names
@@ -20,7 +21,7 @@ from anabranch.kernel.repair.repair import (
 )
 from anabranch.kernel.replacement.main import main_of
 from anabranch.maintenance.verify import looked_over
-from anabranch.spec.layout import ORPHANS_FOLDER
+from anabranch.spec.layout import ORPHANS_FOLDER, snapshot_id_of
 
 Progress = Callable[[str], None]
 
@@ -65,7 +66,27 @@ def repair(
             if steps
             else found.problems
         )
-    return Repair(context.name, tuple(steps), left, dry_run)
+    return Repair(context.name, tuple(steps), (*_still_gone(main, problems, steps), *left), dry_run)
+
+
+def _still_gone(main: TableContext, problems: list[Problem], steps: list[Step]) -> Iterator[Problem]:
+    """The newest snapshots that could not be made again: once the hint is taken back, nothing else tells of them."""
+    for problem in problems:
+        if problem.kind is not Kind.HEAD_GONE or problem.snapshot_id is None:
+            continue
+        branch = main if problem.branch == main.branch else main.on_branch(problem.branch)
+        head = branch.snapshots.head()
+        folder = f"{branch.layout.snapshot_folder}/"
+        restored = (snapshot_id_of(step.path) or 0 for step in steps if step.path.startswith(folder))
+        newest = max((0 if head is None else head.id, *restored))
+        if newest < problem.snapshot_id:
+            first, last = newest + 1, problem.snapshot_id
+            gone = f"snapshot {last}" if first == last else f"snapshots {first} to {last}"
+            message = (
+                f"{gone} of '{branch.title}' cannot be made again, too little is left; unless the hint to the newest "
+                "snapshot was wrong, what was committed there is lost"
+            )
+            yield replace(problem, message=message, repair=None)
 
 
 def _carried_out(plans: Iterator[tuple[Step, Act]], steps: list[Step], *, dry_run: bool) -> bool:

@@ -139,7 +139,7 @@ def _commit(
 ) -> Committed:
     patience: _Patience | None = None
     while True:
-        head = context.snapshots.head(head, to_commit=True)
+        head = context.snapshots.head(head, strict=True)
         base = _base(context, head)
         made = find_commit(context, request.identity, head, request.floor)
         if made is not None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import polars as pl
 
 from anabranch.errors import AnabranchError
-from anabranch.kernel.chain import hold_the_same
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.properties import (
     BRANCH_PROPERTY,
@@ -19,11 +18,10 @@ from anabranch.kernel.properties import (
     WATERMARK_PROPERTY,
     WRITER_PROPERTY,
 )
-from anabranch.kernel.removals import removed_lists
+from anabranch.kernel.repair.lost_commits import LostCommit, LostList, held_commit, lost_commits, path_from
 from anabranch.kernel.repair.states import State
 from anabranch.spec.data_file import ManifestFileMeta
 from anabranch.spec.entry_frame import IDENTITY
-from anabranch.spec.layout import LIST_PREFIX, MANIFEST_FOLDER
 from anabranch.spec.snapshot import BATCH_COMMIT_IDENTIFIER, NO_LIST, CommitKind, Snapshot
 from anabranch.version import __version__
 
@@ -48,65 +46,77 @@ class Recovery:
 def recover_within(context: TableContext, states: Sequence[State], number: int) -> Recovery | None:
     """The snapshot that is missing between others, or one that does what it did; None if nothing tells."""
     following = _find(context, number + 1)
-    held = _held(context, states, number)
-    if following is None:
+    held = _held(context, states).get(number)
+    if following is None or held is None:
         return held
     parent = following.properties.get(PARENT_PROPERTY)
-    if held is not None and (
-        held.snapshot.stamp == parent
-        or (parent is None and context.snapshots.follows(held.snapshot, following))
-    ):
+    if held.snapshot.stamp == parent:
         return held
-    return None
+    return held if parent is None and context.snapshots.follows(held.snapshot, following) else None
 
 
-def recover_head(context: TableContext, states: Sequence[State], hinted: int) -> Iterator[Recovery]:
-    """The snapshots above the newest that is there, up to the one that the hint names, as far as there is a trace."""
+def recover_head(context: TableContext, states: Sequence[State], hinted: int) -> list[Recovery]:
+    """The snapshots above the newest that is there, up to the one that the hint names, as far as there is a trace.
+
+    Where nothing is left of the beginning, history begins with the oldest that leads up to there. If none does, it is the
+    newest commit of which lists tell, alone, which has all rows, unless what a tag or another branch leads up to is newer.
+    """
+    commits = lost_commits(context, states)
+    held = {
+        number: commit
+        for number, one in _held(context, states).items()
+        if number <= hinted and (commit := held_commit(context, one.snapshot, one.source)) is not None
+    }
     head = context.snapshots.head()
-    lists = _Lists(context, states)
-    while head is None or head.id < hinted:
-        number = 1 if head is None else head.id + 1
-        held = _held(context, states, number)
-        if held is not None and head is not None:
-            held = _on_top(context, head, held)
-        found = held or lists.continuing(head)
-        if found is None:
-            numbers = {state.snapshot.id for state in states if number < state.snapshot.id <= hinted}
-            higher = [h for n in sorted(numbers) if (h := _held(context, states, n)) is not None]
-            if not higher or head is not None:
-                return
-            found = higher[
-                -1
-            ]  # nothing is left of the beginning: the newest that is held has all of its rows
-        yield found
-        head = found.snapshot
+    path = path_from(context, head, hinted, commits, held)
+    begin, best = (1 if head is None else head.id + 1), path
+    if head is None:
+        for number in sorted(held):
+            if begin + len(best) > hinted:
+                break
+            path = [held[number], *path_from(context, held[number].snapshot, hinted, commits, held)]
+            if number + len(path) > begin + len(best):
+                begin, best = number, path
+        is_newest_known = begin + len(best) > hinted
+        if commits and not is_newest_known and (not best or best[-1].stored < commits[-1].stored):
+            begin, best = hinted, [commits[-1]]
+    return _recovered(context, head, begin, best)
 
 
-def _on_top(context: TableContext, head: Snapshot, held: Recovery) -> Recovery | None:
-    """The snapshot on top of another: as it is, or built on one that was made again; None if it took over other files."""
-    if context.snapshots.follows(head, held.snapshot):
+def _recovered(
+    context: TableContext, head: Snapshot | None, begin: int, path: Sequence[LostCommit]
+) -> list[Recovery]:
+    """The snapshots of these commits, each on top of the one before."""
+    found: list[Recovery] = []
+    for number, commit in enumerate(path, begin):
+        if commit.snapshot is not None:
+            one = Recovery(_on_top(context, head, commit.snapshot), commit.source)
+        else:
+            assert commit.base is not None and commit.delta is not None, "what no ref holds, lists tell of"  # noqa: PT018
+            one = _from_lists(context, head, commit.base, commit.delta, number)
+        found.append(one)
+        head = one.snapshot
+    return found
+
+
+def _on_top(context: TableContext, head: Snapshot | None, held: Snapshot) -> Snapshot:
+    """A snapshot as it is, or built on one that was made again and holds the same files."""
+    if head is None or context.snapshots.follows(head, held):
         return held
-    try:
-        before = context.manifests.of_snapshot(head)
-        taken_over = context.manifests.read_list(held.snapshot.base_manifest_list)
-        if not hold_the_same(context.manifests, before, taken_over):
-            return None
-    except AnabranchError:
-        return None
-    properties = {**held.snapshot.properties, PARENT_PROPERTY: head.stamp}
-    return Recovery(replace(held.snapshot, properties=properties), held.source)
+    return replace(held, properties={**held.properties, PARENT_PROPERTY: head.stamp})
 
 
-def _held(context: TableContext, states: Sequence[State], number: int) -> Recovery | None:
-    """The snapshot of that number as a tag, a savepoint or another branch holds it, if it was made on this branch."""
+def _held(context: TableContext, states: Sequence[State]) -> Mapping[int, Recovery]:
+    """The snapshots of this branch that a tag, a savepoint or another branch holds, by number."""
     own = {context.branch_uuid} if context.branch is not None else {context.branch_uuid, None}
+    found: dict[int, Recovery] = {}
     for state in states:
         snapshot = state.snapshot
-        if snapshot.id != number or NO_LIST in (snapshot.base_manifest_list, snapshot.delta_manifest_list):
+        if NO_LIST in (snapshot.base_manifest_list, snapshot.delta_manifest_list):
             continue
-        if snapshot.properties.get(BRANCH_PROPERTY) in own:
-            return Recovery(snapshot, state.name)
-    return None
+        if snapshot.properties.get(BRANCH_PROPERTY) in own or context.is_forked(snapshot):
+            found.setdefault(snapshot.id, Recovery(snapshot, state.name))
+    return found
 
 
 def _find(context: TableContext, number: int) -> Snapshot | None:
@@ -116,60 +126,25 @@ def _find(context: TableContext, number: int) -> Snapshot | None:
         return None
 
 
-class _Lists:
-    """Manifest lists that no ref names, in pairs: what a commit took over, and what it changed."""
-
-    def __init__(self, context: TableContext, states: Sequence[State]) -> None:
-        self._context = context
-        named = {
-            name for s in states for name in (s.snapshot.base_manifest_list, s.snapshot.delta_manifest_list)
-        }
-        removed = removed_lists(context.storage)
-        found: dict[str, list[tuple[int, str, int, int]]] = {}
-        for info in context.storage.list(MANIFEST_FOLDER):
-            name = info.path.rpartition("/")[2]
-            if name.startswith(LIST_PREFIX) and name not in named and name not in removed:
-                stem, _, count = name.rpartition("-")
-                if count.isascii() and count.isdigit():
-                    found.setdefault(stem, []).append((int(count), name, info.size, info.modified_millis))
-        self._pairs = sorted(
-            (
-                (max(one[3] for one in lists), sorted(lists)[:2])
-                for lists in found.values()
-                if len(lists) >= 2
-            ),
-            key=lambda pair: pair[0],
+def _from_lists(
+    context: TableContext, head: Snapshot | None, base: LostList, delta: LostList, number: int
+) -> Recovery:
+    manifests = context.manifests
+    metas = manifests.read_list(delta.name)
+    entries = manifests.entries(metas, only=_COLUMNS).df
+    made = replace(
+        _made(context, head, entries, max(base.modified, delta.modified), metas, number=number),
+        base_manifest_list=base.name,
+        base_manifest_list_size=base.size,
+        delta_manifest_list=delta.name,
+        delta_manifest_list_size=delta.size,
+    )
+    if head is None:
+        taken = manifests.entries(manifests.read_list(base.name), only=_COLUMNS).live().df
+        made = replace(
+            made, total_record_count=int(taken["row_count"].sum()) + (made.delta_record_count or 0)
         )
-
-    def continuing(self, head: Snapshot | None) -> Recovery | None:
-        """The commit on top of a snapshot, the newest of several."""
-        before = _live(self._context, () if head is None else self._context.manifests.of_snapshot(head))
-        for modified, lists in reversed(self._pairs):
-            (_, base, base_size, _), (_, delta, delta_size, _) = lists
-            try:
-                taken = self._context.manifests.read_list(base)
-                if not _live(self._context, taken).equals(before):
-                    continue
-                metas = self._context.manifests.read_list(delta)
-                entries = self._context.manifests.entries(metas, only=_COLUMNS).df
-            except AnabranchError:
-                continue
-            self._pairs = [pair for pair in self._pairs if pair[1] is not lists]
-            made = _made(self._context, head, entries, modified, metas)
-            sized = replace(
-                made,
-                base_manifest_list=base,
-                base_manifest_list_size=base_size,
-                delta_manifest_list=delta,
-                delta_manifest_list_size=delta_size,
-            )
-            return Recovery(sized, f"its manifest lists {base} and {delta}")
-        return None
-
-
-def _live(context: TableContext, metas: Sequence[ManifestFileMeta]) -> pl.DataFrame:
-    entries = context.manifests.entries(list(metas), only=("kind", *IDENTITY))
-    return entries.live().df.select(IDENTITY).sort(IDENTITY)
+    return Recovery(made, f"its manifest lists {base.name} and {delta.name}")
 
 
 def _made(
@@ -178,6 +153,8 @@ def _made(
     entries: pl.DataFrame,
     modified: int,
     metas: Sequence[ManifestFileMeta],
+    *,
+    number: int,
 ) -> Snapshot:
     adds, deletes = (entries.filter(pl.col("kind") == kind) for kind in (0, 1))
     change = int(adds["row_count"].sum()) - int(deletes["row_count"].sum())
@@ -185,7 +162,6 @@ def _made(
         kind = CommitKind.APPEND
     else:
         kind = CommitKind.COMPACT if change == 0 else CommitKind.OVERWRITE
-    number = 1 if head is None else head.id + 1
     schemas = context.schemas.ids()
     total = 0 if head is None else head.total_record_count
     properties = {

@@ -13,6 +13,7 @@ from anabranch.kernel.context import TableContext
 from anabranch.kernel.properties import BRANCH_PROPERTY
 from anabranch.kernel.refs.savepoint_log import is_of
 from anabranch.kernel.refs.tag_log import find_tag, tag_names
+from anabranch.kernel.removals import was_removed
 from anabranch.kernel.repair.problem import Kind, Problem
 from anabranch.kernel.replacement.seal import is_remnant
 from anabranch.spec.layout import savepoint_id_of
@@ -196,8 +197,7 @@ def _hints(context: TableContext, head: Snapshot | None, hinted: int | None, fou
         return
     path = context.layout.latest_hint_path
     newest = 0 if head is None else head.id
-    there = hinted is not None and context.storage.exists(context.layout.snapshot_path(hinted))
-    if hinted is not None and hinted > newest and not there:
+    if hinted is not None and hinted > newest and _is_deleted(context, hinted):
         found.problems.append(
             Problem(
                 Kind.HEAD_GONE,
@@ -224,6 +224,12 @@ def _hints(context: TableContext, head: Snapshot | None, hinted: int | None, fou
         )
 
 
+def _is_deleted(context: TableContext, number: int) -> bool:
+    """Whether a snapshot is gone that no rollback removed."""
+    there = context.storage.exists(context.layout.snapshot_path(number))
+    return not there and not was_removed(context.storage, number)
+
+
 def _half_made(context: TableContext, *, is_main: bool) -> Problem | None:
     try:
         state = state_of(context)
@@ -235,6 +241,8 @@ def _half_made(context: TableContext, *, is_main: bool) -> Problem | None:
         return None if schemas else _without_schema(context, is_main=is_main)
     if state is BranchState.ABSENT:
         return None
+    if state is BranchState.BEGUN and _hint(context, context.layout.latest_hint_path) is not None:
+        return None  # it was whole: the hint comes after the first snapshot
     doing = {BranchState.BEGUN: "half made", BranchState.DELETING: "half deleted"}.get(state, "no branch")
     return Problem(
         Kind.MAIN_GONE if is_main else Kind.BRANCH,

@@ -87,7 +87,7 @@ def remove_after(context: TableContext, removal: Removal, *, force: bool = False
     if has_expired:  # it is known from a tag only; when the others are gone it is the newest again
         context.storage.put_if_absent(context.layout.snapshot_path(target.id), target.to_json())
     record_removal(context.storage, context.layout, context.manifests, target, removal.snapshots)
-    snapshots.write_hint(target.id)
+    snapshots.take_back_hint(target.id)
     for holder in removal.holders:
         release(context, holder)
     forget_after(context, target.id)

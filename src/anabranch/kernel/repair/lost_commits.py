@@ -1,0 +1,230 @@
+"""Commits that manifest lists still tell of though no snapshot names them, and the order in which they were made.
+
+A commit leaves two lists: what it took over, and what it changed. An attempt that lost the race for its number writes the
+first again, and keeps the second if it can, so the two need not be of one attempt. What a killed attempt left looks the
+same, and the table may have come back to a state that it had before. So commits are put together to a whole path: each
+takes over what the one before left, file by file, and was stored after it, and there are as many as numbers are missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from anabranch.errors import AnabranchError, NotFoundError
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.removals import removed_lists
+from anabranch.kernel.repair.states import State
+from anabranch.spec.data_file import ManifestFileMeta
+from anabranch.spec.entry_frame import IDENTITY
+from anabranch.spec.layout import LIST_PREFIX, MANIFEST_FOLDER
+from anabranch.spec.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class LostList:
+    """A manifest list that no ref names."""
+
+    name: str
+    stem: str
+    """What the lists that one attempt at a commit wrote have in common."""
+    place: int
+    """Which of them it is: what was changed comes after what was taken over."""
+    size: int
+    modified: int
+
+
+@dataclass(frozen=True, slots=True)
+class LostCommit:
+    """A commit that may have been: which state of the table it took over, and which it left."""
+
+    before: str
+    after: str
+    stored: int
+    """When its attempt began to be stored, by the store's clock: each commit began after the one before."""
+    base: LostList | None
+    """What it took over; None if a snapshot tells."""
+    delta: LostList | None = None
+    snapshot: Snapshot | None = None
+    """The snapshot itself, if a ref holds it."""
+    source: str = ""
+    """Which ref that is."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """The end of a path."""
+
+    commit: LostCommit
+    previous: _Node | None
+
+    def has(self, commit: LostCommit) -> bool:
+        """Whether a commit is on the path; one that began earlier need not be looked for."""
+        node: _Node | None = self
+        while node is not None and node.commit.stored >= commit.stored:
+            if node.commit is commit:
+                return True
+            node = node.previous
+        return False
+
+
+def path_from(
+    context: TableContext,
+    head: Snapshot | None,
+    until: int,
+    commits: Sequence[LostCommit],
+    held: Mapping[int, LostCommit],
+) -> list[LostCommit]:
+    """The commits that follow a snapshot, up to a number or as far as they lead; ended by the one that began last.
+
+    Args:
+        context: the branch.
+        head: what they follow; None for the first of a table.
+        until: the number of the last.
+        commits: those that lists tell of, in the order in which they were stored.
+        held: snapshots that refs hold, by number: where one fits, no other is taken.
+    """
+    state = state_of_files(context, () if head is None else context.manifests.of_snapshot(head))
+    ends = [_Node(LostCommit(state, state, 0, None), None)]
+    number = 1 if head is None else head.id + 1
+    while number <= until:
+        following = list(_following(ends, [held[number]] if number in held else [])) or list(
+            _following(ends, commits)
+        )
+        if not following:
+            break
+        ends, number = following, number + 1
+    path = []
+    node: _Node | None = max(ends, key=lambda end: end.commit.stored)
+    while node is not None and node.previous is not None:
+        path.append(node.commit)
+        node = node.previous
+    return path[::-1]
+
+
+def _following(ends: Sequence[_Node], commits: Sequence[LostCommit]) -> Iterator[_Node]:
+    """The paths that are longer by one. Of several that a commit may continue, it does the one that was stored last."""
+    by_state: dict[str, list[_Node]] = {}
+    for end in sorted(ends, key=lambda end: -end.commit.stored):
+        by_state.setdefault(end.commit.after, []).append(end)
+    for commit in commits:
+        for end in by_state.get(commit.before, ()):
+            if end.commit.stored <= commit.stored and not end.has(commit):
+                yield _Node(commit, end)
+                break
+
+
+def held_commit(context: TableContext, snapshot: Snapshot, source: str) -> LostCommit | None:
+    """A snapshot that a ref holds; None if what it took over cannot be read."""
+    try:
+        before = state_of_files(context, context.manifests.read_list(snapshot.base_manifest_list))
+        after = state_of_files(context, context.manifests.of_snapshot(snapshot))
+        stored = context.storage.info(context.layout.manifest_path(snapshot.base_manifest_list))
+    except AnabranchError:
+        return None
+    return LostCommit(before, after, stored.modified_millis, None, snapshot=snapshot, source=source)
+
+
+def lost_commits(context: TableContext, states: Sequence[State]) -> list[LostCommit]:
+    """All that may have been, of which no snapshot is left, in the order in which they were stored."""
+    lists = _lists(context, states)
+    stems = Counter(one.stem for one in lists)
+    return [
+        LostCommit(_state(before), _state(after), base.modified, base, delta)
+        for base in lists
+        if (before := _live_of(context, base)) is not None
+        for delta, after in _changes_of(context, base, before, lists, stems)
+    ]
+
+
+def _lists(context: TableContext, states: Sequence[State]) -> list[LostList]:
+    named = {name for s in states for name in (s.snapshot.base_manifest_list, s.snapshot.delta_manifest_list)}
+    named |= removed_lists(context.storage)
+    until = _hint_time(context)
+    found = []
+    for info in context.storage.list(MANIFEST_FOLDER):
+        name = info.path.rpartition("/")[2]
+        stem, _, place = name.rpartition("-")
+        if not name.startswith(LIST_PREFIX) or name in named or not (place.isascii() and place.isdigit()):
+            continue
+        # What was stored after the hint is of a later attempt, which did not come to its end.
+        if info.modified_millis <= until:
+            found.append(LostList(name, stem, int(place), info.size, info.modified_millis))
+    return sorted(found, key=lambda one: (one.modified, one.name))
+
+
+def _changes_of(
+    context: TableContext,
+    base: LostList,
+    before: pl.DataFrame,
+    lists: Sequence[LostList],
+    stems: Mapping[str, int],
+) -> Iterator[tuple[LostList, pl.DataFrame]]:
+    """The lists that may say what was changed on `before`, with what is live after it.
+
+    They are of the same attempt, or else of an earlier one.
+    """
+    later = [one for one in lists if one.place > base.place]
+    own = sorted((one for one in later if one.stem == base.stem), key=lambda one: one.place)
+    for one in own:
+        after = _after(context, before, one)
+        if after is not None:
+            yield one, after
+            return
+    if stems[base.stem] > 1:
+        return
+    for one in later:
+        if one.modified <= base.modified and stems[one.stem] == 1:
+            after = _after(context, before, one)
+            if after is not None:
+                yield one, after
+
+
+def _after(context: TableContext, before: pl.DataFrame, delta: LostList) -> pl.DataFrame | None:
+    """What is live after a change; None if it takes away what is not there, or adds what is."""
+    try:
+        metas = context.manifests.read_list(delta.name)
+        entries = context.manifests.entries(metas, only=("kind", *IDENTITY)).df
+    except AnabranchError:
+        return None
+    adds, deletes = (entries.filter(pl.col("kind") == kind).select(IDENTITY) for kind in (0, 1))
+    left = before.join(deletes, on=IDENTITY, how="anti")
+    if before.height - left.height != deletes.height or adds.join(left, on=IDENTITY, how="semi").height:
+        return None
+    return pl.concat([left, adds])
+
+
+def _live_of(context: TableContext, base: LostList) -> pl.DataFrame | None:
+    try:
+        return _live(context, context.manifests.read_list(base.name))
+    except AnabranchError:
+        return None
+
+
+def _live(context: TableContext, metas: Sequence[ManifestFileMeta]) -> pl.DataFrame:
+    return context.manifests.entries(list(metas), only=("kind", *IDENTITY)).live().df.select(IDENTITY)
+
+
+def state_of_files(context: TableContext, metas: Sequence[ManifestFileMeta]) -> str:
+    """What tells the files that are live after these manifests from any others. Raises `CorruptTableError`."""
+    return _state(_live(context, metas))
+
+
+def _state(live: pl.DataFrame) -> str:
+    partition = pl.col("partition").bin.encode("hex")
+    lines = live.select(
+        line=pl.concat_str(partition, "bucket", "level", "file_name", separator=" ")
+    ).to_series()
+    return hashlib.sha256("\n".join(lines.sort().to_list()).encode()).hexdigest()
+
+
+def _hint_time(context: TableContext) -> int:
+    """When the hint to the newest snapshot was stored; later than all else if there is none."""
+    try:
+        return context.storage.info(context.layout.latest_hint_path).modified_millis
+    except NotFoundError:
+        return 2**63
