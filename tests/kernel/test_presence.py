@@ -97,6 +97,33 @@ def test_a_pause_in_which_another_engine_cleans(table, clock, when, what):
     assert ids_of(table) == [0, 9]
 
 
+def test_what_is_taken_back_is_not_what_took_its_number(table, clock):
+    """While the writer looks whether others built on what it put, that is rolled back, and somebody commits."""
+    messages = written(table, 1, 3)
+    done = []
+
+    def sleep(path):
+        clock.now += 2 * DAY
+        delete_as_others(table, messages)
+        done.append("cleaned")
+
+    def overtake(path):
+        if done == ["cleaned"]:
+            done.append("overtaken")
+            through(table).rollback(1, destructive=True, force=True)
+            through(table).append(rows(9, 1))
+
+    slow = through(
+        table,
+        run("after", "put_if_absent", sleep, where="snapshot/*"),
+        *(run("before", "get", overtake, where="snapshot/snapshot-3", nth=n) for n in range(1, 9)),
+    )
+    with pytest.raises(anabranch.CommitConflictError, match="FILES_CLEANED_AWAY"):
+        slow.commit(Append(messages))
+    assert done == ["cleaned", "overtaken"]
+    assert ids_of(through(table)) == [0, 9]
+
+
 def test_a_cleaning_moves_back_what_another_engine_commits_meanwhile(table, clock):
     messages = written(table, 1, 3)
     clock.now += 2 * DAY

@@ -37,6 +37,7 @@ from anabranch.kernel.commit.ledger import LedgerEntry, find_commit
 from anabranch.kernel.commit.leftovers import displace
 from anabranch.kernel.commit.presence import lost_conflict
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.exact import delete_snapshot
 from anabranch.kernel.guards import check_snapshot_writable
 from anabranch.kernel.replacement.seal import check_open
 from anabranch.kernel.watermark import Claim
@@ -244,7 +245,7 @@ def _check_still_present(context: TableContext, snapshot: Snapshot, attempts: At
         lost, total = attempts.lost_files()
         head = context.snapshots.head(snapshot) if lost else None
         if head is not None and head.stamp == snapshot.stamp:
-            context.storage.delete(context.layout.snapshot_path(snapshot.id))
+            delete_snapshot(context, snapshot)  # it may be rolled back by now, and its number another one's
     except AnabranchError as error:
         raise _unknown_outcome(context, snapshot, error) from error
     if lost:
