@@ -5,6 +5,7 @@ import pytest
 import anabranch
 from anabranch.kernel.refs.consumers import forget_consumer, move_consumer, record_consumer
 from anabranch.spec.refs import Consumer
+from anabranch.streaming.consumers import consumed_position
 from tests.support.tables import ids_of, rows
 
 ACTS = {
@@ -30,6 +31,8 @@ ACTS = {
     "roll back for good": lambda t: t.rollback(1, destructive=True, force=True),
     "forget consumer": lambda t: forget_consumer(t.context, "reader"),
     "move consumer": lambda t: move_consumer(t.context, "reader"),
+    "record consumer": lambda t: record_consumer(t.context, "reader", Consumer(4)),
+    "begin a stream": lambda t: consumed_position(t.context, "new", {}),
     "alter": lambda t: t.alter().add_column("w", "INT").apply(),
     "append": lambda t: t.append(rows(50, 1)),
 }

@@ -56,8 +56,12 @@ def find_consumer(context: TableContext, name: str) -> Consumer | None:
 
 
 def record_consumer(context: TableContext, name: str, consumer: Consumer) -> None:
-    """Store a consumer's position in place of the one before. Raises `InvalidNameError`."""
+    """Store a consumer's position in place of the one before.
+
+    Raises `InvalidNameError`, and `NotFoundError` if another table was created under the table's name.
+    """
     check_consumer_name(name)
+    context.check_same_table()
     context.storage.put(context.layout.consumer_path(name), consumer.to_json())
 
 
