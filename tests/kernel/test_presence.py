@@ -142,6 +142,46 @@ def test_a_cleaning_moves_back_what_another_engine_commits_meanwhile(table, cloc
     assert ids_of(table) == [0, 1, 2, 3]
 
 
+def _about_to_be_put(table):
+    """A snapshot as a writer has it who is paused right before the put: all it names is stored."""
+    table.append(rows(1, 3))
+    path = table.context.layout.snapshot_path(2)
+    content = table.context.storage.get(path)
+    table.context.storage.delete(path)
+    table.context.storage.put(table.context.layout.latest_hint_path, b"1")
+    return lambda: table.context.storage.put_if_absent(path, content)
+
+
+def test_a_cleaning_moves_back_the_manifests_of_what_is_committed_meanwhile(table, clock):
+    put = _about_to_be_put(table)
+    clock.now += 2 * DAY
+    cleaning = through(table, run("before", "move_many", lambda _: put()))
+    assert "data" not in cleaning.remove_orphan_files().moved
+    assert ids_of(through(table)) == [0, 1, 2, 3]
+    clock.now += 2 * DAY
+    through(table).remove_orphan_files()
+    assert ids_of(through(table)) == [0, 1, 2, 3]
+
+
+def test_a_later_cleaning_brings_back_the_manifests_that_a_killed_one_took_from_a_commit(table, clock):
+    put = _about_to_be_put(table)
+    clock.now += 2 * DAY
+
+    class Killed(BaseException):
+        pass
+
+    def die(path):
+        raise Killed
+
+    with pytest.raises(Killed):
+        through(
+            table, run("before", "move_many", lambda _: put()), run("after", "move_many", die)
+        ).remove_orphan_files()
+    clock.now += 2 * DAY
+    through(table).remove_orphan_files()
+    assert ids_of(through(table)) == [0, 1, 2, 3]
+
+
 def test_a_later_cleaning_brings_back_what_a_killed_one_took_from_a_commit(table, clock):
     """It was killed after it moved the files of a commit that it had not seen, and before it looked again."""
     messages = written(table, 1, 3)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from anabranch.engine import Engine, LocalEngine
-from anabranch.errors import NotFoundError
+from anabranch.errors import CorruptTableError, NotFoundError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.expiry.candidates import DATA, no_files
 from anabranch.kernel.expiry.expire import Tally, check_cleanable, tallies
@@ -27,7 +27,7 @@ from anabranch.kernel.expiry.removal import delete_empty_folders
 from anabranch.kernel.store_clock import removal_time
 from anabranch.maintenance.cutoff import Cutoff, cutoff_of
 from anabranch.maintenance.orphan_listing import FOREIGN, old_files
-from anabranch.spec.layout import ORPHANS_FOLDER
+from anabranch.spec.layout import MANIFEST_FOLDER, ORPHANS_FOLDER
 from anabranch.storage.protocol import Storage
 
 DEFAULT_AGE = "1 d"
@@ -90,14 +90,16 @@ def remove_orphan_files(
         _bring_back_needed(context, due, engine)
     purged = _purge(context, due, dry_run)
     reachability = Reachability(context, listed["file_name"])
-    orphans = listed.join(reachability.now(), on="file_name", how="anti", maintain_order="left")
+    reached = reachability.now() if dry_run else _reached(context, reachability, engine)[0]
+    orphans = listed.join(reached, on="file_name", how="anti", maintain_order="left")
     if not dry_run and orphans.height:
         folder = f"{ORPHANS_FOLDER}/{now}"
         _move(context, {path: f"{folder}/{path}" for path in orphans["path"]}, engine)
         # What was committed while we moved it goes back: a writer may have been paused for longer than the age to spare.
-        taken = orphans.join(reachability.now(), on="file_name", how="semi")["path"]
+        reached, back = _reached(context, reachability, engine)
+        taken = set(orphans.join(reached, on="file_name", how="semi")["path"]) - back
         _move(context, {f"{folder}/{path}": path for path in taken}, engine)
-        orphans = orphans.filter(~pl.col("path").is_in(taken.implode()))
+        orphans = orphans.filter(~pl.col("path").is_in([*taken, *back]))
         data = orphans.filter(pl.col("kind") == DATA)["path"].to_list()
         delete_empty_folders(context, data, len(schema.partition_keys))
     return Cleaning(now if orphans.height and not dry_run else None, orphans, purged, dry_run, foreign)
@@ -144,10 +146,37 @@ def _bring_back_needed(context: TableContext, runs: Sequence[int], engine: Engin
     if not moved:
         return
     names = {path: path.rpartition("/")[2] for path in moved.values()}
-    reached = set(Reachability(context, names.values()).now()["file_name"])
-    needed = {there: path for there, path in moved.items() if names[path] in reached}
-    free = {there: path for there, path in needed.items() if not context.storage.exists(path)}
+    reached, _ = _reached(context, Reachability(context, names.values()), engine)
+    needed = set(reached["file_name"])
+    _move_free(context, {there: path for there, path in moved.items() if names[path] in needed}, engine)
+
+
+def _reached(
+    context: TableContext, reachability: Reachability, engine: Engine
+) -> tuple[pl.DataFrame, set[str]]:
+    """What refs reach now, and which files were brought back so that it can be told.
+
+    A snapshot may have been committed while its manifests were moved away, by this run or by one that was killed then.
+    """
+    try:
+        return reachability.now(), set()
+    except CorruptTableError:
+        moved: dict[str, str] = {}
+        for run in orphan_runs(context):
+            folder = f"{ORPHANS_FOLDER}/{run}"
+            infos = context.storage.list(f"{folder}/{MANIFEST_FOLDER}")
+            moved |= {info.path: info.path[len(folder) + 1 :] for info in infos}
+        back = _move_free(context, moved, engine)
+        if not back:
+            raise
+        return reachability.now(), back
+
+
+def _move_free(context: TableContext, moves: Mapping[str, str], engine: Engine) -> set[str]:
+    """Move files to where there is none; to which places."""
+    free = {there: path for there, path in moves.items() if not context.storage.exists(path)}
     _move(context, free, engine)
+    return set(free.values())
 
 
 def _move(context: TableContext, moves: Mapping[str, str], engine: Engine) -> None:
