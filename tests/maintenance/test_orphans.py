@@ -412,3 +412,77 @@ def test_files_that_no_engine_of_the_format_wrote_are_left_alone_and_told(tmp_pa
     )
     assert "left alone" in (said := capsys.readouterr().out)
     assert "manifest/README" in said
+
+
+def _fresh(table):
+    return anabranch.Table(replace(table.context, cache=MetadataCache()))
+
+
+@pytest.mark.parametrize("branch", [None, "fix"])
+def test_nothing_is_cleaned_while_the_newest_snapshot_is_missing(table, clock, branch):
+    """What only a snapshot reaches that somebody deleted is no orphan: a repair needs it."""
+    table.create_tag("good")
+    table.create_branch("fix", tag="good")
+    for one in (table, table.branch("fix")):
+        for row in (2, 3, 4):
+            one.append(data(row))
+    clock.now += 2 * DAY
+    damaged = _fresh(table) if branch is None else _fresh(table).branch("fix")
+    damaged.context.storage.delete(damaged.context.layout.snapshot_path(5))
+    before = set(table.context.storage.list(recursive=True))
+    for clean in (
+        _fresh(table).remove_orphan_files,
+        lambda: _fresh(table).expire_snapshots(retain_max=2, retain_min=1),
+        lambda: _fresh(table).branch("fix").expire_snapshots(retain_max=2, retain_min=1),
+    ):
+        with pytest.raises(CorruptTableError, match="is not there; the newest that is there is 4"):
+            clean()
+    assert set(table.context.storage.list(recursive=True)) == before
+    clock.now += 2 * DAY
+    _fresh(table).repair()
+    assert ids_of(_fresh(table) if branch is None else _fresh(table).branch("fix")) == [0, 1, 2, 3, 4]
+    assert _fresh(table).remove_orphan_files().purged == Tally()
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_all_snapshots_of_a_branch_are_missing(table, clock, count):
+    table.create_tag("good")
+    table.create_branch("fix", tag="good")
+    for row in range(2, 2 + count):
+        table.branch("fix").append(data(row))
+    clock.now += 2 * DAY
+    for number in range(2, 3 + count):
+        table.context.storage.delete(f"branch/branch-fix/snapshot/snapshot-{number}")
+    with pytest.raises(CorruptTableError, match="is not there; the newest that is there is none"):
+        _fresh(table).remove_orphan_files()
+    done = _fresh(table).repair()
+    assert ids_of(_fresh(table).branch("fix")) == [0, 1, *range(2, 2 + count)], done
+    assert [commit.id for commit in _fresh(table).branch("fix").snapshots()] == [*range(2 + count, 1, -1)]
+    assert _fresh(table).remove_orphan_files().moved == {}
+
+
+def test_what_a_branch_lets_go_of_is_needed_by_a_snapshot_of_main_that_is_missing(table):
+    table.create_branch("fix", "good", snapshot=table.snapshot.id)
+    fix = table.branch("fix")
+    fix.append(data(2))
+    table.merge_branch("fix")
+    for number in (3, 4):
+        fix.overwrite(data(number))
+    table.context.storage.delete("snapshot/snapshot-3")
+    with pytest.raises(CorruptTableError, match="the newest that is there is 2"):
+        _fresh(table).branch("fix").expire_snapshots(retain_max=2, retain_min=1)
+    _fresh(table).repair()
+    assert ids_of(_fresh(table)) == [0, 1, 2]
+
+
+def test_nothing_is_cleaned_while_main_is_missing(table, clock):
+    table.create_tag("good")
+    table.create_branch("fix", tag="good")
+    table.branch("fix").append(data(2))
+    table.replace_main_branch("fix", force=True)
+    clock.now += 2 * DAY
+    table.context.storage.delete_folder("branch/branch-fix")
+    with pytest.raises(CorruptTableError, match="branch 'fix', which is main, is not there"):
+        _fresh(table).remove_orphan_files()
+    _fresh(table).repair()
+    assert ids_of(_fresh(table)) == [0, 1, 2]

@@ -22,6 +22,7 @@ from anabranch.errors import CorruptTableError, NotFoundError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.expiry.candidates import DATA, no_files
 from anabranch.kernel.expiry.expire import Tally, check_cleanable, tallies
+from anabranch.kernel.expiry.missing_refs import check_no_snapshot_missing
 from anabranch.kernel.expiry.reachability import Reachability
 from anabranch.kernel.expiry.removal import delete_empty_folders
 from anabranch.kernel.store_clock import removal_time
@@ -73,11 +74,13 @@ def remove_orphan_files(
         dry_run: find out only.
 
     Raises:
-        CorruptTableError: a ref, or what it names, cannot be read, or a branch has no schema; nothing was moved.
+        CorruptTableError: a ref, or what it names, cannot be read, the newest snapshot of a branch was deleted by hand, or
+            a branch has no schema; nothing was moved.
         UnsupportedFeatureError: the table uses something that this version does not know; nothing was moved.
         InvalidInputError: `older_than` cannot be read.
     """
     engine = engine or LocalEngine()
+    check_no_snapshot_missing(context)
     schema = check_cleanable(context)
     now = removal_time(context)
     cutoff = cutoff_of(older_than, now)

@@ -36,6 +36,7 @@ from anabranch.kernel.context import TableContext
 from anabranch.kernel.exact import delete_snapshot
 from anabranch.kernel.expiry.candidates import DATA, candidates, no_files
 from anabranch.kernel.expiry.consumer_expiry import next_read
+from anabranch.kernel.expiry.missing_refs import check_no_snapshot_missing
 from anabranch.kernel.expiry.reachability import Reachability
 from anabranch.kernel.expiry.ref_files import Look, RefReader, SnapshotFile
 from anabranch.kernel.expiry.removal import delete_empty_folders, delete_files
@@ -147,7 +148,8 @@ def expire(
             must be gone already.
 
     Raises:
-        CorruptTableError: what stays cannot be read in full; nothing was deleted.
+        CorruptTableError: what stays cannot be read in full, or the newest snapshot of a branch was deleted by hand;
+            nothing was deleted.
         UnsupportedFeatureError: the table uses something that must not be expired here; nothing was deleted.
         CommitConflictError: history was rolled back meanwhile; nothing more was deleted.
     """
@@ -248,6 +250,7 @@ class _Round:
             if not dry_run:
                 self._delete_left_over(left_over)
             return Expiry(left=len(history.snapshots), dry_run=dry_run)
+        check_no_snapshot_missing(self.context)
         following = history.snapshots[len(due)]
         named = candidates(self.context, self.schema, due, following)
         reachability = Reachability(self.context, named.files["file_name"], reader=reader)

@@ -1,0 +1,31 @@
+"""Refusing to remove files while snapshots are missing that somebody deleted by hand.
+
+What only they reach is needed to put them back. To whoever asks what is reached it looks as if nobody needed it.
+"""
+
+from __future__ import annotations
+
+from anabranch.errors import CorruptTableError
+from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.replacement.main import main_of
+
+
+def check_no_snapshot_missing(context: TableContext) -> None:
+    """Raise `CorruptTableError` if the newest snapshot of a branch is not there, or the branch that is main."""
+    main = main_of(context.on_branch(None))
+    names = branch_names(main)
+    if main.branch is not None and main.branch not in names:
+        raise CorruptTableError(
+            f"branch '{main.branch}', which is main, is not there, so it is not known which files are needed",
+            path=main.layout.branch_root,
+            hint="somebody deleted or renamed it: `repair` brings it back.",
+        )
+    for name in (None, *names):
+        branch = main if name == main.branch else main.on_branch(name)
+        try:
+            branch.snapshots.head(strict=True)
+        except CorruptTableError:
+            if name is None or state_of(branch) in {BranchState.READY, BranchState.BEGUN}:
+                raise
+            # It is being deleted, or was.
