@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import traceback
+from itertools import product
 
 FIXED = {"PYTHONHASHSEED": "0", "POLARS_MAX_THREADS": "1"}
 
@@ -18,7 +19,7 @@ FIXED = {"PYTHONHASHSEED": "0", "POLARS_MAX_THREADS": "1"}
 def main(arguments=None):
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", default="0:100")
-    parser.add_argument("--scene", default="main")
+    parser.add_argument("--scene", default="main", help="one or several, separated by commas")
     parser.add_argument("--trace", choices=["acts", "calls", "none"], default="acts")
     parser.add_argument("--known", default="", help="defects that are not looked for")
     parser.add_argument("--without", default="", help="name of a mend to take out")
@@ -37,39 +38,41 @@ def live(given):
     from tests.simulation.mutations import MUTATIONS
     from tests.simulation.pools import do_without
     from tests.simulation.process import Known, Violation
-    from tests.simulation.scenes import SCENES
     from tests.simulation.world import World
+    from tests.simulation.worlds import SCENES
 
     do_without()
     if given.without:
         MUTATIONS[given.without].patch()
     first, _, last = given.seeds.partition(":")
     seeds = range(int(first), int(last or int(first) + 1))
+    scenes = given.scene.split(",")
     begin, steps, wrong, known, digest = time.monotonic(), 0, {}, 0, hashlib.sha256()
     trace = None if given.trace == "none" else given.trace
-    for seed in seeds:
+    for scene, seed in product(scenes, seeds):
         world = None
         try:
-            world = World(seed, SCENES[given.scene](), keep_trace=trace, known=given.known.split(","))
+            world = World(seed, SCENES[scene](), keep_trace=trace, known=given.known.split(","))
             world.play()
         except Known:
             known += 1
         except Exception as error:
             if not given.go_on:
-                print(f"seed {seed} of {given.scene}: {error}", *(world.told if world else ()), sep="\n")
+                print(f"seed {seed} of {scene}: {error}", *(world.told if world else ()), sep="\n")
                 if not isinstance(error, Violation):
                     traceback.print_exception(error)
                 return 1
-            wrong[seed] = f"{type(error).__name__}: {error}"
+            wrong[f"{scene} {seed}"] = f"{type(error).__name__}: {error}"
         if world is not None:
             steps += world.steps
             digest.update("\n".join(world.told).encode())
     if given.digest:
         print(digest.hexdigest())
     taken = time.monotonic() - begin
-    each = taken / len(seeds) * 1000
+    count = len(scenes) * len(seeds)
     print(
-        f"{len(seeds)} seeds, {steps} steps, {known} known, {len(wrong)} wrong; {taken:.1f} s, {each:.0f} ms a seed"
+        f"{count} seeds, {steps} steps, {known} known, {len(wrong)} wrong; {taken:.1f} s, "
+        f"{taken / count * 1000:.0f} ms a seed"
     )
     for seed, error in [*wrong.items()][:60]:
         print(seed, error[:230])

@@ -15,6 +15,7 @@ from anabranch.kernel.commit.identity import CommitIdentity
 from tests.simulation.process import Known, Violation
 
 PARTS = ("a", "b", "c")
+_GONE = "gone meanwhile"
 _SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("p", pa.string())])
 
 
@@ -47,8 +48,12 @@ class Act:
     may_move_away = False
     """Whether it moves files away that are needed, and looks again afterwards."""
     is_for_main = False
+    is_foreign = False
+    """Whether it is another engine's."""
     copies_past = False
     """Whether it puts older snapshots below those of a branch."""
+    is_damage = False
+    """Whether what it takes away or changes must be brought back by a repair."""
     is_rescued = False
     """Whether rows that it put astray must not be lost: it is told that they were committed."""
     built_on = None
@@ -92,6 +97,14 @@ class Act:
         return False
 
     def may_untag(self, path, content, world):
+        return False
+
+    def may_forget(self, kind, name, content):
+        """Whether it may remove a savepoint or consumer, by its file."""
+        return False
+
+    def is_harmless_on_old(self, result):
+        """Whether it may come to such a result with a handle of a table that is gone."""
         return False
 
 
@@ -270,6 +283,13 @@ class Rollback(Act):
     def may_untag(self, path, content, world):
         return self.target is not None and content["id"] > self.target
 
+    def may_forget(self, kind, name, content):
+        if self.target is None:
+            return False
+        if kind == "consumer":
+            return content["nextSnapshot"] > self.target + 1
+        return content["savedSnapshotId"] > self.target
+
 
 class SoftRollback(Commit):
     """Goes back by a new snapshot."""
@@ -348,8 +368,11 @@ class Read(Act):
         try:
             rows = process.table.scan().to_arrow()["id"].to_pylist()
         except NotFoundError:
-            return "gone meanwhile"
+            return _GONE
         wanted = [tuple(sorted(state)) for state in world.model.seen_since(process.begun)]
         if tuple(sorted(rows)) not in wanted:
             raise Violation(f"read {sorted(rows)}, which main was not since step {process.begun}: {wanted}")
         return len(rows)
+
+    def is_harmless_on_old(self, result):
+        return result == _GONE

@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field
 
+from tests.simulation.held import Held, act_of
 from tests.simulation.process import Violation
 from tests.simulation.walk import Walker, stamp_of
 
@@ -44,6 +45,10 @@ class Line:
     astray: dict = field(default_factory=dict)
     """Snapshots that are no part of it, by id."""
 
+    lost: list = field(default_factory=list)
+    """The newest of it that somebody took away by hand, oldest first: a repair must bring them back."""
+    expired: dict = field(default_factory=dict)
+    """Stamps of what expired, by id."""
     is_dropped: bool = False
     """Whether it was main in the table's own folder, and dropped."""
     is_deleted: bool = False
@@ -60,11 +65,11 @@ class Line:
 _GOING = Line()
 
 
-class Model:
+class Model(Held):
     """Lines by the folder of their branch, what was acknowledged, and what every reference must reach."""
 
     def __init__(self, world, root):
-        self.world, self.root = world, root
+        super().__init__(world, root)
         self.walker = Walker(world.store, root)
         self.lines = {"": Line()}
         self.main = ""
@@ -72,10 +77,8 @@ class Model:
         self._pointers, self._replaced_mains = {}, {}
         self.rows_of = {}
         """Rows by the stamp of a snapshot."""
-        self.tags = {}
-        """Content of tags that were acknowledged, by path."""
-        self.tagged_at = {}
-        """When they were made, by the true time."""
+        self.is_away = False
+        """Whether the table is being dropped or made just now."""
         self.heads = []
         """(step, rows): main as it was from that step on."""
         self._reach = {}
@@ -87,8 +90,14 @@ class Model:
         path = change.path
         if not path.startswith(self.root + "/"):
             return
+        if self.is_away:
+            return
         inner = path[len(self.root) + 1 :]
         branch, kind, name = _parts(inner)
+        if change.by is not None and change.by.is_old:
+            self._check_old(inner, change)
+        if self._is_damage(change):
+            return
         if change.new is not None and "bucket-" in inner:
             self.walker.saw(path)
         if inner.startswith("branch/MAIN-") and inner[12:].isdigit() and change.new is not None:
@@ -108,12 +117,20 @@ class Model:
                 self._replaced(line, branch, number, change)
         if kind == "tag" and change.new is None:
             self._untagged(path, change)
+        if kind in ("savepoint", "consumer"):
+            self._referred(kind, name, change)
         if change.new is None and change.by is not None:
             self._check_needed(path, change)
         if kind == "snapshot" and not (
             change.by is not None and change.by.act and change.by.act.drops(branch)
         ):
             self.world.check_head(branch)
+
+    def begin_again(self):
+        """The table was dropped, and another made under its name."""
+        self.lines, self.main, self.heads = {"": Line()}, "", []
+        self.forget_all()
+        self.is_away = False
 
     def _pointed(self, generation, content, by):
         """It was decided which branch is main."""
@@ -137,13 +154,16 @@ class Model:
 
     def _note_head(self, branch):
         line = self.lines.get(branch)
-        if branch == self.main and line is not None and line.head is not None:
-            self.heads.append((self.world.steps, line.head.rows))
+        if branch == self.main and line is not None and (line.head is not None or line.lost):
+            self.heads.append((self.world.steps, () if line.head is None else line.head.rows))
 
     def _put(self, line, branch, number, change):
-        content, act = json.loads(change.new.data), _act(change)
+        content, act = json.loads(change.new.data), act_of(change)
         stamp, head = stamp_of(content), line.head
         known = self.rows_of.get(stamp)
+        if line.lost:
+            self._put_back(line, branch, number, content)
+            return
         if head is None and line.is_deleted and known is None:
             line.astray[number] = act
             self.world.tell(change.by, f"  snapshot-{number} is astray (the branch is deleted)")
@@ -165,6 +185,29 @@ class Model:
             known = self._merged(content, before) or act.rows_after(content, before, self)
         self._push(line, branch, Entry(number, stamp, content, known, act, self.world, self.world.now))
 
+    def _put_back(self, line, branch, number, content):
+        """A snapshot in place of the oldest that is lost, with its rows."""
+        lost, head, stamp = line.lost[0], line.head, stamp_of(content)
+        if number < lost.id and line.expired.get(number) == stamp:
+            # A reference still held what had expired, and what was lost continues that.
+            self._push(
+                line,
+                branch,
+                Entry(number, stamp, content, self.rows_of[stamp], None, self.world, self.world.now),
+            )
+            return
+        if head is None:  # where nothing is left of the beginning, it begins with what is
+            lost = next((entry for entry in line.lost if entry.id == number), lost)
+        rows = self.rows_of.get(stamp, lost.rows)
+        if number != lost.id or Counter(rows) != Counter(lost.rows):
+            raise Violation(
+                f"snapshot {number} with {rows} was put where {lost.id} with {lost.rows} was lost"
+            )
+        if head is not None and not self._is_on(content, head, None):
+            raise Violation(f"snapshot {number} was put back, but not on {head.id}")
+        line.lost = [entry for entry in line.lost if entry.id > number]
+        self._push(line, branch, Entry(number, stamp, content, lost.rows, None, self.world, self.world.now))
+
     def _merged(self, content, before):
         """The rows after a merge, whoever commits it: what the branch has and main had not, after main's."""
         said = json.loads((content.get("properties") or {}).get("anabranch.merge", "null"))
@@ -183,10 +226,30 @@ class Model:
         self._note_head(branch)
         if entry.act is not None:
             entry.act.made.append(entry)
+        self._join(line, branch, entry)
+
+    def _join(self, line, branch, entry):
+        """What was astray belongs to the history if the very snapshot that it was built on is put again.
+
+        That one follows from the one before it alone (`take_over`), so it is the same also after it was rolled back.
+        """
+        number, act = entry.id + 1, line.astray.get(entry.id + 1)
+        found = self.world.store.objects.get(
+            f"{self.root}/{branch}/snapshot/snapshot-{number}".replace("//", "/")
+        )
+        if act is None or found is None:
+            return
+        content = json.loads(found.data)
+        if (content.get("properties") or {}).get(PARENT) == entry.stamp:
+            del line.astray[number]
+            rows = act.rows_after(content, entry.rows, self)
+            self._push(
+                line, branch, Entry(number, stamp_of(content), content, rows, act, self.world, self.world.now)
+            )
 
     def _replaced(self, line, branch, number, change):
         """Something was stored in place of a snapshot that is astray, so that history can go on."""
-        astray, act = line.astray.get(number, _NOBODY), _act(change)
+        astray, act = line.astray.get(number, _NOBODY), act_of(change)
         content, head = json.loads(change.new.data), line.head
         if astray is _NOBODY:
             raise Violation(f"snapshot {number} of {line.find(number).act} was overwritten by {act}")
@@ -210,7 +273,12 @@ class Model:
     def _removed(self, line, branch, number, change):
         if line.astray.pop(number, None) is not None:
             return
-        act, entry = _act(change), line.find(number)
+        act, entry = act_of(change), line.find(number)
+        if entry is not None and act is not None and act.is_damage:
+            line.entries.remove(entry)
+            line.lost = sorted([entry, *line.lost], key=lambda one: one.id)
+            self._note_head(branch)
+            return
         if entry is None:
             if act is not None and act.drops(branch):
                 return
@@ -234,8 +302,10 @@ class Model:
         elif entry is line.entries[0]:
             if act is None or not act.may_remove_oldest(entry):
                 raise Violation(f"{act} removed snapshot {number}, the oldest, of {entry.act}")
+            self._check_unread(entry, change)
             line.entries.pop(0)
             entry.is_expired = True
+            line.expired[number] = entry.stamp
         else:
             at = line.entries.index(entry)
             copied = all(below.act is not None and below.act.copies_past for below in line.entries[:at])
@@ -249,23 +319,6 @@ class Model:
             entry.is_expired = True
         self._note_head(branch)
 
-    def tag_acknowledged(self, name, at):
-        """A tag was made, begun at that time: from now on it is readable until it is removed on purpose."""
-        path = f"{self.root}/tag/tag-{name}"
-        found = self.world.store.objects.get(path)
-        if found is not None:
-            content = json.loads(found.data)
-            self.tags[path], self.tagged_at[path] = content, at
-            for missing in self.missing(stamp_of(content), content):
-                raise Violation(f"tag {name} was made, but lacks {missing}")
-
-    def _untagged(self, path, change):
-        act = _act(change)
-        if path in self.tags and act is not None:
-            if not act.may_untag(path, json.loads(change.old.data), self.world):
-                raise Violation(f"{act} removed {path}")
-            del self.tags[path]
-
     # What must hold
 
     def refs(self):
@@ -277,6 +330,14 @@ class Model:
                 yield f"snapshot {entry.id} of '{branch}'", entry.stamp, entry.content
         for path, content in self.tags.items():
             yield path, stamp_of(content), content
+        for number, (saved, full) in self.savepoints.items():
+            yield f"savepoint {number}", stamp_of(saved), saved
+            yield f"savepoint {number}", full["baseManifestList"], full
+
+    @staticmethod
+    def stamp_of(content):
+        """What tells a snapshot from any other of its id."""
+        return stamp_of(content)
 
     def reach(self, stamp, content):
         if stamp not in self._reach:
@@ -284,7 +345,7 @@ class Model:
         return self._reach[stamp]
 
     def _check_needed(self, path, change):
-        act = _act(change)
+        act = act_of(change)
         if act is not None and act.may_move_away:
             return
         for entry in (entry for line in self.lines.values() for entry in line.entries):
@@ -321,7 +382,7 @@ class Model:
 
     def check_settled(self, entry, branch=""):
         """What was acknowledged has all its files."""
-        missing = self.missing(entry.stamp, entry.content)
+        missing = self._lost(entry.stamp, entry.content)
         if missing:
             raise Violation(f"snapshot {entry.id} by {entry.act} was acknowledged, but lacks {missing[0]}")
         if entry.is_unsettled:
@@ -338,10 +399,6 @@ class Model:
         """What main may have been seen to be since a step."""
         known = [rows for at, rows in self.heads if at >= step]
         return known + [rows for at, rows in self.heads if at < step][-1:]
-
-
-def _act(change):
-    return None if change.by is None else change.by.act
 
 
 def _parts(inner):

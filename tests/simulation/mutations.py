@@ -99,6 +99,90 @@ def what_follows_in_number_is_history():
 def late_writers_remove_by_name():
     from anabranch.kernel.commit import foothold
 
-    foothold.delete_snapshot = lambda context, snapshot: context.storage.delete(
+    foothold._replace = foothold.delete_snapshot = lambda context, snapshot: context.storage.delete(
         context.layout.snapshot_path(snapshot.id)
     )
+
+
+@mutation("references")
+def overwrites_do_not_look_what_changed():
+    from anabranch.kernel.actions import overwrite
+
+    overwrite.changed_conflict = lambda base, since, replaced: None
+
+
+@mutation("references")
+def expiry_does_not_ask_consumers():
+    from anabranch.kernel.expiry import expire
+
+    expire.next_read = lambda context, without=(): None
+
+
+@mutation("references")
+def savepoints_do_not_look_whether_their_snapshot_is_there():
+    from anabranch.kernel.refs import pins
+
+    pins.check_there = lambda context, moment: None
+
+
+@mutation("recreated")
+def old_handles_work_on_the_new_table():
+    from anabranch.kernel.context import TableContext
+
+    TableContext.check_same_table = lambda self: None
+
+
+@mutation("merges")
+def merges_do_not_follow_a_replacement():
+    from anabranch.kernel.merge.merge import _Merging
+
+    _Merging._before = lambda self, record: record.main
+
+
+@mutation("disks", seeds=20)
+def full_disks_get_no_room():
+    from anabranch.kernel.expiry import expire
+
+    expire._make_room = lambda context: False
+
+
+@mutation("damaged")
+def deleted_snapshots_are_not_noticed():
+    from anabranch.kernel.snapshot_log import SnapshotLog
+
+    SnapshotLog._look_for_deleted = lambda self, found, strict: None
+
+
+@mutation("damaged")
+def orphans_are_cleaned_though_snapshots_are_missing():
+    from anabranch.maintenance import orphans
+
+    orphans.check_no_snapshot_missing = lambda context: None
+
+
+@mutation("damaged")
+def snapshots_have_no_checksum():
+    from anabranch.spec import snapshot
+
+    snapshot._OURS = "nobody."
+
+
+@mutation("damaged")
+def changed_bits_are_not_put_back():
+    from anabranch.maintenance import repair
+
+    repair.plan_bits = lambda context, problems: iter(())
+
+
+@mutation("damaged")
+def a_lost_main_is_not_brought_back():
+    from anabranch.maintenance import repair
+
+    repair.plan_main = lambda context: None
+
+
+@mutation("damaged")
+def what_another_engine_put_in_the_place_of_main_is_not_taken_over():
+    from anabranch.kernel.repair import repair
+
+    repair.take_over = lambda context: None

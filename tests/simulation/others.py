@@ -22,6 +22,8 @@ from tests.support.foreign_expiry import delete_tag_as_others, expire_as_others
 class Foreign(Act):
     """An act of another engine."""
 
+    is_foreign = True
+
     def failed(self, process, error):
         """Other engines may fail as they like."""
 

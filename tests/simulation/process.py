@@ -10,7 +10,6 @@ from random import Random
 
 from anabranch.errors import AnabranchError
 from anabranch.runtime import Runtime
-from tests.simulation.store import FILLING
 
 PAUSES = (3, 15, 60, 250)
 
@@ -48,6 +47,8 @@ class Process:
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.runtime = Runtime(self, self, self)
         self._table = None
+        self.is_old = False
+        """Whether its handle is of a table that was dropped before it began."""
 
     @property
     def table(self):
@@ -100,8 +101,6 @@ class Process:
             world.hand_over(self)
         self.burst -= 1
         world.step(self, call, path)
-        if world.is_full and call in FILLING:
-            return "full"
         luck = rng.random() / (8 if critical else 1)
         if call == "sleep" or luck >= world.trouble:
             return None
@@ -150,6 +149,8 @@ class Process:
             self.world.tell(self, f"{act} failed: {type(error).__name__} {error.message[:150]}")
             act.failed(self, error)
         else:
+            if self.is_old and not act.is_harmless_on_old(result):
+                raise Violation(f"{act} was done with a handle of a table that is gone")
             self.world.tell(self, f"{act} is done" if result is None else f"{act} is done: {result}")
             act.done(self, result)
         self.act = None

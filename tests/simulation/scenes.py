@@ -54,6 +54,13 @@ class Scene:
         "tag": 2, "untag": 1, "read": 1,
     }  # fmt: skip
 
+    phases = 1
+    """How often acts are done; all have come to their end before `between`."""
+
+    def between(self, world, number):
+        """What is done before a phase, when nobody else works."""
+        return ()
+
     def settings(self, rng):
         trouble = rng.choice((0.0, 0.002, 0.005, 0.02))
         return Settings(
@@ -74,7 +81,7 @@ class Scene:
         )
 
     def beginning(self, world):
-        yield _Create(world.settings.layout)
+        yield Create(world.settings.layout)
         for _ in range(world.rng.choice((1, 2, 4))):
             yield acts.Append(world.rows(1))
 
@@ -113,6 +120,9 @@ class Scene:
     def _read(self, world, rng):
         return acts.Read()
 
+    def _clean(self, world, rng):
+        return acts.CleanOrphans()
+
     def ending(self, world):
         """When all is quiet, everything can be done."""
         yield acts.Read()
@@ -143,9 +153,6 @@ class Clocks(Scene):
             found.skews = (0, 0, MINUTE, -HOUR, 2 * DAY, -2 * DAY, 365 * DAY)
             found.wrong_clocks = 0.02
         return found
-
-    def _clean(self, world, rng):
-        return acts.CleanOrphans()
 
     def _tag(self, world, rng):
         return acts.CreateTag(f"t{rng.randrange(3)}", rng.choice((None, "7 h", "2 d")))
@@ -240,7 +247,23 @@ class Branches(Scene):
         yield acts.Read()
 
 
-class _Create(acts.Act):
+class Merges(Branches):
+    """Merges are killed, main is replaced by another branch, and what they began after expires."""
+
+    weights: ClassVar = {
+        "append": 2, "expire": 5, "fork": 4, "branch_append": 5, "branch_expire": 1, "merge": 6, "replace": 4,
+    }  # fmt: skip
+
+    def settings(self, rng):
+        found = super().settings(rng)
+        found.acts, found.trouble, found.fates = 16, 0.01, ("die", "die after", "lose answer")
+        return found
+
+    def _replace(self, world, rng):
+        return branching.Replace("new")
+
+
+class Create(acts.Act):
     """Makes the table."""
 
     def __init__(self, layout):
@@ -255,7 +278,3 @@ class _Create(acts.Act):
             partition_by=["p"],
             options={**EAGER, **self.layout},
         )
-
-
-SCENES = {"main": Scene, "clocks": Clocks, "others": Others, "branches": Branches}
-"""By name. Each seed of a scene is a world of its own."""

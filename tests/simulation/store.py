@@ -14,6 +14,7 @@ from anabranch.storage.protocol import ObjectInfo
 
 WRITES = {"put", "put_many", "put_if_absent", "write", "delete", "delete_many", "move_many", "delete_folder"}
 FILLING = {"put", "put_many", "put_if_absent", "write"}
+BLOCK = 4_096
 
 
 class Stored(NamedTuple):
@@ -37,6 +38,8 @@ class Store:
         self.clock = clock
         self.watch = watch
         self.objects = dict(objects or {})
+        self.blocks = None
+        """How many blocks the disk has; every object takes at least one. None for as many as anybody wants."""
         self.hints = {}
         """What a loss of power may undo: the object that was there before a write that was not durable."""
 
@@ -54,6 +57,11 @@ class Store:
         self.hints.pop(path, None)
         if old is not None:
             self.watch(Change(path, old, None, by))
+
+    def has_room(self, size):
+        """Whether so many bytes more fit on the disk."""
+        used = sum(blocks_of(len(found.data)) for found in self.objects.values())
+        return self.blocks is None or used + blocks_of(size) <= self.blocks
 
     def lose_power(self, rng):
         """Writes that were not durable are there, or not, or torn."""
@@ -74,6 +82,11 @@ class Store:
         """Paths and objects in a folder, at any depth."""
         start = folder + "/" if folder else ""
         return {path: found for path, found in self.objects.items() if path.startswith(start)}
+
+
+def blocks_of(size):
+    """How many blocks of a disk so many bytes take."""
+    return max(1, -(-size // BLOCK))
 
 
 class View:
@@ -136,12 +149,14 @@ class View:
 
     def put(self, path, data, *, durable=True):
         key = self._key(path)
-        self._do("put", key, lambda: self.store.put(key, data, self.process, durable=durable))
+        self._do("put", key, lambda: self.store.put(key, data, self.process, durable=durable), len(data))
 
     def put_many(self, objects):
         for path, data in objects.items():
             key = self._key(path)
-            self._do("put_many", key, lambda key=key, data=data: self.store.put(key, data, self.process))
+            self._do(
+                "put_many", key, lambda key=key, data=data: self.store.put(key, data, self.process), len(data)
+            )
 
     def put_if_absent(self, path, data):
         key = self._key(path)
@@ -152,13 +167,14 @@ class View:
                 self.store.put(key, data, self.process)
             return found is None or found.data == data
 
-        return self._do("put_if_absent", key, put)
+        return self._do("put_if_absent", key, put, len(data))
 
     @contextmanager
     def open_output(self, path):
         key, sink = self._key(path), _Sink()
         yield sink
-        self._do("write", key, lambda: self.store.put(key, sink.getvalue(), self.process))
+        data = sink.getvalue()
+        self._do("write", key, lambda: self.store.put(key, data, self.process), len(data))
 
     def delete(self, path):
         key = self._key(path)
@@ -220,13 +236,15 @@ class View:
 
         return self._do(call, key, read)
 
-    def _do(self, call, key, act):
-        """One call: perhaps later, perhaps not at all, perhaps without an answer."""
+    def _do(self, call, key, act, size=0):
+        """One call: perhaps later, perhaps not at all, perhaps without an answer. `size` is what it needs on the disk."""
         fate = self.process.reach(call, key)
         if fate == "fail":
             raise StorageError(f"the simulation made {call} of {key} fail", retryable=True)
-        if fate == "full":
-            raise StorageError(f"no space left to {call} {key}", hint="free some.")
+        if call in FILLING and not self.store.has_room(size):
+            error = StorageError(f"no space left to {call} {key}", hint="free some.")
+            error.out_of_space = True
+            raise error
         if fate == "lose request":
             raise StorageError(
                 f"no answer to {call} of {key}", retryable=True, outcome_unknown=call in WRITES

@@ -14,8 +14,13 @@ import pytest
 from tests.simulation.__main__ import FIXED
 from tests.simulation.mutations import MUTATIONS
 
-SHORT = {"main": 25, "clocks": 20, "others": 20, "branches": 6}
-"""Seeds of each scene in the short form."""
+SHORT = {
+    "main,clocks,others": 12,
+    "branches,merges": 3,
+    "references,recreated,disks,damaged": 6,
+}
+"""Seeds of each scene in the short form. Scenes of one line share a process."""
+SCENES = ",".join(SHORT).split(",")
 LONG = int(os.environ.get("ANABRANCH_SIMULATION_SEEDS", "20000"))
 """Seeds of all scenes together in the long form."""
 AT_ONCE = 2
@@ -25,7 +30,7 @@ engine stands above the gap. That looks as if the snapshots in between had been 
 
 
 def begun(scene, *arguments):
-    known = ("--known", KNOWN.get(scene, ""))
+    known = ("--known", ",".join(KNOWN[one] for one in scene.split(",") if one in KNOWN))
     command = [sys.executable, "-m", "tests.simulation", "--scene", scene, *known, *arguments]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     return subprocess.Popen(command, env={**os.environ, **FIXED}, **pipes)
@@ -38,9 +43,9 @@ def ended(process):
     return int(re.search(r"(\d+) steps", said)[1])
 
 
-@pytest.mark.parametrize("scene", SHORT)
-def test_simulated_worlds(scene):
-    assert ended(begun(scene, "--seeds", f"0:{SHORT[scene]}")) > 50 * SHORT[scene]
+@pytest.mark.parametrize("scenes", SHORT)
+def test_simulated_worlds(scenes):
+    assert ended(begun(scenes, "--seeds", f"0:{SHORT[scenes]}")) > 50 * SHORT[scenes]
 
 
 def test_a_seed_is_the_same_each_time():
@@ -72,8 +77,8 @@ def test_the_simulator_finds_every_defect_that_was_mended(name):
 @pytest.mark.long
 @pytest.mark.timeout(0)
 def test_many_simulated_worlds():
-    steps, each, running = 0, LONG // len(SHORT), []
-    for scene in SHORT:
+    steps, each, running = 0, LONG // len(SCENES), []
+    for scene in SCENES:
         for start in range(0, each, 500):
             if len(running) == AT_ONCE:
                 steps += ended(running.pop(0))

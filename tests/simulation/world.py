@@ -5,6 +5,7 @@ from dataclasses import replace
 from random import Random
 
 import anabranch
+from anabranch.errors import CorruptTableError
 from anabranch.kernel.cache import MetadataCache
 from anabranch.kernel.context import TableContext
 from tests.simulation.model import Model
@@ -29,7 +30,6 @@ class World:
         self.violation = None
         self.back = threading.Semaphore(0)
         self.is_calm = True
-        self.is_full = False
         self.settings = scene.settings(self.rng)
         self.is_queue = self.settings.is_queue
         self.skews, self.zones = self.settings.skews, self.settings.zones
@@ -41,6 +41,8 @@ class World:
         self.processes, self.next_row, self.number = [], 0, 0
         self.again = []
         """Acts of processes that died which others do again."""
+        self.old_handles = []
+        """Handles of tables that were dropped."""
         self.model, self.cache = None, MetadataCache()
         self.store = Store(lambda: int(self.now), self._saw)
         self.model = Model(self, ROOT)
@@ -51,6 +53,10 @@ class World:
     def open(self, process):
         """The table as a process has it that opens it now."""
         view = View(self.store, process, ROOT, has_folders=self.settings.has_folders)
+        process.is_old = not self.is_calm and bool(self.old_handles) and self.rng.random() < 0.5
+        if process.is_old:
+            old = self.rng.choice(self.old_handles)
+            return anabranch.Table(replace(old, storage=view, runtime=process.runtime, cache=MetadataCache()))
         context = TableContext(view, "db.t", None, process.runtime, cache=MetadataCache())
         return anabranch.Table(_opened(context))
 
@@ -64,23 +70,12 @@ class World:
     def play(self, most_steps=4_000):
         """Let everybody work to the end, then look whether all is well. Raises `Violation`."""
         try:
-            self.is_calm = False
-            slots = self.settings.slots
-            budget = self.settings.acts
-            while budget or any(not p.is_done for p in self.processes):
-                self.processes = [p for p in self.processes if not p.is_done]
-                while budget and len(self.processes) < slots:
-                    count = min(budget, self.rng.choice((1, 2, 3)))
-                    budget -= count
-                    again, self.again = self.again, []
-                    self._start([*again, *(self.scene.act(self) for _ in range(count))])
-                self._go_on()
-                self._happen()
-                if self.violation is None and self.steps > most_steps:
-                    self.fail(Violation(f"nobody comes to an end: {[str(p.act) for p in self.processes]}"))
+            for number in range(self.scene.phases):
+                for act in self.scene.between(self, number) if number else ():
+                    self.run(act)
+                self._work(most_steps)
                 if self.violation is not None:
                     break
-            self.processes = [p for p in self.processes if not p.is_done]
             if self.violation is None:
                 self._end()
         finally:
@@ -88,6 +83,26 @@ class World:
         if self.violation is not None:
             raise self.violation
         return self
+
+    def _work(self, most_steps):
+        """Let everybody work until all that was to be done in a phase is done."""
+        self.is_calm = False
+        budget = self.settings.acts
+        most_steps += self.steps
+        while budget or any(not p.is_done for p in self.processes):
+            self.processes = [p for p in self.processes if not p.is_done]
+            while budget and len(self.processes) < self.settings.slots:
+                count = min(budget, self.rng.choice((1, 2, 3)))
+                budget -= count
+                again, self.again = self.again, []
+                self._start([*again, *(self.scene.act(self) for _ in range(count))])
+            self._go_on()
+            self._happen()
+            if self.violation is None and self.steps > most_steps:
+                self.fail(Violation(f"nobody comes to an end: {[str(p.act) for p in self.processes]}"))
+            if self.violation is not None:
+                return
+        self.processes = [p for p in self.processes if not p.is_done]
 
     def run(self, act):
         """One act by a process of its own to which nothing happens."""
@@ -136,12 +151,17 @@ class World:
         """Whoever opens the table now must find the newest snapshot of its history."""
         if self.model is None:
             return
-        line = self.model.lines[branch]
-        if line.is_deleted:
+        line = self.model.lines.get(branch)
+        if line is None or line.is_deleted:
             return
         name = branch.rpartition("branch-")[2] or None
         view = View(self.store, _NOBODY, ROOT)
-        found = TableContext(view, "db.t", name, cache=self.cache).snapshots.head()
+        try:
+            found = TableContext(view, "db.t", name, cache=self.cache).snapshots.head()
+        except CorruptTableError as error:
+            if self.model.damaged:
+                return
+            raise Violation(f"nobody can tell the newest snapshot of '{branch}': {error}") from error
         expected = line.head
         if (None if found is None else found.stamp) != (None if expected is None else expected.stamp):
             kind = Known if self._is_astray_above_a_gap(line, found, branch) else Violation
@@ -217,7 +237,9 @@ class World:
 
     def _end(self):
         """Nobody works any more: all is as it must be, and everything can be done."""
-        self.is_calm, self.is_full = True, False
+        self.is_calm = True
+        self.store.blocks = None
+        self.old_handles = []
         self.tell(None, "the end")
         try:
             for act in self.scene.ending(self):

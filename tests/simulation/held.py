@@ -1,0 +1,123 @@
+"""What holds on to snapshots in a simulated table: tags, savepoints, consumers; and what was damaged, or is gone."""
+
+import json
+from collections import Counter
+
+from tests.simulation.process import Violation
+from tests.simulation.walk import stamp_of
+
+
+def act_of(change):
+    """The act that made a change; None for the world itself."""
+    return None if change.by is None else change.by.act
+
+
+class Held:
+    """The part of the model that knows of references, by what was acknowledged of them."""
+
+    def __init__(self, world, root):
+        self.world, self.root = world, root
+        self.tags = {}
+        """Content of tags that were acknowledged, by path."""
+        self.tagged_at = {}
+        """When they were made, by the true time."""
+        self.savepoints = {}
+        """(saved snapshot, full list) as content, of savepoints that were acknowledged, by number."""
+        self.consumers = {}
+        """(step since which it wants so much, first snapshot that it wants), by name."""
+        self.damaged = {}
+        """Files in which a bit was changed, as they were before."""
+        self._own = set()
+        """Files that handles of a table that is gone have put."""
+
+    def forget_all(self):
+        """The table is gone, with all that held on to it."""
+        self.tags, self.tagged_at, self.savepoints, self.consumers = {}, {}, {}, {}
+
+    def tag_acknowledged(self, name, at):
+        """A tag was made, begun at that time: from now on it is readable until it is removed on purpose."""
+        path = f"{self.root}/tag/tag-{name}"
+        found = self.world.store.objects.get(path)
+        if found is not None:
+            content = json.loads(found.data)
+            self.tags[path], self.tagged_at[path] = content, at
+            for missing in self._lost(stamp_of(content), content):
+                raise Violation(f"tag {name} was made, but lacks {missing}")
+
+    def savepoint_acknowledged(self, number):
+        """A savepoint was made: from now on it is readable until it is removed on purpose."""
+        found = self.world.store.objects.get(f"{self.root}/savepoint/savepoint-{number}")
+        if found is None:
+            return
+        if number in self.savepoints:
+            raise Violation(f"savepoint {number} was made twice")
+        content = json.loads(found.data)
+        saved, full = content["savedSnapshot"], {"baseManifestList": content["fullManifestList"]}
+        self.savepoints[number] = saved, full
+        for stamp, one in ((stamp_of(saved), saved), (full["baseManifestList"], full)):
+            for missing in self._lost(stamp, one):
+                raise Violation(f"savepoint {number} was made, but lacks {missing}")
+            if self.missing(stamp, one):
+                continue
+            ids = [row for rows in self.walker.rows(one).values() for row in rows]
+            if Counter(ids) != Counter(self.rows_of[stamp_of(saved)]):
+                raise Violation(f"savepoint {number} holds {sorted(ids)}")
+
+    def _lost(self, stamp, content):
+        """Files that are missing, without those that a cleaning has moved away, which looks again before it ends."""
+        if not self.missing(stamp, content):
+            return []
+        folder = f"{self.root}/.orphans"
+        moved = {path[len(folder) + 1 :].partition("/")[2] for path in self.world.store.below(folder)}
+        return [path for path in self.missing(stamp, content) if path[len(self.root) + 1 :] not in moved]
+
+    def _referred(self, kind, name, change):
+        """A savepoint or a consumer came, moved or went."""
+        act, (name, _, mark) = act_of(change), name.partition(".")
+        key = name.partition("-")[2]
+        if kind == "consumer" and change.new is not None:
+            wanted = json.loads(change.new.data)["nextSnapshot"]
+            since, before = self.consumers.get(key, (self.world.steps, wanted))
+            self.consumers[key] = (since if wanted >= before else self.world.steps), wanted
+        elif kind == "consumer":
+            if not act.may_forget(kind, name, json.loads(change.old.data)):
+                raise Violation(f"{act} removed {name}")
+            self.consumers.pop(key, None)
+        elif int(key) in self.savepoints and bool(mark) == (change.new is not None):  # its mark, or its end
+            saved, _ = self.savepoints.pop(int(key))
+            if not act.may_forget(kind, name, {"savedSnapshotId": saved["id"]}):
+                raise Violation(f"{act} removed {name}")
+
+    def _check_unread(self, entry, change):
+        """Nothing expires that a consumer wanted when the expiry began."""
+        for name, (since, wanted) in self.consumers.items():
+            if since < change.by.begun and entry.id >= wanted and not change.by.act.is_foreign:
+                raise Violation(f"{change.by.act} removed snapshot {entry.id}, which consumer {name} wants")
+
+    def _untagged(self, path, change):
+        act = act_of(change)
+        if path in self.tags and act is not None:
+            if not act.may_untag(path, self.tags[path], self.world):
+                raise Violation(f"{act} removed {path}")
+            del self.tags[path]
+
+    def _check_old(self, inner, change):
+        """Whoever has a handle of a table that is gone may put files of a commit, and takes them away himself."""
+        if change.new is not None and change.old is None and (inner[:9] == "manifest/" or "bucket-" in inner):
+            self._own.add(change.path)
+        elif change.new is not None or change.path not in self._own:
+            raise Violation(f"{act_of(change)} changed {inner} with a handle of a table that is gone")
+
+    def _is_damage(self, change):
+        """Whether bits of a file were changed, or put back as they were."""
+        act, path = act_of(change), change.path
+        if change.old is None or change.new is None:
+            self.damaged.pop(path, None)
+            return False
+        if act is not None and act.is_damage:
+            self.damaged[path] = change.old.data
+            return True
+        whole = self.damaged.pop(path, None)
+        if whole is not None and change.new.data != whole:
+            raise Violation(f"{act} put something else in the place of {path}, in which a bit was changed")
+        return whole is not None

@@ -1,0 +1,19 @@
+"""All scenes by name. Each seed of a scene is a world of its own."""
+
+from tests.simulation.damage import Damaged
+from tests.simulation.disks import Disks
+from tests.simulation.recreating import Recreated
+from tests.simulation.references import References
+from tests.simulation.scenes import Branches, Clocks, Merges, Others, Scene
+
+SCENES = {
+    "main": Scene,
+    "clocks": Clocks,
+    "others": Others,
+    "branches": Branches,
+    "merges": Merges,
+    "references": References,
+    "recreated": Recreated,
+    "disks": Disks,
+    "damaged": Damaged,
+}
