@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 
 import anabranch
+from anabranch.kernel.cache import MetadataCache
+from anabranch.kernel.commit.leftovers import take_over
 from tests.support.faults import FaultyStorage, run
 from tests.support.tables import ids_of, make_table, rows
 
@@ -56,6 +58,18 @@ def test_a_put_above_a_rolled_back_history_is_taken_back(table):
     assert snapshot.id == 4, "in the place of what was put, and below it, nothing changes"
     assert [s.delta_record_count for s in table.snapshots()] == [1, 0, 0, 1]
     assert ids_of(table) == [0, 5]
+
+
+def test_what_it_was_built_on_is_put_again_just_as_it_was(table):
+    """A snapshot that only leads history on follows from the one before it, so it is the same after a rollback."""
+    take_over(table.context)
+    paused = _paused(table, lambda: table.rollback(2, destructive=True, force=True))
+    snapshot = paused.append(rows(5, 1))
+    fresh = anabranch.Table(replace(table.context, cache=MetadataCache()))
+    assert ids_of(fresh) == [0, 1, 5]
+    assert fresh.snapshot.id == snapshot.id
+    fresh.append(rows(6, 1))
+    assert ids_of(fresh) == [0, 1, 5, 6]
 
 
 def test_the_first_put_of_a_table_can_come_too_late_as_well(tmp_path):

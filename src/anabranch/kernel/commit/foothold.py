@@ -37,8 +37,7 @@ def took_hold(context: TableContext, snapshot: Snapshot, built_on: Snapshot | No
         CommitOutcomeUnknownError: what is left of history does not tell.
     """
     if built_on is not None:
-        predecessor = context.snapshots.find(built_on.id)
-        holds = predecessor is not None and predecessor.stamp == built_on.stamp
+        holds = _is_there(context, built_on)
         # What a branch began with is there again if another branch of its name was made from the same tag.
         if holds and not (context.is_forked(built_on) and _is_gone(context, snapshot)):
             return True
@@ -53,7 +52,13 @@ def took_hold(context: TableContext, snapshot: Snapshot, built_on: Snapshot | No
         _replace(context, snapshot)
     except AnabranchError as error:  # whoever commits next finds it in the way, and does the same
         _LOG.warning("snapshot %d of '%s' stays above the newest: %s", snapshot.id, context.title, error)
-    return False
+    # What leads history on follows from the snapshot before it: it may be the very one that this was built on.
+    return _is_there(context, built_on) and _is_there(context, snapshot)
+
+
+def _is_there(context: TableContext, snapshot: Snapshot) -> bool:
+    found = context.snapshots.find(snapshot.id)
+    return found is not None and found.stamp == snapshot.stamp
 
 
 def _replace(context: TableContext, snapshot: Snapshot) -> None:
