@@ -376,3 +376,53 @@ def test_what_a_late_writer_left_above_history_does_not_count_as_history(table):
     assert table.expire_snapshots(retain_max=3).snapshots == tuple(range(1, 10))
     assert ids(table) == [10, 11, 12]
     assert ids_of(table) == [*range(1, 13)]
+
+
+@pytest.mark.parametrize(
+    ("to", "seen"),
+    [(5, ""), (5, "snapshot/snapshot-1"), (5, "snapshot/snapshot-5"), (7, "snapshot/snapshot-7"), (3, "")],
+)
+def test_a_rollback_for_good_while_an_expiry_is_paused_leaves_what_it_goes_to(table, to, seen):
+    """The expiry took the target for old. Whichever of both comes second sees to it that it stays."""
+    fill(table, 10, overwrite=True)
+    wanted = ids_of(table.at(to))
+
+    def roll_back(_):
+        through(table).rollback(to, destructive=True)
+
+    fault = (
+        run("before", "delete", roll_back, where=seen)
+        if seen
+        else run("before", "put", roll_back, where="ledger/*")
+    )
+    with pytest.raises(CommitConflictError, match="rolled back"):
+        through(table, fault).expire_snapshots(retain_max=3)
+    left = through(table)
+    assert (left.snapshot.id, ids_of(left)) == (to, wanted)
+    assert left.tags(include_internal=True) == []
+    left.append(pa.Table.from_pylist([{"id": 77}], schema=left.writer().schema))
+    assert left.verify().problems == ()
+
+
+def test_an_expiry_meets_a_rollback_for_good_at_any_moment(clock):
+    """The other way about: the expiry happens while the rollback is paused."""
+    for place in range(1, 200):
+        table = new_table(clock)
+        fill(table, 10, overwrite=True)
+        wanted = ids_of(table.at(5))
+
+        def expire(table=table):
+            through(table).expire_snapshots(retain_max=2)
+
+        watched, begun = interrupted_at(table, place, expire)
+        try:
+            watched.rollback(5, destructive=True)
+        except (CommitConflictError, CorruptTableError, NotFoundError):
+            assert ids(through(table)) == [9, 10], place
+        else:
+            left = through(table)
+            assert (left.snapshot.id, ids_of(left)) == (5, wanted), place
+            assert left.verify().problems == (), place
+        if len(begun) < place:
+            break
+    assert 20 < place < 199

@@ -12,6 +12,7 @@ from anabranch.kernel.cache import MetadataCache
 from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.ledger import hand_over
 from anabranch.kernel.refs.consumers import record_consumer
+from anabranch.kernel.refs.moments import resolve
 from anabranch.kernel.refs.tag_log import tag_names
 from anabranch.kernel.rollback.history_removal import plan_removal, remove_after
 from anabranch.runtime import Runtime, SystemClock
@@ -205,11 +206,11 @@ def test_a_moment_of_another_history_is_refused(table):
 
 
 def test_what_came_after_the_plan_stops_it(table):
-    plan = plan_removal(table.context, table.at(2).snapshot)
+    plan = plan_removal(table.context, resolve(table.context, 2))
     table.append(rows(10, 1))
     with pytest.raises(CommitConflictError, match="HISTORY_MOVED"):
         remove_after(table.context, plan)
-    plan = plan_removal(table.context, table.at(2).snapshot)
+    plan = plan_removal(table.context, resolve(table.context, 2))
     table.create_tag("late", snapshot=4)
     with pytest.raises(CommitConflictError, match="HISTORY_MOVED"):
         remove_after(table.context, plan, force=True)

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 import anabranch
-from anabranch.kernel.properties import PARENT_PROPERTY, WRITER_PROPERTY
+from anabranch.kernel.properties import LEFTOVER_PROPERTY, PARENT_PROPERTY, WRITER_PROPERTY
 from anabranch.kernel.repair.sweep import sweep
-from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.snapshot import CommitKind, Snapshot
 from tests.support.dying import Died, copy_of, through
 from tests.support.faults import FaultyStorage, run
 from tests.support.tables import ids_of, make_table, rows
@@ -348,3 +348,54 @@ def test_a_snapshot_above_a_gap_that_nobody_rolled_back_is_the_newest(table):
     _drop_hints(table)
     assert ids_of(_fresh(table)) == [0, 1, 2, 3, 4]
     assert anabranch.Table(_fresh(table).context).append(rows(5, 1)).id == 6
+
+
+def test_nobody_steps_onto_what_a_late_writer_put_on_what_is_gone(table):
+    """Two writers are paused: one has seen the newest and looks for what follows, when history is rolled back below it."""
+
+    def meanwhile(path):
+        _leave(table, _roll_back(table, to=2))
+
+    number = table.snapshot.id
+    watched = FaultyStorage(
+        table.context.storage, [run("before", "get", meanwhile, where=f"snapshot/snapshot-{number + 1}")]
+    )
+    made = through(table, watched).append(rows(90, 1))
+    assert ids_of(_fresh(table)) == [0, 1, 90]
+    _fresh(table).append(rows(91, 1))
+    assert ids_of(_fresh(table)) == [0, 1, 90, 91]
+    assert made.stamp in [s.stamp for s in _fresh(table).snapshots()]
+
+
+def test_what_leads_history_on_is_not_kept_under_a_tag(table):
+    """It changes nothing, and what it needs may be gone by the time that a paused writer finds it."""
+    _leave(table, _roll_back(table, to=4))
+    _fresh(table).append(rows(90, 1))
+    head = _fresh(table).append(rows(91, 1))
+    (bridge,) = [s for s in _fresh(table).snapshots() if s.properties.get(LEFTOVER_PROPERTY)]
+    stranger = replace(
+        bridge, id=head.id + 1, properties={**bridge.properties, PARENT_PROPERTY: "of another history"}
+    )
+    table.context.storage.put(table.context.layout.snapshot_path(stranger.id), stranger.to_json())
+    _fresh(table).append(rows(92, 1))
+    assert _fresh(table).tags(include_internal=True) == []
+    assert ids_of(_fresh(table)) == [0, 1, 2, 3, 90, 91, 92]
+
+
+def test_a_paused_writer_keeps_no_leftover_that_has_expired(table):
+    """Its tag would name files that are gone, and nothing could expire any more."""
+    left = _leave_foreign_overwrite(table)
+    storage, path = table.context.storage, table.context.layout.snapshot_path(left.id)
+    paused = FaultyStorage(
+        storage, [run("before", "put_if_absent", lambda _: storage.delete(path), where="tag/*")]
+    )
+    through(table, paused).append(rows(92, 1))
+    assert _fresh(table).tags(include_internal=True) == []
+
+
+def _leave_foreign_overwrite(table):
+    left = _leave_foreign(table, _roll_back(table, to=4))
+    _fresh(table).append(rows(90, 1))
+    changed = replace(left, commit_kind=CommitKind.OVERWRITE)
+    table.context.storage.put(table.context.layout.snapshot_path(left.id), changed.to_json())
+    return changed

@@ -246,3 +246,76 @@ def test_a_rollback_that_pauses_for_days_brings_no_removed_files_back(table, clo
         through(table, run("before", "put_if_absent", sleep, where="snapshot/*")).rollback(2)
     assert slept
     assert ids_of(table) == [10, 11]
+
+
+def test_what_a_commit_meanwhile_needs_is_read_where_it_was_set_aside(table, clock):
+    """It comes after the cleaning has looked, which takes its manifests as well and then looks again."""
+    storage, path, content = late_commit(table)
+    clock.now += 2 * DAY
+    through(
+        table, run("before", "move_many", lambda _: storage.put_if_absent(path, content))
+    ).remove_orphan_files()
+    assert ids_of(through(table)) == [0, 1, 2, 3]
+    assert [p for p in through(table).verify().problems if p.severity == "error"] == []
+
+
+def test_the_next_cleaning_finds_what_a_killed_one_had_set_aside_with_its_manifests(table, clock):
+    storage, path, content = late_commit(table)
+    clock.now += 2 * DAY
+    faults = [
+        run("before", "move_many", lambda _: storage.put_if_absent(path, content)),
+        run("after", "move_many", die),
+    ]
+    with pytest.raises(Died):
+        through(table, *faults).remove_orphan_files()
+    clock.now += HOUR
+    through(table).remove_orphan_files()
+    assert ids_of(through(table)) == [0, 1, 2, 3]
+
+
+def test_a_batch_that_is_asked_for_again_is_not_taken_for_made_if_its_files_are_gone(table, clock):
+    """Its writer had no answer when it looked for its files, and is started again."""
+    identity, before = CommitIdentity("job@1", 7), files_of(table)
+    table.commit(Append(written(table, 1, 3)), identity=identity)
+    for path in files_of(table) - before:
+        table.context.storage.delete(path)
+    again = through(table)
+    made = again.commit(Append(written(again, 1, 3)), identity=identity)
+    assert not made.repeated
+    assert ids_of(through(table)) == [0, 1, 2, 3]
+    repeated = through(table).commit(Append(written(table, 1, 3)), identity=identity)
+    assert repeated.repeated
+
+
+def test_what_others_have_built_on_is_not_taken_back(table, clock):
+    identity, before = CommitIdentity("job@1", 7), files_of(table)
+    table.commit(Append(written(table, 1, 3)), identity=identity)
+    lost = files_of(table) - before
+    table.append(rows(9, 1))
+    for path in lost:
+        table.context.storage.delete(path)
+    with pytest.raises(anabranch.CommitConflictError, match="FILES_CLEANED_AWAY"):
+        through(table).commit(Append(written(table, 1, 3)), identity=identity)
+
+
+def files_of(table):
+    """Paths of the data files in the store."""
+    return {info.path for info in table.context.storage.list("bucket-0")}
+
+
+class Died(BaseException):
+    """A process that was killed."""
+
+
+def die(path):
+    raise Died
+
+
+def late_commit(table):
+    """All of a commit but its snapshot: the store, where that is to be put, and what it is."""
+    with pytest.raises(Died):
+        through(table, run("after", "put_if_absent", die, where="snapshot/*")).append(rows(1, 3))
+    storage, path = table.context.storage, table.context.layout.snapshot_path(2)
+    content = storage.get(path)
+    storage.delete(path)
+    return storage, path, content

@@ -75,6 +75,11 @@ def was_removed(storage: Storage, snapshot_id: int) -> bool:
     )
 
 
+def removed_stamps(storage: Storage) -> set[str]:
+    """Stamps of the snapshots that rollbacks removed."""
+    return {str(one.get("stamp")) for record in _records(storage) for one in _list(record, "removed")}
+
+
 def removed_lists(storage: Storage) -> set[str]:
     """Names of the manifest lists of snapshots that rollbacks removed: nobody wants these back."""
     return {name for record in _records(storage) for name in _list(record, "lists")}

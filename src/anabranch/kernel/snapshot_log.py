@@ -99,21 +99,26 @@ class SnapshotLog:
 
         Raises `CorruptTableError`.
         """
-        current = self._begin(known)
+        # If history is rolled back while we look, what seems to follow may be what a late writer put on what is gone. So
+        # after the last step it is asked whether the first is still there.
+        start = current = self._begin(known)
         for _ in range(_STEPS_BEFORE_LISTING):
-            if current is None:
+            if start is None or current is None:
                 break
             following = self._following(current)
-            if following is None:
+            if following is not None:
+                current = following
+            elif current is start or self._still(start):
                 return current
-            current = following
+            else:
+                break
         found = self._head_by_listing()
         self._look_for_deleted(found, strict=strict)
         return found
 
     def _look_for_deleted(self, found: Snapshot | None, *, strict: bool) -> None:
         """Say so if the hint names a newer one that nobody rolled back."""
-        hint, newest = self._hint_id(), 0 if found is None else found.id
+        hint, newest = self.hinted_id(), 0 if found is None else found.id
         if hint is None or hint <= newest or self._exists(hint) or was_removed(self._storage, hint):
             return
         if not self._has_more_lists(found):
@@ -146,13 +151,17 @@ class SnapshotLog:
         found = self.find(snapshot.id + 1)
         return found if found is not None and self.follows(snapshot, found) else None
 
+    def _still(self, snapshot: Snapshot) -> Snapshot | None:
+        """A snapshot as it is stored now; None if it is not there any more, or its number is another's."""
+        found = self.find(snapshot.id)
+        return found if found is not None and found.stamp == snapshot.stamp else None
+
     def _begin(self, known: Snapshot | None) -> Snapshot | None:
         """A snapshot of the current history, near its newest; None if neither `known` nor the hint is one."""
-        if known is not None:
-            found = self.find(known.id)
-            if found is not None and found.stamp == known.stamp:
-                return found
-        hint = self._hint_id()
+        found = None if known is None else self._still(known)
+        if found is not None:
+            return found
+        hint = self.hinted_id()
         found = None if hint is None else self.find(hint)
         if found is None or found.id == 1:
             return None
@@ -169,11 +178,15 @@ class SnapshotLog:
                 return None
             newest = self.find(max(stored))  # None if it was rolled back after the listing: look again
             newest = None if newest is None else self._below_leftovers(newest, stored)
-            while newest is not None:
+            start = newest
+            while start is not None and newest is not None:
                 following = self._following(newest)
-                if following is None:
+                if following is not None:
+                    newest = following
+                elif newest is start or self._still(start):
                     return newest
-                newest = following
+                else:
+                    break
         raise StorageError(
             f"snapshot {max(stored)} is listed again and again, but cannot be read",
             hint="check that the store lists and reads the same objects.",
@@ -234,7 +247,7 @@ class SnapshotLog:
         if not _was_first(lower_id, upper.id, stored):
             return False
         # A rollback points the hint at the newest snapshot that it leaves; a late writer of ours never moves it.
-        if self._hint_id() == lower_id:
+        if self.hinted_id() == lower_id:
             return True
         # Numbers rise with time. Where time goes back, what is below was committed after what is above was prepared.
         try:
@@ -298,7 +311,8 @@ class SnapshotLog:
     def _exists(self, snapshot_id: int) -> bool:
         return self._storage.exists(self._layout.snapshot_path(snapshot_id))
 
-    def _hint_id(self) -> int | None:
+    def hinted_id(self) -> int | None:
+        """The number of the newest snapshot as the hint has it, which need not be right; None if there is no hint."""
         return self._hint(self._layout.latest_hint_path)
 
     def _hint(self, path: str) -> int | None:

@@ -12,13 +12,13 @@ then `restore_orphan_files` brings them back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
 
 from anabranch.engine import Engine, LocalEngine
-from anabranch.errors import CorruptTableError, NotFoundError
+from anabranch.errors import NotFoundError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.expiry.candidates import DATA, no_files
 from anabranch.kernel.expiry.expire import Tally, check_cleanable, tallies
@@ -28,7 +28,8 @@ from anabranch.kernel.expiry.removal import delete_empty_folders
 from anabranch.kernel.store_clock import removal_time
 from anabranch.maintenance.cutoff import Cutoff, cutoff_of
 from anabranch.maintenance.orphan_listing import FOREIGN, old_files
-from anabranch.spec.layout import MANIFEST_FOLDER, ORPHANS_FOLDER
+from anabranch.maintenance.set_aside import orphan_runs, reading_set_aside, set_aside
+from anabranch.spec.layout import ORPHANS_FOLDER
 from anabranch.storage.protocol import Storage
 
 DEFAULT_AGE = "1 d"
@@ -87,31 +88,29 @@ def remove_orphan_files(
     listed = old_files(context, schema.partition_keys, cutoff, engine)
     foreign = tuple(sorted(listed.filter(pl.col("kind") == FOREIGN)["path"]))
     listed = listed.filter(pl.col("kind") != FOREIGN)
-    # First what needs no room: on a full disk even moving may.
-    due = [run for run in orphan_runs(context) if run <= cutoff and run < now]
+    runs = orphan_runs(context)
+    places = set_aside(context, runs)
+    aside = pl.Series("file_name", [path.rpartition("/")[2] for path in places], dtype=pl.String)
+    names = pl.concat([listed["file_name"], aside])
+    reachability = Reachability(reading_set_aside(context, places), names)
+    reached = reachability.now()
     if not dry_run:
-        _bring_back_needed(context, due, engine)
-    purged = _purge(context, due, dry_run)
-    reachability = Reachability(context, listed["file_name"])
-    reached = reachability.now() if dry_run else _reached(context, reachability, engine)[0]
+        _bring_back(context, places, set(reached["file_name"]), engine)
+    # What needs no room comes first: on a full disk even moving may.
+    purged = _purge(context, [run for run in runs if run <= cutoff and run < now], dry_run)
     orphans = listed.join(reached, on="file_name", how="anti", maintain_order="left")
     if not dry_run and orphans.height:
         folder = f"{ORPHANS_FOLDER}/{now}"
-        _move(context, {path: f"{folder}/{path}" for path in orphans["path"]}, engine)
+        moves = {path: f"{folder}/{path}" for path in orphans["path"]}
+        places |= moves
+        _move(context, moves, engine)
         # What was committed while we moved it goes back: a writer may have been paused for longer than the age to spare.
-        reached, back = _reached(context, reachability, engine)
-        taken = set(orphans.join(reached, on="file_name", how="semi")["path"]) - back
+        taken = orphans.join(reachability.now(), on="file_name", how="semi")["path"]
         _move(context, {f"{folder}/{path}": path for path in taken}, engine)
-        orphans = orphans.filter(~pl.col("path").is_in([*taken, *back]))
+        orphans = orphans.filter(~pl.col("path").is_in(taken.implode()))
         data = orphans.filter(pl.col("kind") == DATA)["path"].to_list()
         delete_empty_folders(context, data, len(schema.partition_keys))
     return Cleaning(now if orphans.height and not dry_run else None, orphans, purged, dry_run, foreign)
-
-
-def orphan_runs(context: TableContext) -> list[int]:
-    """Runs whose files are still there, oldest first: their time in epoch milliseconds."""
-    names = (folder.rpartition("/")[2] for folder in context.storage.list_folders(ORPHANS_FOLDER))
-    return sorted(int(name) for name in names if name.isascii() and name.isdigit())
 
 
 def restore_orphan_files(context: TableContext, run: int, *, engine: Engine | None = None) -> Tally:
@@ -139,47 +138,14 @@ def restore_orphan_files(context: TableContext, run: int, *, engine: Engine | No
     return Tally(len(missing), sum(files[path] for path in missing))
 
 
-def _bring_back_needed(context: TableContext, runs: Sequence[int], engine: Engine) -> None:
+def _bring_back(
+    context: TableContext, places: Mapping[str, str], reached: Collection[str], engine: Engine
+) -> None:
     """Move back what refs reach: a run may have been killed before it looked again at what was committed meanwhile."""
-    moved = {
-        info.path: info.path.split("/", 2)[2]
-        for run in runs
-        for info in context.storage.list(f"{ORPHANS_FOLDER}/{run}", recursive=True)
-    }
-    if not moved:
-        return
-    names = {path: path.rpartition("/")[2] for path in moved.values()}
-    reached, _ = _reached(context, Reachability(context, names.values()), engine)
-    needed = set(reached["file_name"])
-    _move_free(context, {there: path for there, path in moved.items() if names[path] in needed}, engine)
-
-
-def _reached(
-    context: TableContext, reachability: Reachability, engine: Engine
-) -> tuple[pl.DataFrame, set[str]]:
-    """What refs reach now, and which files were brought back so that it can be told.
-
-    A snapshot may have been committed while its manifests were moved away, by this run or by one that was killed then.
-    """
-    try:
-        return reachability.now(), set()
-    except CorruptTableError:
-        moved: dict[str, str] = {}
-        for run in orphan_runs(context):
-            folder = f"{ORPHANS_FOLDER}/{run}"
-            infos = context.storage.list(f"{folder}/{MANIFEST_FOLDER}")
-            moved |= {info.path: info.path[len(folder) + 1 :] for info in infos}
-        back = _move_free(context, moved, engine)
-        if not back:
-            raise
-        return reachability.now(), back
-
-
-def _move_free(context: TableContext, moves: Mapping[str, str], engine: Engine) -> set[str]:
-    """Move files to where there is none; to which places."""
-    free = {there: path for there, path in moves.items() if not context.storage.exists(path)}
-    _move(context, free, engine)
-    return set(free.values())
+    needed = {there: path for path, there in places.items() if path.rpartition("/")[2] in reached}
+    _move(
+        context, {there: path for there, path in needed.items() if not context.storage.exists(path)}, engine
+    )
 
 
 def _move(context: TableContext, moves: Mapping[str, str], engine: Engine) -> None:

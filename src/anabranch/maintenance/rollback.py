@@ -43,11 +43,12 @@ def rollback(
         dry_run: only say what would be done.
         planned: of a destructive rollback, what a dry run said: if there is more by now, nothing is done.
     """
-    target, changed = preview(context, version)
+    moment, changed = preview(context, version)
+    target = moment.snapshot
     if not destructive:
         made = None if dry_run else roll_back(context, version)
         return RollbackResult(target, made, changed)
-    removal = planned or plan_removal(context, target)
+    removal = planned or plan_removal(context, moment)
     if dry_run:
         return RollbackResult(target, None, changed, removal)
     remove_after(context, removal, force=force)

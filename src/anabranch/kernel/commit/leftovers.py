@@ -73,9 +73,8 @@ def displace(context: TableContext, head: Snapshot) -> Snapshot | None:
         return None
     lists = _Lists.of(context, head, found)
     appended = _appended(context, head, found)
-    if not appended and _may_have_been_acknowledged(context, found):
-        tag = Tag(f"leftover-{found.id}-{found.stamp[:8]}", found)
-        context.storage.put_if_absent(context.layout.tag_path(tag.name), tag.to_json())
+    if not appended and _may_have_been_acknowledged(context, found) and not _keep(context, found):
+        return None
     context.storage.put_many(lists.objects)
     made = _appending(head, found, lists) if appended else _changing_nothing(head, lists)
     made = replace(
@@ -100,11 +99,24 @@ def displace(context: TableContext, head: Snapshot) -> Snapshot | None:
     return found
 
 
+def _keep(context: TableContext, found: Snapshot) -> bool:
+    """Keep a leftover under a tag; False if it has expired meanwhile, and what it needs may be gone."""
+    tag = Tag(f"leftover-{found.id}-{found.stamp[:8]}", found)
+    path = context.layout.tag_path(tag.name)
+    context.storage.put_if_absent(path, tag.to_json())
+    if context.snapshots.find(found.id) is None:  # whoever stores something in its place leaves it there
+        context.storage.delete(path)
+        return False
+    return True
+
+
 def _may_have_been_acknowledged(context: TableContext, found: Snapshot) -> bool:
     """Whether somebody may believe that it is in the table: then it is not thrown away.
 
     Writers of ours look back, and what they find misplaced was built on something that was removed.
     """
+    if LEFTOVER_PROPERTY in found.properties and found.commit_kind == CommitKind.COMPACT:
+        return False  # it changes nothing: somebody stored it to lead history on
     if WRITER_PROPERTY in found.properties:
         return not is_after_removed(context.storage, context.manifests, found)
     return found.commit_kind != CommitKind.COMPACT

@@ -19,6 +19,7 @@ from anabranch.kernel.parallel import each
 from anabranch.spec.data_file import FileKind, ManifestEntry
 from anabranch.spec.layout import ORPHANS_FOLDER
 from anabranch.spec.schema import TableSchema
+from anabranch.spec.snapshot import Snapshot
 
 _SAFE_MILLIS = 3_600_000
 """A 24th of the age that the cleaning of orphans spares unless it is told otherwise."""
@@ -59,6 +60,30 @@ def lost_files(context: TableContext, paths: Collection[str]) -> list[str]:
         context.storage.move_many({f"{run}/{path}": path for path in moved})
         missing = [path for path in missing if path not in set(moved)]
     return _missing(context, missing)
+
+
+def lost_files_of(context: TableContext, snapshot: Snapshot) -> tuple[list[str], int]:
+    """What a snapshot has brought that is gone for good, and how many files were looked for.
+
+    For a commit that is asked for again: who made it may have died, or got no answer, before he could look himself.
+    Raises `CorruptTableError`.
+    """
+    manifests, layout = context.manifests, context.layout
+    paths = [
+        layout.manifest_path(name) for name in (snapshot.base_manifest_list, snapshot.delta_manifest_list)
+    ]
+    lost = lost_files(context, paths)
+    if not lost:
+        metas = manifests.read_list(snapshot.delta_manifest_list)
+        of_delta = [layout.manifest_path(meta.file_name) for meta in metas]
+        paths += of_delta
+        lost = lost_files(context, of_delta)
+    if not lost:
+        added = manifests.entries(metas).adds().to_entries()
+        files = data_file_paths(added, context.schemas.get(snapshot.schema_id))
+        paths += files
+        lost = lost_files(context, files)
+    return lost, len(paths)
 
 
 def lost_conflict(context: TableContext, lost: Sequence[str], total: int) -> Conflict:

@@ -35,7 +35,7 @@ from anabranch.kernel.commit.foothold import took_hold
 from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.ledger import LedgerEntry, find_commit
 from anabranch.kernel.commit.leftovers import displace
-from anabranch.kernel.commit.presence import lost_conflict
+from anabranch.kernel.commit.presence import lost_conflict, lost_files_of
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.exact import delete_snapshot
 from anabranch.kernel.guards import check_snapshot_writable
@@ -144,7 +144,11 @@ def _commit(
         base = _base(context, head)
         made = find_commit(context, request.identity, head, request.floor)
         if made is not None:
-            return Committed(_snapshot_of(context, made), repeated=True)
+            snapshot = _snapshot_of(context, made)
+            if snapshot is None or not _took_back(context, request.identity, snapshot):
+                return Committed(snapshot, repeated=True)
+            head = None
+            continue
         snapshot = _prepared(base, request.action, attempts)
         if snapshot is not None:
             _check_present(context, attempts)
@@ -255,6 +259,24 @@ def _check_still_present(context: TableContext, snapshot: Snapshot, attempts: At
         attempts.in_doubt = False
         raise _refusal(conflict)
     attempts.in_doubt = False
+
+
+def _took_back(context: TableContext, identity: CommitIdentity, made: Snapshot) -> bool:
+    """Whether a commit that was made already lacks files that were cleaned away before it, and was taken back.
+
+    Raises `CommitConflictError` if others have built on it.
+    """
+    if made.commit_identifier != identity.identifier:
+        return False  # it was followed by others, so it was looked at then
+    lost, total = lost_files_of(context, made)
+    if not lost or context.snapshots.find(made.id) is None:
+        return False  # all is there, or it expires just now
+    head = context.snapshots.head(made)
+    if head is None or head.stamp != made.stamp:
+        raise _refusal(lost_conflict(context, lost, total))
+    context.snapshots.take_back_hint(made.id - 1)
+    delete_snapshot(context, made)
+    return True
 
 
 def _unknown_outcome(

@@ -45,6 +45,7 @@ from anabranch.kernel.guards import check_main_readable
 from anabranch.kernel.history.archive import archive
 from anabranch.kernel.history.archive import tidy as tidy_archive
 from anabranch.kernel.provenance.carry import carry_over
+from anabranch.kernel.removals import removed_stamps
 from anabranch.kernel.store_clock import removal_time
 from anabranch.options import LEDGER_TIME_RETAINED
 from anabranch.spec.schema import TableSchema
@@ -313,8 +314,9 @@ class _Round:
             return False
         for number, snapshot in enumerate(due):
             if number % _CHECK_EVERY == 0:
-                self._check_still_there(following)
+                self._check_still_there(following, removed=due[:number])
             delete_snapshot(context, snapshot)  # a number may be given again while this is paused
+        self._check_still_there(following, removed=due)
         hint = str(following.id).encode()
         if not is_archived:
             archive(context, due)
@@ -338,14 +340,28 @@ class _Round:
             return False
         return True
 
-    def _check_still_there(self, following: Snapshot) -> None:
-        """Raises unless the snapshot that is to stay does, or another expiry has gone beyond it."""
+    def _check_still_there(self, following: Snapshot, *, removed: Sequence[Snapshot] = ()) -> None:
+        """Raises unless the snapshot that is to stay does, or another expiry has gone beyond it.
+
+        Then what was removed is put back: a rollback for good may have made the newest of it the head again.
+        """
         found = self.context.snapshots.find(following.id)
         if found is not None and found.stamp == following.stamp:
             return
         head = self.context.snapshots.head()
         if found is not None or head is None or head.id <= following.id:
+            self._put_back(removed)
             raise _rolled_back(self.context)
+
+    def _put_back(self, removed: Sequence[Snapshot]) -> None:
+        rolled_back = removed_stamps(self.context.storage)
+        newest = (
+            self.context.snapshots.hinted_id()
+        )  # which a rollback, of other engines too, points at its target
+        for snapshot in reversed(removed):
+            if snapshot.stamp not in rolled_back and (newest is None or snapshot.id <= newest):
+                path = self.context.layout.snapshot_path(snapshot.id)
+                self.context.storage.put_if_absent(path, snapshot.to_json())
 
     def _tell_held(self, files: pl.DataFrame) -> dict[str, Tally]:
         """What others than the snapshots that stay hold: that those share files with older ones is as it must be."""

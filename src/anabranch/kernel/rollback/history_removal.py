@@ -6,6 +6,11 @@ known as a leftover), then the hint to the newest snapshot (which readers check)
 then the snapshots, newest first, then what the archive has of such snapshots. Data files and manifests stay for expiry
 and orphan cleaning, which ask what is reached.
 
+An expiry may be under way that takes the target for old: it read the history that is about to go. So the target is held
+by a pin from before the last look at it until the end, and stored again if it is gone by then; the expiry, for its part,
+looks after its removals whether what it kept is still there, and puts them back if not. Whichever comes second sees
+what the other did.
+
 Stop the writers first. A commit that lands while this works builds on what is being removed and goes with it; what
 a writer of ours puts after a snapshot that is gone by then, that writer takes back.
 """
@@ -15,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import takewhile
 
-from anabranch.errors import CommitConflictError
+from anabranch.errors import CommitConflictError, NotFoundError
 from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.commit.ledger import forget_after
 from anabranch.kernel.context import TableContext
@@ -23,9 +28,10 @@ from anabranch.kernel.exact import delete_snapshot
 from anabranch.kernel.history import archive
 from anabranch.kernel.merge.pins import unpin_after
 from anabranch.kernel.properties import PARENT_PROPERTY, ROLLBACK_PROPERTY
+from anabranch.kernel.refs.moment import Moment, check_there
 from anabranch.kernel.removals import record_removal
 from anabranch.kernel.rollback.holders import Holder, holders_after, release
-from anabranch.kernel.rollback.pins import unpin
+from anabranch.kernel.rollback.pins import pin_target, unpin
 from anabranch.kernel.rollback.rewinds import record_rewind
 from anabranch.spec.snapshot import NO_LIST, Snapshot
 
@@ -34,12 +40,17 @@ from anabranch.spec.snapshot import NO_LIST, Snapshot
 class Removal:
     """What rolling back for good takes away."""
 
-    target: Snapshot
-    """The newest snapshot afterwards."""
+    moment: Moment
+    """Whose snapshot is the newest afterwards."""
     snapshots: tuple[Snapshot, ...]
     """Those that go, newest first."""
     holders: tuple[Holder, ...]
     """What refers to them, and goes with them if that is forced."""
+
+    @property
+    def target(self) -> Snapshot:
+        """The newest snapshot afterwards."""
+        return self.moment.snapshot
 
     @property
     def head(self) -> Snapshot:
@@ -47,11 +58,12 @@ class Removal:
         return self.snapshots[0] if self.snapshots else self.target
 
 
-def plan_removal(context: TableContext, target: Snapshot) -> Removal:
+def plan_removal(context: TableContext, moment: Moment) -> Removal:
     """What `remove_after` would take away now.
 
-    Raises `CommitConflictError` if `target` is not part of the current history.
+    Raises `CommitConflictError` if the moment is not part of the current history.
     """
+    target = moment.snapshot
     head, found = context.snapshots.head(), context.snapshots.find(target.id)
     is_other = found is not None and found.stamp != target.stamp
     if head is None or head.id < target.id or is_other or target.delta_manifest_list == NO_LIST:
@@ -62,7 +74,7 @@ def plan_removal(context: TableContext, target: Snapshot) -> Removal:
             "roll back without 'destructive': that takes any moment that can be read.",
         )
     later = tuple(takewhile(lambda snapshot: snapshot.id > target.id, context.snapshots.backwards(head)))
-    return Removal(target, later, tuple(holders_after(context, target, later)))
+    return Removal(moment, later, tuple(holders_after(context, target, later)))
 
 
 def remove_after(context: TableContext, removal: Removal, *, force: bool = False) -> None:
@@ -76,16 +88,24 @@ def remove_after(context: TableContext, removal: Removal, *, force: bool = False
     Raises:
         CommitConflictError: something refers to the snapshots and `force` is False, or the history or what refers
             to it has changed since the plan was made; nothing was removed.
+        NotFoundError: the moment was removed meanwhile; nothing was removed.
     """
-    if not removal.snapshots:
-        archive.forget_after(context, removal.target.id)
-        return
-    _check(context, removal, force=force)
     snapshots, target = context.snapshots, removal.target
+    user = target.stamp  # the same if it is repeated, so that nothing is left of one that was killed
+    if not removal.snapshots:
+        archive.forget_after(context, target.id)
+        unpin(context, user)
+        return
+    pin_target(context, target, user)
+    try:
+        _check(context, removal, force=force)
+    except (CommitConflictError, NotFoundError):
+        unpin(context, user)
+        raise
     record_rewind(context, target, removal.head)
-    has_expired = snapshots.find(target.id) is None
-    if has_expired:  # it is known from a tag only; when the others are gone it is the newest again
-        context.storage.put_if_absent(context.layout.snapshot_path(target.id), target.to_json())
+    had_expired = _store(
+        context, target
+    )  # and is known from a tag: when the others are gone it is the newest again
     record_removal(context.storage, context.layout, context.manifests, target, removal.snapshots)
     snapshots.take_back_hint(target.id)
     for holder in removal.holders:
@@ -100,8 +120,14 @@ def remove_after(context: TableContext, removal: Removal, *, force: bool = False
         delete_snapshot(context, snapshot)
     _sweep(context, removal)
     archive.forget_after(context, target.id)
-    if has_expired:
+    if _store(context, target) or had_expired:
         context.storage.put(context.layout.earliest_hint_path, str(target.id).encode(), durable=False)
+    unpin(context, user)
+
+
+def _store(context: TableContext, target: Snapshot) -> bool:
+    """Make sure that the target is there; whether it was not."""
+    return context.storage.put_if_absent(context.layout.snapshot_path(target.id), target.to_json())
 
 
 def _check(context: TableContext, removal: Removal, *, force: bool) -> None:
@@ -114,7 +140,8 @@ def _check(context: TableContext, removal: Removal, *, force: bool) -> None:
             hint="remove these first, or use force to remove exactly these; without 'destructive' nothing of the "
             "history goes away.",
         )
-    now = plan_removal(context, removal.target)
+    check_there(context, removal.moment)
+    now = plan_removal(context, removal.moment)
     if now.head.stamp != removal.head.stamp or not set(now.holders) <= set(removal.holders):
         raise _refused(
             "HISTORY_MOVED",

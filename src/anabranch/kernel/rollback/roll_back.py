@@ -48,10 +48,10 @@ class Changed:
         return cls(len(removed), int(removed.sum()), len(restored), int(restored.sum()))
 
 
-def preview(context: TableContext, version: str | int) -> tuple[Snapshot, Changed]:
-    """The snapshot that a rollback would go to, and what it would change. Raises as `roll_back`."""
-    target = _target(context, version).snapshot
-    return target, Changed.of(difference_to(_newest(context), target))
+def preview(context: TableContext, version: str | int) -> tuple[Moment, Changed]:
+    """The moment that a rollback would go to, and what it would change. Raises as `roll_back`."""
+    target = _target(context, version)
+    return target, Changed.of(difference_to(_newest(context), target.snapshot))
 
 
 def roll_back(context: TableContext, version: str | int) -> Snapshot:
