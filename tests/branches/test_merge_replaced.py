@@ -49,6 +49,37 @@ def test_a_branch_that_left_the_old_main_later_has_nothing_in_common_with_the_ne
     assert conflicts_of(table.branch("main"), "late") == [("NOT_DESCENDED", None)]
 
 
+def test_a_branch_that_left_the_old_main_later_is_refused_also_once_the_new_main_has_expired():
+    """What the new main never had looks like what it had and expired; the replacements tell."""
+    table, _ = parted()
+    other = branched(table, "other")
+    table.append(rows([50], "a"))
+    late = branched(table, "late")
+    table.replace_main_branch("other", force=True)
+    for i in range(4):
+        table.append(rows([60 + i], "b"))
+    table.expire_snapshots(retain_max=2, retain_min=2, older_than="0 s")
+    assert min(s.id for s in other.snapshots()) > late.snapshot.id
+    assert conflicts_of(table, "late") == [("NOT_DESCENDED", None)]
+    late.append(rows([30], "a"))
+    assert conflicts_of(table, "late") == [("NOT_DESCENDED", None)]
+    assert contents(table) == [1, 2, 3, 60, 61, 62, 63]
+
+
+def test_a_branch_of_the_past_that_two_mains_share_can_be_merged_once_that_has_expired():
+    table, _ = parted()
+    branched(table, "other")
+    table.replace_main_branch("other", force=True)
+    table.create_branch("made-of-the-new-main", "for-other")
+    table.branch("made-of-the-new-main").append(rows([30], "a"))
+    table.undo_replace()
+    for i in range(4):
+        table.append(rows([60 + i], "b"))
+    table.expire_snapshots(retain_max=2, retain_min=2, older_than="0 s")
+    assert conflicts_of(table, "made-of-the-new-main") == []
+    assert contents(table) == [1, 2, 3, 30, 60, 61, 62, 63]
+
+
 def test_a_merge_that_died_before_main_was_replaced():
     """Its record names a snapshot that both mains have; it is carried out, or its place taken, on the new one."""
     for wanted in (None, "theirs"):

@@ -158,6 +158,26 @@ def test_what_is_in_the_past_of_main():
     assert [is_in_past(main, old[i]) for i in (1, 2, 3, 4)] == [True, True, False, False]
 
 
+def test_what_two_mains_have_in_common_is_in_the_past_of_both_whoever_was_main_when_it_was_named():
+    """Also once the snapshot has expired, and the replacements alone tell."""
+    table = parted()
+    table.replace_main_branch("fix")
+    shared, own = (
+        SnapshotRef(table.branch_uuid, s.id, s.stamp)
+        for s in reversed([*table.snapshots()])
+        if s.id in (2, 3)
+    )
+    table.undo_replace()
+    for i in range(4):
+        table.append(rows(200 + i, 1))
+    assert [is_in_past(table.context, ref) for ref in (shared, own)] == [True, False]
+    table.expire_snapshots(
+        retain_max=2, retain_min=1, older_than=table.context.runtime.clock.now_millis() + 10**6
+    )
+    assert min(s.id for s in table.snapshots()) > 4
+    assert [is_in_past(table.context, ref) for ref in (shared, own)] == [True, False]
+
+
 # What becomes of an old main
 
 

@@ -7,7 +7,7 @@ current history, so that a rollback past a merge brings the branch's rows within
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anabranch.kernel.branches.fork_pins import fork_snapshot
 from anabranch.kernel.context import TableContext
@@ -19,6 +19,7 @@ from anabranch.kernel.provenance.births import Births, fork_of, live_names
 from anabranch.kernel.provenance.classify import MergeMade
 from anabranch.kernel.provenance.past import Past, counting, rolled_back_to
 from anabranch.kernel.provenance.sides import Names, Side, keyed, live_names_of, side_of
+from anabranch.kernel.replacement.main import is_in_past
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.snapshot_ref import SnapshotRef
@@ -64,6 +65,8 @@ def standing_of(
     Raises `CorruptTableError` if something cannot be read.
     """
     fork = fork_of(branch)
+    if not (past.reaches_base or past.base_is_other or is_in_past(main, fork.snapshot)):
+        past = replace(past, base_is_other=True)  # it is not expired: this main never had it
     side = side_of(main, branch, past, fork.snapshot)
     merges = {made.number: _end_of(side, log, made) for made in side.merges}
     unsure: list[SnapshotRef] = []

@@ -7,6 +7,7 @@ with it asks `main_of` again, which costs one look for the next pointer.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
 from anabranch.errors import NotFoundError
@@ -107,14 +108,20 @@ def is_in_past(main: TableContext, snapshot: SnapshotRef) -> bool:
     head = main.snapshots.head()
     if head is None or not 0 < snapshot.id < head.id:
         return False
-    uuid, known = main.branch_uuid, replacements(main)
-    while uuid != snapshot.branch_uuid:
-        made = [p.replaced for p in known if p.replaced is not None and p.main.uuid == uuid]
-        taken = next((replaced for replaced in reversed(made) if replaced.undoes is None), None)
-        if taken is None or snapshot.id > taken.fork.id:
-            return False
-        uuid = taken.old.uuid
-    return True
+    known = replacements(main)
+    return _maker(known, main.branch_uuid, snapshot.id) == _maker(known, snapshot.branch_uuid, snapshot.id)
+
+
+def _maker(known: Sequence[MainPointer], uuid: str, number: int) -> str:
+    """The identity of the branch that made the snapshot of that number in the history of a branch that is or was main."""
+    for _ in known:  # each step goes to a branch that is older, so there are no more of them
+        begun = [
+            p.replaced.fork for p in known if p.main.uuid == uuid and p.replaced and p.replaced.undoes is None
+        ]
+        if not begun or number > begun[-1].id:
+            break
+        uuid = begun[-1].branch_uuid
+    return uuid
 
 
 def main_by_uuid(context: TableContext, branch_uuid: str) -> TableContext | None:
