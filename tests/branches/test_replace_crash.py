@@ -1,13 +1,16 @@
 """A replacement, an undo and a drop that die at any storage call: done again they end in the same place."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
+import anabranch
 from anabranch.errors import AnabranchError
 from anabranch.kernel.replacement.pointer import replacements
 from tests.branches.replacing import BEFORE, Time, again, files, parted, timed
 from tests.support.dying import deaths
+from tests.support.faults import Fault, FaultyStorage
 from tests.support.tables import ids_of, rows
 
 SOME = pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.long)], ids=["some", "all"])
@@ -104,3 +107,62 @@ def test_a_drop(every):
         assert ids_of(table.at("old")) == [0, 1, 2]
         assert ids_of(table.at("savepoint.1")) == BEFORE
         again(table).append(rows(7, 1))
+
+
+class Killed(BaseException):
+    pass
+
+
+def kill(path):
+    raise Killed
+
+
+def through(table, *faults):
+    return anabranch.Table(replace(table.context, storage=FaultyStorage(table.context.storage, faults)))
+
+
+@pytest.mark.parametrize("then", ["maintain", "repeat"])
+def test_a_copy_of_a_snapshot_that_expired_meanwhile(then):
+    """Its files are gone, and the replacement dies before it sees that: nobody shall meet the copy later."""
+    table = parted(main=2)
+    table.delete_tag("old")
+
+    def expires(path):
+        again(table).expire_snapshots(retain_max=2, retain_min=1, older_than=10**14)
+
+    at = {"call": "put_if_absent", "where": "branch/branch-fix/snapshot/snapshot-1"}
+    dying = through(table, Fault("before", action=expires, **at), Fault("after", action=kill, **at))
+    with pytest.raises(Killed):
+        dying.replace_main_branch("fix")
+    assert "branch/branch-fix/snapshot/snapshot-1" in files(table, "branch/branch-fix/snapshot")
+    table = living(table)
+    if then == "repeat":
+        table.replace_main_branch("fix")
+    table.maintain()
+    fix = again(table).branch("fix")
+    assert [ids_of(fix.at(s.id)) for s in fix.snapshots()] == [[*BEFORE, 100], BEFORE]
+    table.append(rows(500, 1))
+    table.remove_orphan_files()
+
+
+def test_two_replacements_that_copy_what_expires_leave_no_gap():
+    """One has copied all of main's past, which then expires; the other, which was paused, takes its copy back."""
+    table = parted(main=0, fix=0)
+    table.append(rows(6, 1))
+    table.create_tag("later")
+    table.create_branch("new", "later")
+
+    def meanwhile(path):
+        with pytest.raises(Killed):  # when it has copied everything
+            through(table, Fault("before", "put_if_absent", kill, where="branch/SEAL-1")).replace_main_branch(
+                "new"
+            )
+        again(table).append(rows(7, 1))
+        again(table).expire_snapshots(retain_max=2, retain_min=1, older_than=10**14)
+
+    at = "branch/branch-new/snapshot/snapshot-2"
+    through(table, Fault("before", "put_if_absent", meanwhile, where=at)).replace_main_branch("new")
+    assert sorted(s.id for s in again(table).snapshots()) == [3]
+    assert files(table, "branch/branch-new/snapshot") == [
+        f"branch/branch-new/snapshot/{name}" for name in ("EARLIEST", "LATEST", "snapshot-3")
+    ]

@@ -286,8 +286,12 @@ class Model(Held):
         if act is not None and act.drops(branch):
             line.entries.remove(entry)
             line.is_deleted = not line.entries
+            if (
+                entry.act is not None
+            ):  # it went with the branch, and who put it may be told that there is none
+                entry.act.taken.append(entry)
             return
-        if entry.act is act and act is not None and act.copies_past and entry is line.entries[0]:
+        if entry is line.entries[0] and self._may_uncopy(act, entry, branch):
             line.entries.pop(0)
             return
         taken_back = entry.act is act and act is not None and not act.is_acknowledged
@@ -318,6 +322,16 @@ class Model(Held):
             del line.entries[: at + 1]
             entry.is_expired = True
         self._note_head(branch)
+
+    def _may_uncopy(self, act, entry, branch):
+        """Whether an act may remove a copy of main's past: its own, or any that main itself has no more.
+
+        Two replacements that put the same branch in the place of main make the same copies, and cannot tell whose they are.
+        """
+        if act is None or entry.act is None or not (act.copies_past and entry.act.copies_past):
+            return False
+        own = self.lines[self.main].find(entry.id)
+        return entry.act is act or (branch != self.main and (own is None or own.stamp != entry.stamp))
 
     # What must hold
 

@@ -14,6 +14,7 @@ from anabranch.kernel.context import TableContext
 from anabranch.kernel.merge.pins import MergePinCare, tend_merge_pins
 from anabranch.kernel.properties import BRANCH_PROPERTY
 from anabranch.kernel.refs.tag_log import find_tags, tag_names
+from anabranch.kernel.replacement.copy_history import drop_expired
 from anabranch.kernel.store_clock import removal_time
 from anabranch.spec.snapshot import Snapshot
 
@@ -60,6 +61,8 @@ def tend_branches(main: TableContext, *, dry_run: bool = False) -> BranchCare:
         state = state_of(branch)
         if state is BranchState.ABSENT and not dry_run:
             _remove_hints(branch)
+        if state is BranchState.READY and branch.fork is not None and not dry_run:
+            drop_expired(main, branch, branch.fork.snapshot)  # what a replacement left that died
         if not (_is_abandoned(main, branch) if state is BranchState.LEFT_OVER else _is_over(branch, state)):
             continue
         if not dry_run:

@@ -5,7 +5,8 @@ and then it is looked whether the original is still there; if not, the copy goes
 original before shows in that look, and one that comes later finds the copy. The same holds for tags. A savepoint is
 the table's; the tag that pins it on a branch makes it one of the branch.
 
-All of it may be repeated, and does no harm to a branch that does not become main after all.
+All of it may be repeated, and does no harm to a branch that does not become main after all. Whoever dies before the
+look may leave a snapshot whose files are gone, so what main has expired goes from the branch too: see `drop_expired`.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from anabranch.errors import NotFoundError
 from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.commit.ledger import take_over
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.exact import delete_exactly
+from anabranch.kernel.exact import delete_exactly, delete_snapshot
 from anabranch.kernel.parallel import each
 from anabranch.kernel.refs.pins import is_pin
 from anabranch.kernel.refs.savepoint_log import find_savepoint, savepoints
 from anabranch.kernel.refs.tag_log import find_tag, find_tags, tag_names
+from anabranch.kernel.replacement.pointer import replacements
 from anabranch.spec.refs import Tag
 from anabranch.spec.savepoint import Savepoint, pinned_savepoint_of
 from anabranch.spec.snapshot import Snapshot
@@ -43,7 +45,9 @@ def copy_past(main: TableContext, target: TableContext, fork: SnapshotRef) -> Co
 
     Where the branch does not have that snapshot any more, it gets tags and savepoints only.
     """
-    return CopiedPast(_copy_snapshots(main, target, fork), copy_refs(main, target, fork))
+    copied = _copy_snapshots(main, target, fork)
+    drop_expired(main, target, fork)
+    return CopiedPast(copied, copy_refs(main, target, fork))
 
 
 def copy_refs(
@@ -70,6 +74,31 @@ def drop_stale(target: TableContext, before: frozenset[str], now: frozenset[str]
     target.storage.delete_many([target.layout.tag_path(name) for name in sorted(before - now)])
 
 
+def drop_expired(main: TableContext, target: TableContext, fork: SnapshotRef) -> None:
+    """Remove copies of snapshots that main has no more from a branch that never was main, oldest first.
+
+    A replacement that died may have put them when their files were gone already. One that is under way loses nothing
+    but what expired; it has main's past as main has it. What was main once keeps its past, and expires it by itself.
+    """
+    numbers = [number for number in target.snapshots.ids() if number < fork.id]
+    if not numbers or _is_or_was_main(main, target):
+        return
+    for number in numbers:
+        copy = target.snapshots.find(number)
+        if main.storage.exists(main.layout.snapshot_path(number)):
+            return
+        if copy is not None:
+            delete_snapshot(target, copy)
+
+
+def _is_or_was_main(main: TableContext, target: TableContext) -> bool:
+    uuid = target.branch_uuid
+    known = replacements(main)
+    return main.branch_uuid == uuid or any(
+        uuid in (pointer.main.uuid, pointer.replaced.old.uuid) for pointer in known if pointer.replaced
+    )
+
+
 def tag_clashes(main: TableContext, target: TableContext, fork: SnapshotRef) -> Iterator[Conflict]:
     """The tags of main's past that cannot be copied, because the branch calls something else so."""
     for tag in _tags_of_past(main, fork):
@@ -91,7 +120,7 @@ def _copy_snapshots(main: TableContext, target: TableContext, fork: SnapshotRef)
     known = set(target.snapshots.ids())
     for snapshot in main.snapshots.backwards(parted):
         if snapshot.id != fork.id and snapshot.id not in known:
-            if not _copy_snapshot(main, target, snapshot):
+            if not _copy_snapshot(main, target, fork, snapshot):
                 break
             copied += 1
         lowest = snapshot.id
@@ -100,7 +129,7 @@ def _copy_snapshots(main: TableContext, target: TableContext, fork: SnapshotRef)
     return copied
 
 
-def _copy_snapshot(main: TableContext, target: TableContext, snapshot: Snapshot) -> bool:
+def _copy_snapshot(main: TableContext, target: TableContext, fork: SnapshotRef, snapshot: Snapshot) -> bool:
     """False if it was expired meanwhile, and all before it."""
     path = target.layout.snapshot_path(snapshot.id)
     try:
@@ -110,6 +139,9 @@ def _copy_snapshot(main: TableContext, target: TableContext, snapshot: Snapshot)
     target.storage.put_if_absent(path, data)
     if main.storage.exists(main.layout.snapshot_path(snapshot.id)):
         return True
+    drop_expired(
+        main, target, fork
+    )  # another replacement may have copied what lies below: there is to be no gap
     delete_exactly(target.storage, path, data)
     return False
 
