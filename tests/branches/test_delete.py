@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from anabranch.errors import (
+    AlreadyExistsError,
     AnabranchError,
     CommitConflictError,
     CorruptTableError,
@@ -308,6 +309,47 @@ def test_maintenance_leaves_what_may_be_all_that_is_left_of_a_branch():
     with pytest.raises(CorruptTableError, match="holds no schema"):
         later(table, 25 * 3_600_000).maintain()
     assert path in paths(table)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("begun", [4, 3])
+def test_what_comes_too_late_for_a_deleted_branch_is_nothing_of_the_next_of_its_name(begun, when):
+    """A writer was paused right before its put, and dies right after: nobody takes its snapshot back."""
+    table = branched()
+    table.branch("fix").append(rows(200, 1))
+    path = "branch/branch-fix/snapshot/snapshot-5"
+    late = table.context.storage.get(path)
+    table.delete_branch("fix")
+    whole = ids_of(table)
+
+    def put(_):
+        table.context.storage.put(path, late)
+
+    first = run(when, "put_if_absent", put, where=f"branch/branch-fix/snapshot/snapshot-{begun}")
+    through(table, first).create_branch("fix", snapshot=begun)
+    fix, rest = again(table).branch("fix"), list(range(begun))
+    assert (ids_of(fix), [s.id for s in fix.snapshots()]) == (rest, [begun])
+    for i in (300, 301, 302):
+        again(fix).append(rows(i, 1))
+    assert ids_of(again(fix)) == [*rest, 300, 301, 302]
+    assert not [tag for tag in fix.context.storage.list("branch/branch-fix/tag") if "leftover" in tag.path]
+    table.merge_branch("fix")
+    table.maintain()
+    assert ids_of(again(table)) == [*whole, 300, 301, 302]
+
+
+def test_what_comes_too_late_does_not_pass_for_what_a_branch_begins_with():
+    table = branched()
+    table.branch("fix").append(rows(200, 1))
+    path = "branch/branch-fix/snapshot/snapshot-5"
+    late = table.context.storage.get(path)
+    table.delete_branch("fix")
+    first = run("before", "put_if_absent", lambda _: table.context.storage.put(path, late), where=path)
+    with pytest.raises(AlreadyExistsError, match="deleted since, wrote into this one"):
+        through(table, first).create_branch("fix", snapshot=5)
+    table.delete_branch("fix")
+    table.create_branch("fix", snapshot=5)
+    assert ids_of(table.branch("fix")) == [0, 1, 2, 3, 4]
 
 
 def test_a_branch_of_a_name_used_again_is_another():

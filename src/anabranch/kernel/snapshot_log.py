@@ -9,6 +9,8 @@ hide what was committed since and bring back what was rolled away. So going up, 
 before (`anabranch.kernel.chain`), and what a rollback for good removed is recorded (`removed-...` in the folder of the
 archive), so that a listing tells such a leftover from history of which a part is missing.
 
+Nor is what was made on a deleted branch history of a branch that was made later under its name.
+
 A rollback by another engine leaves no record. Then the order in which snapshots were stored, their times and the hint
 decide, see `_is_left_over`. What they cannot tell from lost snapshots is a gap above which another engine has put a snapshot
 and the hint, while nothing was committed below: that is taken for history, as every other engine takes it.
@@ -30,8 +32,9 @@ from anabranch.errors import (
 from anabranch.kernel.cache import MetadataCache
 from anabranch.kernel.chain import is_built_on
 from anabranch.kernel.manifest_store import ManifestStore
-from anabranch.kernel.properties import PARENT_PROPERTY
+from anabranch.kernel.properties import BRANCH_PROPERTY, PARENT_PROPERTY
 from anabranch.kernel.removals import is_after_removed, was_removed
+from anabranch.spec.fork import FORK_FILE, Fork
 from anabranch.spec.layout import LIST_PREFIX, MANIFEST_FOLDER, Layout, snapshot_id_of
 from anabranch.spec.snapshot import Snapshot
 from anabranch.storage.protocol import Storage
@@ -232,6 +235,8 @@ class SnapshotLog:
         Below history may lie what was put after the numbers around it expired, above it what was put after they were
         rolled back. In both cases history is what was there first.
         """
+        if self._is_of_deleted_branch(upper):
+            return True
         if lower_id < upper.id - 1:
             return self._is_above_rolled_back(upper, lower_id, stored)
         lower = self._find_if(lower_id, stored)
@@ -239,6 +244,19 @@ class SnapshotLog:
         if lower is None or second is None or not self.follows(second, lower):
             return is_after_removed(self._storage, self._manifests, upper)
         return upper is newest or _was_first(lower_id, upper.id, stored)
+
+    def _is_of_deleted_branch(self, snapshot: Snapshot) -> bool:
+        """Whether a snapshot was made on a branch of the same name that was deleted before this one was made."""
+        made_on = snapshot.properties.get(BRANCH_PROPERTY)
+        if made_on is None or self._layout.branch is None:
+            return False
+        path = self._layout.branch_file_path(FORK_FILE)
+        try:
+            fork = Fork.from_json(self._storage.get(path), path=path)
+        except AnabranchError:
+            return False
+        # What it began with, and the past of main below that, was made elsewhere too.
+        return snapshot.id > fork.snapshot.id and made_on != fork.branch_uuid
 
     def _is_above_rolled_back(self, upper: Snapshot, lower_id: int, stored: Mapping[int, int]) -> bool:
         """Whether the snapshots between two were rolled back, and not lost or deleted by hand."""

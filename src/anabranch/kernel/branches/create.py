@@ -231,15 +231,22 @@ def _copy(main: TableContext, branch: TableContext, fork: Fork, begun: Tag) -> N
         version=NEWEST_VERSION,
     )
     if not branch.schemas.add(own):
-        raise AlreadyExistsError(
-            f"a creation of another branch '{fork.name}' of '{main.name}', deleted since, wrote into this one",
-            hint="delete it with `delete_branch`, and create it again.",
-        )
+        raise _written_into(main, fork, "a creation of")
     storage, layout, snapshot = branch.storage, branch.layout, begun.snapshot
     storage.put_if_absent(layout.tag_path(begun.name), begun.to_json())
     pin_fork(branch, fork.branch_uuid, snapshot)
-    storage.put_if_absent(layout.snapshot_path(snapshot.id), snapshot.to_json())
+    if not storage.put_if_absent(layout.snapshot_path(snapshot.id), snapshot.to_json()):
+        there = branch.snapshots.find(snapshot.id)
+        if there is None or there.stamp != snapshot.stamp:
+            raise _written_into(main, fork, "a writer to")
     branch.snapshots.write_hint(snapshot.id)
+
+
+def _written_into(main: TableContext, fork: Fork, who: str) -> AlreadyExistsError:
+    return AlreadyExistsError(
+        f"{who} another branch '{fork.name}' of '{main.name}', deleted since, wrote into this one",
+        hint="delete it with `delete_branch`, and create it again.",
+    )
 
 
 def _copy_schema(main: TableContext, branch: TableContext, schema_id: int) -> None:

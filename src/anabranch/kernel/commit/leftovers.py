@@ -92,7 +92,7 @@ def displace(context: TableContext, head: Snapshot) -> Snapshot | None:
         return None
     context.storage.put(context.layout.snapshot_path(found.id), made.to_json())
     _LOG.warning(
-        "snapshot %d of '%s' by commit user %s was built on what was rolled back for good; %s",
+        "snapshot %d of '%s' by commit user %s was built on what was rolled back for good or deleted; %s",
         *(found.id, context.title, found.commit_user),
         "what it appended was appended to what is there now" if appended else "it was taken out of the way",
     )
@@ -113,10 +113,13 @@ def _keep(context: TableContext, found: Snapshot) -> bool:
 def _may_have_been_acknowledged(context: TableContext, found: Snapshot) -> bool:
     """Whether somebody may believe that it is in the table: then it is not thrown away.
 
-    Writers of ours look back, and what they find misplaced was built on something that was removed.
+    Writers of ours look back, and what they find misplaced was built on something that was removed, or made on a branch
+    of the same name that was deleted.
     """
     if LEFTOVER_PROPERTY in found.properties and found.commit_kind == CommitKind.COMPACT:
         return False  # it changes nothing: somebody stored it to lead history on
+    if found.properties.get(BRANCH_PROPERTY, context.branch_uuid) != context.branch_uuid:
+        return False
     if WRITER_PROPERTY in found.properties:
         return not is_after_removed(context.storage, context.manifests, found)
     return found.commit_kind != CommitKind.COMPACT
