@@ -286,10 +286,8 @@ class Model(Held):
         if act is not None and act.drops(branch):
             line.entries.remove(entry)
             line.is_deleted = not line.entries
-            if (
-                entry.act is not None
-            ):  # it went with the branch, and who put it may be told that there is none
-                entry.act.taken.append(entry)
+            if entry.act is not None:
+                entry.act.taken.append(entry)  # it went with the branch: who put it may be told there is none
             return
         if entry is line.entries[0] and self._may_uncopy(act, entry, branch):
             line.entries.pop(0)
