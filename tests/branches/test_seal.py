@@ -327,6 +327,25 @@ def test_a_branch_that_is_being_deleted_does_not_become_main():
     assert ids_of(again(table)) == [*BEFORE, 1000]
 
 
+@pytest.mark.parametrize("is_made_again", [False, True])
+def test_a_branch_that_was_deleted_does_not_become_main(is_made_again):
+    """The deletion came to its end while main's past was copied, so that no mark of it is left."""
+    table = parted()
+
+    def deletes(path):
+        again(table).delete_branch("fix")
+        if is_made_again:
+            again(table).create_branch("fix", "good")
+
+    copying = run("before", "put_if_absent", deletes, where="branch/branch-fix/snapshot/snapshot-1")
+    with pytest.raises(NotFoundError, match="branch 'fix' .* since it was opened"):
+        through(table, copying).replace_main_branch("fix")
+    main = again(table)
+    assert (main_of(main.context).branch, ids_of(main)) == (None, [*BEFORE, 1000])
+    main.append(rows(7, 1))
+    assert ids_of(again(table)) == [*BEFORE, 7, 1000]
+
+
 def test_a_branch_that_becomes_main_is_not_deleted():
     table = parted()
     act = run(

@@ -1,8 +1,8 @@
 """Removing a branch: its metadata goes; data files that only it reached go with the next cleaning.
 
 1. An empty ``DELETING`` in its folder: from here on it is no branch any more, for us.
-2. It is looked again whether the branch is main: a replacement looks for that file before it decides, so of a
-   deletion and a replacement that cross, one gives way.
+2. It is looked again whether the branch is main: a replacement looks for that file, and whether the branch is there at
+   all, between its announcement and its decision, so of a deletion and a replacement that cross, one gives way.
 3. What was done with the branch is written down beside the branches (`operations`), and what its snapshots said, in the
    archive of the table.
 4. Savepoints, which lie with those of all branches; then snapshots and tags, then schemas, then the rest.

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from anabranch.errors import StorageError
 from anabranch.kernel.branches.audit_log import check_audited
+from anabranch.kernel.branches.branch_log import check_still_the_same
 from anabranch.kernel.branches.delete import is_being_deleted
 from anabranch.kernel.commit.base import Base, Change, Conflict
 from anabranch.kernel.commit.identity import CommitIdentity
@@ -92,6 +93,8 @@ def pointer_after(
         seal: what was announced.
         copied: what the target has of main's past; None if it needs nothing.
         until: how long to wait for the target to catch up, by the monotonic clock; None for a share of the seal's time.
+
+    Raises `NotFoundError`: the branch was deleted since it was opened, be there another of its name or not.
     """
     main, target, wishes = replacing.main, replacing.target, replacing.wishes
     if copied is not None:
@@ -102,6 +105,7 @@ def pointer_after(
     # Whoever deletes the target marks it first and then looks for our announcement, so one of us gives way.
     if newest is None or is_being_deleted(target) or is_behind:
         return None
+    check_still_the_same(target)  # a deletion that came to its end leaves no mark, but also no branch
     if wishes.audit:
         check_audited(target, newest, wishes.audit)
     on_top = main.snapshots.find(last.id + 1)
