@@ -399,3 +399,36 @@ def _leave_foreign_overwrite(table):
     changed = replace(left, commit_kind=CommitKind.OVERWRITE)
     table.context.storage.put(table.context.layout.snapshot_path(left.id), changed.to_json())
     return changed
+
+
+def test_a_writer_that_commits_again_lets_go_of_what_others_kept_for_it(table):
+    """It deletes what only its lost attempt needs, which a tag would name for ever."""
+    storage = table.context.storage
+
+    def roll_back_and_go_on(path):
+        _roll_back_elsewhere(table, 4)()
+        _fresh(table).append(rows(90, 1))
+
+    faults = [
+        run("before", "put_if_absent", roll_back_and_go_on, where="snapshot/*"),
+        run("after", "put_if_absent", lambda _: _fresh(table).append(rows(91, 1)), where="snapshot/*"),
+    ]
+    through(table, FaultyStorage(storage, faults)).append(rows(50, 1))
+    assert sorted(ids_of(_fresh(table))) == [0, 1, 2, 3, 50, 90, 91]
+    assert _fresh(table).tags(include_internal=True) == []
+    assert [p for p in _fresh(table).verify().problems if p.severity == "error"] == []
+
+
+def test_a_late_snapshot_above_a_commit_whose_hint_is_to_come_is_not_the_newest(table):
+    """Another engine rolled back; the writer after it has stored its snapshot and not yet said where it is."""
+    _leave(table, _roll_back_elsewhere(table, 1))
+    storage, log = table.context.storage, _fresh(table).context.snapshots
+    late = log.find(max(log.ids()))
+    ahead = replace(late, time_millis=late.time_millis + 20_000)  # its writer's clock is ahead
+    storage.put(table.context.layout.snapshot_path(late.id), ahead.to_json())
+    seen = []
+    watched = FaultyStorage(
+        storage, [run("before", "put", lambda _: seen.append(ids_of(_fresh(table))), where="*LATEST")]
+    )
+    through(table, watched).append(rows(90, 1))
+    assert seen == [[0, 90]]

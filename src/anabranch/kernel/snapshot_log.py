@@ -264,8 +264,10 @@ class SnapshotLog:
             return True
         if not _was_first(lower_id, upper.id, stored):
             return False
-        # A rollback points the hint at the newest snapshot that it leaves; a late writer of ours never moves it.
-        if self.hinted_id() == lower_id:
+        # A rollback points the hint at the newest snapshot that it leaves, or whoever commits on that afterwards moves it up;
+        # a late writer of ours never moves it.
+        hint = self.hinted_id()
+        if hint is not None and hint <= lower_id:
             return True
         # Numbers rise with time. Where time goes back, what is below was committed after what is above was prepared.
         try:

@@ -20,6 +20,7 @@ from typing import Final
 
 from anabranch.errors import AnabranchError
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.exact import delete_exactly
 from anabranch.kernel.properties import (
     BRANCH_PROPERTY,
     LEFTOVER_PROPERTY,
@@ -99,15 +100,26 @@ def displace(context: TableContext, head: Snapshot) -> Snapshot | None:
     return found
 
 
+def withdraw(context: TableContext, snapshot: Snapshot) -> None:
+    """Let go of a leftover that somebody kept: its writer lives, and commits again what it did."""
+    tag = _tag(snapshot)
+    delete_exactly(context.storage, context.layout.tag_path(tag.name), tag.to_json())
+
+
 def _keep(context: TableContext, found: Snapshot) -> bool:
-    """Keep a leftover under a tag; False if it has expired meanwhile, and what it needs may be gone."""
-    tag = Tag(f"leftover-{found.id}-{found.stamp[:8]}", found)
+    """Keep a leftover under a tag; False if what it needs may be gone meanwhile, and so the tag as well."""
+    tag = _tag(found)
     path = context.layout.tag_path(tag.name)
     context.storage.put_if_absent(path, tag.to_json())
-    if context.snapshots.find(found.id) is None:  # whoever stores something in its place leaves it there
-        context.storage.delete(path)
-        return False
-    return True
+    now = context.snapshots.find(found.id)
+    if now is not None and (now.stamp == found.stamp or _may_have_been_acknowledged(context, found)):
+        return True
+    context.storage.delete(path)  # it has expired, or its writer has taken it back
+    return False
+
+
+def _tag(leftover: Snapshot) -> Tag:
+    return Tag(f"leftover-{leftover.id}-{leftover.stamp[:8]}", leftover)
 
 
 def _may_have_been_acknowledged(context: TableContext, found: Snapshot) -> bool:

@@ -34,7 +34,7 @@ from anabranch.kernel.commit.conflicts import file_conflict, identity_conflict
 from anabranch.kernel.commit.foothold import took_hold
 from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.ledger import LedgerEntry, find_commit
-from anabranch.kernel.commit.leftovers import displace
+from anabranch.kernel.commit.leftovers import displace, withdraw
 from anabranch.kernel.commit.presence import lost_conflict, lost_files_of
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.exact import delete_snapshot
@@ -224,6 +224,8 @@ def _publish(context: TableContext, snapshot: Snapshot, head: Snapshot | None, a
     if won:
         try:
             won = took_hold(context, snapshot, head)
+            if not won:
+                withdraw(context, snapshot)
         except CommitOutcomeUnknownError:
             raise
         except AnabranchError as error:  # it is stored, and what keeps us from judging it does not matter
