@@ -1,8 +1,10 @@
 """What holds for all tests."""
 
 import os
+import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 # Nothing is right or wrong because of how fast a busy machine was.
@@ -18,3 +20,11 @@ os.environ.setdefault(
 # What Python does first in each of the many processes that Spark starts.
 _STARTUP = str(Path(__file__).parent / "support" / "python_startup")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_STARTUP, os.environ.get("PYTHONPATH")]))
+
+
+@pytest.fixture(autouse=True)
+def _process_of_its_own():
+    """No test's commits tell of the tables that another test has read in this process."""
+    remembered = sys.modules.get("anabranch.lineage.remembered")
+    if remembered is not None:
+        remembered.forget()

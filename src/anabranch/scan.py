@@ -21,7 +21,9 @@ from anabranch.kernel.scan.plan import Plan
 from anabranch.kernel.scan.request import ScanRequest
 from anabranch.kernel.scan.split import Split
 from anabranch.lazy import lazy
-from anabranch.lineage.recording import note_changes, note_state
+from anabranch.lineage.model import TableInput
+from anabranch.lineage.reads import note_changes, note_state, range_read, state_read
+from anabranch.lineage.remembered import hand_out
 from anabranch.options import FILE_CHECKSUM
 from anabranch.read import Reader
 from anabranch.read_feed import FeedReader
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 
 S = TypeVar("S")
+T = TypeVar("T")
 S_contra = TypeVar("S_contra", contravariant=True)
 
 
@@ -78,6 +81,10 @@ class Rows(Forms, Generic[S]):
     def splits(self) -> Sequence[S]:
         """What to read, in order."""
 
+    @abstractmethod
+    def read_from(self) -> TableInput:
+        """The rows as an input of a commit."""
+
     @property
     def arrow_schema(self) -> pa.Schema:
         """Columns of the rows, in Arrow's types."""
@@ -85,16 +92,23 @@ class Rows(Forms, Generic[S]):
 
     def to_arrow(self) -> pa.Table:
         """All rows as one table, in the table's Arrow types."""
-        return self.reader.read_table(self.splits, limit=self.limit)
+        return self._known(self.reader.read_table(self.splits, limit=self.limit))
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """All rows in batches, read as they are consumed, in memory bounded by the batch size."""
-        return self.reader.read_batches(self.splits, limit=self.limit)
+        return self._known(self._each(self.reader.read_batches(self.splits, limit=self.limit)))
 
     def head(self, count: int = 5) -> pa.Table:
         """The first rows as an Arrow table; no more is read than they take."""
         most = count if self.limit is None else min(count, self.limit)
-        return self.reader.read_table(self.splits, limit=check_limit(most))
+        return self._known(self.reader.read_table(self.splits, limit=check_limit(most)))
+
+    def _each(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield self._known(batch)
+
+    def _known(self, rows: T) -> T:
+        return hand_out(rows, lambda: (self.read_from(),))
 
 
 @dataclass(frozen=True)
@@ -118,6 +132,9 @@ class Scan(Rows[Split]):
     def splits(self) -> Sequence[Split]:
         note_state(self.context, self.snapshot)
         return self.plan().splits
+
+    def read_from(self) -> TableInput:
+        return state_read(self.context, self.snapshot)
 
     def plan(self) -> Plan:
         """The files to read. Raises `CorruptTableError`, `UnsupportedFeatureError`."""
@@ -209,7 +226,7 @@ class Scan(Rows[Split]):
         """
         most = check_limit(count)
         assert most is not None, "a number was given"
-        return sample(self, most, seed)
+        return self._known(sample(self, most, seed))
 
     def to_dataset(self) -> ScanDataset:
         """The rows as a `pyarrow.dataset.Dataset`, which reads only the columns and files that are asked for.
@@ -290,6 +307,9 @@ class Changes(Rows[FeedSplit]):
         """Raises `NotFoundError` if some of the snapshots have expired, `OptionError` at an overwrite."""
         note_changes(self.feed.context, self.start, self.end)
         return self.feed.splits(self.start, self.end)
+
+    def read_from(self) -> TableInput:
+        return range_read(self.feed.context, self.start, self.end)
 
     def count(self) -> int:
         """How many rows there are, read no further than to count them. Raises as `splits`."""

@@ -241,7 +241,7 @@ def test_reading_goes_on_when_lineage_cannot_be_gathered(lake, orders, clean, mo
     def broken(*_):
         raise InvalidInputError("no such thing")
 
-    monkeypatch.setattr("anabranch.lineage.recording.state_read", broken)
+    monkeypatch.setattr("anabranch.lineage.reads.state_read", broken)
     with lake.job("j"):
         for _ in range(2):
             assert orders.scan().to_arrow().num_rows == 6

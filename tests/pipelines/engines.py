@@ -21,7 +21,7 @@ from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.refs.tag_log import get_tag
 from anabranch.lake import Lake
 from anabranch.lineage.model import LINEAGE_PROPERTY, Engine, LineageEntry, TableInput
-from anabranch.lineage.recording import state_read
+from anabranch.lineage.reads import state_read
 from anabranch.storage.open import open_storage
 from anabranch.streaming.offsets import BEGINNING, Position
 from tests.cascade.embedded import _begun, _known, _read_as, _start

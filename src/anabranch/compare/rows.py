@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,11 +15,15 @@ from anabranch.errors import InvalidInputError
 from anabranch.frames.forms import Forms
 from anabranch.kernel.scan.plan import Plan
 from anabranch.kernel.scan.split import Split
+from anabranch.lineage.reads import note_state
+from anabranch.lineage.remembered import hand_out
 from anabranch.scan import Scan
 from anabranch.streaming.delivery import CHANGE_COLUMN, INSERTED, REMOVED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+T = TypeVar("T")
 
 _ROWS_AT_ONCE = 1 << 16
 
@@ -112,6 +116,9 @@ class RowDiff(Forms):
                 deleted += int(removed.sum())
         return RowCounts(inserted, deleted)
 
+    def _known(self, rows: T) -> T:
+        return hand_out(rows, lambda: (self.left.read_from(), self.right.read_from()))
+
     @property
     def _is_counted_by_files(self) -> bool:
         return self.left.predicate is None and self.right.predicate is None
@@ -130,6 +137,8 @@ class RowDiff(Forms):
 
     def _pairs(self) -> Iterator[tuple[list[Split], list[Split]]]:
         """What may hold equal rows on both sides."""
+        for side in (self.left, self.right):
+            note_state(side.context, side.snapshot)
         left, right = self.left.plan(), self.right.plan()
         if not self.is_partitioned:
             if left.splits or right.splits:

@@ -16,6 +16,7 @@ from anabranch.errors import UnsupportedFeatureError
 from anabranch.expr.nodes import And, Comparison, In, IsNull, Not, Or, Predicate
 from anabranch.frames.expressions import parts_of
 from anabranch.frames.narrowing import Narrowing
+from anabranch.lineage.recording import TakingPart, captured
 
 
 class ScanDataset(ds.Dataset):  # type: ignore[misc]
@@ -29,6 +30,7 @@ class ScanDataset(ds.Dataset):  # type: ignore[misc]
         """
         self._rows = rows
         self._nan_is_largest = nan_is_largest
+        self._job = captured()
 
     def __repr__(self) -> str:
         return f"<ScanDataset of {self._rows.title}>"
@@ -48,7 +50,7 @@ class ScanDataset(ds.Dataset):  # type: ignore[misc]
 
     def scanner(self, columns: Any = None, filter: Any = None, **_how: Any) -> ScanScanner:
         """What reads the rows: `columns` by names, or as expressions by name; those for which `filter` is true."""
-        return ScanScanner(self._rows, columns, filter, nan_is_largest=self._nan_is_largest)
+        return ScanScanner(self._rows, columns, filter, self._job, nan_is_largest=self._nan_is_largest)
 
     def to_batches(self, columns: Any = None, filter: Any = None, **_how: Any) -> Iterator[pa.RecordBatch]:
         """See `scanner`."""
@@ -105,8 +107,11 @@ class ScanDataset(ds.Dataset):  # type: ignore[misc]
 class ScanScanner(ds.Scanner):  # type: ignore[misc]
     """A read of a `ScanDataset` with columns and a filter."""
 
-    def __init__(self, rows: Narrowing, columns: Any, filter: Any, *, nan_is_largest: bool) -> None:
+    def __init__(
+        self, rows: Narrowing, columns: Any, filter: Any, job: TakingPart, *, nan_is_largest: bool
+    ) -> None:
         self._filter = None
+        self._job = job
         self._expressions: dict[str, Any] | None = None
         names = rows.arrow_schema.names
         self._dataset_schema = rows.arrow_schema
@@ -138,10 +143,12 @@ class ScanScanner(ds.Scanner):  # type: ignore[misc]
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, read as they are consumed."""
+        with self._job():
+            batches = self._rows.to_batches()
         if self._filter is None and self._expressions is None:
-            yield from self._rows.to_batches()
+            yield from batches
             return
-        for batch in self._rows.to_batches():
+        for batch in batches:
             rows = pa.Table.from_batches([batch])
             yield from self._formed(rows if self._filter is None else rows.filter(self._filter)).to_batches()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 import pyarrow as pa
@@ -14,6 +14,8 @@ from anabranch.frames.optional import needed
 if TYPE_CHECKING:
     import duckdb
     import pandas as pd
+
+T = TypeVar("T")
 
 
 class Forms(ABC):
@@ -42,22 +44,22 @@ class Forms(ABC):
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows as a reader of Arrow batches, to be consumed once, in bounded memory."""
-        return pa.RecordBatchReader.from_batches(self.arrow_schema, self.to_batches())
+        return self._known(pa.RecordBatchReader.from_batches(self.arrow_schema, self.to_batches()))
 
     def to_arrow(self) -> pa.Table:
         """All rows as one table."""
-        return pa.Table.from_batches(self.to_batches(), schema=self.arrow_schema)
+        return self._known(pa.Table.from_batches(self.to_batches(), schema=self.arrow_schema))
 
     def to_pandas(self) -> pd.DataFrame:
         """All rows as a pandas frame. Raises `UnsupportedFeatureError` if pandas is not installed."""
         needed("pandas", "a pandas frame")
-        return self.to_arrow().to_pandas()
+        return self._known(self.to_arrow().to_pandas())
 
     def to_polars(self) -> pl.DataFrame | pl.LazyFrame:
         """All rows as a Polars frame."""
         frame = pl.from_arrow(self.to_arrow())
         assert isinstance(frame, pl.DataFrame)
-        return frame
+        return self._known(frame)
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
         """The rows as a relation of DuckDB, in that connection or a new one.
@@ -69,3 +71,7 @@ class Forms(ABC):
 
     def _for_duckdb(self) -> Any:
         return self.to_arrow()
+
+    def _known(self, rows: T) -> T:
+        """Remember of an object of these rows what it was read from, for lineage, where that is known."""
+        return rows

@@ -19,6 +19,7 @@ import pyarrow as pa
 from anabranch.errors import PredicateError
 from anabranch.expr.nodes import Column, Comparison, In, IsNull, Literal, Not, Operator, Predicate, StartsWith
 from anabranch.frames.narrowing import Narrowing
+from anabranch.lineage.recording import captured
 
 _OPERATORS = {
     "Eq": Operator.EQ,
@@ -40,6 +41,8 @@ def lazy_frame(rows: Narrowing) -> pl.LazyFrame:
 
 
 def _source(rows: Narrowing) -> Callable[..., Iterator[pl.DataFrame]]:
+    job = captured()
+
     def read(
         columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
@@ -52,7 +55,9 @@ def _source(rows: Narrowing) -> Callable[..., Iterator[pl.DataFrame]]:
             needed = {*columns, *(predicate.meta.root_names() if predicate is not None else ())}
         asked = asked.only_columns([name for name in asked.arrow_schema.names if name in needed])
         is_empty = True
-        for batch in asked.to_batches():
+        with job():
+            batches = asked.to_batches()
+        for batch in batches:
             is_empty = False
             yield _chosen(batch, predicate, columns)
         if is_empty:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Self
+from typing import Final, Self
 
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.history.archive import Following
@@ -21,6 +21,8 @@ from anabranch.spec.snapshot import CommitKind
 
 _MOST_BEFORE = 1_000
 """Commits before the fork that are looked through for where a source stood there."""
+
+_NOT_OF_A_JOB: Final = "it was made outside of any job, and does not say how far one had come"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class _Reads:
             if snapshot.commit_kind not in (CommitKind.COMPACT, CommitKind.ANALYZE):
                 self.problems[f"snapshot {snapshot.id} does not say what it read"] = None
             return
-        for problem in () if entry.knows_positions else entry.problems:
+        for problem in () if entry.knows_positions else entry.problems or (_NOT_OF_A_JOB,):
             self.problems[f"snapshot {snapshot.id}: {problem}"] = None
         for read in entry.consumed:
             if not (isinstance(read, TableInput) and read.is_state):

@@ -8,7 +8,8 @@ every commit of rows carries an entry with all of it:
 * A step of `Table.tail` is an input until it was worked through (the next one was asked for) and a commit to the same
   branch has said so. So a loop over a tail records as a stream does: of each commit, what is new in it.
 
-A run belongs to the thread, or the task of asyncio, that began it; other threads take part with `JobRun.joined`.
+A run belongs to the thread, or the task of asyncio, that began it; other threads take part with `JobRun.joined`. What
+registers reads, also those of other threads, is `anabranch.lineage.reads`.
 """
 
 from __future__ import annotations
@@ -21,13 +22,11 @@ from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any, Final
 
-from anabranch.errors import AnabranchError, InvalidInputError, InvalidNameError
-from anabranch.kernel.context import TableContext
+from anabranch.errors import InvalidInputError, InvalidNameError
 from anabranch.lineage.joining import Inputs, joined, newest
-from anabranch.lineage.model import EMBEDDED, Input, LineageEntry, SourceInput, TableInput
+from anabranch.lineage.model import EMBEDDED, Input, LineageEntry, SourceInput
+from anabranch.lineage.remembered import Handed, listed, may_hold
 from anabranch.runtime import SYSTEM, Runtime
-from anabranch.spec.snapshot import Snapshot
-from anabranch.streaming.offsets import BEGINNING, Position
 
 _LOG = logging.getLogger(__name__)
 
@@ -35,10 +34,12 @@ _MOST_INPUTS: Final = 500
 """An entry is part of the snapshot, which everybody reads: no more inputs than this are named."""
 
 _CURRENT: Final[ContextVar[JobRun | None]] = ContextVar("anabranch job", default=None)
+_ASIDE: Final[ContextVar[bool]] = ContextVar("anabranch only looks", default=False)
 
 _OPEN: Final[dict[str, JobRun]] = {}
 """The runs of this process, by their ids."""
 
+TakingPart = Callable[[], AbstractContextManager[None]]
 Mark = Callable[["JobRun"], AbstractContextManager[None]]
 
 
@@ -60,6 +61,10 @@ class JobRun:
     _told: dict[str, int] = field(default_factory=dict, repr=False)
     """By the identity of a branch: up to which step its commits have named all."""
     _problems: dict[str, None] = field(default_factory=dict, repr=False)
+    _strays: dict[str, None] = field(default_factory=dict, repr=False)
+    """Tables that were read by threads of which it is not known for which job."""
+    _warned: set[str] = field(default_factory=set, repr=False)
+    """Problems that the log has."""
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     @property
@@ -108,19 +113,43 @@ class JobRun:
     def problem(self, text: str) -> None:
         """Say in every entry from now on what could not be found out; the log says it once."""
         with self._lock:
-            is_new = text not in self._problems
             self._problems[text] = None
-        if is_new:
-            _LOG.warning("lineage of job '%s' is incomplete: %s", self.name, text)
+        self._warn(text)
 
-    def taken(self, sink: str) -> Taken:
-        """What may go into the rows of a commit that is made now to the branch of that identity."""
+    def stray(self, title: str) -> None:
+        """Say in every entry from now on that a table was read by a thread of which it is not known whether it works for it."""
         with self._lock:
-            steps = (step.read for step in self._steps if not self._is_over(step, sink))
-            inputs, problems, delivered = joined([*self._reads.all(), *steps]), self.problems, self._delivered
+            self._strays[title] = None
+
+    def taken(self, sink: str, rows: Handed | None = None) -> Taken:
+        """What may go into the rows of a commit that is made now to the branch of that identity.
+
+        Args:
+            sink: the branch.
+            rows: what is known of the object that is written.
+        """
+        with self._lock:
+            steps = [step.read for step in self._steps if not self._is_over(step, sink)]
+            reads, problems, delivered = self._reads.all(), self.problems, self._delivered
+            strays = listed([*self._strays])
+        inputs = joined([*reads, *steps, *(() if rows is None else rows.inputs)])
         named = newest(inputs, _MOST_INPUTS)
         if len(named) < len(inputs):
             problems += (f"{len(inputs) - len(named)} of {len(inputs)} inputs are left out",)
+        if strays is not None:
+            problems += (
+                f"threads that take part in no job have read {strays} while several jobs were open, and it is not known "
+                "for which: let them work inside of job.joined()",
+            )
+        if not reads and not delivered and not problems:
+            before = unknown_rows(rows)
+            if before is not None:
+                problems += (
+                    f"the job has read nothing itself, and its rows may be made of what this process had read before: "
+                    f"{before}; read inside of the block, or name the source with job.read_from()",
+                )
+        for problem in problems:
+            self._warn(problem)
         return Taken(named, problems, delivered)
 
     def entry(self, taken: Taken) -> LineageEntry:
@@ -132,6 +161,13 @@ class JobRun:
         with self._lock:
             self._told[sink] = max(taken.steps, self._told.get(sink, 0))
             self._steps = self._fewer()
+
+    def _warn(self, problem: str) -> None:
+        with self._lock:
+            is_new = problem not in self._warned
+            self._warned.add(problem)
+        if is_new:
+            _LOG.warning("lineage of job '%s' is incomplete: %s", self.name, problem)
 
     def _is_over(self, step: Step, sink: str) -> bool:
         """Whether no rows of it go into a commit to that branch any more."""
@@ -203,11 +239,37 @@ def current() -> JobRun | None:
 @contextmanager
 def aside() -> Iterator[None]:
     """What this thread reads meanwhile goes into no rows: it only looks at them."""
-    token = _CURRENT.set(None)
+    token, looks = _CURRENT.set(None), _ASIDE.set(True)
     try:
         yield
     finally:
+        _ASIDE.reset(looks)
         _CURRENT.reset(token)
+
+
+def is_aside() -> bool:
+    """Whether what this thread reads goes into no rows."""
+    return _ASIDE.get()
+
+
+def captured() -> TakingPart:
+    """Lets whatever thread work for the run of this one, now and then: libraries read in threads of their own."""
+    run, is_looking = _CURRENT.get(), _ASIDE.get()
+
+    @contextmanager
+    def taking_part() -> Iterator[None]:
+        is_over = run is not None and run.run not in _OPEN
+        if is_over or _CURRENT.get() is not None or _ASIDE.get():
+            yield
+            return
+        token, looks = _CURRENT.set(run), _ASIDE.set(is_looking)
+        try:
+            yield
+        finally:
+            _ASIDE.reset(looks)
+            _CURRENT.reset(token)
+
+    return taking_part
 
 
 def open_run(run: str) -> JobRun | None:
@@ -215,15 +277,21 @@ def open_run(run: str) -> JobRun | None:
     return _OPEN.get(run)
 
 
-def note_elsewhere(read: TableInput) -> None:
-    """Register a read for this process that another one did: nobody knows for which of the runs that are open."""
-    for run in list(_OPEN.values()):
-        run.register(read)
+def open_runs() -> tuple[JobRun, ...]:
+    """All runs that go on in this process."""
+    return tuple(_OPEN.values())
 
 
 def is_any_open() -> bool:
     """Whether any run goes on in this process."""
     return bool(_OPEN)
+
+
+def unknown_rows(rows: Handed | None) -> str | None:
+    """Tables that rows may be made of of which nothing else is known; None if there are none."""
+    if rows is not None and rows.is_whole:
+        return None
+    return may_hold(but=() if rows is None else {read.branch_uuid for read in rows.inputs})
 
 
 def check_job_name(name: str) -> None:
@@ -249,73 +317,3 @@ def _running(run: JobRun) -> Iterator[None]:
             yield
     finally:
         _CURRENT.reset(token)
-
-
-# What reads register
-
-
-def state_read(context: TableContext, snapshot: Snapshot | None) -> TableInput:
-    """All rows of a table as they were at a snapshot; None for a table that was never written."""
-    if snapshot is None:
-        return TableInput(context.title, context.table_uuid, context.branch_uuid, BEGINNING, BEGINNING)
-    end = Position(snapshot.id, snapshot.stamp, full=True)
-    return TableInput(context.title, context.table_uuid, context.branch_uuid, BEGINNING, end)
-
-
-def note_state(context: TableContext, snapshot: Snapshot | None) -> None:
-    """Register that a table is read as it was at a snapshot, if a job does it."""
-    run = _CURRENT.get()
-    if run is not None:
-        _noted(run, lambda: run.register(state_read(context, snapshot)), context)
-
-
-def note_changes(context: TableContext, start: Position, end: Position) -> None:
-    """Register that what was added to a branch between two positions is read, if a job does it."""
-    run = _CURRENT.get()
-    if run is not None:
-        _noted(run, lambda: run.register(range_read(context, start, end)), context)
-
-
-def note_step(context: TableContext, start: Position, end: Position) -> Callable[[], None]:
-    """Register that a step of a stream is handed out, if a job takes it; what is returned says that it is done with."""
-    run = _CURRENT.get()
-    if run is None:
-        return _nothing
-    steps: list[Step] = []
-    _noted(run, lambda: steps.append(run.deliver(range_read(context, start, end))), context)
-
-    def done() -> None:
-        for step in steps:
-            step.is_done = True
-
-    return done
-
-
-def _nothing() -> None:
-    """Nobody remembers the step."""
-
-
-def range_read(context: TableContext, start: Position, end: Position) -> TableInput:
-    """What was added to a branch between two positions."""
-    return TableInput(
-        context.title,
-        context.table_uuid,
-        context.branch_uuid,
-        _stamped(context, start),
-        _stamped(context, end),
-    )
-
-
-def _stamped(context: TableContext, position: Position) -> Position:
-    """The position with its stamp, if the snapshot is still there: an id alone is used again after a rollback."""
-    if position.stamp is not None or position.snapshot == 0:
-        return position
-    found = context.snapshots.find(position.snapshot)
-    return position if found is None else replace(position, stamp=found.stamp)
-
-
-def _noted(run: JobRun, register: Callable[[], None], context: TableContext) -> None:
-    try:
-        register()
-    except AnabranchError as error:  # lineage must not stop who reads
-        run.problem(f"what was read of '{context.title}': {error}")

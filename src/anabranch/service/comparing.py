@@ -10,6 +10,7 @@ from anabranch.audit import Verdict
 from anabranch.compare import Diff, RowCounts
 from anabranch.errors import InvalidInputError
 from anabranch.kernel.replacement.coverage import JobOnMain
+from anabranch.lineage.recording import aside
 from anabranch.service.tables import View, open_lake, open_table
 from anabranch.service.values import rows_of
 from anabranch.table import Table
@@ -99,16 +100,22 @@ def describe(
         diff.files.shared.height,
         diff.schema.phrases,
         tuple(asdict(p) for p in diff.partitions if p.is_changed),
-        diff.rows(filter, columns).count() if count else None,
+        _counts(diff, filter, columns) if count else None,
         _changes(diff, filter, columns, limit) if limit else None,
         diff.only_on_main,
     )
 
 
+def _counts(diff: Diff, filter: str | None, columns: Sequence[str] | None) -> RowCounts:
+    with aside():  # people look at them
+        return diff.rows(filter, columns).count()
+
+
 def _changes(
     diff: Diff, filter: str | None, columns: Sequence[str] | None, limit: int
 ) -> tuple[Mapping[str, Any], ...]:
-    found = diff.rows(filter, columns, limit).to_arrow()
+    with aside():  # people look at them
+        found = diff.rows(filter, columns, limit).to_arrow()
     names = [found.schema.names[-1], *found.schema.names[:-1]]
     return tuple({name: row[name] for name in names} for row in rows_of(found))
 

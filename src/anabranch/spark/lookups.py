@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.lineage.model import Input, TableInput, input_of
-from anabranch.lineage.recording import note_elsewhere
+from anabranch.lineage.reads import note_elsewhere
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.spark.engine import context_of, is_running
 from anabranch.spark.native import plans

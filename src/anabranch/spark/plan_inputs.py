@@ -13,7 +13,7 @@ from anabranch.catalog import Identifier
 from anabranch.kernel.context import TableContext
 from anabranch.lineage.joining import joined
 from anabranch.lineage.model import Input, SourceInput
-from anabranch.lineage.recording import state_read
+from anabranch.lineage.reads import state_read
 from anabranch.scan import Scan
 from anabranch.spark.native import plans
 from anabranch.spark.native.portable import described_scan

@@ -27,7 +27,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from anabranch.errors import OptionError, SchemaError
-from anabranch.lineage.recording import state_read
+from anabranch.lineage.reads import state_read
 from anabranch.options import (
     SCAN_COLUMNS,
     SCAN_FILTER,

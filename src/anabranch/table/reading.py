@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +11,11 @@ import pyarrow as pa
 from anabranch.expr.bind import BoundPredicate, bind
 from anabranch.expr.nodes import Predicate
 from anabranch.expr.parse import parse
+from anabranch.kernel.context import TableContext
 from anabranch.kernel.scan.plan import Plan
 from anabranch.kernel.scan.request import ScanRequest
-from anabranch.lineage.recording import note_step
+from anabranch.lineage.reads import note_step, range_read
+from anabranch.lineage.remembered import hand_out
 from anabranch.options import (
     MAX_BYTES_PER_TRIGGER,
     MAX_FILES_PER_TRIGGER,
@@ -27,6 +29,7 @@ from anabranch.scan import Changes, Scan, check_columns, check_limit
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
 from anabranch.streaming.course import Course, Place
+from anabranch.streaming.delivery import FeedSplit
 from anabranch.streaming.feed import Feed
 from anabranch.streaming.offsets import Position
 from anabranch.streaming.pace import limits_of
@@ -185,7 +188,18 @@ class Reading(TableView):
         options = {**self._options, **asked}
         begin = start_options(start, options, self._pinned)
         follower = Follower(feed, begin, consumer, limits_of({**schema.options, **options}))
-        return Tail(follower, reader.read, idle, _delivering)
+        steps: list[tuple[TableContext, Position, Position]] = []
+
+        def delivering(start: Place, end: Place) -> Callable[[], None]:
+            steps[:] = [(end.feed.context, Course.begin_of(start, end), end.position)]
+            return note_step(*steps[0])
+
+        def read(split: FeedSplit) -> Iterator[pa.RecordBatch]:
+            taken = tuple(steps)
+            for batch in reader.read(split):
+                yield hand_out(batch, lambda: [range_read(*step) for step in taken])
+
+        return Tail(follower, read, idle, delivering)
 
     def _feed(self, schema: TableSchema, filter: str | Predicate | None, asked: Mapping[str, str]) -> Feed:
         return Feed.of(self._context, schema, {**self._options, **asked}, _bound(filter, schema))
@@ -218,11 +232,6 @@ class Reading(TableView):
         snapshot = self.snapshot
         view = View(self._context, snapshot, self._schema, pinned=self._pinned is not None)
         return read_system_table(view, name)
-
-
-def _delivering(start: Place, end: Place) -> Callable[[], None]:
-    """Register a step of a tail with the job that takes it."""
-    return note_step(end.feed.context, Course.begin_of(start, end), end.position)
 
 
 def _bound(filter: str | Predicate | None, schema: TableSchema) -> BoundPredicate | None:

@@ -25,9 +25,12 @@ from anabranch.kernel.replacement.follow import carried_over
 from anabranch.kernel.watermark import Claim, claim
 from anabranch.kernel.write_load import WriteLoad, load_warning
 from anabranch.lineage.model import LINEAGE_PROPERTY
-from anabranch.lineage.recording import current
+from anabranch.lineage.recording import current, is_aside
+from anabranch.lineage.remembered import Handed, handed
+from anabranch.lineage.unnamed import outside_of_jobs
 from anabranch.maintenance.expire import expire_now_and_then
 from anabranch.options import DYNAMIC_PARTITION_OVERWRITE
+from anabranch.scan import Rows
 from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.snapshot_ref import SnapshotRef
 from anabranch.spec.support import check_writable
@@ -166,7 +169,6 @@ class Writing(TableView):
 
         Afterwards the automatic tags and the savepoint that are due are made.
         """
-        self._check_unpinned()
         request = CommitRequest(
             action,
             identity or CommitIdentity.batch(self._context.runtime),
@@ -174,12 +176,22 @@ class Writing(TableView):
             watermark,
             floor,
         )
-        is_told = LINEAGE_PROPERTY in request.properties
-        job = current() if _has_rows(action) and not is_told else None
-        taken = None if job is None else job.taken(self._context.branch_uuid)
+        return self._commit(request, None)
+
+    def _commit(self, request: CommitRequest, rows: Handed | None) -> Committed:
+        """The same; with what is known of the object whose rows these are."""
+        self._check_unpinned()
+        is_asked = _has_rows(request.action) and LINEAGE_PROPERTY not in request.properties
+        job = current() if is_asked else None
+        taken = None if job is None else job.taken(self._context.branch_uuid, rows)
+        entry = None
         if job is not None and taken is not None:
-            said = job.entry(taken).to_json()
-            request = replace(request, properties={**request.properties, LINEAGE_PROPERTY: said})
+            entry = job.entry(taken)
+        elif is_asked and not is_aside() and _brings_files(request.action):
+            entry = outside_of_jobs(rows)
+        if entry is not None:
+            said = {LINEAGE_PROPERTY: entry.to_json()}
+            request = replace(request, properties={**request.properties, **said})
         committed = self._committed(request)
         if job is not None and taken is not None:
             job.committed(self._context.branch_uuid, taken)
@@ -220,9 +232,12 @@ class Writing(TableView):
             if warning is not None:
                 _LOG.warning(warning)
         messages = written.messages
+        rows = Handed((data.read_from(),), is_whole=True) if isinstance(data, Rows) else handed(data)
         watermark = claim(writer.table_schema, writer.context.all_options, messages)
         try:
-            committed = self.commit(action(messages), properties=written.origin, watermark=watermark)
+            identity = CommitIdentity.batch(self._context.runtime)
+            request = CommitRequest(action(messages), identity, written.origin, watermark)
+            committed = self._commit(request, rows)
         except NOT_PUBLISHED:
             writer.abort(messages)  # after any other error files stay
             raise
@@ -235,3 +250,7 @@ class Writing(TableView):
 def _has_rows(action: Action) -> bool:
     """Whether an action brings rows; others only rewrite files, or take rows back."""
     return isinstance(action, Append | Overwrite)
+
+
+def _brings_files(action: Action) -> bool:
+    return isinstance(action, Append | Overwrite) and any(message.new_files for message in action.messages)

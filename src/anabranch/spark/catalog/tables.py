@@ -12,7 +12,7 @@ from anabranch.expr.parse import parse
 from anabranch.kernel.cache import MetadataCache
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS
 from anabranch.lazy import lazy
-from anabranch.lineage.recording import note_state
+from anabranch.lineage.reads import note_state
 from anabranch.options import BRANCH, SCAN_COLUMNS, SCAN_EXACT, SCAN_FILTER, SCAN_MODE, SCAN_PUBLISHED
 from anabranch.scan import Scan
 from anabranch.spark.catalog import java

@@ -1,0 +1,100 @@
+"""Reads of tables, and which commits of this process are to name them.
+
+A read is an input of the job that its thread takes part in. Of a thread that takes part in none, such as one of a pool that
+the block of a job has started, it is an input of the job that is open, if that is exactly one; of several each gets a
+problem. Whatever was read is remembered as well, because a later commit may hold it (`anabranch.lineage.remembered`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from anabranch.errors import AnabranchError
+from anabranch.kernel.context import TableContext
+from anabranch.lineage import remembered
+from anabranch.lineage.model import TableInput
+from anabranch.lineage.recording import JobRun, Step, current, is_aside, open_runs
+from anabranch.spec.snapshot import Snapshot
+from anabranch.streaming.offsets import BEGINNING, Position
+
+
+def state_read(context: TableContext, snapshot: Snapshot | None) -> TableInput:
+    """All rows of a table as they were at a snapshot; None for a table that was never written."""
+    if snapshot is None:
+        return TableInput(context.title, context.table_uuid, context.branch_uuid, BEGINNING, BEGINNING)
+    end = Position(snapshot.id, snapshot.stamp, full=True)
+    return TableInput(context.title, context.table_uuid, context.branch_uuid, BEGINNING, end)
+
+
+def range_read(context: TableContext, start: Position, end: Position) -> TableInput:
+    """What was added to a branch between two positions."""
+    return TableInput(
+        context.title,
+        context.table_uuid,
+        context.branch_uuid,
+        _stamped(context, start),
+        _stamped(context, end),
+    )
+
+
+def note_state(context: TableContext, snapshot: Snapshot | None) -> None:
+    """Register that a table is read as it was at a snapshot."""
+    for run in _readers(context):
+        _noted(run, lambda run=run: run.register(state_read(context, snapshot)), context)  # type: ignore[misc]
+
+
+def note_changes(context: TableContext, start: Position, end: Position) -> None:
+    """Register that what was added to a branch between two positions is read."""
+    for run in _readers(context):
+        _noted(run, lambda run=run: run.register(range_read(context, start, end)), context)  # type: ignore[misc]
+
+
+def note_step(context: TableContext, start: Position, end: Position) -> Callable[[], None]:
+    """Register that a step of a stream is handed out; what is returned says that it was worked through."""
+    steps: list[Step] = []
+    for run in _readers(context):
+        _noted(run, lambda run=run: steps.append(run.deliver(range_read(context, start, end))), context)  # type: ignore[misc]
+
+    def done() -> None:
+        for step in steps:
+            step.is_done = True
+
+    return done
+
+
+def note_elsewhere(read: TableInput) -> None:
+    """Register a read that another process did for this one: nobody knows for which of the jobs that are open."""
+    remembered.read(read.branch_uuid, read.name, in_job=False)
+    for run in open_runs():
+        run.register(read)
+
+
+def _readers(context: TableContext) -> tuple[JobRun, ...]:
+    """The job that this thread reads for, if there is one."""
+    if is_aside():
+        return ()
+    run, others = current(), open_runs()
+    remembered.read(context.branch_uuid, context.title, in_job=run is not None)
+    if run is not None:
+        return (run,)
+    if len(others) > 1:
+        for other in others:
+            other.stray(context.title)
+        return ()
+    return others
+
+
+def _noted(run: JobRun, register: Callable[[], None], context: TableContext) -> None:
+    try:
+        register()
+    except AnabranchError as error:  # lineage must not stop who reads
+        run.problem(f"what was read of '{context.title}': {error}")
+
+
+def _stamped(context: TableContext, position: Position) -> Position:
+    """The position with its stamp, if the snapshot is still there: an id alone is used again after a rollback."""
+    if position.stamp is not None or position.snapshot == 0:
+        return position
+    found = context.snapshots.find(position.snapshot)
+    return position if found is None else replace(position, stamp=found.stamp)

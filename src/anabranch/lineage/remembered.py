@@ -1,0 +1,104 @@
+"""What this process has read so far, so that a commit which cannot name it says so.
+
+Rows that a program holds do not say where they are from. Two things are known of them all the same: which tables this
+process has read, and, of the very objects that reads have handed out, what they hold.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import pyarrow as pa
+
+from anabranch.errors import AnabranchError
+from anabranch.lineage.model import TableInput
+
+T = TypeVar("T")
+Reads = Callable[[], Iterable[TableInput]]
+
+_MOST_TABLES: Final = 200
+_MOST_NAMED: Final = 5
+
+_TABLES: Final[dict[tuple[str, int | None], str]] = {}
+"""What branches are called that were read: by jobs, with the thread; and outside of jobs, by whatever thread."""
+_HANDED_OUT: Final[dict[int, tuple[Callable[[], Any], Reads]]] = {}
+"""By their ids, objects of rows that are still there, and what they were read from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """What is known of rows that a program hands over to be written."""
+
+    inputs: tuple[TableInput, ...]
+    is_whole: bool
+    """Whether nothing else can have come into the object since it was read."""
+
+
+def read(branch_uuid: str, title: str, *, in_job: bool) -> None:
+    """Remember that a branch was read. Of jobs only those of the same thread see it, for the others name it themselves."""
+    key = (branch_uuid, threading.get_ident() if in_job else None)
+    _TABLES.pop(key, None)
+    _TABLES[key] = title
+    while len(_TABLES) > _MOST_TABLES:
+        _TABLES.pop(next(iter(_TABLES)), None)
+
+
+def may_hold(but: Collection[str] = ()) -> str | None:
+    """Tables that rows of this thread may be made of, for people; those left out that are known to be. None if there are none."""
+    own = threading.get_ident()
+    titles = {branch: title for (branch, thread), title in list(_TABLES.items()) if thread in (None, own)}
+    return listed([title for branch, title in titles.items() if branch not in but])
+
+
+def listed(titles: Sequence[str]) -> str | None:
+    """Some names, and how many more there are; None for none."""
+    found = sorted(set(titles))
+    more = len(found) - _MOST_NAMED
+    return ", ".join(found[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "") or None
+
+
+def hand_out(rows: T, reads: Reads) -> T:
+    """Remember of an object of rows what it was read from, as long as it lives."""
+    key = id(rows)
+
+    def gone(reference: object) -> None:
+        known = _HANDED_OUT.get(key)
+        if known is not None and known[0] is reference:
+            _HANDED_OUT.pop(key, None)
+
+    try:
+        _HANDED_OUT[key] = (weakref.ref(rows, gone), reads)
+    except TypeError:  # of such an object nothing can be remembered
+        pass
+    return rows
+
+
+def handed(data: Any) -> Handed | None:
+    """What an object of rows, or each of several, was read from; None if that is not known."""
+    if isinstance(data, list | tuple):
+        parts = [handed(part) for part in data] if data and not isinstance(data[0], dict) else []
+        known = [part for part in parts if part is not None]
+        if not known or len(known) < len(parts):
+            return None
+        inputs = dict.fromkeys(read for part in known for read in part.inputs)
+        return Handed(tuple(inputs), all(part.is_whole for part in known))
+    found = _HANDED_OUT.get(id(data))
+    if found is None or found[0]() is not data:
+        return None
+    try:
+        inputs = dict.fromkeys(found[1]())
+    except AnabranchError:  # lineage must not stop who writes
+        return None
+    # Columns of a data frame can be set, and rows put in.
+    is_fixed = isinstance(data, pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterator)
+    return Handed(tuple(inputs), is_fixed)
+
+
+def forget() -> None:
+    """Begin anew, as another process does."""
+    _TABLES.clear()
+    _HANDED_OUT.clear()
