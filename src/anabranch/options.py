@@ -527,6 +527,11 @@ LINEAGE_ENTRY = _text(
     None,
     "Where the rows of a write come from; set by Anabranch itself, where it has to travel.",
 )
+LOOKED_UP = _text(
+    "anabranch.looked-up",
+    None,
+    "What the function of a job read while it made the query; set by Anabranch itself, where it has to travel.",
+)
 STREAM_SCHEMA = _text(
     "anabranch.stream-schema",
     None,

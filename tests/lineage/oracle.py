@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +19,7 @@ import pyarrow as pa
 
 from anabranch import CommitConflictError, InvalidInputError, Lake, NotFoundError
 from anabranch.lineage.model import TableInput
+from anabranch.lineage.recording import aside
 from anabranch.storage.open import open_storage
 from anabranch.streaming.offsets import Position
 from anabranch.table import Table
@@ -452,7 +452,8 @@ class Graph:
         head = table.context.snapshots.head()
         for number in range(branch.known + 1, 0 if head is None else head.id + 1):
             before = self._at(branch, number - 1)
-            there = Context().run(ids_of, table.at(_version(table, number)))  # no job reads here
+            with aside():  # no job reads here
+                there = ids_of(table.at(_version(table, number)))
             new = [row for row in there if row not in before]
             assert not new or carry is not None, f"rows {new} came to {branch.name} unseen"
             # What is brought back is as it was, also where it was there all along.

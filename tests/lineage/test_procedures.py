@@ -78,4 +78,5 @@ def test_what_made_a_snapshot(lake):
         {"orders": {"0": 0}},
         {"orders": {"0": 1}},
     )
-    assert call(lake, "lineage_producer", "db.orders") == [(2, "APPEND", *(None,) * 9)]
+    outside = (None, None, None, "anabranch", *(None,) * 5)
+    assert call(lake, "lineage_producer", "db.orders") == [(2, "APPEND", *outside)]

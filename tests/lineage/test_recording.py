@@ -60,8 +60,7 @@ def test_a_commit_names_the_job_and_what_it_had_read(lake, orders, clean):
 
 
 def test_without_a_job_nothing_is_said(lake, orders, clean, caplog):
-    made = clean.append(orders.scan().to_arrow())
-    assert LINEAGE_PROPERTY not in made.properties
+    assert LINEAGE_PROPERTY not in clean.append(rows(1, 1)).properties
     with lake.job("j"):
         pass
     assert LINEAGE_PROPERTY not in clean.append(rows(1, 1)).properties

@@ -5,10 +5,13 @@ its commits must have among their inputs, and no others unless a problem says th
 cannot be known, which then must stand in the commit.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+from pyspark.sql import Row
+from pyspark.sql.functions import lit, udf
 
 import anabranch
 from anabranch.jobs.run import Schedule, run_jobs
@@ -76,6 +79,9 @@ class Ways:
     def insert(self, query):
         self.spark.sql(f"INSERT INTO {self.to} {query}")
 
+    def insert_frame(self, frame):
+        frame.writeTo(self.to).append()
+
     def stream(self, door="portable", name="db.a"):
         if door == "native":
             return self.spark.readStream.table(f"ways.{name}")
@@ -94,9 +100,11 @@ class Ways:
         query.awaitTermination()
 
     def job(self, function, sources, **how):
-        declared = anabranch.job(self.sink.replace(".", "-"), sources=sources, sink=self.sink, **how)(
-            function
+        self.run_job(
+            anabranch.job(self.sink.replace(".", "-"), sources=sources, sink=self.sink, **how)(function)
         )
+
+    def run_job(self, declared):
         (status,) = run_jobs([declared], self.lake, None, Schedule(AVAILABLE_NOW, Policy(most=0)))
         assert status.state == "ended", status
 
@@ -399,17 +407,122 @@ def embedded_tail(w):
             w.table.append(step)
 
 
-@way(NONE, silent=True, short=True)
+@way(BOTH)
+def embedded_job_of_a_difference(w):
+    with w.lake.job("nightly"):
+        rows = w.lake.table("db.a").diff("main@snapshot.1", "main").rows().to_arrow()
+        w.lake.table("db.b").scan().count()
+        w.table.append(rows.drop_columns(["_change"]))
+
+
+@way(BOTH)
+def embedded_job_with_a_pool(w):
+    with w.lake.job("nightly"), ThreadPoolExecutor(2) as pool:
+        found = pool.map(lambda name: w.lake.table(name).scan().to_arrow(), ("db.a", "db.b"))
+        w.table.append(pa.concat_tables(found).to_pylist())
+
+
+@way(A)
+def embedded_job_with_rows_from_before(w):
+    rows = w.lake.table("db.a").scan().to_arrow()
+    with w.lake.job("nightly"):
+        w.table.append(rows)
+
+
+@way(NONE, problem=True)
+def embedded_job_with_values_from_before(w):
+    rows = w.lake.table("db.a").scan().to_arrow().to_pylist()
+    with w.lake.job("nightly"):
+        w.table.append(rows)
+
+
+@way(A, problem=True)
+def embedded_job_with_a_dimension_from_before(w):
+    known = w.lake.table("db.b").scan().to_pandas()
+    with w.lake.job("nightly"):
+        w.table.append(w.lake.table("db.a").scan().to_pandas().merge(known[["id"]], on="id"))
+
+
+@way(BOTH, short=True)
+def job_of_spark_with_ids_read_in_python(w):
+    with w.lake.job("nightly"):
+        ids = w.lake.table("db.b").scan().to_arrow()["id"].to_pylist()
+        w.native().where(f"id IN ({ids[0]}, {ids[1]})").writeTo(w.to).append()
+
+
+@way(BOTH)
+def job_of_spark_with_ids_collected(w):
+    with w.lake.job("nightly"):
+        w.table.append(among(w.native(), w.native("db.b").collect()))
+
+
+@way(BOTH, short=True)
+def job_of_spark_with_ids_collected_of_the_portable_door(w):
+    with w.lake.job("nightly"):
+        w.table.append(among(w.portable(), w.portable("db.b").collect()))
+
+
+@way(BOTH)
+def job_of_spark_with_a_function_over_a_dictionary(w):
+    with w.lake.job("nightly"):
+        known = {row["id"]: row["v"] for row in w.lake.table("db.b").scan().to_arrow().to_pylist()}
+        w.insert_frame(w.native().withColumn("v", udf(known.get)("id")))
+
+
+@way(A)
+def job_of_spark_after_another_statement(w):
+    """What one statement read goes into no rows of another one."""
+    other = f"{w.sink}_other"
+    w.lake.create_table(other, COLUMNS)
+    with w.lake.job("nightly"):
+        w.spark.sql(f"INSERT INTO ways.{other} SELECT * FROM ways.db.b")
+        w.lake.table(other).append(w.portable("db.b"))
+        w.native("db.b").writeTo(f"ways.{other}").append()
+        w.insert("SELECT * FROM ways.db.a")
+
+
+@way(BOTH)
+def job_of_spark_that_takes_kept_rows_into_python(w):
+    with w.lake.job("nightly"):
+        kept = w.native("db.b").cache()
+        other = f"{w.sink}_other"
+        w.lake.create_table(other, COLUMNS)
+        w.lake.table(other).append(kept)
+        rows = kept.toPandas()
+        kept.unpersist()
+        w.table.append([*w.lake.table("db.a").scan().to_arrow().to_pylist(), *rows.to_dict("records")])
+
+
+@way(NONE, problem=True)
+def embedded_job_with_rows_of_spark_from_before(w):
+    rows = w.native().toPandas()
+    with w.lake.job("nightly"):
+        w.table.append(rows)
+
+
+@way(NONE, problem=True)
+def embedded_job_with_rows_of_the_portable_door_from_before(w):
+    rows = w.portable().toPandas()
+    with w.lake.job("nightly"):
+        w.table.append(w.spark.createDataFrame(rows, "id long, v string"))
+
+
+@way(A, short=True)
 def python_outside_of_a_job(w):
     w.table.append(w.lake.table("db.a").scan().to_arrow())
 
 
-@way(NONE, silent=True)
+@way(NONE, problem=True)
+def python_outside_of_a_job_with_values(w):
+    w.table.append(w.lake.table("db.a").scan().to_arrow().to_pylist())
+
+
+@way(NONE, problem=True)
 def python_outside_of_a_job_with_rows_of_spark(w):
     w.table.append(pa.Table.from_pandas(w.native().toPandas(), preserve_index=False))
 
 
-@way(NONE, silent=True)
+@way(NONE, problem=True)
 def python_outside_of_a_job_with_rows_of_the_portable_door(w):
     w.table.append(w.portable().toPandas())
 
@@ -512,9 +625,141 @@ def batches_through_pandas(w):
     w.run(w.stream(), each=each)
 
 
-@way(NONE, silent=True)
+@way(A)
 def batches_through_pandas_alone(w):
     w.run(w.stream(), each=lambda frame, _: w.table.append(frame.toPandas()))
+
+
+def among(frame, rows):
+    """The rows of a frame whose ids are among those of rows that a program has."""
+    return frame.where(frame.id.isin([row["id"] for row in rows]))
+
+
+@way(BOTH, short=True)
+def batches_that_collect_a_table_of_the_native_door(w):
+    w.run(w.stream(), each=lambda frame, _: w.table.append(among(frame, w.native("db.b").collect())))
+
+
+@way(BOTH, short=True)
+def batches_that_collect_a_table_of_the_portable_door(w):
+    w.run(w.stream(), each=lambda frame, _: w.table.append(among(frame, w.portable("db.b").collect())))
+
+
+@way(BOTH, short=True)
+def batches_that_read_a_table_in_python(w):
+    def each(frame, _):
+        w.table.append(among(frame, w.lake.table("db.b").scan().to_arrow().to_pylist()))
+
+    w.run(w.stream(), each=each)
+
+
+@way(A)
+def batches_into_two_tables(w):
+    """What the plan of one write reads goes into no rows of another one."""
+    w.lake.create_table(f"{w.sink}_other", COLUMNS)
+
+    def each(frame, _):
+        w.lake.table(f"{w.sink}_other").append(frame.join(w.native("db.b").select("id"), "id"))
+        w.table.append(frame)
+
+    w.run(w.stream(), each=each)
+
+
+@way(BOTH)
+def batches_that_collect_a_table_and_write_to(w):
+    def each(frame, _):
+        register_catalog(frame.sparkSession, "ways", {"warehouse": w.place})
+        among(frame, w.native("db.b").collect()).writeTo(w.to).append()
+
+    w.run(w.stream("native"), each=each)
+
+
+@way(BOTH)
+def batches_that_collect_a_table_and_insert(w):
+    def each(frame, _):
+        spark = frame.sparkSession
+        register_catalog(spark, "ways", {"warehouse": w.place})
+        among(frame, spark.table("ways.db.b").collect()).createOrReplaceTempView("batch")
+        spark.sql(f"INSERT INTO {w.to} SELECT * FROM batch")
+
+    w.run(w.stream(), each=each)
+
+
+@way(BOTH)
+def batches_that_keep_what_the_first_one_collected(w):
+    kept = []
+
+    def each(frame, _):
+        kept.extend([] if kept else w.native("db.b").collect())
+        w.table.append(among(frame, kept))
+
+    source = w.spark.readStream.format("anabranch").option("warehouse", w.place)
+    w.run(source.option("read.stream.maxFilesPerTrigger", "1").load("db.a"), each=each)
+
+
+@way(BOTH)
+def batches_through_pandas_with_a_table_read_in_python(w):
+    def each(frame, _):
+        ids = w.lake.table("db.b").scan().to_polars()["id"].to_list()
+        rows = frame.toPandas()
+        w.table.append(rows[rows["id"].isin(ids)])
+
+    w.run(w.stream(), each=each)
+
+
+@way(A, problem=True)
+def batches_through_pandas_with_values_from_before(w):
+    rows = w.lake.table("db.b").scan().to_arrow().to_pylist()
+    w.run(w.stream(), each=lambda frame, _: w.table.append([*map(Row.asDict, frame.collect()), *rows]))
+
+
+@way(A, problem=True, short=True)
+def batches_with_ids_from_before(w):
+    ids = w.native("db.b").collect()
+    w.run(w.stream(), each=lambda frame, _: w.table.append(among(frame, ids)))
+
+
+@way(A, problem=True)
+def batches_that_read_in_a_pool(w):
+    def each(frame, _):
+        with ThreadPoolExecutor(1) as pool:
+            rows = pool.submit(lambda: w.lake.table("db.b").scan().to_arrow().to_pylist()).result()
+        w.table.append(among(frame, rows))
+
+    w.run(w.stream(), each=each)
+
+
+@way(BOTH)
+def batches_that_collect_in_a_pool(w):
+    def each(frame, _):
+        with ThreadPoolExecutor(1) as pool:
+            rows = pool.submit(w.portable("db.b").collect).result()
+        w.table.append(among(frame, rows))
+
+    w.run(w.stream(), each=each)
+
+
+@way(BOTH)
+def batches_that_take_kept_rows_into_python(w):
+    w.lake.create_table(f"{w.sink}_other", COLUMNS)
+
+    def each(frame, _):
+        kept = w.native("db.b").cache()
+        w.lake.table(f"{w.sink}_other").append(kept)
+        rows = kept.toPandas()
+        kept.unpersist()
+        w.table.append([*map(Row.asDict, frame.collect()), *rows.to_dict("records")])
+
+    w.run(w.stream(), each=each)
+
+
+@way(NONE, problem=True)
+def batches_that_collect_a_table_by_the_portable_door(w):
+    def each(frame, _):
+        found = among(frame, w.native("db.b").collect())
+        found.write.format("anabranch").mode("append").option("warehouse", w.place).save(w.sink)
+
+    w.run(w.stream(), each=each)
 
 
 @way(NONE, problem=True)
@@ -541,3 +786,88 @@ def declared_stream_with_a_lookup(w):
 @way(BOTH)
 def declared_stream_whose_code_looks_something_up(w):
     w.job(lambda a: a.join(w.portable("db.b").select("id"), "id"), {"a": "db.a"})
+
+
+@way(A)
+def declared_stream_that_only_plans(w):
+    """A function that takes rows of nothing has no problems, and names nothing besides."""
+    w.job(lambda a: a.where("id > 0").withColumn("v", lit("x")), {"a": "db.a"})
+
+
+@way(BOTH, short=True)
+def declared_stream_whose_code_counts_a_table_in_python(w):
+    def code(a):
+        return a.where(a.id <= w.lake.table("db.b").scan().count())
+
+    w.job(code, {"a": "db.a"})
+
+
+@way(BOTH, short=True)
+def declared_stream_whose_code_counts_a_table_of_the_native_door(w):
+    w.job(lambda a: a.where(a.id <= w.native("db.b").count()), {"a": "db.a"})
+
+
+@way(BOTH, short=True)
+def declared_stream_whose_code_counts_a_table_of_the_portable_door(w):
+    w.job(lambda a: a.where(a.id <= w.portable("db.b").count()), {"a": "db.a"})
+
+
+@way(A, problem=True, short=True)
+def declared_stream_with_a_dictionary_of_its_module(w):
+    known = {row["id"]: row["v"] for row in w.lake.table("db.b").scan().to_arrow().to_pylist()}
+    w.job(lambda a: a.withColumn("v", udf(known.get)("id")), {"a": "db.a"})
+
+
+@way(A, problem=True)
+def declared_batch_job_with_ids_of_its_module(w):
+    ids = w.portable("db.b").collect()
+    w.job(lambda a: among(a, ids), {"a": anabranch.static("db.a")})
+
+
+@way(BOTH)
+def declared_stream_whose_code_reads_in_a_pool(w):
+    def code(a):
+        with ThreadPoolExecutor(1) as pool:
+            most = pool.submit(lambda: w.lake.table("db.b").scan().count()).result()
+        return a.where(a.id <= most)
+
+    w.job(code, {"a": "db.a"})
+
+
+@way(BOTH)
+def declared_stream_whose_code_has_a_job_of_its_own(w):
+    def code(a):
+        with w.lake.job("helper"):
+            most = w.lake.table("db.b").scan().count()
+        return a.where(a.id <= most)
+
+    w.job(code, {"a": "db.a"})
+
+
+@way(BOTH, problem=True)
+def declared_stream_whose_code_goes_through_pandas(w):
+    def code(a):
+        return a.join(w.spark.createDataFrame(w.native("db.b").toPandas()).select("id"), "id")
+
+    w.job(code, {"a": "db.a"})
+
+
+@way(BOTH)
+def declared_batch_job_whose_code_counts_a_table_in_python(w):
+    w.job(lambda a: a.where(a.id <= w.lake.table("db.b").scan().count()), {"a": anabranch.static("db.a")})
+
+
+@way(BOTH)
+def declared_batch_job_whose_code_counts_a_table_of_the_native_door(w):
+    w.job(lambda a: a.where(a.id <= w.native("db.b").count()), {"a": anabranch.static("db.a")})
+
+
+@way(BOTH)
+def declared_batch_job_whose_code_counts_a_table_of_the_portable_door(w):
+    w.job(lambda a: a.where(a.id <= w.portable("db.b").count()), {"a": anabranch.static("db.a")})
+
+
+@way(A, short=True)
+def declared_statement(w):
+    name = w.sink.replace(".", "-")
+    w.run_job(anabranch.sql_job(name, "SELECT * FROM a", sources={"a": "db.a"}, sink=w.sink))

@@ -69,7 +69,7 @@ def _is_made_again(snapshot: Snapshot, jobs: Collection[str]) -> bool:
     if snapshot.commit_kind in (CommitKind.COMPACT, CommitKind.ANALYZE):
         return True
     entry = entry_or_none(snapshot)
-    return entry is not None and entry.taken is None and entry.job in jobs
+    return entry is not None and entry.taken is None and not entry.is_of_no_job and entry.job in jobs
 
 
 def _check_unchanged(plan: CascadePlan, again: CascadePlan) -> None:

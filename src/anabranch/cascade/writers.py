@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from anabranch.lineage.content import Segments
+from anabranch.lineage.content import Segment, Segments
 from anabranch.lineage.model import Engine
 from anabranch.lineage.store import CommitStore
 from anabranch.version import __version__
@@ -46,12 +46,15 @@ def writers_of(store: CommitStore, made_anew: Segments, kept: Segments) -> tuple
     unsaid: list[int] = []
     for segment in made_anew:
         branch, first, last = segment
-        unsaid += store.unsaid(branch, first, last)
+        by_hand = set(_by_hand(store, segment))
+        unsaid += sorted(by_hand)
         for newest in store.newest_inputs(branch, first, last):
             if newest.query != EMPTYING.query:
                 jobs.setdefault(newest.job, set()).add((branch, newest.snapshot))
         for read in store.reads(branch, first, last):
-            if read.kind == "merge":
+            if read.snapshot in by_hand:
+                pass  # no job makes it again, whatever it was made of
+            elif read.kind == "merge":
                 merges.setdefault(read.job, set()).add(read.snapshot)
             else:
                 jobs.setdefault(read.job, set()).add((branch, read.snapshot))
@@ -75,6 +78,15 @@ def writers_of(store: CommitStore, made_anew: Segments, kept: Segments) -> tuple
         what = f"{_listed(unsaid)} {verb} committed by hand, or by somebody who did not say from what"
         found.append(Writer("", len(unsaid), what))
     return tuple(found)
+
+
+def _by_hand(store: CommitStore, segment: Segment) -> Iterator[int]:
+    """Commits of rows that no job made, or nobody of whom it is known."""
+    for commit in store.commits(segment.branch, segment.first):
+        if commit.snapshot > segment.last:
+            return
+        if commit.has_rows and (commit.entry is None or commit.entry.is_of_no_job):
+            yield commit.snapshot
 
 
 def _times(number: int) -> str:

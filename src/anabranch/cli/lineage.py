@@ -271,7 +271,7 @@ def _show_producer(found: Producer) -> None:
         engine = entry.engine
         named = [("application", engine.application), ("query", engine.query), ("batch", engine.batch)]
         pairs += [
-            ("job", entry.job),
+            ("program" if entry.is_of_no_job else "job", entry.job),
             ("run", entry.run),
             ("code", entry.code),
             ("engine", f"{engine.name} {engine.version or ''}".strip()),

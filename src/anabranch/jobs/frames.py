@@ -14,16 +14,19 @@ from anabranch.jobs.source import Source
 from anabranch.jobs.topics import STARTING_OFFSETS, with_new_partitions
 from anabranch.jobs.trigger import Trigger
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS
+from anabranch.lineage.recording import Gathered
 from anabranch.options import (
     CODE_VERSION,
     CONSUMER_ID,
     JOB,
+    LOOKED_UP,
     OVERWRITE_PARTITION,
     SCAN_MODE,
     SCAN_SNAPSHOT_ID,
     SCAN_START_OFFSET,
     SCAN_VERSION,
 )
+from anabranch.spark.lookups import Lookups
 from anabranch.spark.options import CHECKPOINT, spelled, table_options
 from anabranch.spec.layout import MAIN_BRANCH
 from anabranch.spec.partition_path import parse_partition
@@ -86,8 +89,18 @@ def rows_of(job: Job, frames: Mapping[str, DataFrame], lake: Lake) -> DataFrame:
     return made
 
 
-def start_query(prepared: Prepared, rows: DataFrame, lake: Lake, trigger: Trigger) -> StreamingQuery:
-    """Start the streaming query of a job. Spark's and our errors are raised as they are."""
+def start_query(
+    prepared: Prepared, rows: DataFrame, lake: Lake, trigger: Trigger, looked_up: Gathered
+) -> StreamingQuery:
+    """Start the streaming query of a job. Spark's and our errors are raised as they are.
+
+    Args:
+        prepared: the job.
+        rows: what its function made.
+        lake: its warehouse.
+        trigger: how often a batch begins.
+        looked_up: what the function read meanwhile.
+    """
     job, checkpoint = prepared.job, prepared.checkpoint
     assert checkpoint is not None, "a streaming job has one"
     if job.mode == "overwrite":
@@ -97,6 +110,8 @@ def start_query(prepared: Prepared, rows: DataFrame, lake: Lake, trigger: Trigge
         )
     writer = rows.writeStream.format("anabranch").outputMode(job.mode).queryName(job.name)
     writer = writer.options(**_of_write(prepared, lake)).option(CHECKPOINT, checkpoint.location)
+    if looked_up != Gathered():
+        writer = writer.option(LOOKED_UP.key, Lookups.of(looked_up).to_json())
     given = trigger.spark()
     if given:
         writer = writer.trigger(**given)

@@ -91,7 +91,7 @@ def recorded_positions(main: TableContext, moment: Snapshot, job: str) -> Known:
     for snapshot in content_of(main, moment):
         is_complete = is_complete or snapshot.id == 1
         entry = _entry(snapshot)
-        if entry is None:
+        if entry is None or entry.is_of_no_job:
             continue
         if entry.job != job:
             others[entry.job] = None

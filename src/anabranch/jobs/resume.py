@@ -60,7 +60,7 @@ def _last_commit(job: str, sink: Table, head: Snapshot, *, since_fork: bool) -> 
     oldest = head.id + 1
     for snapshot in takewhile(lambda one: one.id >= first, content_of(sink.context, head)):
         entry = entry_or_none(snapshot)
-        if entry is not None and entry.job == job:
+        if entry is not None and entry.job == job and not entry.is_of_no_job:
             return snapshot.id
         if snapshot.commit_kind is CommitKind.OVERWRITE and snapshot.total_record_count == 0:
             return None

@@ -19,9 +19,10 @@ from anabranch.errors import InvalidInputError, SealedBranchError
 from anabranch.jobs.checkpoint import JobCheckpoint
 from anabranch.jobs.code import code_version
 from anabranch.jobs.definition import definition_of
-from anabranch.jobs.frames import Reading, frames_of, is_batch, rows_of, start_query, write_batch
+from anabranch.jobs.frames import Reading, is_batch, start_query, write_batch
 from anabranch.jobs.job import Job
 from anabranch.jobs.load import travel
+from anabranch.jobs.looking_up import Made, made_by, made_in
 from anabranch.jobs.plan import feeds, in_order
 from anabranch.jobs.prepare import Prepared, Run, goes_on_at, prepare
 from anabranch.jobs.queries import RunningBatch, RunningQuery
@@ -154,10 +155,13 @@ class _Runner:
         if batch:
             return self._start_batch(prepared, reading)
         _check_topics(prepared)
-        rows = self._rows(job, reading)
+        made = self._made(job, reading)
+        rows = made.rows
 
         def remade(starts: Mapping[str, Mapping[str, str]]) -> DataFrame:
-            return self._rows(job, replace(reading, starts={**reading.starts, **starts}))
+            nonlocal made
+            made = self._made(job, replace(reading, starts={**reading.starts, **starts}))
+            return made.rows
 
         settled = settle(prepared, rows, remade, self.lake, self.run)
         state, checkpoint, keeper = settled.begun, prepared.checkpoint, None
@@ -166,7 +170,8 @@ class _Runner:
         if settled.has_state and checkpoint is not None:
             keeper = self._keeper(prepared, checkpoint)
             keeper.look()  # before the first batch, after which Spark removes old state
-        query = start_query(prepared, rows, self.lake, self.schedule.trigger or job.trigger)
+        trigger = self.schedule.trigger or job.trigger
+        query = start_query(prepared, rows, self.lake, trigger, made.looked_up)
         return RunningQuery(
             query,
             prepared.notices,
@@ -197,14 +202,14 @@ class _Runner:
                 "--checkpoint s3a://bucket/folder, with hadoop-aws.",
             )
 
-    def _rows(self, job: Job, reading: Reading) -> DataFrame:
-        rows = rows_of(job, frames_of(job, reading), self.lake)
-        if not rows.isStreaming:
+    def _made(self, job: Job, reading: Reading) -> Made:
+        made = made_by(job, reading)
+        if not made.rows.isStreaming:
             raise InvalidInputError(
                 f"{job}: its rows are not a stream, though one of its sources is",
                 hint="return a DataFrame that is made of the sources.",
             )
-        return rows
+        return made
 
     def _check_same_work(self, prepared: Prepared) -> None:
         """Raise `SealedBranchError` if a job that is started again would go on with the work of another query.
@@ -239,8 +244,8 @@ class _Runner:
                 [], "a INT"
             )  # Spark looks for data sources in the session that is active in the thread
             spark.addTag(tag)
-            with self.lake.job(job.name, code=prepared.code):
-                write_batch(prepared, rows_of(job, frames_of(job, reading), self.lake), self.lake)
+            with self.lake.job(job.name, code=prepared.code) as current:
+                write_batch(prepared, made_in(current, job, reading), self.lake)
 
         return RunningBatch(run, work, partial(spark.interruptTag, tag), job.name)
 

@@ -125,7 +125,7 @@ class MemoryStore:
         found: dict[tuple[str, str], JobSummary] = {}
         for commit in self._all:
             entry = commit.entry
-            if entry is None or not commit.may_bring_rows:
+            if entry is None or not commit.may_bring_rows or entry.is_anonymous:
                 continue
             key = (entry.job, commit.branch_uuid)
             known = found.get(key)
@@ -144,7 +144,7 @@ class MemoryStore:
         newest: dict[tuple[str, str | None, str], int] = {}
         for commit in self._between(sink, first, last):
             entry = commit.entry
-            if entry is None or entry.taken is not None or not commit.may_bring_rows:
+            if entry is None or entry.taken is not None or entry.is_of_no_job or not commit.may_bring_rows:
                 continue
             for key in {input_key(read) for read in entry.consumed} or {""}:
                 newest[entry.job, entry.engine.query, key] = commit.snapshot

@@ -168,9 +168,19 @@ class LineageEntry:
     """How long a batch of a stream took, from the first task that wrote rows to the commit; None if not known."""
 
     @property
+    def is_of_no_job(self) -> bool:
+        """Whether rows were written outside of any job: then `job` is only what the program is called."""
+        return self.engine.name == EMBEDDED.name and self.run is None and self.taken is None
+
+    @property
     def is_silent(self) -> bool:
         """Whether it names no source at all; a batch of a stream without one only found nothing new."""
         return not self.inputs and self.engine.batch is None
+
+    @property
+    def is_anonymous(self) -> bool:
+        """Whether it names neither a job nor a source, and only says why: to whoever asks for these it is as if there was none."""
+        return self.is_of_no_job and self.is_silent
 
     @property
     def ranges(self) -> tuple[dict[str, Any], ...]:

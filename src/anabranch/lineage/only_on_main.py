@@ -76,7 +76,8 @@ class _Own:
         self.has_commits = True
         entry = entry_or_none(snapshot)
         if entry is not None:
-            self.jobs.add(entry.job)
+            if not entry.is_of_no_job:
+                self.jobs.add(entry.job)
             self.read_on |= (_sources(entry) or {}).keys()
 
 
@@ -99,7 +100,7 @@ def _only(snapshot: Past, branch: TableContext, own: _Own) -> OnlyOnMain | None:
     sources = None if entry is None else _sources(entry)
 
     def only(why: Why, source: str | None = None) -> OnlyOnMain:
-        job = None if entry is None else entry.job
+        job = None if entry is None or entry.is_of_no_job else entry.job
         return OnlyOnMain(snapshot.id, job, source, why, snapshot.time_millis, rows)
 
     if entry is None or sources is None:

@@ -7,16 +7,22 @@ problem. Whatever was read is remembered as well, because a later commit may hol
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 from anabranch.errors import AnabranchError
 from anabranch.kernel.context import TableContext
 from anabranch.lineage import remembered
 from anabranch.lineage.model import TableInput
-from anabranch.lineage.recording import JobRun, Step, current, is_aside, open_runs
+from anabranch.lineage.recording import JobRun, current, is_aside, open_runs
+from anabranch.lineage.steps import Step
 from anabranch.spec.snapshot import Snapshot
 from anabranch.streaming.offsets import BEGINNING, Position
+
+READERS: Final[list[Callable[[], JobRun | None]]] = []
+"""Further ways to find who a thread reads for that takes part in no job; Spark has one."""
 
 
 def state_read(context: TableContext, snapshot: Snapshot | None) -> TableInput:
@@ -38,10 +44,14 @@ def range_read(context: TableContext, start: Position, end: Position) -> TableIn
     )
 
 
-def note_state(context: TableContext, snapshot: Snapshot | None) -> None:
-    """Register that a table is read as it was at a snapshot."""
+def note_state(context: TableContext, snapshot: Snapshot | None, *, is_planned: bool = False) -> None:
+    """Register that a table is read as it was at a snapshot; `is_planned` as in `JobRun.register`."""
     for run in _readers(context):
-        _noted(run, lambda run=run: run.register(state_read(context, snapshot)), context)  # type: ignore[misc]
+
+        def register(run: JobRun = run) -> None:
+            run.register(state_read(context, snapshot), is_planned=is_planned)
+
+        _noted(run, register, context)
 
 
 def note_changes(context: TableContext, start: Position, end: Position) -> None:
@@ -63,11 +73,35 @@ def note_step(context: TableContext, start: Position, end: Position) -> Callable
     return done
 
 
-def note_elsewhere(read: TableInput) -> None:
-    """Register a read that another process did for this one: nobody knows for which of the jobs that are open."""
-    remembered.read(read.branch_uuid, read.name, in_job=False)
-    for run in open_runs():
-        run.register(read)
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A thread for which another process may have read."""
+
+    run: JobRun | None
+    """What it works for; None if nobody asks, because a plan says what goes into its rows."""
+    is_planned: bool = False
+    """As in `JobRun.register`."""
+    thread: int = remembered.SOME_THREAD
+    """Its number, where it is one of this process."""
+
+
+def note_elsewhere(read: TableInput, readers: Sequence[Reader]) -> None:
+    """Register a read that another process did for this one.
+
+    Args:
+        read: what was read.
+        readers: for whom it may have been.
+    """
+    if not readers:
+        remembered.read(read.branch_uuid, read.name, thread=None)
+    for reader in readers:
+        if reader.run is None:
+            continue
+        remembered.read(read.branch_uuid, read.name, thread=reader.thread)
+        if len(readers) > 1:
+            reader.run.stray(read.name)
+        else:
+            reader.run.register(read, is_planned=reader.is_planned)
 
 
 def _readers(context: TableContext) -> tuple[JobRun, ...]:
@@ -75,7 +109,10 @@ def _readers(context: TableContext) -> tuple[JobRun, ...]:
     if is_aside():
         return ()
     run, others = current(), open_runs()
-    remembered.read(context.branch_uuid, context.title, in_job=run is not None)
+    if run is None:
+        run = next((found for find in READERS if (found := find()) is not None), None)
+    thread = threading.get_ident() if run is not None else remembered.SOME_THREAD if others else None
+    remembered.read(context.branch_uuid, context.title, thread=thread)
     if run is not None:
         return (run,)
     if len(others) > 1:

@@ -15,23 +15,33 @@ registers reads, also those of other threads, is `anabranch.lineage.reads`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final
 
 from anabranch.errors import InvalidInputError, InvalidNameError
 from anabranch.lineage.joining import Inputs, joined, newest
-from anabranch.lineage.model import EMBEDDED, Input, LineageEntry, SourceInput
+from anabranch.lineage.model import EMBEDDED, Input, LineageEntry, SourceInput, TableInput
 from anabranch.lineage.remembered import Handed, listed, may_hold
+from anabranch.lineage.steps import Step, Steps
 from anabranch.runtime import SYSTEM, Runtime
 
 _LOG = logging.getLogger(__name__)
 
 _MOST_INPUTS: Final = 500
 """An entry is part of the snapshot, which everybody reads: no more inputs than this are named."""
+
+_READ_BEFORE: Final = (
+    "its rows may be made of what this process had read outside of the block: {}; read inside of it, or name the source with "
+    "job.read_from()"
+)
+_STRAYS: Final = (
+    "threads that take part in no job have read {} while several jobs were open, and it is not known for which: let them work "
+    "inside of job.joined()"
+)
 
 _CURRENT: Final[ContextVar[JobRun | None]] = ContextVar("anabranch job", default=None)
 _ASIDE: Final[ContextVar[bool]] = ContextVar("anabranch only looks", default=False)
@@ -41,6 +51,17 @@ _OPEN: Final[dict[str, JobRun]] = {}
 
 TakingPart = Callable[[], AbstractContextManager[None]]
 Mark = Callable[["JobRun"], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What somebody has read who makes rows."""
+
+    inputs: tuple[Input, ...] = ()
+    problems: tuple[str, ...] = ()
+    """What of it is not known."""
+    is_positioned: bool = True
+    """Whether it is known how far the job has come, whatever the problems are about."""
 
 
 @dataclass(eq=False)
@@ -54,13 +75,16 @@ class JobRun:
     """Version of the job's code."""
     mark: Mark | None = field(default=None, repr=False)
     """Makes it known to others, besides this process, that a thread works for the run."""
+    is_gathering: bool = field(default=False, repr=False)
+    """Whether it is no job but a part of one, see `gathering`."""
     _reads: Inputs = field(default_factory=Inputs, repr=False)
-    _steps: list[Step] = field(default_factory=list, repr=False)
-    _delivered: int = field(default=0, repr=False)
-    """How many steps were delivered so far."""
-    _told: dict[str, int] = field(default_factory=dict, repr=False)
-    """By the identity of a branch: up to which step its commits have named all."""
-    _problems: dict[str, None] = field(default_factory=dict, repr=False)
+    _by_program: Inputs = field(default_factory=Inputs, repr=False)
+    """Those of its reads that the program has seen; of others Spark's plans say where they went."""
+    _writes: int = field(default=0, repr=False)
+    """How many writes of Spark go on for it."""
+    _steps: Steps = field(default_factory=Steps, repr=False)
+    _problems: dict[str, bool] = field(default_factory=dict, repr=False)
+    """With whether it is known all the same how far the job has come."""
     _strays: dict[str, None] = field(default_factory=dict, repr=False)
     """Tables that were read by threads of which it is not known for which job."""
     _warned: set[str] = field(default_factory=set, repr=False)
@@ -96,25 +120,73 @@ class JobRun:
         with _running(self):
             yield self
 
-    def register(self, *reads: Input) -> None:
-        """Take reads into every entry from now on."""
+    def register(self, *reads: Input, is_planned: bool = False) -> None:
+        """Take reads into every entry from now on.
+
+        Args:
+            reads: what was read.
+            is_planned: whether Spark's plans say where it goes. Then only such rows are taken to hold it as the program
+                hands over itself.
+        """
         with self._lock:
             for read in reads:
                 self._reads.add(read)
+                if not is_planned and not self._writes:
+                    self._by_program.add(read)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """What is read for the run meanwhile goes into what Spark is writing, whose plan says so."""
+        with self._lock:
+            self._writes += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._writes -= 1
+
+    @property
+    def seen(self) -> Gathered:
+        """What the program has seen so far of what was read: it may go into each commit, whatever that one's plan names."""
+        with self._lock:
+            inputs = self._by_program.all()
+        return self._gathered(inputs)
+
+    @property
+    def gathered(self) -> Gathered:
+        """All that was read so far, and what could not be found out of it."""
+        with self._lock:
+            inputs = joined([*self._reads.all(), *self._steps.of("")])
+        return self._gathered(inputs)
+
+    def _gathered(self, inputs: Sequence[Input]) -> Gathered:
+        named = newest(inputs, _MOST_INPUTS)
+        lost = (*self._of_strays(), *_left_out(inputs, named))
+        return Gathered(named, (*self.problems, *lost), not lost and all(self._problems.values()))
 
     def deliver(self, read: Input) -> Step:
         """Take a step of a stream into the entries until it is worked through."""
         with self._lock:
-            self._delivered += 1
-            step = Step(read, self._delivered)
-            self._steps.append(step)
-        return step
+            return self._steps.deliver(read)
 
-    def problem(self, text: str) -> None:
-        """Say in every entry from now on what could not be found out; the log says it once."""
+    def problem(self, text: str, *, is_positioned: bool = False) -> None:
+        """Say in every entry from now on what could not be found out; the log says it once.
+
+        Args:
+            text: what.
+            is_positioned: whether it is known all the same how far the job has come.
+        """
         with self._lock:
-            self._problems[text] = None
+            self._problems[text] = is_positioned
         self._warn(text)
+
+    def take(self, gathered: Gathered) -> None:
+        """Take into every entry from now on what somebody has gathered for it, whose problems the log has already."""
+        self.register(*gathered.inputs)
+        with self._lock:
+            self._warned.update(gathered.problems)
+        for problem in gathered.problems:
+            self.problem(problem, is_positioned=gathered.is_positioned)
 
     def stray(self, title: str) -> None:
         """Say in every entry from now on that a table was read by a thread of which it is not known whether it works for it."""
@@ -129,38 +201,39 @@ class JobRun:
             rows: what is known of the object that is written.
         """
         with self._lock:
-            steps = [step.read for step in self._steps if not self._is_over(step, sink)]
-            reads, problems, delivered = self._reads.all(), self.problems, self._delivered
-            strays = listed([*self._strays])
-        inputs = joined([*reads, *steps, *(() if rows is None else rows.inputs)])
-        named = newest(inputs, _MOST_INPUTS)
-        if len(named) < len(inputs):
-            problems += (f"{len(inputs) - len(named)} of {len(inputs)} inputs are left out",)
-        if strays is not None:
-            problems += (
-                f"threads that take part in no job have read {strays} while several jobs were open, and it is not known "
-                "for which: let them work inside of job.joined()",
-            )
-        if not reads and not delivered and not problems:
-            before = unknown_rows(rows)
-            if before is not None:
-                problems += (
-                    f"the job has read nothing itself, and its rows may be made of what this process had read before: "
-                    f"{before}; read inside of the block, or name the source with job.read_from()",
-                )
+            reads, steps, delivered = self._reads.all(), self._steps.of(sink), self._steps.delivered
+        found = self._gathered(joined([*reads, *steps, *(() if rows is None else rows.inputs)]))
+        problems, has_read = found.problems, bool(reads) or delivered > 0
+        is_told = any(isinstance(read, SourceInput) for read in reads)  # by who knows better
+        before = None if is_told else unknown_rows(rows, but=found.inputs, of_jobs=not (has_read or problems))
+        if before is not None:
+            problems += (_READ_BEFORE.format(before),)
         for problem in problems:
             self._warn(problem)
-        return Taken(named, problems, delivered)
+        is_positioned = True if problems and has_read and found.is_positioned else None
+        return Taken(found.inputs, problems, delivered, is_positioned)
 
     def entry(self, taken: Taken) -> LineageEntry:
         """What a commit says that takes this in."""
-        return LineageEntry(self.name, self.run, self.code, EMBEDDED, taken.inputs, taken.problems)
+        return LineageEntry(
+            self.name,
+            self.run,
+            self.code,
+            EMBEDDED,
+            taken.inputs,
+            taken.problems,
+            is_positioned=taken.is_positioned,
+        )
 
     def committed(self, sink: str, taken: Taken) -> None:
         """A commit to that branch has said this. What was delivered meanwhile is for the next one to say."""
         with self._lock:
-            self._told[sink] = max(taken.steps, self._told.get(sink, 0))
-            self._steps = self._fewer()
+            self._steps.committed(sink, taken.steps)
+
+    def _of_strays(self) -> tuple[str, ...]:
+        with self._lock:
+            strays = listed([*self._strays])
+        return () if strays is None else (_STRAYS.format(strays),)
 
     def _warn(self, problem: str) -> None:
         with self._lock:
@@ -168,30 +241,6 @@ class JobRun:
             self._warned.add(problem)
         if is_new:
             _LOG.warning("lineage of job '%s' is incomplete: %s", self.name, problem)
-
-    def _is_over(self, step: Step, sink: str) -> bool:
-        """Whether no rows of it go into a commit to that branch any more."""
-        return step.is_done and step.number <= self._told.get(sink, 0)
-
-    def _fewer(self) -> list[Step]:
-        """Steps that are equal in all but what was read as one, so that a long run does not remember each of them.
-
-        Where a commit is made meanwhile that names only the first of them, the next one to its branch names them again.
-        """
-        fewer: list[Step] = []
-        for step in self._steps:
-            last = fewer[-1] if fewer else None
-            if last is not None and last.is_done and step.is_done and self._whose(last) == self._whose(step):
-                both = joined([last.read, step.read])
-                if len(both) == 1:
-                    fewer[-1] = replace(step, read=both[0])
-                    continue
-            fewer.append(step)
-        return fewer
-
-    def _whose(self, step: Step) -> set[str]:
-        """The branches whose commits have named it."""
-        return {sink for sink, number in self._told.items() if step.number <= number}
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,17 +252,8 @@ class Taken:
     problems: tuple[str, ...]
     steps: int
     """Up to which step all is named that this branch's commits have not named before."""
-
-
-@dataclass(eq=False)
-class Step:
-    """A part of a stream that was handed out."""
-
-    read: Input
-    number: int
-    """Which one of the run it is, from 1."""
-    is_done: bool = False
-    """Whether it was worked through: the next one was asked for."""
+    is_positioned: bool | None = None
+    """See `LineageEntry.is_positioned`."""
 
 
 @contextmanager
@@ -226,6 +266,21 @@ def running(
     _OPEN[run.run] = run
     try:
         with _running(run):
+            yield run
+    finally:
+        del _OPEN[run.run]
+
+
+@contextmanager
+def gathering(name: str, *, runtime: Runtime = SYSTEM, mark: Mark | None = None) -> Iterator[JobRun]:
+    """What this thread and others read in the block, of whatever job they are: for who makes the rows of a commit to come.
+
+    A job that is begun in the block is one of its own, and what it has read counts as well.
+    """
+    run = JobRun(name, runtime.ids.uuid(), mark=mark, is_gathering=True)
+    _OPEN[run.run] = run
+    try:
+        with _working_for(run):
             yield run
     finally:
         del _OPEN[run.run]
@@ -287,11 +342,23 @@ def is_any_open() -> bool:
     return bool(_OPEN)
 
 
-def unknown_rows(rows: Handed | None) -> str | None:
-    """Tables that rows may be made of of which nothing else is known; None if there are none."""
+def _left_out(inputs: Sequence[Input], named: Sequence[Input]) -> tuple[str, ...]:
+    more = len(inputs) - len(named)
+    return (f"{more} of {len(inputs)} inputs are left out",) if more else ()
+
+
+def unknown_rows(rows: Handed | None, but: Sequence[Input] = (), *, of_jobs: bool = True) -> str | None:
+    """Tables, for people, that rows may be made of without anybody having said so; None if there are none.
+
+    Args:
+        rows: what is known of the object that holds them.
+        but: reads that are named anyhow.
+        of_jobs: whether they may be made of what earlier jobs of this thread have read.
+    """
     if rows is not None and rows.is_whole:
         return None
-    return may_hold(but=() if rows is None else {read.branch_uuid for read in rows.inputs})
+    named = (*but, *(() if rows is None else rows.inputs))
+    return may_hold({read.branch_uuid for read in named if isinstance(read, TableInput)}, of_jobs=of_jobs)
 
 
 def check_job_name(name: str) -> None:
@@ -306,11 +373,21 @@ def check_job_name(name: str) -> None:
 @contextmanager
 def _running(run: JobRun) -> Iterator[None]:
     outer = _CURRENT.get()
-    if outer is not None:
+    if outer is not None and not outer.is_gathering:
         raise InvalidInputError(
             f"job '{run.name}' was begun inside of job '{outer.name}', and a commit has one producer",
             hint="end the block of the one before the other begins, or run them in threads of their own.",
         )
+    try:
+        with _working_for(run):
+            yield
+    finally:
+        if outer is not None:
+            outer.take(run.gathered)
+
+
+@contextmanager
+def _working_for(run: JobRun) -> Iterator[None]:
     token = _CURRENT.set(run)
     try:
         with nullcontext() if run.mark is None else run.mark(run):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -20,11 +21,12 @@ from anabranch.lineage.model import TableInput
 T = TypeVar("T")
 Reads = Callable[[], Iterable[TableInput]]
 
+SOME_THREAD: Final = 0
 _MOST_TABLES: Final = 200
 _MOST_NAMED: Final = 5
 
 _TABLES: Final[dict[tuple[str, int | None], str]] = {}
-"""What branches are called that were read: by jobs, with the thread; and outside of jobs, by whatever thread."""
+"""What branches are called that were read, by their identity and the thread, as `read` is told it."""
 _HANDED_OUT: Final[dict[int, tuple[Callable[[], Any], Reads]]] = {}
 """By their ids, objects of rows that are still there, and what they were read from."""
 
@@ -38,19 +40,30 @@ class Handed:
     """Whether nothing else can have come into the object since it was read."""
 
 
-def read(branch_uuid: str, title: str, *, in_job: bool) -> None:
-    """Remember that a branch was read. Of jobs only those of the same thread see it, for the others name it themselves."""
-    key = (branch_uuid, threading.get_ident() if in_job else None)
+def read(branch_uuid: str, title: str, *, thread: int | None) -> None:
+    """Remember that a branch was read.
+
+    Args:
+        branch_uuid: identity of the branch.
+        title: what it is called.
+        thread: number of the thread that read it for a job, `SOME_THREAD` where that is not known; None for outside of jobs.
+    """
+    key = (branch_uuid, thread)
     _TABLES.pop(key, None)
     _TABLES[key] = title
     while len(_TABLES) > _MOST_TABLES:
         _TABLES.pop(next(iter(_TABLES)), None)
 
 
-def may_hold(but: Collection[str] = ()) -> str | None:
-    """Tables that rows of this thread may be made of, for people; those left out that are known to be. None if there are none."""
-    own = threading.get_ident()
-    titles = {branch: title for (branch, thread), title in list(_TABLES.items()) if thread in (None, own)}
+def may_hold(but: Collection[str] = (), *, of_jobs: bool = True) -> str | None:
+    """Tables that rows of this thread may be made of, for people; None if there are none.
+
+    Args:
+        but: branches to leave out, because they are known.
+        of_jobs: whether to count what jobs have read in this thread, or in one of their own; other jobs name it themselves.
+    """
+    threads = (None, SOME_THREAD, threading.get_ident()) if of_jobs else (None,)
+    titles = {branch: title for (branch, thread), title in list(_TABLES.items()) if thread in threads}
     return listed([title for branch, title in titles.items() if branch not in but])
 
 
@@ -70,10 +83,8 @@ def hand_out(rows: T, reads: Reads) -> T:
         if known is not None and known[0] is reference:
             _HANDED_OUT.pop(key, None)
 
-    try:
+    with suppress(TypeError):  # of such an object nothing can be remembered
         _HANDED_OUT[key] = (weakref.ref(rows, gone), reads)
-    except TypeError:  # of such an object nothing can be remembered
-        pass
     return rows
 
 

@@ -6,29 +6,44 @@ Who writes is called as the program, as Spark calls it by its application. Such 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, Final
 
-from anabranch.lineage.model import EMBEDDED, LineageEntry
+from anabranch.lineage.model import EMBEDDED, LINEAGE_PROPERTY, LineageEntry
 from anabranch.lineage.recording import unknown_rows
 from anabranch.lineage.remembered import Handed
 
+Origin = Mapping[str, str]
+"""Properties of a commit that say where its rows come from."""
 
-def outside_of_jobs(rows: Handed | None) -> LineageEntry | None:
-    """The entry of a commit of these rows; None if this process knows of no table that they may be made of."""
+ORIGINS: Final[list[Callable[[Any, Handed | None], Origin | None]]] = []
+"""Who knows more of rows that this thread writes to a table; Spark does of what it calls back for."""
+
+_OUTSIDE: Final = (
+    "the rows were written outside of any job, and may be made of what this process had read before: {}; read and write inside "
+    "of lake.job()"
+)
+
+
+def outside_of_jobs(table: Any, rows: Handed | None) -> Origin:
+    """What a commit of these rows to the table says; nothing if this process knows of no table that they may be made of."""
+    known = next((found for origin in ORIGINS if (found := origin(table, rows)) is not None), None)
+    if known is not None:
+        return known
     before = unknown_rows(rows)
     if rows is None and before is None:
-        return None
+        return {}
     problems: tuple[str, ...] = ()
     if before is not None:
-        problems = (
-            "the rows were written outside of any job, and may be made of what this process had read before: "
-            f"{before}; read and write inside of lake.job()",
-        )
+        problems = (_OUTSIDE.format(before),)
     inputs = () if rows is None else rows.inputs
-    return LineageEntry(_program(), None, None, EMBEDDED, inputs, problems, is_positioned=False)
+    entry = LineageEntry(_program(), None, None, EMBEDDED, inputs, problems, is_positioned=False)
+    return {LINEAGE_PROPERTY: entry.to_json()}
 
 
 def _program() -> str:
     """What the program is called."""
-    name = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else ""
+    path = Path(sys.argv[0]) if sys.argv else Path()
+    name = path.parent.name if path.name == "__main__.py" else path.name
     return name if name.strip() == name and name.isprintable() and name not in ("", "-c", "-m") else "python"

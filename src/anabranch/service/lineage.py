@@ -233,7 +233,7 @@ def after_positions(about: Asked, found: tuple[Positions, ...]) -> tuple[str, li
 def after_producer(found: Producer) -> tuple[str, list[str]]:
     """What the answer rests on, and what to ask next."""
     at = f"{found.table}@{found.snapshot}"
-    if found.entry is None:
+    if found.entry is None or found.entry.is_anonymous:
         return "The commit does not say who made it; other engines, and writes outside of a job, do not.", []
     return "This is what the commit itself recorded.", [
         f"anabranch lineage {verb} {at}" for verb in ("up", "impact")

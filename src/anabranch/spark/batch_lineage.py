@@ -12,21 +12,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyspark
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from anabranch.errors import AnabranchError
 from anabranch.lineage.code_version import code_version
 from anabranch.lineage.columns import column_origins
 from anabranch.lineage.joining import joined
 from anabranch.lineage.model import LINEAGE_PROPERTY, ColumnOrigin, Engine, LineageEntry
-from anabranch.lineage.recording import JobRun, Taken
+from anabranch.lineage.recording import Gathered, JobRun, Taken, unknown_rows
+from anabranch.lineage.remembered import Handed
+from anabranch.lineage.unnamed import ORIGINS
 from anabranch.options import CODE_VERSION, JOB
 from anabranch.spark import connect_lineage
+from anabranch.spark.batch_reads import gathered
+from anabranch.spark.batch_reads import seen as seen_in
 from anabranch.spark.checkpoint import Checkpoint
 from anabranch.spark.engine import context_of
-from anabranch.spark.lookups import lookups_of
+from anabranch.spark.lookups import Lookups, lookups_of
 from anabranch.spark.native import plans
 from anabranch.spark.native.proxy import Jvm
 from anabranch.spark.options import CHECKPOINT
@@ -35,8 +41,12 @@ from anabranch.spark.stream_lineage import BatchSources, batch_sources
 from anabranch.table import Table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
+_BEFORE_BATCH: Final = (
+    "the rows of this batch went through a function, and may be made of what this process had read before: {}; read inside "
+    "of the function"
+)
 _LOG = logging.getLogger(__name__)
 _TOLD: set[tuple[str, str]] = set()
 """Of jobs and problems, what the log has said already."""
@@ -121,6 +131,23 @@ def command_origin(jvm: Jvm, table: Table, run: JobRun | None) -> Mapping[str, s
         return _hardly(table, run, error)
 
 
+def rows_in_batch(table: Any, rows: Handed | None) -> Mapping[str, str] | None:
+    """The same for rows of the program that a function of ``foreachBatch`` writes; None if this thread runs none."""
+    if SparkContext._active_spark_context is None:  # noqa: SLF001 - there is no public word for it
+        return None
+    try:
+        spark = SparkSession.getActiveSession()
+        batch = None if spark is None else plans.Batch.current(spark)
+        if spark is None or batch is None:
+            return None
+        known = Lookups.of(Gathered(() if rows is None else rows.inputs)).inputs
+        return _said(
+            spark, table, None, Found([*known], has_rows_of_program=True), None, text=None, rows=rows
+        )
+    except Exception as error:  # as above
+        return _hardly(table, None, error)
+
+
 def producer(spark: SparkSession, options: Mapping[str, str], run: JobRun | None) -> Producer:
     """Who writes with these options."""
     application = spark.conf.get("spark.app.id", None)
@@ -146,11 +173,12 @@ def _said(
     *,
     text: str | None,
     written: Sequence[str] | None = None,
+    rows: Handed | None = None,
 ) -> Mapping[str, str]:
     by = producer(spark, table.options, run)
     sources = BatchSources(inputs=[*found.inputs], problems=[*found.problems])
-    batch = plans.Batch.current(spark) if found.has_others else None
-    if batch is not None:
+    batch = plans.Batch.current(spark)
+    if batch is not None and found.has_others:
         by = replace(by, run=batch.run, engine=replace(by.engine, query=batch.query, batch=batch.batch))
         sources.take(_of_batch(spark, batch))
     elif run is None and found.has_others:
@@ -158,9 +186,20 @@ def _said(
         sources.problems.append(
             "some rows are of an RDD, of a checkpoint or of the program, and Spark does not say what went into them"
         )
+    seen: list[Gathered | Taken] = [] if run is None else [run.seen]
+    if batch is not None:
+        of_batch = gathered(batch) if found.has_rows_of_program else seen_in(batch)
+        seen.append(replace(of_batch, inputs=Lookups.of(of_batch).inputs))
     if taken is not None:
-        sources.inputs += taken.inputs
-        sources.problems += taken.problems
+        seen.append(taken)
+    if sources.is_positioned is None and not sources.problems and all(one.is_positioned for one in seen):
+        sources.is_positioned = True
+    for one in seen:
+        sources.inputs += one.inputs
+        sources.problems += (problem for problem in one.problems if problem not in sources.problems)
+    before = None if batch is None else unknown_rows(rows, but=sources.inputs, of_jobs=False)
+    if before is not None:
+        sources.problems.append(_BEFORE_BATCH.format(before))
     columns: tuple[ColumnOrigin, ...] = ()
     if text is not None:
         sink = [column.name for column in table.schema.fields]
@@ -209,3 +248,6 @@ def _hardly(table: Table, run: JobRun | None, error: Exception) -> Mapping[str, 
 def _first_line(error: Exception) -> str:
     message = error.message if isinstance(error, AnabranchError) else str(error)
     return (message or type(error).__name__).partition("\n")[0]
+
+
+ORIGINS.append(rows_in_batch)

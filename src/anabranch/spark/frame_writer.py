@@ -16,6 +16,7 @@ from anabranch.kernel.write_load import WriteLoad
 from anabranch.lineage.recording import current
 from anabranch.spark.batch import warn_of_load
 from anabranch.spark.batch_lineage import FrameOrigin
+from anabranch.spark.batch_reads import writing
 from anabranch.spark.clustering import cluster, expected_load
 from anabranch.spark.engine import job_error
 from anabranch.spark.row_writer import RowWriter
@@ -53,7 +54,8 @@ def write_frame(frame: Any, table: Table) -> WrittenRows | None:
     tasks = expected.tasks if expected is not None and expected.tasks > 1 else None
     origin = FrameOrigin(frame, table, current())
     carried_out = cluster(frame, table, tasks=tasks).mapInArrow(_task(rows), "failed BOOLEAN, outcome BINARY")
-    by_task = _written(carried_out, rows, table.name)
+    with writing():
+        by_task = _written(carried_out, rows, table.name)
     if not warned:
         warn_of_load(WriteLoad.of_messages(by_task), table)
     messages = [message for messages in by_task for message in messages]

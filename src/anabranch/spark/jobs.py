@@ -7,13 +7,15 @@ thread to those that it starts and to tasks, so that a call back from the JVM fi
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.lineage.recording import JobRun, current, is_any_open, open_run
 from anabranch.spark.engine import context_of
+from anabranch.spark.native.proxy import Jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,6 +32,21 @@ class Mark:
     code: str | None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Worker:
+    """A thread that works for a run."""
+
+    run: JobRun
+    thread: Any
+    """That of the JVM, in which Spark does what the thread of Python asks for."""
+    ident: int
+    """Number of the thread of Python."""
+
+
+WORKERS: Final[list[Worker]] = []
+"""The threads that work for runs of this process now."""
+
+
 @contextmanager
 def marked(spark: SparkSession, run: JobRun) -> Iterator[None]:
     """Let what this thread does with a classic session be found to belong to a run."""
@@ -39,9 +56,12 @@ def marked(spark: SparkSession, run: JobRun) -> Iterator[None]:
         return
     before = context.getLocalProperty(_PROPERTY)
     context.setLocalProperty(_PROPERTY, json.dumps({"job": run.name, "run": run.run, "code": run.code}))
+    worker = Worker(run, Jvm(spark).of("java.lang.Thread").currentThread(), threading.get_ident())
+    WORKERS.append(worker)
     try:
         yield
     finally:
+        WORKERS.remove(worker)
         context.setLocalProperty(_PROPERTY, before)  # type: ignore[arg-type] # None takes it away
 
 

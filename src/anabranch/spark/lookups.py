@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.lineage.model import Input, TableInput, input_of
-from anabranch.lineage.reads import note_elsewhere
+from anabranch.lineage.recording import Gathered
 from anabranch.runtime import SYSTEM, Runtime
+from anabranch.spark.batch_reads import note_planned
 from anabranch.spark.engine import context_of, is_running
 from anabranch.spark.native import plans
 from anabranch.spark.native.proxy import Jvm
@@ -49,6 +50,16 @@ class Lookups:
     inputs: tuple[Input, ...] = ()
     problems: tuple[str, ...] = ()
     """What of it is not known."""
+
+    @classmethod
+    def of(cls, gathered: Gathered) -> Lookups:
+        """What somebody has read who makes the rows of batches."""
+        return cls(tuple(map(_as_lookup, gathered.inputs)), gathered.problems)
+
+    def and_(self, other: Lookups) -> Lookups:
+        """Both together."""
+        problems = dict.fromkeys((*self.problems, *other.problems))
+        return Lookups((*self.inputs, *other.inputs), tuple(problems))
 
     @classmethod
     def unknown(cls, reason: str) -> Lookups:
@@ -179,7 +190,7 @@ class _Answering(threading.Thread):
         if "read" in question:
             read = input_of(question["read"])
             if isinstance(read, TableInput):
-                note_elsewhere(read)
+                note_planned(self.spark, read)
             line.sendall(b"{}\n")
             return
         found = self._found(str(question["query"]), int(question["batch"]))

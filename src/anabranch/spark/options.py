@@ -14,6 +14,7 @@ from anabranch.options import (
     ALL,
     CODE_VERSION,
     LINEAGE_ENTRY,
+    LOOKED_UP,
     OVERWRITE_IF_UNCHANGED_SINCE,
     OVERWRITE_PARTITION,
     PATH,
@@ -44,6 +45,7 @@ SPARK_OPTIONS = (
     OVERWRITE_IF_UNCHANGED_SINCE,
     CODE_VERSION,
     LINEAGE_ENTRY,
+    LOOKED_UP,
     STREAM_SCHEMA,
 )
 """Options that exist on Spark's readers and writers beside those of tables."""

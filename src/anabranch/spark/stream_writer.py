@@ -42,12 +42,12 @@ from anabranch.lineage.model import (
 )
 from anabranch.lineage.overlap import first_overlap
 from anabranch.lineage.spark_offsets import BatchOffsets, sources_of_kind
-from anabranch.options import CODE_VERSION, JOB, SINK_ON_REPLACE, WRITE_ONLY
+from anabranch.options import CODE_VERSION, JOB, LOOKED_UP, SINK_ON_REPLACE, WRITE_ONLY
 from anabranch.runtime import SYSTEM
 from anabranch.spark.batch import NOT_PUBLISHED, WrittenFiles, files_of, load_of, may_remove, warn_of_load
 from anabranch.spark.checkpoint import Checkpoint
 from anabranch.spark.dead_letters import DeadLetters
-from anabranch.spark.lookups import ask
+from anabranch.spark.lookups import Lookups, ask
 from anabranch.spark.notices import Notice, leave
 from anabranch.spark.options import QUERY_NAME, table_options
 from anabranch.spark.row_writer import RowWriter
@@ -141,7 +141,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         files: Sequence[CommitMessage] = files_of(messages)
         run = next((m.run for m in messages if isinstance(m, WrittenBatch)), BatchRun())
-        lookups = ask(self._notices, self._checkpoint.query_id, batchId)
+        lookups = ask(self._notices, self._checkpoint.query_id, batchId).and_(self._of_function())
         sources = batch_sources(self._checkpoint, batchId, lookups, lambda: self._entry_of(batchId - 1))
         letters = self._dead_letters(sources.offsets, batchId)
         if self._is_withheld(batchId):  # but what it has taken into the state is recorded by now
@@ -194,6 +194,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
             return None
         warehouse, query = warehouse_of(self._options), self._checkpoint.query_id
         return None if warehouse is None or query is None else DeadLetters(warehouse, query, batch)
+
+    def _of_function(self) -> Lookups:
+        """What the function looked up that made the query, if one did."""
+        told = LOOKED_UP.of(self._options)
+        return Lookups() if told is None else Lookups.from_json(told)
 
     def _is_withheld(self, batch: int | None) -> bool:
         """Whether the rows of a batch are in the table already: it only builds state up again."""

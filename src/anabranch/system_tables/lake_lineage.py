@@ -73,7 +73,7 @@ def _snapshot_lineage(store: IndexStore) -> Iterator[tuple[Any, ...]]:
         sink = (line.table, line.branch, line.branch_uuid)
         for commit in store.commits(line.branch_uuid):
             entry = commit.entry
-            if entry is None or not commit.may_bring_rows:
+            if entry is None or entry.is_anonymous or not commit.may_bring_rows:
                 continue
             for row in _of_inputs(store, entry.job, made_of(entry)):
                 yield (

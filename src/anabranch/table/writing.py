@@ -184,13 +184,12 @@ class Writing(TableView):
         is_asked = _has_rows(request.action) and LINEAGE_PROPERTY not in request.properties
         job = current() if is_asked else None
         taken = None if job is None else job.taken(self._context.branch_uuid, rows)
-        entry = None
+        said: Mapping[str, str] = {}
         if job is not None and taken is not None:
-            entry = job.entry(taken)
+            said = {LINEAGE_PROPERTY: job.entry(taken).to_json()}
         elif is_asked and not is_aside() and _brings_files(request.action):
-            entry = outside_of_jobs(rows)
-        if entry is not None:
-            said = {LINEAGE_PROPERTY: entry.to_json()}
+            said = outside_of_jobs(self, rows)
+        if said:
             request = replace(request, properties={**request.properties, **said})
         committed = self._committed(request)
         if job is not None and taken is not None:

@@ -88,7 +88,8 @@ def _add(rows: Rows, words: Words, commit: Commit) -> None:
 
 def _row(words: Words, commit: Commit) -> dict[str, Any]:
     base, entry = commit.base, commit.entry
-    tells = entry if commit.may_bring_rows else None
+    is_told = entry is not None and commit.may_bring_rows and not entry.is_anonymous
+    tells = entry if is_told else None
     return {
         "branch": words[commit.branch_uuid],
         "snapshot": commit.snapshot,
@@ -112,7 +113,7 @@ def _row(words: Words, commit: Commit) -> dict[str, Any]:
 def _inputs(commit: Commit) -> Iterator[tuple[str, str | None, str]]:
     """Job, query and source that the commit tells the position of; see `CommitStore.newest_inputs`."""
     entry = commit.entry
-    if entry is None or entry.taken is not None or not commit.may_bring_rows:
+    if entry is None or entry.taken is not None or entry.is_of_no_job or not commit.may_bring_rows:
         return
     for key in sorted({input_key(read) for read in entry.consumed} or {""}):
         yield entry.job, entry.engine.query, key

@@ -156,8 +156,9 @@ class Exporter:
 
     def _take(self, commit: Commit) -> list[Told]:
         is_old = self._since is not None and commit.time_millis < self._since
-        is_told = commit.entry is not None and commit.may_bring_rows and not is_old
-        self.done.unsaid += commit.entry is None and commit.has_rows and not is_old
+        is_of_job = commit.entry is not None and not commit.entry.is_of_no_job
+        is_told = is_of_job and commit.may_bring_rows and not is_old
+        self.done.unsaid += not is_of_job and commit.has_rows and not is_old
         schema_id = self.cursor.schema_id(commit.branch_uuid)
         self.cursor.found(commit, is_told=is_told)
         if not is_told:

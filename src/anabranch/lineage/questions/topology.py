@@ -49,7 +49,7 @@ def jobs(store: CommitStore) -> tuple[Job, ...]:
     for summary in sorted(store.jobs(), key=lambda one: (one.job, one.last_millis, one.sink)):
         newest = store.commit(CommitRef(summary.sink, summary.last_snapshot))
         entry = None if newest is None else newest.entry
-        if entry is None or entry.taken is not None:
+        if entry is None or entry.taken is not None or entry.is_of_no_job:
             continue
         line, known = store.line(summary.sink), found.get(summary.job)
         sink = summary.sink if line is None else line.title

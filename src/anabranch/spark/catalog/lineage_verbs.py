@@ -68,7 +68,7 @@ def _producer(table: Table, given: Arguments) -> Iterator[Row]:
         yield (*made, *(None,) * 9)
         return
     engine = entry.engine
-    by = (*made, entry.job, entry.run, entry.code, engine.name, engine.batch)
+    by = (*made, None if entry.is_of_no_job else entry.job, entry.run, entry.code, engine.name, engine.batch)
     for read in made_of(entry) or (None,):
         if read is None:
             yield (*by, None, None, None, None)

@@ -15,6 +15,7 @@ from anabranch.lazy import lazy
 from anabranch.lineage.reads import note_state
 from anabranch.options import BRANCH, SCAN_COLUMNS, SCAN_EXACT, SCAN_FILTER, SCAN_MODE, SCAN_PUBLISHED
 from anabranch.scan import Scan
+from anabranch.spark.batch_reads import reading
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.properties import OWN_PREFIX
 from anabranch.spark.catalog.source import Place, source_stream
@@ -249,8 +250,8 @@ class LakeTable(Relation):
 
     def _scan(self, options: Mapping[str, str]) -> Scan:
         seen = self.seen.by(options)
-        with taking_part(self.jvm.spark):
-            note_state(seen.table.context, seen.snapshot)
+        with reading(self.jvm.spark) as is_planned:
+            note_state(seen.table.context, seen.snapshot, is_planned=is_planned)
         condition = SCAN_FILTER.of(options)
         if condition is None:
             return seen.scan

@@ -7,6 +7,7 @@ made with, or took cached rows. Where something is not as expected, the source c
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
@@ -15,6 +16,7 @@ from anabranch.spark.engine import context_of
 from anabranch.spark.native.proxy import Jvm
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
 PROXY = "$Proxy"
@@ -114,6 +116,49 @@ def python_source_name(table: Any) -> str:
     return str(_field(table, "shortName"))
 
 
+def batch_of_thread(context: SparkContext) -> tuple[str, int] | None:
+    """Query and number of the micro-batch that this thread works on; None if it works on none."""
+    query = context.getLocalProperty(_QUERY_ID)
+    number = None if query is None else context.getLocalProperty(_BATCH_ID)
+    return None if query is None or number is None else (query, int(number))
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """What a thread of the JVM is at."""
+
+    is_planning: bool
+    """It waits for the process in which a data source of Python is planned."""
+    is_command: bool
+    """It carries out a statement that hands no rows to the program, such as one that writes them."""
+    is_function: bool
+    """It runs a function of ``foreachBatch``."""
+
+
+def doing(jvm: Jvm, thread: Any = None) -> Doing:
+    """What a thread is at; None for this one. Where Spark has other names for it, nothing of that is found."""
+    thread = jvm.of("java.lang.Thread").currentThread() if thread is None else thread
+    found = jvm.of("org.apache.spark.util.Utils").getThreadDumpForThread(thread.getId())
+    stack = str(found.get().stackTrace().toString()) if found.isDefined() else ""
+    return Doing(
+        ".PythonPlannerRunner." in stack,
+        ".eagerlyExecuteCommands" in stack.replace("$", ".") and ".CacheTable" not in stack,
+        ".ForeachBatchSink." in stack,
+    )
+
+
+def batches(jvm: Jvm) -> list[tuple[Any, str, int]]:
+    """Of each streaming query that runs: its thread, its id and the number of its micro-batch."""
+    running = jvm.session.sharedState().activeStreamingQueries().elements()
+    found = []
+    for query in jvm.of("java.util.Collections").list(running):
+        execution = query.lastExecution()
+        if execution is not None:
+            number = int(execution.currentBatchId())
+            found.append((query.queryExecutionThread(), str(query.id().toString()), number))
+    return found
+
+
 class Batch:
     """The micro-batch that a thread works on, as in ``foreachBatch``."""
 
@@ -129,8 +174,8 @@ class Batch:
         context = context_of(spark)
         if context is None:
             return None
-        query, batch, run = (context.getLocalProperty(key) for key in (_QUERY_ID, _BATCH_ID, _RUN_ID))
-        return cls(spark, query, int(batch), run) if query and batch and run else None
+        found, run = batch_of_thread(context), context.getLocalProperty(_RUN_ID)
+        return None if found is None or not run else cls(spark, *found, run)
 
     @property
     def checkpoint(self) -> str:
