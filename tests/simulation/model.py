@@ -82,6 +82,7 @@ class Model(Held):
         self.heads = []
         """(step, rows): main as it was from that step on."""
         self._reach = {}
+        self._broken = set()
 
     # What happens
 
@@ -363,9 +364,14 @@ class Model(Held):
         for entry in (entry for line in self.lines.values() for entry in line.entries):
             if act is not None and act.may_break(entry) and path in self.reach(entry.stamp, entry.content):
                 entry.is_broken = True
+                self._broken.add(entry.stamp)
         for name, stamp, content in self.refs():
             if path in self.reach(stamp, content):
                 raise Violation(f"{act} removed {path}, which {name} needs")
+
+    def is_broken(self, stamp):
+        """Whether another engine has taken files of a snapshot that is still there, or was until just now."""
+        return stamp in self._broken
 
     def check_refs(self):
         """Every file of every reference is there."""

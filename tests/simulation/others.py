@@ -172,8 +172,8 @@ class ForeignRollback(Foreign):
         if head is None:
             return
         target = context.snapshots.find(max(1, head.id - self.back))
-        if target is None:
-            return
+        if target is None or process.world.model.is_broken(target.stamp):
+            return  # nobody goes back to what cannot be read, as an expiry that died leaves it
         self.target = target.id
         context.storage.put(context.layout.latest_hint_path, str(self.target).encode(), durable=False)
         for number in range(head.id, self.target, -1):
