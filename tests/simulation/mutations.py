@@ -42,14 +42,14 @@ def _is_expired_by_wall_clock(self, now, stored=None):
     return now > self.create_time + self.time_retained
 
 
-@mutation("clocks")
+@mutation("clocks", 190)
 def tags_are_as_old_as_their_creators_clock_says():
     from anabranch.spec import refs
 
     refs.Tag.created = lambda self, stored: self.created_millis
 
 
-@mutation("clocks", 28)
+@mutation("cleaning")
 def orphans_are_as_old_as_the_machine_that_cleans_says():
     from anabranch.maintenance import orphans
 
@@ -63,7 +63,7 @@ def commits_do_not_look_for_their_files():
     Attempts.lost_files = lambda self: ([], 0)
 
 
-@mutation("clocks", 43)
+@mutation("rollbacks", 140)
 def late_rollbacks_do_not_look_for_their_files():
     from anabranch.kernel.commit import attempt
 
@@ -95,7 +95,7 @@ def what_follows_in_number_is_history():
     snapshot_log.SnapshotLog.follows = lambda self, older, newer: True
 
 
-@mutation("main")
+@mutation("main", 230)
 def late_writers_remove_by_name():
     from anabranch.kernel.commit import foothold
 
@@ -116,13 +116,6 @@ def expiry_does_not_ask_consumers():
     from anabranch.kernel.expiry import expire
 
     expire.next_read = lambda context, without=(): None
-
-
-@mutation("references")
-def savepoints_do_not_look_whether_their_snapshot_is_there():
-    from anabranch.kernel.refs import pins
-
-    pins.check_there = lambda context, moment: None
 
 
 @mutation("recreated")

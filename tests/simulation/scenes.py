@@ -158,6 +158,40 @@ class Clocks(Scene):
         return acts.CreateTag(f"t{rng.randrange(3)}", rng.choice((None, "7 h", "2 d")))
 
 
+class Cleaning(Clocks):
+    """Machines whose clocks are days ahead clean orphans while others write."""
+
+    weights: ClassVar = {"append": 5, "batch": 2, "overwrite": 2, "compact": 1, "clean": 8}
+
+    def settings(self, rng):
+        found = super().settings(rng)
+        found.zones, found.skews, found.wrong_clocks = (0,), (0, 0, 2 * DAY), 0.0
+        found.jumps, found.pausing, found.trouble, found.acts = 0.0, 0.03, 0.0, 14
+        return found
+
+
+class Rollbacks(Clocks):
+    """Rollbacks that take days, while what they bring back expires."""
+
+    weights: ClassVar = {"soft": 4, "expire": 5, "overwrite": 1}
+
+    def settings(self, rng):
+        found = super().settings(rng)
+        found.jumps, found.pausing, found.acts, found.trouble = 0.15, 0.04, 7, 0.0
+        return found
+
+    def beginning(self, world):
+        yield from super().beginning(world)
+        for _ in range(4):
+            yield acts.Overwrite(world.rows(1))
+
+    def _soft(self, world, rng):
+        return acts.SoftRollback(rng.choice((2, 3)))
+
+    def _expire(self, world, rng):
+        return acts.Expire(2)
+
+
 class Others(Scene):
     """Other engines write to the table, expire it and roll it back."""
 

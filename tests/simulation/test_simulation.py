@@ -15,7 +15,7 @@ from tests.simulation.__main__ import FIXED
 from tests.simulation.mutations import MUTATIONS
 
 SHORT = {
-    "main,clocks,others": 12,
+    "main,clocks,cleaning,rollbacks,others": 8,
     "branches,merges": 3,
     "references,recreated,disks,damaged": 6,
 }

@@ -4,11 +4,13 @@ from tests.simulation.damage import Damaged
 from tests.simulation.disks import Disks
 from tests.simulation.recreating import Recreated
 from tests.simulation.references import References
-from tests.simulation.scenes import Branches, Clocks, Merges, Others, Scene
+from tests.simulation.scenes import Branches, Cleaning, Clocks, Merges, Others, Rollbacks, Scene
 
 SCENES = {
     "main": Scene,
     "clocks": Clocks,
+    "cleaning": Cleaning,
+    "rollbacks": Rollbacks,
     "others": Others,
     "branches": Branches,
     "merges": Merges,
