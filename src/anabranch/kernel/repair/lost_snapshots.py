@@ -61,15 +61,16 @@ def recover_head(context: TableContext, states: Sequence[State], hinted: int) ->
     Where nothing is left of the beginning, history begins with the oldest that leads up to there. If none does, it is the
     newest commit of which lists tell, alone, which has all rows, unless what a tag or another branch leads up to is newer.
     """
+    head = context.snapshots.head()
+    begin = 1 if head is None else head.id + 1
     commits = lost_commits(context, states)
     held = {
         number: commit
         for number, one in _held(context, states).items()
-        if number <= hinted and (commit := held_commit(context, one.snapshot, one.source)) is not None
+        if begin <= number <= hinted
+        and (commit := held_commit(context, one.snapshot, one.source)) is not None
     }
-    head = context.snapshots.head()
-    path = path_from(context, head, hinted, commits, held)
-    begin, best = (1 if head is None else head.id + 1), path
+    best = path_from(context, head, hinted, commits, held)
     if head is None:
         for number in sorted(held):
             if begin + len(best) > hinted:
