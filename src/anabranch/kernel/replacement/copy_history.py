@@ -83,10 +83,9 @@ def drop_expired(main: TableContext, target: TableContext, fork: SnapshotRef) ->
     numbers = [number for number in target.snapshots.ids() if number < fork.id]
     if not numbers or _is_or_was_main(main, target):
         return
+    oldest = min(main.snapshots.ids(), default=0)  # a main without any has lost them: they did not expire
     for number in numbers:
-        copy = target.snapshots.find(number)
-        if main.storage.exists(main.layout.snapshot_path(number)):
-            return
+        copy = target.snapshots.find(number) if number < oldest else None
         if copy is not None:
             delete_snapshot(target, copy)
 
