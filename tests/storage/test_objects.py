@@ -323,7 +323,7 @@ def test_a_missing_bucket_is_no_missing_object(s3_server):
     for call in calls:
         with pytest.raises(StorageError, match="NoSuchBucket") as missing:
             call()
-        assert "Create the bucket" in missing.value.hint
+        assert "create the bucket" in missing.value.hint
         assert not missing.value.retryable
 
 

@@ -9,6 +9,7 @@ from typing import Final
 from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 
 from anabranch.errors import AnabranchError, InvalidNameError, NotFoundError, StorageError
+from anabranch.storage.object_causes import cause_of
 from anabranch.storage.os_errors import Deed
 
 # All that obstore raises: besides its own errors, FileNotFoundError for a missing object and ValueError
@@ -43,23 +44,26 @@ def translate_object(error: Exception, deed: Deed, path: str) -> AnabranchError:
     """The error to raise for what went wrong when `deed` was done to `path`."""
     text = reason(error)
     message = f"cannot {deed} {path}: {text}"
-    if "NoSuchBucket" in text or "ContainerNotFound" in text:
-        return StorageError(message, hint="Create the bucket first, or correct its name in the URL.")
+    cause = cause_of(error, text)
+    hint = None if cause is None else cause.hint
+    if cause is not None:
+        message = f"cannot {deed} {path}: {cause.text}{_told(text)}"
     if isinstance(error, FileNotFoundError):
-        return NotFoundError(f"{path} does not exist") if deed == "read" else StorageError(message)
+        is_object = cause is None and deed == "read"
+        return NotFoundError(f"{path} does not exist") if is_object else StorageError(message, hint=hint)
     if isinstance(error, ValueError):
         return InvalidNameError(message)
-    if _ASKED_FOR_CREDENTIALS.search(text):
-        return StorageError(
-            message,
-            hint="No credentials were found. Give them as options, like s3.access-key and s3.secret-key, in the environment, "
-            "like AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or as a profile of the AWS configuration, which takes boto3: "
-            "pip install 'anabranch[aws]'.",
-        )
     if isinstance(error, PermissionDeniedError | UnauthenticatedError):
-        return StorageError(message, hint="Check the credentials and what they are allowed to do.")
+        return StorageError(message, hint=hint)
     passing = _CLIENT_ERROR.search(text) is None
-    return StorageError(message, retryable=passing, outcome_unknown=passing and deed not in {"read", "list"})
+    unknown = passing and deed not in {"read", "list"}
+    return StorageError(message, hint=hint, retryable=passing, outcome_unknown=unknown)
+
+
+def _told(text: str) -> str:
+    """What the server said, if it said anything, without what the client was doing."""
+    said = text.rpartition(" - ")[2].removeprefix("Server returned non-2xx status code: ")
+    return "" if said.startswith("HTTP error") else f" - {said}"
 
 
 def is_refusal(error: Exception) -> bool:
@@ -87,5 +91,3 @@ _TOLD: Final = re.compile(r"<(?:Code|Message)>([^<]*)<")
 _QUERY: Final = re.compile(r"\?[^\s)]*=[^\s)]*")
 # Time-outs (408), conflicts (409) and too many requests (429) may pass.
 _CLIENT_ERROR: Final = re.compile(r"status code: 4(?!08|09|29)\d\d ")
-# Where a cloud's machines find their own credentials: asked only when nothing else gave any.
-_ASKED_FOR_CREDENTIALS: Final = re.compile(r"169\.254\.169\.254|metadata\.google\.internal")
