@@ -270,7 +270,7 @@ class Scan(Rows[Split]):
         Raises:
             InvalidInputError: the lake knows no session, or its warehouse is in the memory of this process.
         """
-        note_state(self.context, self.snapshot, is_planned=True)
+        note_state(self.context, self.snapshot)
         engine: object = self.engine
         if not isinstance(engine, ReadsFrames):
             raise InvalidInputError(

@@ -469,6 +469,19 @@ def job_of_spark_with_a_function_over_a_dictionary(w):
         w.insert_frame(w.native().withColumn("v", udf(known.get)("id")))
 
 
+@way(BOTH, short=True)
+def job_of_spark_with_ids_collected_of_a_scan(w):
+    with w.lake.job("nightly"):
+        w.insert_frame(among(w.native(), w.lake.table("db.b").scan().to_spark().collect()))
+
+
+@way(BOTH)
+def job_of_spark_with_ids_of_a_tail(w):
+    with w.lake.job("nightly"):
+        for step in w.lake.table("db.b").tail(idle=0):
+            w.insert(f"SELECT * FROM ways.db.a WHERE id IN ({', '.join(map(str, step['id'].to_pylist()))})")
+
+
 @way(A)
 def job_of_spark_after_another_statement(w):
     """What one statement read goes into no rows of another one."""
@@ -822,6 +835,19 @@ def declared_stream_with_a_dictionary_of_its_module(w):
 def declared_batch_job_with_ids_of_its_module(w):
     ids = w.portable("db.b").collect()
     w.job(lambda a: among(a, ids), {"a": anabranch.static("db.a")})
+
+
+@way(BOTH)
+def declared_stream_whose_code_collects_a_scan(w):
+    w.job(lambda a: among(a, w.lake.table("db.b").scan().to_spark().collect()), {"a": "db.a"})
+
+
+@way(BOTH)
+def batches_that_collect_a_scan(w):
+    def each(frame, _):
+        w.table.append(among(frame, w.lake.table("db.b").scan().to_spark().collect()))
+
+    w.run(w.stream(), each=each)
 
 
 @way(BOTH)

@@ -193,19 +193,25 @@ class JobRun:
         with self._lock:
             self._strays[title] = None
 
-    def taken(self, sink: str, rows: Handed | None = None) -> Taken:
+    def taken(self, sink: str, rows: Handed | None = None, *, is_planned: bool = False) -> Taken:
         """What may go into the rows of a commit that is made now to the branch of that identity.
 
         Args:
             sink: the branch.
             rows: what is known of the object that is written.
+            is_planned: whether a plan of Spark names the sources; then only what the program has seen may have come in besides.
         """
         with self._lock:
-            reads, steps, delivered = self._reads.all(), self._steps.of(sink), self._steps.delivered
+            reads = self._by_program.all() if is_planned else self._reads.all()
+            steps, delivered = self._steps.of(sink), self._steps.delivered
         found = self._gathered(joined([*reads, *steps, *(() if rows is None else rows.inputs)]))
         problems, has_read = found.problems, bool(reads) or delivered > 0
         is_told = any(isinstance(read, SourceInput) for read in reads)  # by who knows better
-        before = None if is_told else unknown_rows(rows, but=found.inputs, of_jobs=not (has_read or problems))
+        before = (
+            None
+            if is_told or is_planned
+            else unknown_rows(rows, but=found.inputs, of_jobs=not (has_read or problems))
+        )
         if before is not None:
             problems += (_READ_BEFORE.format(before),)
         for problem in problems:

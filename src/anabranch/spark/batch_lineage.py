@@ -160,8 +160,8 @@ def producer(spark: SparkSession, options: Mapping[str, str], run: JobRun | None
 
 
 def _taken(table: Table, run: JobRun | None, found: Found) -> Taken | None:
-    """What the rows may hold of what the job has read; None if Spark read all of them itself."""
-    return run.taken(table.branch_uuid) if run is not None and found.has_others else None
+    """What the rows may hold of what the job has read besides their plan; None without a job."""
+    return None if run is None else run.taken(table.branch_uuid, is_planned=not found.has_others)
 
 
 def _said(
@@ -186,14 +186,12 @@ def _said(
         sources.problems.append(
             "some rows are of an RDD, of a checkpoint or of the program, and Spark does not say what went into them"
         )
-    seen: list[Gathered | Taken] = [] if run is None else [run.seen]
+    seen: list[Gathered | Taken] = [] if taken is None else [taken]
     if batch is not None:
         of_batch = gathered(batch) if found.has_rows_of_program else seen_in(batch)
         seen.append(replace(of_batch, inputs=Lookups.of(of_batch).inputs))
-    if taken is not None:
-        seen.append(taken)
-    if sources.is_positioned is None and not sources.problems and all(one.is_positioned for one in seen):
-        sources.is_positioned = True
+    if sources.is_positioned is None and not sources.problems:
+        sources.is_positioned = all(one.is_positioned or not one.problems for one in seen) or None
     for one in seen:
         sources.inputs += one.inputs
         sources.problems += (problem for problem in one.problems if problem not in sources.problems)
