@@ -234,6 +234,19 @@ def test_a_hint_that_a_rollback_could_not_move_is_no_deletion(caplog):
     assert "by the hint" not in caplog.text
 
 
+def test_a_rollback_of_another_branch_hides_no_deletion():
+    table = _table(True)
+    table.create_branch("fix", tag="good")
+    table.branch("fix").append(rows(7, 1))
+    table.branch("fix").rollback(3, destructive=True, force=True)
+    table.context.storage.delete("snapshot/snapshot-4")
+    assert "head-gone" in [p.kind for p in _fresh(table).verify().problems]
+    with pytest.raises(CorruptTableError, match="is not there; the newest that is there is 3"):
+        _fresh(table).append(rows(9, 1))
+    _fresh(table).repair()
+    assert _ids(table) == [0, 1, 2, 3]
+
+
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
 @pytest.mark.parametrize("which", ["base_manifest_list", "delta_manifest_list"])
 def test_verify_notices_each_missing_list(number, which):

@@ -38,6 +38,7 @@ def record_removal(
     metas = [meta for snapshot in removed for meta in _delta(manifests, snapshot)]
     content = {
         "version": 1,
+        "branch": layout.branch_root,
         "target": {"id": target.id, "stamp": target.stamp},
         "removed": [{"id": snapshot.id, "stamp": snapshot.stamp} for snapshot in removed],
         "lists": [name for s in removed for name in (s.base_manifest_list, s.delta_manifest_list)],
@@ -68,10 +69,14 @@ def is_after_removed(storage: Storage, manifests: ManifestStore, snapshot: Snaps
         return False
 
 
-def was_removed(storage: Storage, snapshot_id: int) -> bool:
-    """Whether a rollback removed a snapshot of that number, of any branch."""
+def was_removed(storage: Storage, layout: Layout, snapshot_id: int) -> bool:
+    """Whether a rollback removed a snapshot of that number of the branch. Old records do not say of which branch."""
+    root = layout.branch_root
     return any(
-        one.get("id") == snapshot_id for record in _records(storage) for one in _list(record, "removed")
+        one.get("id") == snapshot_id
+        for record in _records(storage)
+        if record.get("branch", root) == root
+        for one in _list(record, "removed")
     )
 
 

@@ -122,7 +122,9 @@ class SnapshotLog:
     def _look_for_deleted(self, found: Snapshot | None, *, strict: bool) -> None:
         """Say so if the hint names a newer one that nobody rolled back."""
         hint, newest = self.hinted_id(), 0 if found is None else found.id
-        if hint is None or hint <= newest or self._exists(hint) or was_removed(self._storage, hint):
+        if hint is None or hint <= newest or self._exists(hint):
+            return
+        if was_removed(self._storage, self._layout, hint):
             return
         if not self._has_more_lists(found):
             return  # nobody prepared such a snapshot: the hint is nonsense

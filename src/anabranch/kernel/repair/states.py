@@ -227,7 +227,7 @@ def _hints(context: TableContext, head: Snapshot | None, hinted: int | None, fou
 def _is_deleted(context: TableContext, number: int) -> bool:
     """Whether a snapshot is gone that no rollback removed."""
     there = context.storage.exists(context.layout.snapshot_path(number))
-    return not there and not was_removed(context.storage, number)
+    return not there and not was_removed(context.storage, context.layout, number)
 
 
 def _half_made(context: TableContext, *, is_main: bool) -> Problem | None:
