@@ -65,6 +65,10 @@ class Held:
             if Counter(ids) != Counter(self.rows_of[stamp_of(saved)]):
                 raise Violation(f"savepoint {number} holds {sorted(ids)}")
 
+    def is_some_set_aside(self):
+        """Whether a reference needs what a cleaning has moved away."""
+        return any(self.missing(stamp, content) for _, stamp, content in self.refs())
+
     def _lost(self, stamp, content):
         """Files that are missing, without those that a cleaning has moved away, which looks again before it ends."""
         if not self.missing(stamp, content):

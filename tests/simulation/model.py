@@ -54,6 +54,9 @@ class Line:
     is_deleted: bool = False
     """Whether all of it was removed on purpose: what is put now stands alone, unless the branch is made again."""
 
+    is_cut_by_another_engine: bool = False
+    """Whether another engine has rolled it back, which leaves no record of what it removed."""
+
     @property
     def head(self):
         return self.entries[-1] if self.entries else None
@@ -300,6 +303,7 @@ class Model(Held):
             line.entries.pop()
             line.is_deleted = not line.entries
             entry.removed_by = act
+            line.is_cut_by_another_engine |= act is not None and act.is_foreign
             if entry.act is not None:
                 entry.act.taken.append(entry)
         elif entry is line.entries[0]:
@@ -373,10 +377,10 @@ class Model(Held):
         """Whether another engine has taken files of a snapshot that is still there, or was until just now."""
         return stamp in self._broken
 
-    def check_refs(self):
-        """Every file of every reference is there."""
+    def check_refs(self, *, is_end=False):
+        """Every file of every reference is there; in the end none is set aside any more."""
         for name, stamp, content in self.refs():
-            for path in self.missing(stamp, content):
+            for path in self.missing(stamp, content) if is_end else self._lost(stamp, content):
                 raise Violation(f"{name} needs {path}, which is not there")
 
     def _check_rows(self, entry, branch):

@@ -125,6 +125,8 @@ class Scene:
 
     def ending(self, world):
         """When all is quiet, everything can be done."""
+        if world.model.is_some_set_aside():
+            yield acts.CleanOrphans()  # one died before it looked again at what was committed meanwhile
         yield acts.Read()
         yield acts.Append(world.rows(1))
         yield acts.Compact()

@@ -171,12 +171,16 @@ class World:
             )
 
     def _is_astray_above_a_gap(self, line, found, branch):
-        """Whether another engine put it above what another engine rolled back: nothing tells that from a lost snapshot."""
+        """Whether it stands above what another engine rolled back: nothing tells that from a lost snapshot.
+
+        Put by another engine it stays there; what a writer of ours has put, it takes away if it lives.
+        """
         if "astray" not in self.known or found is None:
             return False
         below = f"{ROOT}/{branch}/snapshot/snapshot-{found.id - 1}".replace("//", "/")
         act = line.astray.get(found.id)
-        return act is not None and act.is_rescued and below not in self.store.objects
+        is_late = act is not None and (act.is_rescued or line.is_cut_by_another_engine)
+        return is_late and below not in self.store.objects
 
     def _start(self, acts):
         self.number += 1
@@ -244,7 +248,7 @@ class World:
         try:
             for act in self.scene.ending(self):
                 self.run(act)
-            self.model.check_refs()
+            self.model.check_refs(is_end=True)
         except Violation as error:
             self.fail(error)
 
