@@ -128,7 +128,7 @@ def _looks_up(jvm: Jvm, query: str, batch: int, read: TableInput) -> bool:
 
 def _is_command(spark: SparkSession) -> bool:
     try:
-        return plans.doing(Jvm(spark)).is_command
+        return plans.is_command(Jvm(spark))
     except Exception as error:  # as above
         _LOG.debug("it is not known what this thread does: %s", error)
         return False

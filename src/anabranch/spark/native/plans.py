@@ -26,6 +26,7 @@ _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
 _RUN_ID = "spark.jobGroup.id"
 _EXECUTION_ID = "spark.sql.execution.id"
+_COMMAND = "org.apache.spark.sql.catalyst.plans.logical.Command"
 
 
 def executed_leaves(frame: DataFrame) -> list[Any]:
@@ -135,9 +136,22 @@ class Doing:
     """It runs a function of ``foreachBatch``."""
 
 
-def doing(jvm: Jvm, thread: Any = None) -> Doing:
-    """What a thread is at; None for this one. Where Spark has other names for it, nothing of that is found."""
-    thread = jvm.of("java.lang.Thread").currentThread() if thread is None else thread
+def is_command(jvm: Jvm) -> bool:
+    """Whether this thread carries out a statement that hands no rows to the program, such as one that writes them."""
+    number = jvm.spark.sparkContext.getLocalProperty(_EXECUTION_ID)
+    if number is None:
+        return False
+    running = jvm.of("org.apache.spark.sql.execution.SQLExecution").getQueryExecution(int(number))
+    command = jvm.once(
+        _COMMAND, lambda: jvm.of("org.apache.spark.util.Utils").classForName(_COMMAND, True, False)
+    )
+    if running is None or not command.isInstance(running.logical()):
+        return False
+    return not class_name(running.logical()).startswith("CacheTable")
+
+
+def doing(jvm: Jvm, thread: Any) -> Doing:
+    """What a thread is at. Where Spark has other names for it, nothing of that is found."""
     found = jvm.of("org.apache.spark.util.Utils").getThreadDumpForThread(thread.getId())
     stack = str(found.get().stackTrace().toString()) if found.isDefined() else ""
     return Doing(
