@@ -80,4 +80,8 @@ def live(given):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    sys.stdout.flush()
+    os._exit(
+        code
+    )  # where Python takes itself down, native threads sometimes abort it, though nothing was wrong
