@@ -205,5 +205,7 @@ def test_a_table_is_verified_and_repaired_by_calls(session, lake):
     assert session.sql(verify).collect() == []
     table.context.storage.put("snapshot/LATEST", b"99")
     assert len(session.sql(verify).collect()) == 1
-    assert len(session.sql("CALL water.sys.repair(table => 'db.checked')").collect()) == 1
+    step, left = session.sql("CALL water.sys.repair(table => 'db.checked')").collect()
+    assert (step["what"], step["path"]) == ("step", "snapshot/LATEST")
+    assert "snapshots 2 to 99" in left["text"], "if the hint was right they are lost"
     assert session.sql(verify).collect() == []

@@ -170,7 +170,8 @@ class LineageEntry:
     @property
     def is_of_no_job(self) -> bool:
         """Whether rows were written outside of any job: then `job` is only what the program is called."""
-        return self.engine.name == EMBEDDED.name and self.run is None and self.taken is None
+        of_program = self.engine.name == EMBEDDED.name and self.engine.query is None
+        return of_program and self.run is None and self.taken is None
 
     @property
     def is_silent(self) -> bool:
