@@ -103,6 +103,7 @@ def numbers(events):
     return events.groupBy("k").transformWithStateInPandas(Counting(), "k BIGINT", "append", "none")
 
 
+@pytest.mark.long
 def test_state_of_a_processor_is_carried_and_rebuilt(lake, conf, warehouse):
     conf({STORE + "providerClass": ROCKS})
     for number in range(3):

@@ -154,7 +154,8 @@ def test_carried_with_topics_also_where_old_records_are_gone(world):
         assert world.rows(table) == world.answer(table)
 
 
-@pytest.mark.parametrize("name", ["windows", pytest.param("firsts", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["windows", "firsts"])
 def test_rebuilt_from_topics_where_the_operators_have_changed(world, name):
     right, wrong, changed = {
         "windows": (world.windows(), world.windows(factor=1000), world.windows(value="v + 0")),
