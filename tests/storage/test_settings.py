@@ -80,6 +80,9 @@ def test_whoever_says_who_asks_says_all_of_it(file, monkeypatch):
     found = open_storage("s3://company-lake", given).settings
     assert "s3.session-token" not in found, "it belongs to the key in the file"
     assert found["s3.endpoint"] == "https://minio.example.com"
+    monkeypatch.setenv("ANABRANCH_S3_ANONYMOUS", "false")
+    found = open_storage("s3://company-lake").settings
+    assert found["s3.access-key"] == "of-file", "that says nothing of who asks"
     monkeypatch.setenv("ANABRANCH_S3_ANONYMOUS", "true")
     found = open_storage("s3://company-lake").settings
     assert not {"s3.access-key", "s3.secret-key", "s3.session-token"} & found.keys()
@@ -110,7 +113,7 @@ def test_a_file_that_is_named_must_be_there(file):
 
 def test_nothing_is_read_for_a_local_folder(file, tmp_path):
     file.write_text("no settings")
-    assert open_storage(tmp_path).list("") is not None
+    assert [info.path for info in open_storage(tmp_path).list("")] == ["config.toml"]
 
 
 def test_options_become_variables():

@@ -34,11 +34,16 @@ def settings_for(url: str, kind: StoreKind, given: Mapping[str, str]) -> dict[st
     """The options of a store by their names in `kind`, from everywhere. Raises `OptionError`."""
     settings = _from_file(url, kind)
     for source in (_from_environment(kind), own_options(kind, given)):
-        if any(option.identity and option.name in source for option in kind.options):
+        if any(option.identity and _says(source, option.name) for option in kind.options):
             credentials = {option.name for option in kind.options if option.identity or option.secret}
             settings = {name: value for name, value in settings.items() if name not in credentials}
         settings |= source
     return settings
+
+
+def _says(source: Mapping[str, str], name: str) -> bool:
+    """Whether it tells who is asking; ``anonymous=false`` does not."""
+    return name in source and not (name == "anonymous" and source[name].strip().lower() == "false")
 
 
 def variables_of(options: Mapping[str, str]) -> dict[str, str]:
