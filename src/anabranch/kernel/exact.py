@@ -26,8 +26,7 @@ def delete_exactly(storage: Storage, path: str, content: bytes) -> bool:
 
 def delete_snapshot(context: TableContext, snapshot: Snapshot) -> bool:
     """Remove a snapshot's file if it still is this snapshot's; False if it is gone or of another one."""
-    found = context.snapshots.find(snapshot.id)
-    if found is None or found.stamp != snapshot.stamp:
+    if context.snapshots.still(snapshot) is None:
         return False
     context.storage.delete(context.layout.snapshot_path(snapshot.id))
     return True

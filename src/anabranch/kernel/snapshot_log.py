@@ -19,6 +19,7 @@ and the hint, while nothing was committed below: that is taken for history, as e
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
@@ -102,22 +103,25 @@ class SnapshotLog:
 
         Raises `CorruptTableError`.
         """
-        # If history is rolled back while we look, what seems to follow may be what a late writer put on what is gone. So
-        # after the last step it is asked whether the first is still there.
-        start = current = self._begin(known)
-        for _ in range(_STEPS_BEFORE_LISTING):
-            if start is None or current is None:
-                break
-            following = self._following(current)
-            if following is not None:
-                current = following
-            elif current is start or self._still(start):
-                return current
-            else:
-                break
-        found = self._head_by_listing()
-        self._look_for_deleted(found, strict=strict)
+        start = self._begin(known)
+        found = None if start is None else self._newest_from(start, most=_STEPS_BEFORE_LISTING)
+        if found is None:
+            found = self._head_by_listing()
+            self._look_for_deleted(found, strict=strict)
         return found
+
+    def _newest_from(self, start: Snapshot, most: int = sys.maxsize) -> Snapshot | None:
+        """The newest that is reached from a snapshot; None after so many steps, or if that is not there any more.
+
+        If history is rolled back while we look, what seems to follow may be what a late writer put on what is gone.
+        """
+        newest = start
+        for _ in range(most):
+            following = self._following(newest)
+            if following is None:
+                return newest if newest is start or self.still(start) else None
+            newest = following
+        return None
 
     def _look_for_deleted(self, found: Snapshot | None, *, strict: bool) -> None:
         """Say so if the hint names a newer one that nobody rolled back."""
@@ -156,14 +160,14 @@ class SnapshotLog:
         found = self.find(snapshot.id + 1)
         return found if found is not None and self.follows(snapshot, found) else None
 
-    def _still(self, snapshot: Snapshot) -> Snapshot | None:
+    def still(self, snapshot: Snapshot) -> Snapshot | None:
         """A snapshot as it is stored now; None if it is not there any more, or its number is another's."""
         found = self.find(snapshot.id)
         return found if found is not None and found.stamp == snapshot.stamp else None
 
     def _begin(self, known: Snapshot | None) -> Snapshot | None:
         """A snapshot of the current history, near its newest; None if neither `known` nor the hint is one."""
-        found = None if known is None else self._still(known)
+        found = None if known is None else self.still(known)
         if found is not None:
             return found
         hint = self.hinted_id()
@@ -183,15 +187,9 @@ class SnapshotLog:
                 return None
             newest = self.find(max(stored))  # None if it was rolled back after the listing: look again
             newest = None if newest is None else self._below_leftovers(newest, stored)
-            start = newest
-            while start is not None and newest is not None:
-                following = self._following(newest)
-                if following is not None:
-                    newest = following
-                elif newest is start or self._still(start):
-                    return newest
-                else:
-                    break
+            found = None if newest is None else self._newest_from(newest)
+            if found is not None:
+                return found
         raise StorageError(
             f"snapshot {max(stored)} is listed again and again, but cannot be read",
             hint="check that the store lists and reads the same objects.",

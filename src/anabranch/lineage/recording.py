@@ -269,12 +269,8 @@ def running(
     """A run of a job, from here to the end of the block. See `anabranch.Lake.job`."""
     check_job_name(name)
     run = JobRun(name, runtime.ids.uuid(), code, mark)
-    _OPEN[run.run] = run
-    try:
-        with _running(run):
-            yield run
-    finally:
-        del _OPEN[run.run]
+    with _opened(run), _running(run):
+        yield run
 
 
 @contextmanager
@@ -284,10 +280,15 @@ def gathering(name: str, *, runtime: Runtime = SYSTEM, mark: Mark | None = None)
     A job that is begun in the block is one of its own, and what it has read counts as well.
     """
     run = JobRun(name, runtime.ids.uuid(), mark=mark, is_gathering=True)
+    with _opened(run), _working_for(run):
+        yield run
+
+
+@contextmanager
+def _opened(run: JobRun) -> Iterator[None]:
     _OPEN[run.run] = run
     try:
-        with _working_for(run):
-            yield run
+        yield
     finally:
         del _OPEN[run.run]
 

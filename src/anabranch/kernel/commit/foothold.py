@@ -37,7 +37,7 @@ def took_hold(context: TableContext, snapshot: Snapshot, built_on: Snapshot | No
         CommitOutcomeUnknownError: what is left of history does not tell.
     """
     if built_on is not None:
-        holds = _is_there(context, built_on)
+        holds = context.snapshots.still(built_on) is not None
         # What a branch began with is there again if another branch of its name was made from the same tag.
         if holds and not (context.is_forked(built_on) and _is_gone(context, snapshot)):
             return True
@@ -53,12 +53,7 @@ def took_hold(context: TableContext, snapshot: Snapshot, built_on: Snapshot | No
     except AnabranchError as error:  # whoever commits next finds it in the way, and does the same
         _LOG.warning("snapshot %d of '%s' stays above the newest: %s", snapshot.id, context.title, error)
     # What leads history on follows from the snapshot before it: it may be the very one that this was built on.
-    return _is_there(context, built_on) and _is_there(context, snapshot)
-
-
-def _is_there(context: TableContext, snapshot: Snapshot) -> bool:
-    found = context.snapshots.find(snapshot.id)
-    return found is not None and found.stamp == snapshot.stamp
+    return context.snapshots.still(built_on) is not None and context.snapshots.still(snapshot) is not None
 
 
 def _replace(context: TableContext, snapshot: Snapshot) -> None:

@@ -83,8 +83,7 @@ def check_there(context: TableContext, moment: Moment) -> None:
     """
     match moment.found_by:
         case "snapshot":
-            found = context.snapshots.find(moment.snapshot.id)
-            there = found is not None and found.stamp == moment.snapshot.stamp
+            there = context.snapshots.still(moment.snapshot) is not None
         case "tag":
             tag = find_tag(context, moment.name)
             there = tag is not None and tag.snapshot.stamp == moment.snapshot.stamp
