@@ -8,7 +8,10 @@ from anabranch.lineage.model import TableInput, lineage_of
 from anabranch.lineage.store import kind_of
 from anabranch.spark.catalog import register_catalog
 from anabranch.storage.open import open_storage
+from tests.spark import lineage_ways_of_batches, lineage_ways_of_streams
 from tests.spark.lineage_ways import COLUMNS, WAYS, Ways
+
+assert lineage_ways_of_batches, lineage_ways_of_streams  # which declare them
 
 
 @pytest.fixture(scope="module")
