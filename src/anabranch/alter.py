@@ -48,6 +48,11 @@ class Alter:
         self._begun_on = begun_on
         self._changes = changes
 
+    @property
+    def context(self) -> TableContext:
+        """The branch whose schema it is."""
+        return self._context
+
     # Columns
 
     def add_column(

@@ -45,12 +45,17 @@ class WrittenRows:
 class WritesFrames(Protocol):
     """What an engine may do beside: write rows that are on its own machines without bringing them here."""
 
-    def write(self, frame: Any, table: Any) -> WrittenRows | None:
+    def columns(self, frame: Any) -> Sequence[Any] | None:
+        """The columns of a frame, as `anabranch.spec.types.Field`; None if it is none of the engine's kind."""
+        ...
+
+    def write(self, frame: Any, table: Any, schema: Any = None) -> WrittenRows | None:
         """Write a frame's rows to new files of a table, durable on return, for a commit to take in.
 
         Args:
             frame: what the user handed over as rows.
             table: the `anabranch.table.Table`.
+            schema: the `anabranch.spec.schema.TableSchema` to write them in; the table's if None.
 
         Returns:
             What was written; None if these are no rows of the engine's kind, or if its machines cannot reach the

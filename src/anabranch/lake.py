@@ -14,17 +14,21 @@ from anabranch.catalog import FilesystemCatalog, Identifier
 from anabranch.catalog.connectors import Connectors
 from anabranch.engine import Engine, LocalEngine, WrittenRows
 from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError
+from anabranch.kernel.context import TableContext
 from anabranch.kernel.replacement.expected import ExpectedMain
 from anabranch.lineage.code_version import code_version
 from anabranch.lineage.recording import JobRun, running
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.schemas import to_columns
 from anabranch.spec.names import name_list
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.types import Field
 from anabranch.spec.watermark import with_watermark
 from anabranch.storage.open import open_storage
 from anabranch.storage.protocol import Storage
 from anabranch.system_tables import lake_table_of, read_lake_table
 from anabranch.table import Table
+from anabranch.table.creating import Creation
 from anabranch.table.grouping import (
     GroupInfo,
     GroupResult,
@@ -115,37 +119,64 @@ class Lake:
     def create_table(
         self,
         name: str,
-        schema: Any,
+        schema: Any = None,
         *,
+        data: Any = None,
         partition_by: str | Sequence[str] = (),
         options: Mapping[str, str] | None = None,
         comment: str | None = None,
         if_not_exists: bool = False,
     ) -> Table:
-        """Create a table, and its database if needed.
+        """Create a table, and its database if needed; with `data`, a table of these rows.
 
         Args:
             name: ``database.table``.
             schema: a `pyarrow.Schema`, a Spark StructType, fields, or DDL text such as
-                ``id BIGINT NOT NULL, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND``.
+                ``id BIGINT NOT NULL, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND``. With `data` it may
+                be left out: the columns are those of the data.
+            data: rows, as `Table.append` takes them. They are written first and the table is made when they are
+                complete, so that nothing is left if they are bad; for a Spark DataFrame the table is made first.
             partition_by: names of the partition columns; text is one column.
             options: table options; see the options page.
             comment: text for people.
-            if_not_exists: return the existing table, whatever its schema.
+            if_not_exists: return the existing table, whatever its schema and rows; `data` is not appended to it.
 
         Raises:
             AlreadyExistsError, SchemaError, OptionError, InvalidNameError, UnsupportedFeatureError: and
             nothing was written.
         """
+        identifier = Identifier.parse(name)
+        keys = name_list(partition_by, "partition columns")
+        if data is not None:
+            creation = Creation(
+                self._catalog,
+                self._engine,
+                self._runtime,
+                self._opened_table,
+                identifier,
+                keys,
+                options,
+                comment,
+                if_not_exists,
+            )
+            return creation.create(data, None if schema is None else to_columns(schema))
+        if schema is None:
+            raise InvalidInputError(
+                f"nothing says what the columns of '{name}' are",
+                hint="give the schema, 'id BIGINT NOT NULL, v STRING', or the rows: create_table(name, data=frame).",
+            )
         columns = to_columns(schema)
         context = self._catalog.create_table(
-            Identifier.parse(name),
+            identifier,
             columns.fields,
-            partition_by=name_list(partition_by, "partition columns"),
+            partition_by=keys,
             options=with_watermark(columns.fields, columns.watermark, options),
             comment=comment,
             if_not_exists=if_not_exists,
         )
+        return self._opened_table(context)
+
+    def _opened_table(self, context: TableContext) -> Table:
         return Table(context, engine=self._engine, lineage=self._lineage)
 
     def table(self, name: str) -> Table:
@@ -162,7 +193,7 @@ class Lake:
                 f"'{name}' names the system table '{identifier.system}' of '{identifier.full_name}', not a table",
                 hint="Python reads it with `table.system`, the command line with `anabranch read`.",
             )
-        return Table(self._catalog.open(identifier), engine=self._engine, lineage=self._lineage)
+        return self._opened_table(self._catalog.open(identifier))
 
     def system(self, name: str) -> pa.Table:
         """A system table of the warehouse: ``tables``, ``jobs``, ``table_lineage`` or ``snapshot_lineage``.
@@ -459,10 +490,18 @@ def _engine(spark: Any) -> Engine:
 class _Embedded(LocalEngine):
     """The engine of a lake without a session. A Spark DataFrame has one of its own, which writes it."""
 
-    def write(self, frame: Any, table: Table) -> WrittenRows | None:
+    def columns(self, frame: Any) -> Sequence[Field] | None:
+        """See `anabranch.engine.WritesFrames`."""
+        if not type(frame).__module__.startswith("pyspark.sql."):
+            return None
+        from anabranch.spark.types import frame_columns
+
+        return frame_columns(frame)
+
+    def write(self, frame: Any, table: Table, schema: TableSchema | None = None) -> WrittenRows | None:
         """See `anabranch.engine.WritesFrames`."""
         if not type(frame).__module__.startswith("pyspark.sql."):
             return None
         from anabranch.spark.frame_writer import write_frame
 
-        return write_frame(frame, table)
+        return write_frame(frame, table, schema)

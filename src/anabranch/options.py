@@ -515,6 +515,13 @@ OVERWRITE_IF_UNCHANGED_SINCE: Option[int | None] = Option(
     "whole number",
 )
 
+MERGE_SCHEMA = _flag(
+    "mergeSchema",
+    False,
+    "Whether a batch that is written adds the columns that the table lacks, and widens columns within their kind, as "
+    "`append(rows, schema='merge')` does in Python.",
+)
+
 # Ours alone
 TABLE_UUID = _text("anabranch.table-uuid", None, "Identity of the table, written when it is created.")
 BUCKET_KEY_ASSIGNED = _flag(

@@ -120,6 +120,25 @@ def test_a_failing_task_leaves_no_files_of_any_task(lake, spark, writing, tmp_pa
     assert list(tmp_path.rglob("*.parquet")) == []
 
 
+def test_merge_schema_adds_and_widens_columns(lake, spark, writing):
+    table = lake.create_table("db.t", "id INT, v STRING")
+    frame = spark.range(2).selectExpr("id + 5000000000 AS ID", "'x' AS note")
+    writing(frame, mergeSchema="true")
+    assert {f.name: str(f.type) for f in table.schema.fields} == {
+        "id": "BIGINT",
+        "v": "STRING",
+        "note": "STRING",
+    }
+    assert table.scan("note = 'x'").to_arrow()["id"].to_pylist() == [5_000_000_000, 5_000_000_001]
+    message = failing(lambda: writing(spark.sql("SELECT 'x' AS id, 1 AS more"), mergeSchema="true"))
+    assert "add_column('id_2', 'STRING')" in message
+    assert len(table.schemas()) == 2
+    lake.table("db.t").append(spark.sql("SELECT 1L AS id, 2 AS more"), schema="merge")
+    assert table.scan("more = 2").count() == 1
+    made = lake.create_table("db.made", data=spark.sql("SELECT 1L AS id, 'x' AS v"))
+    assert made.scan().to_arrow().to_pylist() == [{"id": 1, "v": "x"}]
+
+
 def test_the_default_mode_says_what_to_use(lake, spark, warehouse):
     lake.create_table("db.t", "id BIGINT NOT NULL")
     writer = spark.range(3).write.format("anabranch").option("warehouse", warehouse)

@@ -12,7 +12,8 @@ from anabranch.arrow.python_values import rows_to_batch, to_array
 from anabranch.errors import SchemaError
 from anabranch.spec.types import Field
 
-_ROWS_AT_ONCE: Final = 1 << 16
+ROWS_AT_ONCE: Final = 1 << 16
+"""Dictionaries that become one batch."""
 
 
 def batches_of(data: Any, fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
@@ -27,7 +28,7 @@ def batches_of(data: Any, fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
         yield data
     elif isinstance(data, pa.RecordBatchReader):
         yield from data
-    elif _is_pandas(data):
+    elif is_pandas(data):
         yield from _pandas_table(data, fields).to_batches()
     elif hasattr(data, "__arrow_c_stream__"):
         yield from pa.RecordBatchReader.from_stream(data)
@@ -36,22 +37,23 @@ def batches_of(data: Any, fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
     elif isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping):
         yield from _items(iter(data), fields)
     else:
-        raise _unknown(data)
+        raise unknown(data)
 
 
 def _items(items: Iterator[Any], fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
     for first in items:
         if isinstance(first, Mapping):
             rows = chain([first], items)
-            while some := list(islice(rows, _ROWS_AT_ONCE)):
+            while some := list(islice(rows, ROWS_AT_ONCE)):
                 yield rows_to_batch(some, fields)
         elif isinstance(first, pa.Table | pa.RecordBatch) or hasattr(first, "__arrow_c_stream__"):
             yield from batches_of(first, fields)
         else:
-            raise _unknown(first)
+            raise unknown(first)
 
 
-def _unknown(data: Any) -> SchemaError:
+def unknown(data: Any) -> SchemaError:
+    """What to say to data that has no rows."""
     kind = f"{type(data).__module__}.{type(data).__qualname__}"
     return SchemaError(
         f"cannot take rows from {kind}",
@@ -60,22 +62,32 @@ def _unknown(data: Any) -> SchemaError:
     )
 
 
-def _is_pandas(data: Any) -> bool:
+def is_pandas(data: Any) -> bool:
+    """Whether it is a data frame of pandas, which need not be installed."""
     kind = type(data)
     return kind.__name__ == "DataFrame" and kind.__module__.partition(".")[0] == "pandas"
 
 
-def _pandas_table(frame: Any, fields: Sequence[Field]) -> pa.Table:
-    """Columns, and those levels of the index that have a name; row labels without one are no data."""
+def pandas_columns(frame: Any) -> Iterator[tuple[str, Any]]:
+    """Columns, and those levels of the index that have a name; row labels without one are no data.
+
+    Raises `SchemaError` for names that are no text, or are there twice.
+    """
     levels = [(n, frame.index.get_level_values(i)) for i, n in enumerate(frame.index.names) if n is not None]
     columns = [(name, frame.iloc[:, position]) for position, name in enumerate(frame.columns)]
-    by_name = {field.name: field for field in fields}
-    arrays: dict[str, pa.Array] = {}
+    seen = set()
     for name, values in (*levels, *columns):
-        if not isinstance(name, str) or name in arrays:
+        if not isinstance(name, str) or name in seen:
             raise SchemaError(f"the columns of the data need distinct names of text, found {name!r}")
-        arrays[name] = _pandas_column(values, by_name.get(name))
-    return pa.table(arrays)
+        seen.add(name)
+        yield name, values
+
+
+def _pandas_table(frame: Any, fields: Sequence[Field]) -> pa.Table:
+    by_name = {field.name: field for field in fields}
+    return pa.table(
+        {name: _pandas_column(values, by_name.get(name)) for name, values in pandas_columns(frame)}
+    )
 
 
 def _pandas_column(values: Any, field: Field | None) -> pa.Array | pa.ChunkedArray:

@@ -128,11 +128,32 @@ class FilesystemCatalog:
             AlreadyExistsError: the table exists and `if_not_exists` is False.
             SchemaError, OptionError, InvalidNameError, UnsupportedFeatureError: nothing was written.
         """
+        schema = self.planned(
+            identifier,
+            fields,
+            partition_by=partition_by,
+            options=options,
+            comment=comment,
+            primary_keys=primary_keys,
+        )
+        return self.add(identifier, schema, if_not_exists=if_not_exists)
+
+    def planned(
+        self,
+        identifier: Identifier,
+        fields: Sequence[Field],
+        *,
+        partition_by: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+        comment: str | None = None,
+        primary_keys: Sequence[str] = (),
+    ) -> TableSchema:
+        """The schema of a new table, for `add`; nothing is written. Raises as `create_table` does."""
         _check_whole(identifier)
         given = {str(key): str(value) for key, value in (options or {}).items()}
         check_options(given)
         self._check_no_topic(identifier)
-        schema = TableSchema.create(
+        return TableSchema.create(
             fields,
             partition_keys=partition_by,
             primary_keys=primary_keys,
@@ -140,21 +161,58 @@ class FilesystemCatalog:
             comment=comment,
             time_millis=self._runtime.clock.now_millis(),
         )
+
+    def add(
+        self, identifier: Identifier, schema: TableSchema, *, if_not_exists: bool = False
+    ) -> TableContext:
+        """Make the table of a planned schema, and its database if that does not exist.
+
+        Raises `AlreadyExistsError`: the table exists and `if_not_exists` is False.
+        """
         self.create_database(identifier.database, if_not_exists=True)
-        exists = self._exists(identifier.path)
-        if not exists and self._has_remains(identifier.path):
+        exists = self.exists(identifier)
+        if not exists:
+            self._check_no_remains(identifier)
+        path = f"{identifier.path}/{Layout().schema_path(0)}"
+        created = not exists and self._storage.put_if_absent(path, schema.to_json())
+        if not created and not if_not_exists:
+            raise _exists_already(identifier)
+        return self.open(identifier)
+
+    def exists(self, identifier: Identifier) -> bool:
+        """Whether there is a table of that name."""
+        return self._exists(identifier.path)
+
+    def check_free(self, identifier: Identifier) -> None:
+        """Check that a table of that name could be made, before its rows are written.
+
+        Raises `AlreadyExistsError`, `InvalidNameError`, `InvalidInputError`.
+        """
+        _check_whole(identifier)
+        check_database_name(identifier.database)
+        if not self.databases():
+            check_place(self._storage, may_be_new=True)
+        if self.exists(identifier):
+            raise _exists_already(identifier)
+        self._check_no_remains(identifier)
+
+    def clear_unmade(self, identifier: Identifier, *, with_database: bool) -> None:
+        """Remove the empty folders that are left where a table was to be made, and was not."""
+        self._remove_empty(identifier.path)
+        if with_database:
+            self._storage.delete_empty_folder(f"{identifier.database}{DATABASE_SUFFIX}")
+
+    def _remove_empty(self, folder: str) -> None:
+        for inner in self._storage.list_folders(folder):
+            self._remove_empty(inner)
+        self._storage.delete_empty_folder(folder)
+
+    def _check_no_remains(self, identifier: Identifier) -> None:
+        if self._has_remains(identifier.path):
             raise AlreadyExistsError(
                 f"the folder of '{identifier.full_name}' still holds metadata of a table whose drop was interrupted",
                 hint="drop the table again to finish it, then create the new one.",
             )
-        path = f"{identifier.path}/{Layout().schema_path(0)}"
-        created = not exists and self._storage.put_if_absent(path, schema.to_json())
-        if not created and not if_not_exists:
-            raise AlreadyExistsError(
-                f"table '{identifier.full_name}' exists already",
-                hint="open it, or create it only if it does not exist.",
-            )
-        return self.open(identifier)
 
     def _check_no_topic(self, identifier: Identifier) -> None:
         if self._storage.exists(connector_path(identifier)):
@@ -246,6 +304,13 @@ class FilesystemCatalog:
         except NotFoundError as error:
             return error.hint or error.message
         return f"tables there are: {', '.join(known)}." if known else f"database '{database}' has no tables."
+
+
+def _exists_already(identifier: Identifier) -> AlreadyExistsError:
+    return AlreadyExistsError(
+        f"table '{identifier.full_name}' exists already",
+        hint="open it, or create it only if it does not exist.",
+    )
 
 
 def _check_whole(identifier: Identifier) -> None:

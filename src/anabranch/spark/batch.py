@@ -27,15 +27,22 @@ from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.watermark import claim
 from anabranch.kernel.write_load import WriteLoad, load_warning
 from anabranch.maintenance.expire import expire_now_and_then
-from anabranch.options import FILE_CHECKSUM, OVERWRITE_IF_UNCHANGED_SINCE, OVERWRITE_PARTITION
+from anabranch.options import (
+    FILE_CHECKSUM,
+    MERGE_SCHEMA,
+    OVERWRITE_IF_UNCHANGED_SINCE,
+    OVERWRITE_PARTITION,
+)
 from anabranch.spark.clustering import last_load
 from anabranch.spark.portable_lineage import PortableOrigin, Where, here
 from anabranch.spark.row_reader import partitions_of, snapshot_rows
 from anabranch.spark.row_writer import RowWriter
 from anabranch.spark.tables import View
+from anabranch.spark.types import fields_from_spark
 from anabranch.spec.partition_path import parse_partition
 from anabranch.spec.snapshot_ref import SnapshotRef
 from anabranch.table import Table
+from anabranch.table.merging import SchemaMerge
 
 _LOG = logging.getLogger(__name__)
 
@@ -90,6 +97,7 @@ class BatchWriter(DataSourceArrowWriter):
         partition: Mapping[str, str] | None,
         since: SnapshotRef | None,
         origin: PortableOrigin,
+        merge: SchemaMerge | None = None,
     ) -> None:
         self._table = table
         self._rows = rows
@@ -97,6 +105,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._partition = partition
         self._since = since
         self._origin = origin
+        self._merge = merge
         self._warned = False
 
     @classmethod
@@ -137,13 +146,19 @@ class BatchWriter(DataSourceArrowWriter):
         since = None if unchanged_since is None else table.reference(unchanged_since)
         partition = None if text is None else parse_partition(text)
         origin = PortableOrigin.of(options, application)
+        merge = (
+            SchemaMerge.of(table, fields_from_spark(schema), ignore_case=True)
+            if MERGE_SCHEMA.of(options)
+            else None
+        )
         writer = cls(
             table,
-            RowWriter.of(table, schema),
+            RowWriter.of(table, schema, None if merge is None else merge.schema),
             overwrite=overwrite,
             partition=partition,
             since=since,
             origin=origin,
+            merge=merge,
         )
         if slots is not None and text is None:
             # It travels to the commit, which then says nothing.
@@ -157,6 +172,8 @@ class BatchWriter(DataSourceArrowWriter):
         # Tasks stand in the order of the rows, which queue tables keep.
         files = files_of(messages)
         try:
+            if self._merge is not None:
+                files = [*self._merge.stored(files)]
             rows = self._rows.context
             watermark = claim(rows.schema, rows.all_options, files)
             where = next((m.run for m in messages if isinstance(m, TaskFiles)), None)

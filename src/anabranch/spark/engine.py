@@ -14,6 +14,9 @@ import pyarrow as pa
 
 from anabranch.engine import LocalEngine, R, T, WrittenRows
 from anabranch.errors import AnabranchError
+from anabranch.spark.types import frame_columns
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.types import Field
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -71,11 +74,15 @@ class SparkEngine:
         if failures:
             raise failures[0]
 
-    def write(self, frame: Any, table: Any) -> WrittenRows | None:
+    def columns(self, frame: Any) -> Sequence[Field] | None:
+        """See `anabranch.engine.WritesFrames`."""
+        return frame_columns(frame)
+
+    def write(self, frame: Any, table: Any, schema: TableSchema | None = None) -> WrittenRows | None:
         """See `anabranch.engine.WritesFrames`: a Spark DataFrame is written by tasks of its own session."""
         from anabranch.spark.frame_writer import write_frame  # it imports what imports this
 
-        return write_frame(frame, table)
+        return write_frame(frame, table, schema)
 
     def frame(self, scan: Scan) -> DataFrame:
         """See `anabranch.engine.ReadsFrames`: read by Spark's own Parquet reader where that is possible."""

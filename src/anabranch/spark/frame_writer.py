@@ -20,17 +20,23 @@ from anabranch.spark.batch_reads import writing
 from anabranch.spark.clustering import cluster, expected_load
 from anabranch.spark.engine import job_error
 from anabranch.spark.row_writer import RowWriter
+from anabranch.spec.schema import TableSchema
 from anabranch.storage.memory import MemoryStorage
 from anabranch.table import Table
 
 _OUTCOME = pa.schema([pa.field("failed", pa.bool_(), nullable=False), pa.field("outcome", pa.binary())])
 
 
-def write_frame(frame: Any, table: Table) -> WrittenRows | None:
+def write_frame(frame: Any, table: Table, schema: TableSchema | None = None) -> WrittenRows | None:
     """Write all rows of a frame to new files of the table, durable on return, for a commit to take in.
 
     Rows are clustered first (`anabranch.spark.cluster`), and the log says so if tasks will have too many buckets
     even then. If writing fails, what the tasks had written is removed, unless Spark lost them.
+
+    Args:
+        frame: the rows.
+        table: where to.
+        schema: what to write them in; the table's if None.
 
     Returns:
         What was written, with the sources of the frame; None if this is no DataFrame, or if the table is in this
@@ -48,6 +54,8 @@ def write_frame(frame: Any, table: Table) -> WrittenRows | None:
             f"the rows for '{table.name}' are of a stream, which never ends",
             hint="write it with df.writeStream.format('anabranch'), or call this for each batch in foreachBatch.",
         )
+    if schema is not None:
+        table = _AsPlanned(table, schema)
     rows = RowWriter.of(table, frame.schema)
     expected = expected_load(frame, table)
     warned = warn_of_load(expected, table)
@@ -60,6 +68,20 @@ def write_frame(frame: Any, table: Table) -> WrittenRows | None:
         warn_of_load(WriteLoad.of_messages(by_task), table)
     messages = [message for messages in by_task for message in messages]
     return WrittenRows(messages, origin.properties(carried_out), origin.told)
+
+
+class _AsPlanned(Table):
+    """The table as it will be."""
+
+    def __init__(self, table: Table, schema: TableSchema) -> None:
+        stored = table.schema.options
+        of_view = {key: value for key, value in table.options.items() if stored.get(key) != value}
+        super().__init__(table.context, options=of_view)
+        self._planned = schema
+
+    @property
+    def schema(self) -> TableSchema:
+        return self._planned
 
 
 def _written(frame: DataFrame, rows: RowWriter, name: str) -> list[list[CommitMessage]]:

@@ -38,12 +38,17 @@ class RowWriter:
     """Place of the column that says which source a row is of, if the table does not have it."""
 
     @classmethod
-    def of(cls, table: Table, schema: StructType) -> RowWriter:
+    def of(cls, table: Table, schema: StructType, planned: TableSchema | None = None) -> RowWriter:
         """A writer of rows with these columns, which go by name.
+
+        Args:
+            table: where to.
+            schema: of the rows.
+            planned: what to write them in; the table's schema if None.
 
         Raises `SchemaError` if they do not fit the table, `UnsupportedFeatureError` if it cannot be written.
         """
-        latest = defined_by_write(table.schema, table.options)
+        latest = defined_by_write(planned or table.schema, table.options)
         check_writable(latest, path=table.context.layout.schema_path(latest.id))
         places: dict[str, int] = {}
         source, source_place = source_field(latest, table.options), None

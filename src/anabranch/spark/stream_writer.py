@@ -24,7 +24,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from anabranch.errors import CommitConflictError, CorruptTableError, SealedBranchError
+from anabranch.errors import CommitConflictError, CorruptTableError, OptionError, SealedBranchError
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.actions.overwrite import Overwrite
 from anabranch.kernel.commit.commit_message import CommitMessage
@@ -42,7 +42,7 @@ from anabranch.lineage.model import (
 )
 from anabranch.lineage.overlap import first_overlap
 from anabranch.lineage.spark_offsets import BatchOffsets, sources_of_kind
-from anabranch.options import CODE_VERSION, JOB, LOOKED_UP, SINK_ON_REPLACE, WRITE_ONLY
+from anabranch.options import CODE_VERSION, JOB, LOOKED_UP, MERGE_SCHEMA, SINK_ON_REPLACE, WRITE_ONLY
 from anabranch.runtime import SYSTEM
 from anabranch.spark.batch import NOT_PUBLISHED, WrittenFiles, files_of, load_of, may_remove, warn_of_load
 from anabranch.spark.checkpoint import Checkpoint
@@ -117,6 +117,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
             OptionError, UnsupportedFeatureError: the checkpoint cannot be used.
             SealedBranchError: the query wrote to a main that was replaced since.
         """
+        if MERGE_SCHEMA.of(options):
+            raise OptionError(
+                f"{MERGE_SCHEMA.key} is for batches, and this is a stream: its columns are fixed when it begins",
+                hint="leave it out and add the columns before: lake.table(...).alter().add_column(...).apply().",
+            )
         checkpoint = Checkpoint.of(options)
         rows = RowWriter.of(table, schema)
         identity = _identity(table, options, checkpoint)

@@ -132,6 +132,12 @@ def fields_from_spark(schema: st.StructType) -> tuple[t.Field, ...]:
     return assign_field_ids(_fields(schema, ""))[0]
 
 
+def frame_columns(frame: Any) -> tuple[t.Field, ...] | None:
+    """The columns of a DataFrame; None if it is none. Raises `SchemaError` for types a table cannot hold."""
+    schema = getattr(frame, "schema", None)
+    return fields_from_spark(schema) if isinstance(schema, st.StructType) else None
+
+
 def type_from_spark(spark: st.DataType, *, nullable: bool = True, where: str = "the type") -> t.DataType:
     """The table type for a Spark type. Raises `SchemaError` naming `where`."""
     simple = _FROM_SPARK.get(type(spark))

@@ -18,6 +18,7 @@ from anabranch.options import (
     ALL,
     BUCKET,
     BUCKET_KEY,
+    MERGE_SCHEMA,
     OVERWRITE_IF_UNCHANGED_SINCE,
     OVERWRITE_PARTITION,
     PARTITION_DEFAULT_NAME,
@@ -47,6 +48,7 @@ _ELSEWHERE: Mapping[str, str] = {
     SCAN_START_OFFSET.key: "name where to begin in table.tail(start=...).",
     OVERWRITE_PARTITION.key: "give it to the write: table.overwrite(rows, partition={...}).",
     OVERWRITE_IF_UNCHANGED_SINCE.key: "give it to the write: table.overwrite(rows, if_unchanged_since=...).",
+    MERGE_SCHEMA.key: "give it to the write: table.append(rows, schema='merge').",
     PATH.key: "open the table by its name: lake.table('db.t').",
     WAREHOUSE.key: "open the warehouse: anabranch.connect(warehouse).",
 }

@@ -5,12 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final, Literal
 
 from anabranch.alter import Alter
 from anabranch.arrow.convert import convert
+from anabranch.arrow.incoming import incoming
 from anabranch.engine import WritesFrames, WrittenRows
-from anabranch.errors import SealedBranchError
+from anabranch.errors import (
+    AnabranchError,
+    CommitConflictError,
+    CommitRetriesExhaustedError,
+    InvalidInputError,
+    SealedBranchError,
+)
 from anabranch.expr.nodes import Predicate
 from anabranch.expr.parse import parse
 from anabranch.kernel.actions.append import Append
@@ -31,31 +38,50 @@ from anabranch.lineage.unnamed import outside_of_jobs
 from anabranch.maintenance.expire import expire_now_and_then
 from anabranch.options import DYNAMIC_PARTITION_OVERWRITE
 from anabranch.scan import Rows
+from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.snapshot_ref import SnapshotRef
 from anabranch.spec.support import check_writable
+from anabranch.table.merging import SchemaMerge
 from anabranch.table.view import TableView
 from anabranch.write import Writer
 
 _LOG = logging.getLogger(__name__)
 
+_MOST_COLLISIONS: Final = 20
+"""How often others may change the schema while rows with new columns are appended."""
+
 
 class Writing(TableView):
     """The part of a table that writes."""
 
-    def append(self, data: Any) -> Snapshot:
+    def append(self, data: Any, *, schema: Literal["merge"] | None = None) -> Snapshot:
         """Add rows: a pyarrow table, batches or reader, a pandas or Polars frame, or a list of dicts.
 
         A Spark DataFrame is written by the tasks of its session, clustered by partition and bucket (see
         `anabranch.spark.cluster`); in a queue its rows keep their order.
 
-        Columns go by name. Missing nullable columns become null; unknown ones are an error.
+        Columns go by name. Missing nullable columns become null; unknown ones are an error, unless the schema is to be
+        merged.
+
+        Args:
+            data: the rows.
+            schema: with ``merge``, columns that the table lacks are added, and columns are widened within their kind
+                (INT to BIGINT, FLOAT to DOUBLE) if the rows need it. Of rows that are all in memory the values say
+                whether they do, of streams and Spark's frames the types.
 
         Raises:
-            SchemaError: the data does not fit; nothing was written.
+            SchemaError: the data does not fit; nothing was written, and the schema is as it was.
             CommitError: see `anabranch.errors`.
         """
-        return self._write(data, Append)
+        if schema is None:
+            return self._write(data, Append)
+        if schema != "merge":
+            raise InvalidInputError(
+                f"append(schema={schema!r}) is not known",
+                hint="schema='merge' adds and widens columns; leave it out to append to the columns there are.",
+            )
+        return self._append_merging(data)
 
     def overwrite(
         self,
@@ -221,15 +247,55 @@ class Writing(TableView):
 
     def _write(self, data: Any, action: Any) -> Snapshot:
         writer = self.writer()
+        return self._publish(data, action, writer, self._files_of(data, data, writer))
+
+    def _append_merging(self, data: Any) -> Snapshot:
+        """Append rows, after the schema has got the columns that they need."""
+        self._check_unpinned()
         engine = self._engine
-        written = engine.write(data, self) if isinstance(engine, WritesFrames) else None
-        if written is None:
-            written = WrittenRows(writer.write(convert(data, writer.fields)))
-            warning = load_warning(
-                WriteLoad.of_messages([written.messages]), self.name, writer.context.all_options
+        for _ in range(_MOST_COLLISIONS):
+            frame = engine.columns(data) if isinstance(engine, WritesFrames) else None
+            rows = incoming(data, self.schema.fields) if frame is None else None
+            columns = frame if rows is None else rows.fields
+            merge = SchemaMerge.of(self, columns or (), ignore_case=rows is None)
+            check_writable(merge.schema, path=self._context.layout.schema_path(merge.schema.id))
+            writer = Writer.of(self._context, merge.schema, self._options)
+            written = self._files_of(
+                data, data if rows is None else rows.batches, writer, planned=merge.schema
             )
-            if warning is not None:
-                _LOG.warning(warning)
+            try:
+                written = replace(written, messages=merge.stored(written.messages))
+            except AnabranchError as error:
+                writer.abort(written.messages)  # whatever became of the schema, nobody knows these files
+                is_repeatable = rows is None or rows.is_repeatable
+                if not isinstance(error, CommitConflictError) or not is_repeatable:
+                    raise
+                continue
+            return self._publish(data, Append, writer, written)
+        raise CommitRetriesExhaustedError(
+            f"the schema of '{self.name}' was changed by others {_MOST_COLLISIONS} times while rows were appended",
+            hint="try again.",
+        )
+
+    def _files_of(
+        self, data: Any, rows: Any, writer: Writer, *, planned: TableSchema | None = None
+    ) -> WrittenRows:
+        """New files with the rows of `data`, which are `rows` where this process writes them."""
+        engine = self._engine
+        if isinstance(engine, WritesFrames):
+            written = engine.write(data, self, planned)
+            if written is not None:
+                return written
+        written = WrittenRows(writer.write(convert(rows, writer.fields)))
+        warning = load_warning(
+            WriteLoad.of_messages([written.messages]), self.name, writer.context.all_options
+        )
+        if warning is not None:
+            _LOG.warning(warning)
+        return written
+
+    def _publish(self, data: Any, action: Any, writer: Writer, written: WrittenRows) -> Snapshot:
+        """Commit the files with the rows of `data`."""
         messages = written.messages
         rows = Handed((data.read_from(),), is_whole=True) if isinstance(data, Rows) else handed(data)
         watermark = claim(writer.table_schema, writer.context.all_options, messages)
@@ -244,6 +310,10 @@ class Writing(TableView):
         written.told(self._context.branch_uuid)
         expire_now_and_then(self._context, self._options, committed.snapshot)
         return committed.snapshot
+
+    def publish_first(self, data: Any, writer: Writer, messages: Sequence[CommitMessage]) -> Snapshot:
+        """Commit rows that were written before the table was there. For `Lake.create_table`."""
+        return self._publish(data, Append, writer, WrittenRows(messages))
 
 
 def _has_rows(action: Action) -> bool:

@@ -58,8 +58,7 @@ class Replacement:
 
     def write(self, frame: DataFrame) -> None:
         """Write the rows, without committing them. Raises what `Table.append` does."""
-        target = _AsPlanned(self._table, self.schema)
-        written = write_frame(frame, target)
+        written = write_frame(frame, self._table, self.schema)
         if written is not None:
             self._files, self._origin = [*written.messages], written.origin
 
@@ -153,15 +152,3 @@ def _collected(alter: Alter, changes: list[SchemaChange]) -> Alter:
     for change in changes:
         alter = alter.with_change(change)
     return alter
-
-
-class _AsPlanned(Table):
-    """The table as it will be."""
-
-    def __init__(self, table: Table, schema: TableSchema) -> None:
-        super().__init__(table.context)
-        self._planned = schema
-
-    @property
-    def schema(self) -> TableSchema:
-        return self._planned

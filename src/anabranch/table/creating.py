@@ -1,0 +1,104 @@
+"""Tables that are created from their first rows.
+
+The rows are written first, to where the table will be, and its schema is put when they are complete: nobody sees a
+table without its rows for longer than two writes take, and bad rows leave nothing behind. A cluster can only write to a
+table that is there, so for its frames the table is made first, and taken back if that fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.arrow.convert import convert
+from anabranch.arrow.incoming import incoming
+from anabranch.arrow.writer import WriteContext
+from anabranch.catalog import FilesystemCatalog, Identifier
+from anabranch.engine import Engine, WritesFrames
+from anabranch.errors import AlreadyExistsError, SchemaError
+from anabranch.kernel.commit.commit_message import CommitMessage
+from anabranch.kernel.context import TableContext
+from anabranch.runtime import Runtime
+from anabranch.spec.ddl import ColumnList
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.watermark import with_watermark
+from anabranch.table.table import Table
+from anabranch.write import Writer
+
+
+@dataclass(frozen=True)
+class Creation:
+    """A table to be created from rows."""
+
+    catalog: FilesystemCatalog
+    engine: Engine
+    runtime: Runtime
+    opened: Callable[[TableContext], Table]
+    """Opens the table when it is there."""
+    identifier: Identifier
+    partition_by: Sequence[str] = ()
+    options: Mapping[str, str] | None = None
+    comment: str | None = None
+    if_not_exists: bool = False
+
+    def create(self, data: Any, columns: ColumnList | None) -> Table:
+        """Create the table and append the rows; without `columns`, with those of the data.
+
+        Raises what `Lake.create_table` does; nothing is left then.
+        """
+        if self.if_not_exists and self.catalog.exists(self.identifier):
+            return self._existing()
+        frame = self.engine.columns(data) if isinstance(self.engine, WritesFrames) else None
+        rows = data
+        if columns is None and frame is not None:
+            columns = ColumnList(tuple(frame))
+        elif columns is None:
+            found = incoming(data)
+            columns, rows = ColumnList(found.fields), found.batches
+        if not columns.fields:
+            raise SchemaError(
+                f"the data for '{self.identifier.full_name}' has no columns to make a table of",
+                hint="say what they are: create_table(name, 'id BIGINT NOT NULL, v STRING', data=...).",
+            )
+        planned = self.catalog.planned(
+            self.identifier,
+            columns.fields,
+            partition_by=self.partition_by,
+            options=with_watermark(columns.fields, columns.watermark, self.options),
+            comment=self.comment,
+        )
+        self.catalog.check_free(self.identifier)
+        return self._of_rows(planned, data, rows) if frame is None else self._of_frame(planned, data)
+
+    def _of_rows(self, planned: TableSchema, data: Any, rows: Any) -> Table:
+        is_new_database = self.identifier.database not in self.catalog.databases()
+        storage = self.catalog.storage.scoped(self.identifier.path)
+        writer = Writer(WriteContext(storage, planned, runtime=self.runtime))
+        messages: Sequence[CommitMessage] = ()
+        try:
+            messages = writer.write(convert(rows, writer.fields))
+            context = self.catalog.add(self.identifier, planned)
+        except BaseException as error:
+            writer.abort(messages)
+            self.catalog.clear_unmade(self.identifier, with_database=is_new_database)
+            is_overtaken = isinstance(error, AlreadyExistsError) and self.if_not_exists
+            if is_overtaken and self.catalog.exists(self.identifier):
+                return self._existing()
+            raise
+        table = self.opened(context)
+        table.publish_first(data, writer, messages)
+        return table
+
+    def _of_frame(self, planned: TableSchema, frame: Any) -> Table:
+        table = self.opened(self.catalog.add(self.identifier, planned))
+        try:
+            table.append(frame)
+        except BaseException:
+            if table.snapshot is None:  # nobody else has written to it meanwhile
+                self.catalog.drop_table(self.identifier, if_exists=True)
+            raise
+        return table
+
+    def _existing(self) -> Table:
+        return self.opened(self.catalog.open(self.identifier))
