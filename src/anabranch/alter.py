@@ -10,6 +10,7 @@ from anabranch.errors import SchemaError
 from anabranch.kernel.actions.alter import alter, preview
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.replacement.follow import on_main
+from anabranch.options import CHECK_PREFIX
 from anabranch.spec.arrow_types import from_arrow_type
 from anabranch.spec.field_tree import After, Before, First, Last, Path, Position
 from anabranch.spec.schema import TableSchema
@@ -22,6 +23,7 @@ from anabranch.spec.schema_change import (
     SchemaChange,
     SetColumnComment,
     SetComment,
+    SetDefault,
     SetNullable,
     SetOption,
     WidenColumn,
@@ -64,6 +66,7 @@ class Alter:
         first: bool = False,
         after: str | None = None,
         before: str | None = None,
+        default: object = None,
     ) -> Self:
         """Add a nullable column, or a field inside one; existing rows read null.
 
@@ -74,9 +77,10 @@ class Alter:
             first: put it before all others of its row; it comes last if no place is given.
             after: put it directly after this one.
             before: put it directly before this one.
+            default: as in `set_default`, for rows that are written from now on.
         """
         place = _place(first=first, after=after, before=before) or Last()
-        return self.with_change(AddColumn(name, _type(data_type), comment, place))
+        return self.with_change(AddColumn(name, _type(data_type), comment, place, _default_text(default)))
 
     def drop_column(self, name: Path) -> Self:
         """Remove a column; its values are not read any more, also if the name is used again."""
@@ -115,6 +119,26 @@ class Alter:
                 hint="give one of first, last, after and before.",
             )
         return self.with_change(MoveColumn(name, place))
+
+    # Rules for rows
+
+    def set_default(self, name: Path, value: object) -> Self:
+        """Give a column the value that rows get which are written without one, or with null; None for none.
+
+        Rows that are there stay as they are. Other engines of the format that know column defaults do the same.
+        """
+        return self.with_change(SetDefault(name, _default_text(value)))
+
+    def add_check(self, name: str, condition: str) -> Self:
+        """Refuse rows from now on for which a condition, as of a filter, is FALSE; one of that name is replaced.
+
+        Rows that are there are not looked at: ``t.scan(f"NOT ({condition})").count()`` says how many violate it.
+        """
+        return self.with_change(SetOption(f"{CHECK_PREFIX}{name}", condition))
+
+    def drop_check(self, name: str) -> Self:
+        """End a check."""
+        return self.with_change(RemoveOption(f"{CHECK_PREFIX}{name}"))
 
     # Comments and options
 
@@ -174,6 +198,19 @@ def _type(data_type: DataType | pa.DataType | str) -> DataType:
         f"cannot read a type from {type(data_type).__name__}",
         hint="pass text such as 'DECIMAL(10, 2)', or a pyarrow type.",
     )
+
+
+def _default_text(value: object) -> str | None:
+    """A default as schemas spell it."""
+    match value:
+        case None:
+            return None
+        case bool():
+            return str(value).lower()
+        case bytes():
+            return value.decode()
+        case _:
+            return str(value)
 
 
 def _place(

@@ -23,7 +23,6 @@ from anabranch.schemas import to_columns
 from anabranch.spec.names import name_list
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.types import Field
-from anabranch.spec.watermark import with_watermark
 from anabranch.storage.open import open_storage
 from anabranch.storage.protocol import Storage
 from anabranch.system_tables import lake_table_of, read_lake_table
@@ -170,7 +169,7 @@ class Lake:
             identifier,
             columns.fields,
             partition_by=keys,
-            options=with_watermark(columns.fields, columns.watermark, options),
+            options=columns.options(options),
             comment=comment,
             if_not_exists=if_not_exists,
         )

@@ -553,6 +553,8 @@ LINEAGE_INDEX = _text(
     "Where the lineage index of the warehouse is: a URL of PostgreSQL or of a file of SQLite, or the path of such a file. "
     "Given to `connect`, or in the environment as ANABRANCH_LINEAGE_INDEX.",
 )
+CHECK_PREFIX = "anabranch.check."
+"""How options begin that hold a condition on every row; what follows is its name."""
 JOB = _text("anabranch.job", None, "Name of the job that writes, for exactly-once commits and lineage.")
 
 ALL: tuple[Option[Any], ...] = tuple(value for value in list(globals().values()) if isinstance(value, Option))
@@ -581,7 +583,8 @@ def check_options(options: Mapping[str, str]) -> None:
     """
     check_values(options)
     for key in options:
-        near = None if key in _BY_KEY or key in _OTHERS else nearest(key, _STORED, _STORED_CUTOFF)
+        is_known = key in _BY_KEY or key in _OTHERS or key.startswith(CHECK_PREFIX)
+        near = None if is_known else nearest(key, _STORED, _STORED_CUTOFF)
         if near is not None:
             raise OptionError(f"unknown option '{key}'", hint=f"did you mean '{near}'?")
 
@@ -592,7 +595,7 @@ def check_values(options: Mapping[str, str]) -> None:
         option = _BY_KEY.get(key)
         if option is not None:
             option.of(options)
-        elif key.startswith("anabranch."):
+        elif key.startswith("anabranch.") and not key.startswith(CHECK_PREFIX):
             near = nearest(key, _BY_KEY)
             raise OptionError(
                 f"unknown option '{key}'",

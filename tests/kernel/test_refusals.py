@@ -185,14 +185,15 @@ def test_primary_keys(lake):
     _check_writing_is_refused(lake, "primary-key")
 
 
-def test_defaults_of_columns_are_nothing_to_a_reader(lake):
+def test_defaults_of_columns_are_for_what_is_written(lake):
     def with_default(fields):
         fields[1]["defaultValue"] = "x"
         return fields
 
     _edit(_root(lake) / "schema" / "schema-0", fields=with_default)
     assert ids_of(_open(lake)) == [0, 1, 2, 10, 11, 12]
-    _check_writing_is_refused(lake, "column-default")
+    _open(lake).append([{"id": 99}])
+    assert _open(lake).scan("id = 99").to_arrow()["v"].to_pylist() == ["x"]
 
 
 @pytest.mark.parametrize("kind", ["VARIANT", "BLOB", "VECTOR<FLOAT, 3>", "GEOMETRY", "GEOGRAPHY"])

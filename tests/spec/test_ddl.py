@@ -99,7 +99,7 @@ def test_a_list_without_columns_is_refused(text):
         ("id INT, CONSTRAINT pk PRIMARY KEY (id)", "primary-key"),
         ("id INT UNIQUE", "primary-key"),
         ("ts TIMESTAMP(3), WATERMARK FOR ts AS LEAST(ts, now()) ", "watermark-expression"),
-        ("id INT DEFAULT 3", "column-default"),
+        ("id INT DEFAULT now()", "column-default"),
         ("v VARIANT", "type-variant"),
     ],
 )

@@ -140,14 +140,18 @@ def test_older_files_had_other_defaults(version, given_options, expected):
     assert read(schema.to_json()) == schema
 
 
-def test_defaults_of_columns_are_kept_but_not_written_for():
+def test_defaults_of_plain_columns_are_kept_and_of_others_not_written_for():
     document = json.loads(json.dumps(DOCUMENT))
     document["fields"][0]["defaultValue"] = "7"
     schema = read(document)
     assert json.loads(schema.to_json()) == document
     check_readable(schema, path=PATH)
-    with pytest.raises(UnsupportedFeatureError, match=r"columns id") as caught:
-        check_writable(schema, path=PATH)
+    check_writable(schema, path=PATH)
+    nested = replace(
+        schema, fields=(*schema.fields, t.Field(99, "l", t.ArrayType(t.IntType()), default="[]"))
+    )
+    with pytest.raises(UnsupportedFeatureError, match=r"values of l") as caught:
+        check_writable(nested, path=PATH)
     assert caught.value.feature == "column-default"
 
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from anabranch.arrow import nested
 from anabranch.arrow.sources import batches_of
 from anabranch.errors import SchemaError
+from anabranch.expr.row_rules import filled
 from anabranch.spec.arrow_types import to_arrow_schema, to_arrow_type
 from anabranch.spec.types import (
     MAX_LENGTH,
@@ -82,7 +83,7 @@ def _bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def _fitted(batch: pa.RecordBatch, fields: Sequence[Field], schema: pa.Schema) -> pa.RecordBatch:
     positions = _match(batch.schema.names, fields, parent="")
     columns = [
-        fit(pa.nulls(batch.num_rows) if position is None else batch.column(position), field.type, field.name)
+        fit_column(pa.nulls(batch.num_rows) if position is None else batch.column(position), field)
         for field, position in zip(fields, positions, strict=True)
     ]
     if not columns:
@@ -102,7 +103,11 @@ def _match(names: Sequence[str], fields: Sequence[Field], parent: str) -> list[i
         raise SchemaError(
             f"the table has no column {_listed(unknown, parent)}", hint=_suggestion(unknown, known, parent)
         )
-    missing = [field.name for field in fields if not field.type.nullable and field.name not in found]
+    missing = [
+        field.name
+        for field in fields
+        if not field.type.nullable and field.default is None and field.name not in found
+    ]
     if missing:
         raise SchemaError(
             f"the data has no column {_listed(missing, parent)}, which is NOT NULL",
@@ -121,6 +126,13 @@ def _suggestion(unknown: Sequence[str], known: Sequence[str], parent: str) -> st
 
 def _listed(names: Sequence[str], parent: str) -> str:
     return ", ".join(f"'{parent}{name}'" for name in names)
+
+
+def fit_column(array: pa.Array, field: Field) -> pa.Array:
+    """The values of a column in exactly its Arrow type, with its default in the place of nulls. Raises as `fit` does."""
+    if field.default is None:
+        return fit(array, field.type, field.name)
+    return filled(fit(array, field.type.with_nullable(True), field.name), field)
 
 
 def fit(array: pa.Array, data_type: DataType, path: str, *, absent: int = 0) -> pa.Array:

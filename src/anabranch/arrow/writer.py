@@ -20,6 +20,7 @@ from anabranch.arrow.spill import Spill
 from anabranch.arrow.splitting import BucketKey, Splitter
 from anabranch.arrow.waiting import WaitingRows
 from anabranch.errors import AnabranchError, SchemaError, UnsupportedFeatureError
+from anabranch.expr.row_rules import RowRules
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.options import (
     FILE_FORMAT,
@@ -119,6 +120,7 @@ class TableWriter:
         options = context.all_options
         self._context = context
         self._schema = to_arrow_schema(context.schema.fields)
+        self._rules = RowRules.of(context.schema)
         self._splitter = Splitter(context.schema, options)
         settings = file_settings(context, options)
         self._budget = WRITE_BUFFER_SIZE.of(options) if WRITE_BUFFER_FOR_APPEND.of(options) else None
@@ -157,14 +159,15 @@ class TableWriter:
         return 0 if self._spill is None else self._spill.written
 
     def write(self, rows: pa.RecordBatch | pa.Table) -> None:
-        """Take in rows, whose memory must not change afterwards."""
+        """Take in rows, whose memory must not change afterwards. Raises `SchemaError`: a row violates a check."""
         if not rows.schema.equals(self._schema):
             raise SchemaError(
                 f"rows of the schema\n{rows.schema.to_string()}\ncannot be written to a table of the schema\n"
                 f"{self._schema.to_string()}",
                 hint="anabranch.arrow.convert fits rows to a table.",
             )
-        self._incoming.add(rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows]))
+        taken = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
+        self._incoming.add(self._rules.applied(taken))
         for full in self._incoming.take_full():
             self._distribute(full)
 

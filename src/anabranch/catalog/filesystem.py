@@ -17,6 +17,7 @@ from anabranch.catalog.connectors import Connectors, connector_path
 from anabranch.catalog.identifier import Identifier
 from anabranch.catalog.place import DATABASE_SUFFIX, MARKER, check_place
 from anabranch.errors import AlreadyExistsError, InvalidInputError, NotFoundError, UnsupportedFeatureError
+from anabranch.expr.row_rules import check_rules
 from anabranch.kernel.branches.branch_log import open_branch
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_main_readable
@@ -153,7 +154,7 @@ class FilesystemCatalog:
         given = {str(key): str(value) for key, value in (options or {}).items()}
         check_options(given)
         self._check_no_topic(identifier)
-        return TableSchema.create(
+        schema = TableSchema.create(
             fields,
             partition_keys=partition_by,
             primary_keys=primary_keys,
@@ -161,6 +162,8 @@ class FilesystemCatalog:
             comment=comment,
             time_millis=self._runtime.clock.now_millis(),
         )
+        check_rules(schema)
+        return schema
 
     def add(
         self, identifier: Identifier, schema: TableSchema, *, if_not_exists: bool = False

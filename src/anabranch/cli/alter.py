@@ -51,6 +51,12 @@ def alter_table(
         Texts, typer.Option(metavar="TEXT", help="Describe the table; empty for no description.")
     ] = None,
     column_comment: Annotated[Texts, typer.Option(metavar="COLUMN=TEXT", help="Describe a column.")] = None,
+    default: Annotated[
+        Texts,
+        typer.Option(
+            metavar="COLUMN=VALUE", help="What nulls become when they are written; COLUMN alone for none."
+        ),
+    ] = None,
     set_: Annotated[
         Texts, typer.Option("--set", metavar="KEY=VALUE", help="Set an option of the table.")
     ] = None,
@@ -76,6 +82,7 @@ def alter_table(
         "move": move,
         "comment": comment,
         "column_comment": column_comment,
+        "default": default,
         "set_": set_,
         "unset": unset,
     }

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import IntegralType, StringType, StructField, StructType
 
-from anabranch.arrow.convert import fit
+from anabranch.arrow.convert import fit, fit_column
 from anabranch.arrow.event_times import source_field
 from anabranch.arrow.writer import WriteContext, abort, write
 from anabranch.errors import SchemaError
@@ -65,7 +65,11 @@ class RowWriter:
                     hint="names must differ in more than upper and lower case: rename one of them.",
                 )
             places[target.name] = place
-        missing = [f.name for f in latest.fields if f.name not in places and not f.type.nullable]
+        missing = [
+            f.name
+            for f in latest.fields
+            if f.name not in places and not f.type.nullable and f.default is None
+        ]
         if missing:
             raise SchemaError(
                 f"the rows lack column '{missing[0]}' of '{table.name}', which is NOT NULL",
@@ -123,7 +127,7 @@ def fit_spark(array: Any, target: Field) -> Any:
             array = to_type(array, to_arrow_type(target.type), exact=True)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise SchemaError(f"column '{target.name}' holds a value that does not fit: {error}") from error
-    return fit(array, target.type, target.name)
+    return fit_column(array, target)
 
 
 def _check_type(given: DataType, target: Field, table: Table) -> None:

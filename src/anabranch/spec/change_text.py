@@ -10,6 +10,7 @@
 | `move`           | ``zip FIRST``, ``zip LAST``, ``zip AFTER city``, ``zip BEFORE city``  |
 | `comment`        | text for the table; empty for none                                    |
 | `column-comment` | ``address.zip=text``; empty for none                                  |
+| `default`        | ``city=Bonn``; ``city`` alone for none                                |
 | `set`            | ``option=value``                                                      |
 | `unset`          | ``option``                                                            |
 """
@@ -29,6 +30,7 @@ from anabranch.spec.schema_change import (
     SchemaChange,
     SetColumnComment,
     SetComment,
+    SetDefault,
     SetNullable,
     SetOption,
     WidenColumn,
@@ -96,6 +98,11 @@ def _describe(text: str) -> SetColumnComment:
     return SetColumnComment(name, comment or None)
 
 
+def _default(text: str) -> SetDefault:
+    name, equals, value = text.partition("=")
+    return SetDefault(name.strip(), value.strip() if equals else None)
+
+
 def _set(text: str) -> SetOption:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
@@ -119,6 +126,7 @@ _KINDS: Mapping[str, Callable[[str], SchemaChange]] = {
     "move": _move,
     "comment": lambda text: SetComment(text or None),
     "column-comment": _describe,
+    "default": _default,
     "set": _set,
     "unset": lambda text: RemoveOption(text.strip()),
 }

@@ -18,6 +18,7 @@ from anabranch.options import (
     ALL,
     BUCKET,
     BUCKET_KEY,
+    CHECK_PREFIX,
     MERGE_SCHEMA,
     OVERWRITE_IF_UNCHANGED_SINCE,
     OVERWRITE_PARTITION,
@@ -81,6 +82,11 @@ def check_use(given: Mapping[str, str], *, also: Iterable[str] | None = None) ->
             raise OptionError(f"option '{key}' is one of Spark's readers and writers", hint=_ELSEWHERE[key])
         if key in _BY_KEY or key in _TABLES or key in besides or key.startswith((*_STORES, *_FAMILIES)):
             continue
+        if key.startswith(CHECK_PREFIX):
+            raise OptionError(
+                f"option '{key}' is a check of the table, and holds for every write",
+                hint="set it for the table: table.alter().add_check(name, condition).apply().",
+            )
         near = nearest(key, (*_BY_KEY, *besides))
         hint = _MEANT.get(key.lower()) or (f"did you mean '{near}'?" if near else None)
         raise OptionError(

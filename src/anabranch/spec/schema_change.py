@@ -50,6 +50,7 @@ __all__ = [
     "SchemaChange",
     "SetColumnComment",
     "SetComment",
+    "SetDefault",
     "SetNullable",
     "SetOption",
     "WidenColumn",
@@ -66,6 +67,8 @@ class AddColumn:
     type: DataType
     comment: str | None = None
     position: Position = field(default_factory=Last)
+    default: str | None = None
+    """What rows get that are written without a value; rows that are there stay null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,14 @@ class SetColumnComment:
 
 
 @dataclass(frozen=True, slots=True)
+class SetDefault:
+    """Give a column the value that nulls become when they are written; None for none. It is spelt as text."""
+
+    name: Path
+    default: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class SetComment:
     """Describe the table; None removes the description."""
 
@@ -145,6 +156,7 @@ SchemaChange: TypeAlias = (
     | SetNullable
     | MoveColumn
     | SetColumnComment
+    | SetDefault
     | SetComment
     | SetOption
     | RemoveOption
@@ -214,6 +226,8 @@ def _apply(schema: TableSchema, change: SchemaChange) -> TableSchema:
             return _move(schema, change)
         case SetColumnComment():
             return _describe(schema, change)
+        case SetDefault():
+            return _set_default(schema, change)
         case SetComment():
             return replace(schema, comment=change.comment)
         case SetOption():
@@ -235,7 +249,9 @@ def _add(schema: TableSchema, change: AddColumn) -> TableSchema:
             f"{shown(path)} would be NOT NULL, but rows written before have no value for it",
             hint="add it without NOT NULL.",
         )
-    new = Field(UNASSIGNED_ID, path[-1], change.type, change.comment)
+    if change.default is not None:
+        _refuse_inner_default(path)
+    new = Field(UNASSIGNED_ID, path[-1], change.type, change.comment, change.default)
     (new,), highest = assign_field_ids([new], schema.highest_field_id)
 
     def edit(siblings: Fields) -> Fields:
@@ -361,6 +377,25 @@ def _describe(schema: TableSchema, change: SetColumnComment) -> TableSchema:
         return tuple(replace(f, description=change.comment) if f is described else f for f in siblings)
 
     return replace(schema, fields=edit_siblings(schema.fields, path, edit))
+
+
+def _set_default(schema: TableSchema, change: SetDefault) -> TableSchema:
+    path = steps_of(change.name, schema.fields)
+    _refuse_inner_default(path)
+
+    def edit(siblings: Fields) -> Fields:
+        found = find(siblings, path)
+        return tuple(replace(f, default=change.default) if f is found else f for f in siblings)
+
+    return replace(schema, fields=edit_siblings(schema.fields, path, edit))
+
+
+def _refuse_inner_default(path: tuple[str, ...]) -> None:
+    if len(path) > 1:
+        raise SchemaError(
+            f"{shown(path)} is inside of another column and cannot have a default",
+            hint="give the value with every row.",
+        )
 
 
 def _refuse_partition_key(schema: TableSchema, path: tuple[str, ...], what: str) -> None:

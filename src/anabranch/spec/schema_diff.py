@@ -58,6 +58,9 @@ def _fate(old: _Place, new: _Place | None) -> Iterator[str]:
     before, after = _own(old.field.type), _own(new.field.type)
     if before != after:
         yield f"changed '{new.name}' from {before} to {after}"
+    if new.field.default != old.field.default:
+        said = "" if new.field.default is None else f" to '{new.field.default}'"
+        yield f"{'set' if said else 'removed'} the default of '{new.name}'{said}"
     if new.field.description != old.field.description:
         yield f"changed the comment of '{new.name}'"
 

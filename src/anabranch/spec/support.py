@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from anabranch.errors import CorruptTableError, UnsupportedFeatureError
 from anabranch.options import BUCKET, parse_duration
 from anabranch.spec.schema_rules import primary_key_error
-from anabranch.spec.types import Field, walk_fields
+from anabranch.spec.types import Field, is_atomic, walk_fields
 
 if TYPE_CHECKING:
     from anabranch.spec.schema import TableSchema
@@ -52,13 +52,15 @@ def check_writable(schema: TableSchema, *, path: str | None) -> None:
         rule.check(schema.options, path)
     for name in set(schema.bucket_keys) & set(schema.partition_keys):
         raise CorruptTableError(f"option 'bucket-key' names '{name}', which is a partition key", path=path)
-    defaults = [f.name for f in walk_fields(schema.fields) if f.default is not None]
+    columns = {f.id for f in schema.fields if is_atomic(f.type)}
+    defaults = [f.name for f in walk_fields(schema.fields) if f.default is not None and f.id not in columns]
     if defaults:
         raise UnsupportedFeatureError(
-            f"writing would have to fill in default values of the columns {', '.join(defaults)}",
+            f"writing would have to fill in default values of {', '.join(defaults)}, which is not implemented for nested "
+            "types and fields inside of them",
             feature="column-default",
             path=path,
-            hint="write with an engine that knows defaults, or remove them from the columns.",
+            hint="write with an engine that does, or remove them from the columns.",
         )
 
 

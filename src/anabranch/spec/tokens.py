@@ -79,6 +79,10 @@ class Tokens:
         self._next += len(words)
         return True
 
+    def before(self, count: int) -> str:
+        """What was taken so many tokens ago."""
+        return self._tokens[self._next - count].value
+
     def expect(self, word: str) -> None:
         if not self.accept(word):
             self.fail(f"expected {word}, found {self.here.shown}")

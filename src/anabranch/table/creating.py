@@ -22,7 +22,6 @@ from anabranch.kernel.context import TableContext
 from anabranch.runtime import Runtime
 from anabranch.spec.ddl import ColumnList
 from anabranch.spec.schema import TableSchema
-from anabranch.spec.watermark import with_watermark
 from anabranch.table.table import Table
 from anabranch.write import Writer
 
@@ -65,7 +64,7 @@ class Creation:
             self.identifier,
             columns.fields,
             partition_by=self.partition_by,
-            options=with_watermark(columns.fields, columns.watermark, self.options),
+            options=columns.options(self.options),
             comment=self.comment,
         )
         self.catalog.check_free(self.identifier)

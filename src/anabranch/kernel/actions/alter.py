@@ -14,6 +14,7 @@ from anabranch.errors import (
     StorageError,
     UnsupportedFeatureError,
 )
+from anabranch.expr.row_rules import check_rules
 from anabranch.kernel.branches.field_ids import room_after
 from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.commit.placement import keep_placement
@@ -87,6 +88,7 @@ def _changed(
     check_writable(latest, path=context.layout.schema_path(latest.id))
     begun_on = begun_on or latest
     changed = _applied(context, begun_on, changes)
+    check_rules(changed)
     if latest.id != begun_on.id:
         changed = _replayed(context, begun_on, latest, changes)
     unchanged = (latest.fields, latest.options, latest.comment)
@@ -118,6 +120,7 @@ def _replayed(
     """What changes made for one schema mean on a newer one. Raises `CommitConflictError` if they do not fit it."""
     try:
         changed = _applied(context, latest, changes)
+        check_rules(changed)
         found = meant_ids(latest, changes)
     except (InvalidInputError, UnsupportedFeatureError) as error:
         raise _conflict(context, begun_on, latest, error.message) from error

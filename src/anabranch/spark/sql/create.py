@@ -16,7 +16,6 @@ from anabranch.spark.sql.names import Names
 from anabranch.spark.sql.scanner import Word, closing, matches, spliced, words_of
 from anabranch.spec.ddl import parse_column_list
 from anabranch.spec.types import Field
-from anabranch.spec.watermark import with_watermark
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ def create(new: CreateTable, names: Names) -> bool:
     if name is None:
         return False
     columns = parse_column_list(new.columns)
-    options = with_watermark(columns.fields, columns.watermark, table_properties(new.options))
+    options = columns.options(table_properties(new.options))
     identifier = names.identifier(new.name)
     if CONNECTOR.key in options:
         create_elsewhere(names, identifier, columns.fields, options, new)
