@@ -31,6 +31,7 @@ class S3Server:
     folder: pathlib.Path
     bucket: str = "lake"
     access_key: str = "test-key"
+    reader_key: str = "read-only-key"  # of the same secret
     secret_key: str = "test-secret"
     ports: dict = field(default_factory=dict)
     process: subprocess.Popen | None = None
@@ -80,13 +81,19 @@ class S3Server:
                 socket_file.unlink(missing_ok=True)
 
     def _launch(self):
-        identity = {
-            "name": "tests",
-            "credentials": [{"accessKey": self.access_key, "secretKey": self.secret_key}],
-            "actions": ["Admin", "Read", "Write", "List", "Tagging"],
-        }
+        identities = [
+            {
+                "name": access_key,
+                "credentials": [{"accessKey": access_key, "secretKey": self.secret_key}],
+                "actions": actions,
+            }
+            for access_key, actions in (
+                (self.access_key, ["Admin", "Read", "Write", "List", "Tagging"]),
+                (self.reader_key, ["Read", "List"]),
+            )
+        ]
         config = self.folder / "identities.json"
-        config.write_text(json.dumps({"identities": [identity]}))
+        config.write_text(json.dumps({"identities": identities}))
         (self.folder / "data").mkdir(exist_ok=True)
         self.ports = _free_ports("s3", "master", "volume", "filer", "admin")
         arguments = {

@@ -8,8 +8,15 @@ import typer
 from rich.markup import escape
 
 from anabranch.cli import state
-from anabranch.cli.arguments import AsJson
-from anabranch.cli.output import console, printable, show_json
+from anabranch.cli.arguments import AsJson, Conf, settings
+from anabranch.cli.output import console, printable, runnable, show_json
+
+_MARKS = {
+    "ok": "[green]ok[/green]     ",
+    "missing": "[yellow]missing[/yellow]",
+    "warning": "[yellow]warning[/yellow]",
+    "failed": "[red]failed[/red] ",
+}
 
 
 def register(app: typer.Typer) -> None:
@@ -18,24 +25,37 @@ def register(app: typer.Typer) -> None:
     app.command()(demo)
 
 
-def doctor(json: AsJson = False) -> None:
-    """Check what Anabranch needs: Python, Java, Spark, Arrow, and the warehouse."""
-    from anabranch.service.doctor import examine
+def doctor(
+    master: Annotated[
+        str | None, typer.Option(help="Spark master to try: its executors too. None is started if absent.")
+    ] = None,
+    conf: Conf = None,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="The warehouse is only to be read: write nothing to try it.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Try what Anabranch needs: Python, Java, Spark and its executors, the warehouse and its store, the place of checkpoints.
 
-    checks = examine(state.warehouse)
-    if json:
-        show_json(checks)
-    else:
-        marks = {
-            "ok": "[green]ok[/green]     ",
-            "missing": "[yellow]missing[/yellow]",
-            "failed": "[red]failed[/red] ",
-        }
-        for check in checks:
-            console.print(f"{marks[check.status]} {check.name}: {escape(printable(check.found))}")
+    Exit code 1 if something failed; what is missing is optional.
+    """
+    from anabranch.service.doctor import Examination, examine
+
+    asked = Examination(state.warehouse, read_only, master, settings(conf))
+    found = []
+    for check in examine(asked):
+        found.append(check)
+        if not json:
+            console.print(
+                f"{_MARKS[check.status]} {check.name}: {escape(printable(check.found))}", soft_wrap=True
+            )
             if check.remedy:
-                console.print(f"        {escape(printable(check.remedy))}", style="dim")
-    if any(check.status == "failed" for check in checks):
+                console.print(
+                    f"        {escape(printable(runnable(check.remedy)))}", style="dim", soft_wrap=True
+                )
+    if json:
+        show_json(found)
+    if any(check.status == "failed" for check in found):
         raise typer.Exit(1)
 
 

@@ -33,11 +33,17 @@ from anabranch.jobs.supervise import JobStatus, Policy, RunEvent, Running, Stop,
 from anabranch.jobs.topics import check_kept
 from anabranch.jobs.trigger import AVAILABLE_NOW, ONCE, Trigger
 from anabranch.runtime import SYSTEM, Runtime
+from anabranch.spark.executors import check_shared
+from anabranch.storage.open import local_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from anabranch.lake import Lake
+
+
+_EXECUTORS_SECONDS = 120.0
+"""How long a job with state waits for executors of a cluster, to ask them whether they share the disk of its checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,19 +191,19 @@ class _Runner:
         job, mirror = prepared.job.name, None
         if checkpoint.copies is not None:
             mirror = StateMirror(checkpoint.storage, checkpoint.copies, job, self.runtime)
-            self._check_disk_is_shared(job, checkpoint)
+        self._check_disk_is_shared(job, checkpoint)
         return StateKeeper(
             checkpoint.storage, prepared.table.context, job, checkpoint.location, mirror, self.runtime
         )
 
     def _check_disk_is_shared(self, job: str, checkpoint: JobCheckpoint) -> None:
         """Raise `InvalidInputError` if executors on other machines would keep state on disks of their own."""
-        context = getattr(self.lake.spark, "_sc", None)
-        master = "" if context is None else str(context.master)
-        if master and not master.startswith("local"):
+        folder = local_folder(checkpoint.location)
+        blind = None if folder is None else check_shared(self.lake.spark, folder, patience=_EXECUTORS_SECONDS)
+        if blind is not None:
             raise InvalidInputError(
-                f"job '{job}' keeps state, and its executors ({master}) would keep it each on its own disk, below "
-                f"{checkpoint.location}: no other could read it",
+                f"job '{job}' keeps state below {checkpoint.location}, which executors on {blind} do not see: they would "
+                "keep it each on its own disk, where no other could read it",
                 hint="name a folder that all machines share, or one in an object store for which Spark has a connector: "
                 "--checkpoint s3a://bucket/folder, with hadoop-aws.",
             )

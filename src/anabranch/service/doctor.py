@@ -1,4 +1,4 @@
-"""Whether this machine has what Anabranch needs, and what to do where it has not."""
+"""Whether this machine, the warehouse and Spark have what a deployment needs, and what to do where they have not."""
 
 from __future__ import annotations
 
@@ -8,37 +8,63 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib import metadata, util
 from pathlib import Path
 
-from anabranch.errors import AnabranchError
-from anabranch.storage.open import open_storage
+from anabranch.runtime import SYSTEM, Runtime
+from anabranch.service.finding import Check, connector_check
+from anabranch.service.warehouse_doctor import checkpoint_checks, warehouse_checks
+from anabranch.spark.connectors import connector_for, hadoop_version, jars_of_spark
+
+__all__ = ["Check", "Examination", "examine"]
 
 OLDEST_JAVA = 17
+_JAVA_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
-    """One finding: ``ok``, ``missing`` (an optional part) or ``failed``."""
+class Examination:
+    """What is looked at."""
 
-    name: str
-    status: str
-    found: str
-    remedy: str | None = None
+    warehouse: str
+    """Path or URL."""
+    read_only: bool = False
+    """Whether the warehouse is only to be read: nothing is written to it then."""
+    master: str | None = None
+    """Where Spark is tried; not at all if neither this nor ``spark.master`` among the settings says."""
+    conf: Mapping[str, str] = field(default_factory=dict)
+    """Further settings of Spark."""
+
+    @property
+    def tries_spark(self) -> bool:
+        return self.master is not None or "spark.master" in self.conf
 
 
-def examine(warehouse: str) -> list[Check]:
-    """Look at Python, the libraries, Java, Spark and the warehouse. Writes one probe object and removes it."""
-    probes: tuple[Callable[[], Iterator[Check]], ...] = (
-        _python,
-        _libraries,
-        _java,
-        _spark,
-        lambda: _warehouse(warehouse),
-    )
-    return [check for probe in probes for check in probe()]
+def examine(asked: Examination, *, runtime: Runtime = SYSTEM) -> Iterator[Check]:
+    """Look at Python, the libraries, Java, Spark, the warehouse and the place of checkpoints, one after another.
+
+    In the warehouse some small objects are written and removed again, unless it is only to be read.
+    """
+    yield from _python()
+    yield from _libraries()
+    java = list(_java())
+    pyspark = list(_spark())
+    yield from (*java, *pyspark)
+    yield from warehouse_checks(asked.warehouse, read_only=asked.read_only, runtime=runtime)
+    if not asked.read_only:
+        yield from checkpoint_checks(asked.warehouse)
+    if not asked.tries_spark:
+        yield from _connector(asked.warehouse)
+    elif all(check.status == "ok" for check in (*java, *pyspark)):
+        from anabranch.service.spark_doctor import spark_checks  # which imports PySpark
+
+        yield from spark_checks(asked.warehouse, asked.master, asked.conf)
+    else:
+        yield Check(
+            "Spark", "failed", "not tried, for what it needs is not there", "see Java and PySpark above."
+        )
 
 
 def _python() -> Iterator[Check]:
@@ -64,9 +90,13 @@ def _java() -> Iterator[Check]:
     if java is None or not Path(java).exists():
         yield Check("Java", "missing", f"no java {'in JAVA_HOME' if home else 'on the PATH'}", remedy)
         return
-    answer = subprocess.run(  # noqa: S603 - the java that Spark would start
-        [java, "-version"], capture_output=True, text=True, check=False, timeout=30
-    )
+    try:
+        answer = subprocess.run(  # noqa: S603 - the java that Spark would start
+            [java, "-version"], capture_output=True, text=True, check=False, timeout=_JAVA_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        yield Check("Java", "failed", f"{java} cannot be run: {error}", remedy)
+        return
     match = re.search(r'version "(\d+)[^"]*"', answer.stderr + answer.stdout)
     fine = match is not None and int(match[1]) >= OLDEST_JAVA
     yield Check(
@@ -78,29 +108,22 @@ def _spark() -> Iterator[Check]:
     if util.find_spec("pyspark") is None:
         yield Check("PySpark", "missing", "not installed", "pip install 'anabranch[spark]'")
         return
-    version = metadata.version("pyspark") if _has("pyspark") else "unknown version"
+    version = _version_of("pyspark") or "unknown version"
     fine = version.startswith(("4.1.", "4.2.", "4.3."))
     yield Check("PySpark", "ok" if fine else "failed", version, None if fine else "use PySpark 4.1 to 4.3.")
 
 
-def _has(distribution: str) -> bool:
+def _version_of(distribution: str) -> str | None:
     try:
-        metadata.version(distribution)
+        return metadata.version(distribution)
     except metadata.PackageNotFoundError:
-        return False
-    return True
+        return None
 
 
-def _warehouse(warehouse: str) -> Iterator[Check]:
-    path = ".anabranch-doctor"
-    try:
-        storage = open_storage(warehouse)
-        storage.put(path, b"probe")
-        readable = storage.get(path) == b"probe"
-        storage.delete(path)
-    except AnabranchError as error:
-        yield Check(
-            "warehouse", "failed", error.message, error.hint or "check the address and your permissions."
-        )
+def _connector(warehouse: str) -> Iterator[Check]:
+    """Whether Spark's own Parquet reader reaches the warehouse: optional, and seen by the jars that lie in Spark's folder."""
+    connector, jars = connector_for(warehouse), jars_of_spark()
+    if connector is None or jars is None:
         return
-    yield Check("warehouse", "ok" if readable else "failed", f"{storage.url} can be read and written")
+    found = sorted(jars.glob(f"{connector.name}-*.jar"))
+    yield connector_check(connector, found[0].name if found else None, hadoop_version(jars))

@@ -32,6 +32,7 @@ def local_spark(
     master: str | None = "local[*]",
     conf: Mapping[str, str] | None = None,
     quiet: bool = True,
+    asks_executors: bool = True,
 ) -> Iterator[SparkSession]:
     """A session that knows the warehouse; it is stopped in the end.
 
@@ -41,9 +42,14 @@ def local_spark(
         master: where it runs; what Spark is configured to if None. Elsewhere than here the machine's own address is used.
         conf: further settings of Spark.
         quiet: whether what Spark and its JVM say goes nowhere.
+        asks_executors: whether those of a cluster are asked first if they can run tasks of ours.
 
-    Raises `NotFoundError` if there is no Java.
+    Raises:
+        NotFoundError: there is no Java, or no master.
+        UnsupportedFeatureError: executors lack packages.
+        InvalidInputError: executors do not see the warehouse.
     """
+    from anabranch.spark.executors import check_executors
     from anabranch.spark.sessions import session
 
     is_here = master is not None and master.startswith("local")
@@ -56,6 +62,8 @@ def local_spark(
         spark = session(warehouse, master=master, app_name=name, **given)
     try:
         spark.sparkContext.setLogLevel(given[_LOG_LEVEL])
+        if asks_executors:
+            check_executors(spark, warehouse)
         yield spark
     finally:
         _stop(spark)

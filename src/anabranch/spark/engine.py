@@ -209,11 +209,14 @@ def _outcomes(work: bytes, hand: bytes) -> Iterator[tuple[bool, bytes]]:
 
 def job_error(name: str, error: Exception) -> JobFailedError:
     """What to raise when Spark did not bring the job of that name to its end."""
-    # In the middle of much else stands what happened, as <class>: <message>.
-    found = _REASON.search(str(error))
-    reason = found["reason"] if found is not None else str(error).strip().partition("\n")[0]
     return JobFailedError(
-        f"Spark did not finish '{name}': {reason}",
+        f"Spark did not finish '{name}': {reason_in(error)}",
         hint="Spark's own log and web page say more; what was written for it was not committed.",
         retryable=True,
     )
+
+
+def reason_in(error: Exception) -> str:
+    """What happened, in one line of an error of Spark: in the middle of much else it stands as <class>: <message>."""
+    found = _REASON.search(str(error))
+    return found["reason"] if found is not None else str(error).strip().partition("\n")[0]

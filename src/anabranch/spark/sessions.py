@@ -6,7 +6,8 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from anabranch.spark.compaction import watch
 from anabranch.spark.engine import context_of
 from anabranch.spark.kafka.source import kafka_source_with
 from anabranch.spark.lookups import answer
+from anabranch.spark.masters import check_master
 from anabranch.spark.registering import register
 from anabranch.spark.source import source_with
 from anabranch.spark.tables import absolute
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _SCHEDULING = "spark.scheduler.mode"
+_PYTHON = "spark.pyspark.python"
+_PYTHON_VARIABLE = "PYSPARK_PYTHON"
 _CHECKED: set[str] = set()
 _CONNECT_PACKAGES = {
     "grpc": "grpcio",
@@ -37,7 +41,7 @@ _CONNECT_PACKAGES = {
 """Modules that clients of Spark Connect import, and where they come from."""
 _DEFAULTS = {
     _SCHEDULING: "FAIR",
-    "spark.pyspark.python": sys.executable,
+    _PYTHON: sys.executable,
     "spark.pyspark.driver.python": sys.executable,
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # A driver that is killed while it writes the offsets of its first batch leaves the file it was writing. Spark would
@@ -59,7 +63,8 @@ def session(
     """Start a SparkSession, or take the running one, and open the warehouse in it.
 
     Spark's Python processes run the interpreter that calls this, unless ``PYSPARK_PYTHON`` says otherwise:
-    by itself Spark starts whatever ``python3`` it finds, which need not have Anabranch. The time zone of
+    by itself Spark starts whatever ``python3`` it finds, which need not have Anabranch. The setting ``spark.pyspark.python``
+    comes before both. The time zone of
     the session stays as it is: TIMESTAMP WITH LOCAL TIME ZONE columns are instants in any zone. Jobs are
     scheduled fairly, so that compaction does not come before the batches of streams. A query whose first batch was
     killed while it began may be started again.
@@ -75,7 +80,7 @@ def session(
         conf: further Spark settings, for example ``**{"spark.sql.shuffle.partitions": "8"}``.
 
     Raises:
-        NotFoundError: there is no Java to run Spark on.
+        NotFoundError: there is no Java to run Spark on, or nobody listens at the address of the master.
         UnsupportedFeatureError: what Spark Connect needs is not installed.
     """
     from pyspark.sql import SparkSession
@@ -92,10 +97,29 @@ def session(
         builder = builder.appName(app_name)
     if remote is None or remote.startswith("local"):
         _check_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    check_master(master or conf.get("spark.master"))
+    os.environ.setdefault(_PYTHON_VARIABLE, sys.executable)
     for key, value in {**(_DEFAULTS if remote is None else {}), **conf}.items():
         builder = builder.config(key, value)
-    return attach(builder.getOrCreate(), warehouse, catalog=catalog, options=options)
+    with _python_of_tasks(conf.get(_PYTHON)):
+        spark = builder.getOrCreate()
+    return attach(spark, warehouse, catalog=catalog, options=options)
+
+
+@contextmanager
+def _python_of_tasks(python: str | None) -> Iterator[None]:
+    """Let a session that is started meanwhile run its tasks by this interpreter.
+
+    Of a session that a program starts PySpark looks at the environment alone, whatever the setting says.
+    """
+    before = os.environ.get(_PYTHON_VARIABLE)
+    if python is not None:
+        os.environ[_PYTHON_VARIABLE] = python
+    try:
+        yield
+    finally:
+        if python is not None and before is not None:
+            os.environ[_PYTHON_VARIABLE] = before
 
 
 def attach(

@@ -1,0 +1,41 @@
+"""One finding of `doctor`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from anabranch.spark.connectors import Connector
+
+Status = Literal["ok", "missing", "warning", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding: ``ok``, ``missing`` (an optional part), ``warning`` (it works, but) or ``failed``."""
+
+    name: str
+    status: Status
+    found: str
+    remedy: str | None = None
+    """The next step."""
+
+
+def connector_check(connector: Connector, found: str | None, hadoop: str | None) -> Check:
+    """Whether Spark has the connector of Hadoop that it would read the warehouse through.
+
+    Args:
+        connector: the one that the warehouse needs.
+        found: what Spark has of it, if anything.
+        hadoop: version of Spark's Hadoop, if it is known.
+    """
+    if found is not None:
+        return Check("Hadoop's connector", "ok", found)
+    return Check(
+        "Hadoop's connector",
+        "missing",
+        f"Spark has no {connector.name}: Python reads the tables, and not Spark's own Parquet reader; checkpoints lie on "
+        "the driver's disk, with copies of state in the warehouse",
+        f"all works without it; to have it: --conf spark.jars.packages={connector.coordinates(hadoop)}",
+    )

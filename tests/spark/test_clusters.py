@@ -1,0 +1,96 @@
+"""Clusters of several processes: what is set up wrongly is told with its cause and the next step, before any task runs."""
+
+import http.server
+import json
+import shutil
+import threading
+import time
+
+import pytest
+
+import anabranch.spark
+from anabranch.cli.main import run as cli
+from anabranch.errors import NotFoundError
+from tests.spark.test_elsewhere import run
+from tests.support.interpreters import can_be_blind, of_another_version
+
+TOLD = {
+    "interpreter": ("cannot start /no/such/python", "spark.pyspark.python"),
+    "version": ("executors run Python 3.", "spark.pyspark.python"),
+    "package": ("anabranch is not there", "--py-files"),
+    "warehouse": ("do not see it", "s3://"),
+    "state": ("job 'firsts' keeps state", "--checkpoint"),
+    "size": ("has given no executor: none may be free", "web page"),
+}
+IN_TIME = 30
+"""Seconds, on a machine that runs other tests as well: by itself it takes 3 to 6, and 8 where no executor comes."""
+
+
+@pytest.mark.parametrize(
+    ("master", "cause"),
+    [
+        ("spark://127.0.0.1:1", "nobody listens at 127.0.0.1:1"),
+        ("spark://no-such-host.invalid:7077", "there is no host of the name no-such-host.invalid"),
+        ("spark://127.0.0.1", "'127.0.0.1' is not HOST:PORT"),
+        ("spark://127.0.0.1:1,127.0.0.1:2", "nobody listens at 127.0.0.1:1; nobody listens at 127.0.0.1:2"),
+    ],
+)
+def test_a_master_that_is_not_there(tmp_path, master, cause, capsys):
+    began = time.monotonic()
+    with pytest.raises(NotFoundError) as raised:
+        anabranch.spark.session(str(tmp_path), master=master)
+    assert cause in raised.value.message
+    assert "spark://HOST:PORT" in raised.value.hint
+    assert cli(["-w", str(tmp_path), "doctor", "--master", master, "--json"]) == 1
+    found = {one["name"]: one for one in json.loads(capsys.readouterr().out)}
+    assert cause in found["Spark"]["found"]
+    assert time.monotonic() - began < 10
+
+
+def test_the_web_page_is_not_the_master(tmp_path, monkeypatch):
+    server = http.server.HTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
+    monkeypatch.setattr("anabranch.spark.masters._WEB_PORTS", (server.server_address[1],))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        with pytest.raises(NotFoundError, match="is a web page, the master listens at another port"):
+            anabranch.spark.session(str(tmp_path), master=f"spark://127.0.0.1:{server.server_address[1]}")
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def troubles(folder, *names):
+    """What was told of clusters that are set up so."""
+    lines = run("tests.spark.cluster_troubles", folder, *names, log=folder / "log").splitlines()
+    found = {
+        one["name"]: one for one in map(json.loads, (line for line in lines if line.startswith('{"name"')))
+    }
+    assert found.keys() == {*names}
+    return found
+
+
+@pytest.mark.spark
+def test_executors_without_the_package(tmp_path):
+    told = troubles(tmp_path, "package")["package"]
+    cause, hint = TOLD["package"]
+    assert cause in told["message"]
+    assert hint in told["hint"]
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_each_trouble_is_told_in_time(tmp_path):
+    names = ["package", "interpreter", "size"]
+    if of_another_version():
+        names.append("version")
+    if shutil.which("unshare") and can_be_blind():
+        names += ["warehouse", "state"]
+    found = troubles(tmp_path, *names)
+    for name in names:
+        told, (cause, hint) = found[name], TOLD[name]
+        print(name, round(told["seconds"], 1), told["message"], told["hint"], told["log"])
+        assert told["seconds"] < IN_TIME, told
+        assert cause in (told["message"] or ""), told
+        assert hint in told["hint"], told
+    assert "spark.executor.cores=2" in found["size"]["message"]
