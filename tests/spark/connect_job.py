@@ -5,9 +5,11 @@ python -m tests.spark.connect_job WAREHOUSE CHECKPOINT PART
 PART is ``main``, or ``rest``: what takes longer.
 """
 
+import re
 import sys
 import threading
 import time
+from pathlib import Path
 
 from pyspark.sql import functions
 
@@ -26,6 +28,7 @@ def main(warehouse, checkpoint, part):
     assert folder.is_dir()
     if part == "main":
         read_and_write(spark, warehouse, checkpoint)
+        do_what_the_docs_say(spark, warehouse)
     else:
         end_at_a_bound(spark, warehouse, checkpoint + "-windows")
         compact_beside(spark, warehouse, checkpoint + "-small")
@@ -49,6 +52,29 @@ def read_and_write(spark, warehouse, checkpoint):
     assert query.exception() is None, query.exception()
     print("query", query.id)
     carry_out(anabranch.connect(warehouse, spark=spark).sql, list(statements_in(CORPUS[0]))[:12])
+
+
+def do_what_the_docs_say(spark, warehouse):
+    """Each line of the page's table: what works does, and what does not is refused in time."""
+    text = (Path(__file__).parents[2] / "docs" / "spark-sql.md").read_text()
+    part = text.partition("\n## Spark Connect\n")[2].partition("\n## ")[0]
+    lines = re.findall(r"^\| `(?P<code>.+?)` \| (?P<works>yes|no) \|", part, re.MULTILINE)
+    assert len(lines) >= 15, lines
+    lake = anabranch.connect(warehouse, spark=spark)
+    lake.create_table("db.t", SCHEMA).append(rows(0, 3))
+    df = spark.createDataFrame([(7, "x")], "id BIGINT, v STRING")
+    wrong = []
+    for code, works in lines:
+        try:
+            eval(code, {"spark": spark, "lake": lake, "df": df})
+            found = "yes"
+        except Exception as error:
+            found = "no"
+            if "lake.db.t" in code and "lake.sql('SELECT" not in str(error):
+                wrong.append((code, str(error)))
+        if found != works:
+            wrong.append((code, found))
+    assert not wrong, wrong
 
 
 def end_at_a_bound(spark, warehouse, checkpoint):

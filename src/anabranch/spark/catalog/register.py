@@ -27,6 +27,10 @@ _MARK = "anabranch.spark.attach(spark, warehouse)"
 configuration and not the catalog; Spark then says that it does not find this, which is what to do."""
 
 
+_USE_OURS = (
+    "through Spark Connect only lake.sql('SELECT ... FROM db.t') knows the tables, with lake = anabranch.connect(warehouse, "
+    "spark=spark), and spark.read.format('anabranch').load('db.t')"
+)
 _KNOWN: WeakKeyDictionary[SparkSession, dict[str, object]] = WeakKeyDictionary()
 """Catalogs of sessions: the warehouse and credentials of each by its name."""
 
@@ -50,11 +54,7 @@ def register_catalog(spark: SparkSession, name: str, options: Mapping[str, str])
             f"a catalog cannot be called '{name}'", hint="choose another name, such as lake."
         )
     if context_of(spark) is None:
-        _LOG.info(
-            "Spark Connect keeps its catalogs on the server: spark.sql does not know '%s'. Use lake.sql, or read and "
-            "write with format('anabranch').",
-            name,
-        )
+        _tell_whoever_asks(spark, name)
         _KNOWN.setdefault(spark, {})[name] = _identity(options)
         return False
     other = spark.conf.get(_key(name), None)
@@ -67,6 +67,18 @@ def register_catalog(spark: SparkSession, name: str, options: Mapping[str, str])
         )
         return False
     return _put(spark, name, options)
+
+
+def _tell_whoever_asks(spark: SparkSession, name: str) -> None:
+    """Let the server's error name what to use where somebody asks a session of Spark Connect for a table of the catalog.
+
+    Spark keeps catalogs on the server, and takes the setting for the name of a class, which its error shows.
+    """
+    if spark.conf.get(_key(name), None) is None:
+        spark.conf.set(_key(name), _USE_OURS)
+    _LOG.info(
+        "Spark Connect keeps its catalogs on the server: spark.sql does not know '%s'. %s", name, _USE_OURS
+    )
 
 
 def catalog_name(spark: SparkSession, options: Mapping[str, str]) -> str:
