@@ -7,6 +7,7 @@ import pytest
 
 import anabranch
 import anabranch.spark
+from anabranch.spark.native import door
 from anabranch.spark.stream_reader import HAS_READ_LIMITS
 from tests.spark.stream_queries import Stream
 
@@ -29,6 +30,12 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(ignored)
+
+
+@pytest.fixture(autouse=True)
+def _log_of_its_own(monkeypatch):
+    """What the log of this process has said in another test is said again."""
+    monkeypatch.setattr(door, "_TOLD", set())
 
 
 @pytest.fixture(scope="session")

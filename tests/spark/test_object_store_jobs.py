@@ -122,3 +122,17 @@ def test_a_correction_reaches_what_was_made_of_it(lake, tmp_path):
     events.append([{"k": 1}, {"k": 3}])
     run(lake, *JOBS)
     check(lake, [1, 2, 1, 3])
+
+
+def test_why_spark_does_not_read_by_itself_is_told_once(lake, caplog):
+    for title in ("db.copies", "db.firsts"):
+        lake.table(title).append([{"k": 1}])
+    for _ in range(3):
+        assert lake.table("db.copies").scan().to_spark().count() == 1
+        assert lake.sql("SELECT count(*) FROM db.copies").first()[0] == 1
+    assert lake.table("db.firsts").scan().to_spark().count() == 1
+    said = [r.getMessage() for r in caplog.records if "portable door" in r.getMessage()]
+    assert [line.partition(" ")[0] for line in said] == ["db.copies", "db.firsts"]
+    assert all("hadoop-aws, through which Spark reads s3a://, is not installed" in line for line in said), (
+        said
+    )

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _REACHED_BYTES = 1 << 20
 """Of names of files that were found, so that not every query looks for them again."""
+_MOST_TOLD = 10_000
+_TOLD: set[tuple[str, str, bool]] = set()
+"""Tables, and why they are read through the portable door, that the log of this process has."""
 
 
 def native_generations(
@@ -107,11 +110,23 @@ def _unnamed(context: TableContext) -> str:
     return f"Hadoop, through which Spark reads files, has no name for {context.storage.url}"
 
 
-def tell(scan: Scan, obstacle: Obstacle) -> None:
-    """Say in the log that a read goes through the portable door, and why."""
+def tell(context: TableContext, obstacle: Obstacle, *, stream: bool = False) -> None:
+    """Say in the log that a table is read through the portable door, and why: each reason once for a table.
+
+    Args:
+        context: of the table.
+        obstacle: the reason.
+        stream: whether batches of a stream are.
+    """
+    key = (context.storage.url, obstacle.reason, stream)
+    if key in _TOLD:
+        return
+    if len(_TOLD) >= _MOST_TOLD:
+        _TOLD.clear()
+    _TOLD.add(key)
+    what = f"batches of the stream of {context.title} go" if stream else f"{context.title} is read"
     _LOG.warning(
-        "%s is read through the portable door, without Spark's own Parquet reader and without Spark's filters "
-        "leaving out files: %s.",
-        scan.context.title,
+        "%s through the portable door, without Spark's own Parquet reader and without Spark's filters leaving out files: %s.",
+        what,
         obstacle.reason,
     )

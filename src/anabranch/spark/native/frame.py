@@ -47,7 +47,7 @@ def native_frame(spark: SparkSession, scan: Scan) -> DataFrame:
     """
     found = _native(spark, scan)
     if isinstance(found, Obstacle):
-        tell(scan, found)
+        tell(scan.context, found)
         found = portable_frame(spark, scan)
     return found if scan.limit is None else found.limit(scan.limit)
 

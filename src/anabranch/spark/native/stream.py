@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import json
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -25,7 +24,7 @@ from anabranch.kernel.scan.split import SplitFile
 from anabranch.options import FILE_CHECKSUM
 from anabranch.scan import Scan
 from anabranch.spark.native.callbacks import start_callbacks
-from anabranch.spark.native.door import foreign, impossible, not_as_expected, unreachable
+from anabranch.spark.native.door import foreign, impossible, not_as_expected, tell, unreachable
 from anabranch.spark.native.generations import Obstacle, generations
 from anabranch.spark.native.parquet_scan import parquet_scan
 from anabranch.spark.native.planned_files import folders_of
@@ -35,7 +34,6 @@ from anabranch.streaming.delivery import FeedSplit
 if TYPE_CHECKING:
     from anabranch.spark.stream_reader import StreamReader
 
-_LOG = logging.getLogger(__name__)
 _STREAMING = "org.apache.spark.sql.connector.read.streaming"
 _DATASOURCES = "org.apache.spark.sql.execution.datasources"
 _MOST_ORDERED = 1_000
@@ -81,7 +79,6 @@ class NativeStream(JavaProxy):
         """The portable stream, once it was needed."""
         self._factory: Callable[[], Any] | None = None
         """Makes what reads the batch that was planned last."""
-        self._told: set[str] = set()
         self._unreachable: str | None = None
         """Why Hadoop does not reach the files, empty if it does; None before it was tried."""
 
@@ -216,13 +213,7 @@ class NativeStream(JavaProxy):
 
     def tell(self, obstacle: Obstacle) -> None:
         """Say in the log that batches go through the portable door, and why; each reason once."""
-        if obstacle.reason not in self._told:
-            self._told.add(obstacle.reason)
-            _LOG.warning(
-                "batches of the stream of %s go through the portable door, without Spark's own Parquet reader: %s.",
-                self._reader.feed.context.title,
-                obstacle.reason,
-            )
+        tell(self._reader.feed.context, obstacle, stream=True)
 
     def _offset(self, value: Any) -> Any:
         """As the portable door has it, to the letter: Spark compares offsets as text."""

@@ -182,7 +182,7 @@ def way_of(jvm: Jvm, query: Query, portable: Portable) -> Way:
     found = _natively(jvm, query)
     if not isinstance(found, Obstacle):
         return found
-    tell(query.scan, found)
+    tell(query.scan.context, found)
     scan = query.scan
     both = conjunction(p for p in (scan.predicate, query.predicate) if p is not None)
     # Rows without any column cannot travel from a Python process.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from anabranch.spark.connectors import connector_for
 from anabranch.spark.native.bulk import pairs, read_json, text_array
 from anabranch.spark.native.proxy import Jvm
 
@@ -19,6 +21,9 @@ _ARRAY_SEQ = "scala.collection.immutable.ArraySeq"
 _BLOCK = 128 << 20
 _ENDLESS = 1 << 42
 """Bytes that a cache may hold which must not forget."""
+_LACKS_CONNECTOR = re.compile(
+    r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.|No FileSystem for scheme"
+)
 
 FileRow = tuple[str, int, int]
 """Path as Hadoop spells it, bytes, time of its making in milliseconds."""
@@ -130,7 +135,12 @@ def reachable(jvm: Jvm, path: str, size: int) -> str | None:
         system = place.getFileSystem(jvm.session.sessionState().newHadoopConf())
         found = int(system.getFileStatus(place).getLen())
     except Py4JError as error:
-        return f"Hadoop, through which Spark reads files, does not reach {path}: {reason_of(error)}"
+        reason, connector = reason_of(error), connector_for(path)
+        if connector is not None and _LACKS_CONNECTOR.search(reason):
+            return (
+                f"{connector.name}, through which Spark reads {path.partition(':')[0]}://, is not installed"
+            )
+        return f"Hadoop, through which Spark reads files, does not reach {path}: {reason}"
     return None if found == size else f"Hadoop finds {found} bytes at {path}, which has {size}"
 
 
