@@ -191,6 +191,13 @@ def test_checks_are_added_and_dropped(lake):
     table.append([{"id": 2, "price": -1.0}])
 
 
+def test_checks_may_compute(lake):
+    table = lake.create_table("db.t", "v STRING, dt DATE, CHECK (length(v) < 3 AND year(dt) > 2000)")
+    table.append([{"v": "ab", "dt": None}])
+    with pytest.raises(SchemaError, match="check_1"):
+        table.append([{"v": "abc", "dt": None}])
+
+
 @pytest.mark.parametrize("condition", ["price >", "prise > 0", "price > 'x'", ""])
 def test_a_check_must_fit_the_columns(lake, condition):
     table = lake.create_table("db.t", "id INT, price DOUBLE")

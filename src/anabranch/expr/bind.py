@@ -21,6 +21,7 @@ from anabranch.expr.bound import (
     BoundPredicate,
     Compare,
     CompareColumns,
+    Computed,
     Constant,
     LikeTest,
     NaNTest,
@@ -36,9 +37,10 @@ from anabranch.expr.bound import (
     replace_tests,
 )
 from anabranch.expr.coerce import Beyond, Spot, common_type, converts_exactly, place
+from anabranch.expr.functions import ComputedColumn, bind_call
 from anabranch.expr.like import Pattern, Wildcard, split_pattern
 from anabranch.expr.names import quote_name
-from anabranch.expr.nodes import Column, Literal, Operator, Predicate
+from anabranch.expr.nodes import Call, Column, Literal, Operator, Predicate
 from anabranch.expr.values import Value
 from anabranch.spec.types import CharType, DataType, Field, RowType, VarCharType, is_atomic
 
@@ -119,22 +121,71 @@ def _bind(predicate: Predicate, fields: Sequence[Field], *, negated: bool) -> Bo
             # De Morgan's laws hold in three-valued logic too.
             join = conjunction if isinstance(predicate, nodes.And) != negated else disjunction
             return join(_bind(child, fields, negated=negated) for child in children)
-        case nodes.Comparison(op=op, left=left, right=Column() as right):
-            return _compare_columns(resolve(left, fields), op, resolve(right, fields), negated=negated)
-        case nodes.Comparison(op=op, left=left, right=Literal(value=value)):
-            return _compare(resolve(left, fields), op, value, negated=negated)
+        case nodes.Comparison(op=op, left=left, right=right):
+            return _comparison(_operand(left, fields), op, _operand(right, fields), negated=negated)
         case nodes.In(column=column, values=values):
-            return _membership(resolve(column, fields), [v.value for v in values], negated=negated)
+            return _computing(
+                _membership(_column(column, fields), [v.value for v in values], negated=negated)
+            )
         case nodes.IsNull(column=column):
-            return NullTest(resolve(column, fields), negated)
+            return _computing(NullTest(_column(column, fields), negated))
         case nodes.StartsWith(column=column, prefix=prefix):
-            return _like(_text_column(column, fields), (prefix, Wildcard.MANY), negated=negated)
+            return _computing(_like(_text_column(column, fields), (prefix, Wildcard.MANY), negated=negated))
         case nodes.Like(column=column, pattern=pattern, escape=escape):
-            return _like(_text_column(column, fields), split_pattern(pattern, escape), negated=negated)
+            return _computing(
+                _like(_text_column(column, fields), split_pattern(pattern, escape), negated=negated)
+            )
     raise PredicateError(
         f"a filter cannot be made of {shortened(repr(predicate), 200)}, which is of {type(predicate).__name__}",
         hint="give SQL text such as \"id > 5\", or an expression of anabranch.col, such as anabranch.col('id') > 5.",
     )
+
+
+def _operand(operand: nodes.Expression, fields: Sequence[Field]) -> BoundColumn | Literal:
+    """What is compared; a value where something is computed of values alone."""
+    match operand:
+        case Call():
+            return bind_call(operand, partial(resolve, fields=fields))
+        case Column():
+            return resolve(operand, fields)
+        case _:
+            return operand
+
+
+def _column(operand: Column | Call, fields: Sequence[Field]) -> BoundColumn:
+    found = _operand(operand, fields)
+    if isinstance(found, Literal):
+        raise PredicateError(f"{operand} is the same for all rows: {found}", hint="name a column")
+    return found
+
+
+def _comparison(
+    left: BoundColumn | Literal, op: Operator, right: BoundColumn | Literal, *, negated: bool
+) -> BoundPredicate:
+    match left, right:
+        case BoundColumn(), BoundColumn():
+            return _computing(_compare_columns(left, op, right, negated=negated))
+        case BoundColumn(), Literal(value=value):
+            return _computing(_compare(left, op, value, negated=negated))
+        case Literal(value=value), BoundColumn():
+            return _computing(_compare(right, op.flipped, value, negated=negated))
+    raise PredicateError(f"{left} {op} {right} compares two values and no column")
+
+
+def _computing(predicate: BoundPredicate) -> BoundPredicate:
+    """The predicate, with tests of computed columns told apart from those of the table's."""
+    return replace_tests(predicate, _told_apart)
+
+
+def _told_apart(test: BoundPredicate) -> BoundPredicate:
+    columns = columns_of(test)
+    if not any(isinstance(column, ComputedColumn) for column in columns):
+        return test
+    looked_at: dict[BoundColumn, None] = {}
+    for column in columns:
+        found = column.call.columns if isinstance(column, ComputedColumn) else (column,)
+        looked_at.update(dict.fromkeys(found))
+    return Computed(test, tuple(looked_at))
 
 
 def _compare(column: BoundColumn, op: Operator, value: Value, *, negated: bool = False) -> BoundPredicate:
@@ -237,8 +288,8 @@ def _like(column: BoundColumn, pattern: Pattern, *, negated: bool) -> BoundPredi
             return LikeTest(column, pattern, negated)
 
 
-def _text_column(column: Column, fields: Sequence[Field]) -> BoundColumn:
-    resolved = resolve(column, fields)
+def _text_column(column: Column | Call, fields: Sequence[Field]) -> BoundColumn:
+    resolved = _column(column, fields)
     if not isinstance(resolved.type, CharType | VarCharType):
         raise PredicateError(
             f"column {column} is of type {resolved.type.spelling}; LIKE and startswith are for text",
@@ -260,6 +311,8 @@ class _Fate(Enum):
 
 
 def _rebound(test: BoundPredicate, fields: Sequence[Field]) -> BoundPredicate:
+    if isinstance(test, Computed):
+        return ALWAYS
     older = [_older(column, fields) for column in columns_of(test)]
     if _Fate.UNCLEAR in older:
         return ALWAYS

@@ -208,6 +208,18 @@ class LikeTest(BoundPredicate):
         return f"{self.column} {_not(self)}LIKE {quote_text(join_pattern(self.pattern))}"
 
 
+@dataclass(frozen=True, slots=True)
+class Computed(BoundPredicate):
+    """A test of what is computed of columns: no statistics, footers or older schemas tell anything of it."""
+
+    test: BoundPredicate
+    looks_at: tuple[BoundColumn, ...]
+    """The columns of the table that it needs."""
+
+    def __str__(self) -> str:
+        return str(self.test)
+
+
 def conjunction(parts: Iterable[BoundPredicate]) -> BoundPredicate:
     """TRUE where all parts are; of no parts, ALWAYS."""
     children: dict[BoundPredicate, None] = {}
@@ -250,6 +262,8 @@ def one_of(column: BoundColumn, values: Collection[Physical], *, negated: bool =
 def columns_of(test: BoundPredicate) -> tuple[BoundColumn, ...]:
     """The columns that a single test looks at."""
     match test:
+        case Computed(looks_at=looked_at):
+            return looked_at
         case CompareColumns(left=left, right=right):
             return left, right
         case NullTest(column=column) | NaNTest(column=column) | Compare(column=column) | OneOf(column=column):

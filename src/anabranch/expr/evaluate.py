@@ -20,6 +20,7 @@ from anabranch.expr.bound import (
     BoundPredicate,
     Compare,
     CompareColumns,
+    Computed,
     Constant,
     LikeTest,
     NaNTest,
@@ -27,6 +28,7 @@ from anabranch.expr.bound import (
     OneOf,
     PrefixTest,
 )
+from anabranch.expr.functions import ComputedColumn
 from anabranch.expr.like import join_pattern
 from anabranch.expr.nodes import Operator
 
@@ -85,6 +87,8 @@ def _truth(
         case CompareColumns(left=left, right=right, op=op, domain=domain):
             converted = [_converted(data_of(column), column, domain) for column in (left, right)]
             return _columns(op, converted[0], converted[1], domain)
+        case Computed(test=test):
+            return _truth(test, lambda column: _computed(column, data_of), constant)
         case NullTest(column=column, negated=negated):
             return pc.is_valid(data_of(column)) if negated else pc.is_null(data_of(column))
         case NaNTest(column=column, negated=negated):
@@ -101,6 +105,12 @@ def _truth(
         case LikeTest(column=column, pattern=pattern, negated=negated):
             return _unless(negated, pc.match_like(data_of(column), pattern=join_pattern(pattern)))
     raise AssertionError(predicate)
+
+
+def _computed(column: BoundColumn, data_of: Callable[[BoundColumn], _Data]) -> _Data:
+    if isinstance(column, ComputedColumn):
+        return column.call.computed(data_of).cast(column.arrow_type)
+    return data_of(column)
 
 
 _COMPARE: dict[Operator, Callable[[_Data, _Data], _Data]] = {

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from anabranch.errors import PredicateError
 from anabranch.expr.like import DEFAULT_ESCAPE, split_pattern
@@ -105,6 +105,42 @@ class Literal:
         return type(self.value), sql_text(self.value)
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A value that is computed for each row: by a function, a sign or a cast; see `anabranch.expr.functions`."""
+
+    name: str
+    """In capitals, or the sign."""
+    arguments: tuple[Column | Literal | Call, ...]
+    target: str = ""
+    """The type that a CAST names."""
+    _depth: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for argument in self.arguments:
+            _check_kind(argument, Column, Literal, Call)
+        depth = 1 + max((a.depth for a in self.arguments if isinstance(a, Call)), default=0)
+        if depth > MAX_DEPTH:
+            raise PredicateError(f"the filter nests more than {MAX_DEPTH} expressions in one another")
+        object.__setattr__(self, "_depth", depth)
+
+    @property
+    def depth(self) -> int:
+        """How many calls are nested in one another here, this one included."""
+        return self._depth
+
+    def __str__(self) -> str:
+        given = [*map(str, self.arguments)]
+        if self.name == "CAST":
+            return f"CAST({given[0]} AS {self.target})"
+        if self.name.isalpha():
+            return f"{self.name.lower()}({', '.join(given)})"
+        return f"({given[0]} {self.name} {given[1]})" if len(given) == 2 else f"({self.name} {given[0]})"
+
+
+Expression: TypeAlias = Column | Literal | Call
+
+
 class Predicate:
     """Base of all predicates. Combine them with ``&``, ``|`` and ``~``."""
 
@@ -144,11 +180,11 @@ FALSE = Constant(False)
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Predicate):
-    """A column compared with a value or with another column of the row."""
+    """A column, or what is computed, compared with a value or with another one of the row."""
 
     op: Operator
-    left: Column
-    right: Column | Literal
+    left: Column | Call
+    right: Expression
 
     def __post_init__(self) -> None:
         try:
@@ -157,8 +193,8 @@ class Comparison(Predicate):
             raise PredicateError(
                 f"{self.op!r} is no comparison", hint=f"use one of {', '.join(Operator)}"
             ) from error
-        _check_kind(self.left, Column)
-        _check_kind(self.right, Column, Literal)
+        _check_kind(self.left, Column, Call)
+        _check_kind(self.right, Column, Literal, Call)
 
     def __str__(self) -> str:
         return f"{self.left} {self.op} {self.right}"
@@ -168,11 +204,11 @@ class Comparison(Predicate):
 class In(Predicate):
     """Whether a column equals one of some values; unknown, not FALSE, if it does not and one of them is null."""
 
-    column: Column
+    column: Column | Call
     values: tuple[Literal, ...]
 
     def __post_init__(self) -> None:
-        _check_kind(self.column, Column)
+        _check_kind(self.column, Column, Call)
         if not self.values:
             raise PredicateError(f"{self.column} IN () names no value", hint="use FALSE")
         for value in self.values:
@@ -184,10 +220,10 @@ class In(Predicate):
 
 @dataclass(frozen=True, slots=True)
 class IsNull(Predicate):
-    column: Column
+    column: Column | Call
 
     def __post_init__(self) -> None:
-        _check_kind(self.column, Column)
+        _check_kind(self.column, Column, Call)
 
     def __str__(self) -> str:
         return f"{self.column} IS NULL"
@@ -197,11 +233,11 @@ class IsNull(Predicate):
 class StartsWith(Predicate):
     """Whether a text column starts with a text, taken literally."""
 
-    column: Column
+    column: Column | Call
     prefix: str
 
     def __post_init__(self) -> None:
-        _check_kind(self.column, Column)
+        _check_kind(self.column, Column, Call)
         object.__setattr__(self, "prefix", _text(self.prefix, "the prefix of startswith"))
 
     def __str__(self) -> str:
@@ -215,12 +251,12 @@ class Like(Predicate):
     After the escape character, a backslash unless said otherwise, these two and itself mean themselves.
     """
 
-    column: Column
+    column: Column | Call
     pattern: str
     escape: str = DEFAULT_ESCAPE
 
     def __post_init__(self) -> None:
-        _check_kind(self.column, Column)
+        _check_kind(self.column, Column, Call)
         object.__setattr__(self, "pattern", _text(self.pattern, "a LIKE pattern"))
         object.__setattr__(self, "escape", _text(self.escape, "an ESCAPE character"))
         split_pattern(self.pattern, self.escape)

@@ -161,7 +161,7 @@ class OperandReader:
 
     def _typed_literal(self) -> Literal:
         word, token = self.peek().word, self._tokens[self._at + 1]
-        value = self.built(token, lambda: _typed_value(word, token.unquoted))
+        value = self.built(token, lambda: typed_value(word, token.unquoted))
         if value is None:
             form = {"DATE": "'YYYY-MM-DD'", "TIME": "'HH:MM:SS[.ffffff]'"}.get(word, TIMESTAMP_FORM)
             zone = " without a zone" if word == "TIMESTAMP_NTZ" else ""
@@ -180,7 +180,7 @@ class OperandReader:
         token = self.peek()
         match token.kind:
             case Kind.NUMBER:
-                number = _number(token.text)
+                number = number_of(token.text)
                 value: Value = number
                 if sign == "-":
                     # Decimal's own minus rounds to the precision of the thread's context.
@@ -213,7 +213,8 @@ def _operand_hint(token: Token) -> str | None:
 _SUFFIX = re.compile(r"(?i)(.*?)(bd|[lsydf])?")
 
 
-def _number(text: str) -> int | float | Decimal:
+def number_of(text: str) -> int | float | Decimal:
+    """The number that digits spell, exact unless they have an exponent or a suffix for floating-point numbers."""
     found = _SUFFIX.fullmatch(text)
     assert found is not None, text
     digits, suffix = found[1], (found[2] or "").upper()
@@ -239,7 +240,8 @@ def _floating(value: Value) -> float | None:
             return None
 
 
-def _typed_value(word: str, text: str) -> Value:
+def typed_value(word: str, text: str) -> Value:
+    """The value of ``DATE 'text'`` and the like; None if the text is none."""
     match word:
         case "DATE":
             return parse_date(text)

@@ -31,6 +31,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from anabranch.errors import PredicateError
+from anabranch.expr.function_text import may_compute, parse_computing
 from anabranch.expr.lexer import Kind, Token
 from anabranch.expr.like import DEFAULT_ESCAPE
 from anabranch.expr.nodes import (
@@ -54,10 +55,18 @@ from anabranch.expr.operands import OperandReader
 def parse(sql: str) -> Predicate:
     """The predicate that the text of a SQL condition describes.
 
+    What the grammar above does not have, but looks like a function, arithmetic or a cast, is read with sqlglot: see
+    `anabranch.expr.function_text`.
+
     Raises:
-        PredicateError: with the place in the text, when it is not a condition of the grammar above.
+        PredicateError: with the place in the text, when it is not a condition.
     """
-    return _Parser(sql).whole()
+    try:
+        return _Parser(sql).whole()
+    except PredicateError as error:
+        if not may_compute(sql):
+            raise
+        return parse_computing(sql, error)
 
 
 _Term: TypeAlias = Predicate | Column | Literal

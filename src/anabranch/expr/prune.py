@@ -21,6 +21,7 @@ from anabranch.expr.bound import (
     BoundColumn,
     BoundPredicate,
     Compare,
+    Computed,
     Constant,
     LikeTest,
     NaNTest,
@@ -129,6 +130,8 @@ def key_values(
 
 def _for_footers(test: BoundPredicate) -> BoundPredicate:
     match test:
+        case Computed():
+            return ALWAYS
         case PrefixTest(column=column, prefix=prefix, negated=False):
             return conjunction([*_range_of(column, prefix), test])
         case LikeTest(column=column, pattern=(str() as prefix, *_), negated=False):
@@ -182,6 +185,8 @@ class _Pruner:
                 for child in children[1:]:
                     mask |= self.keep(child)
                 return mask
+            case Computed():
+                return np.full(len(self._rows), True)
             case NullTest(column=column, negated=False):
                 return self._column(column).may_be_null()
             case _:

@@ -17,6 +17,7 @@ from anabranch.expr.bound import (
     BoundPredicate,
     Compare,
     CompareColumns,
+    Computed,
     Constant,
     LikeTest,
     NaNTest,
@@ -43,6 +44,8 @@ def cannot_filter(predicate: BoundPredicate) -> str | None:
     for test in tests(predicate):
         if isinstance(test, NullTest):
             continue
+        if isinstance(test, Computed):
+            return f"the filter computes {test}, which Spark may compute otherwise"
         for column in columns_of(test):
             if isinstance(column.type, TimestampType | LocalZonedTimestampType) and column.type.precision > 6:
                 return f"the filter asks for {column}, of which Spark has not all digits"
