@@ -182,6 +182,15 @@ def test_filters_and_columns_said_at_opening_are_left_out_of_the_read(lake, read
     assert sorted(map(tuple, frame.collect())) == [(2, "b"), (3, "b")]
 
 
+def test_filters_that_compute_keep_the_same_rows(spark, lake, reading):
+    table = lake.create_table("db.t", "id BIGINT NOT NULL, v STRING")
+    table.append(rows(0, 10))
+    asked = "upper(v) IN ('V3', 'V4') AND id % 2 = 0"
+    assert [row.id for row in reading(scan__filter=asked).collect()] == [4]
+    known = anabranch.connect(lake.url, spark=spark).table("db.t")
+    assert [row.id for row in known.scan(asked).to_spark().collect()] == [4]
+
+
 def test_one_frame_can_be_filtered_in_different_ways(spark, lake, reading):
     """Spark's push-down into Python sources mixes up plans; this source must not take part in it."""
     lake.create_table("db.t", "id BIGINT NOT NULL, v STRING").append(rows(0, 10))

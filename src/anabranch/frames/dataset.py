@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from anabranch.errors import UnsupportedFeatureError
-from anabranch.expr.nodes import And, Comparison, In, IsNull, Not, Or, Predicate
+from anabranch.expr.nodes import And, Column, Comparison, In, IsNull, Not, Or, Predicate
 from anabranch.frames.expressions import parts_of
 from anabranch.frames.narrowing import Narrowing
 from anabranch.lineage.recording import TakingPart, captured
@@ -212,10 +212,12 @@ def _columns(predicate: Predicate) -> set[str]:
             return set().union(*map(_columns, predicate.children))
         case Not():
             return _columns(predicate.child)
-        case Comparison():
-            return {predicate.left.path[0]}
-        case In() | IsNull():
-            return {predicate.column.path[0]}
+        case (
+            Comparison(left=Column() as column)
+            | In(column=Column() as column)
+            | IsNull(column=Column() as column)
+        ):
+            return {column.path[0]}
     return set()
 
 
