@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from anabranch.engine import Engine, ReadsFrames
-from anabranch.errors import InvalidInputError, PredicateError
+from anabranch.errors import InvalidInputError, PredicateError, SchemaError, UnsupportedFeatureError
 from anabranch.expr.bind import BoundPredicate, bind
 from anabranch.expr.bound import conjunction
 from anabranch.expr.nodes import Predicate
@@ -27,6 +27,7 @@ from anabranch.lineage.remembered import hand_out
 from anabranch.options import FILE_CHECKSUM
 from anabranch.read import Reader
 from anabranch.read_feed import FeedReader
+from anabranch.read_metadata import MetadataReader, metadata_columns
 from anabranch.scan_facts import count, count_by, extreme, sample
 from anabranch.spec.names import name_list
 from anabranch.spec.schema import TableSchema
@@ -149,9 +150,18 @@ class Scan(Rows[Split]):
         return plan if self.only is None else plan.restricted_to(self.only)
 
     @property
-    def reader(self) -> Reader:
-        """What reads a split of the plan, here or in another process."""
-        return Reader(self.context, self.schema.fields, self.columns, self.predicate, verify=self.verify)
+    def reader(self) -> Reader | MetadataReader:
+        """What reads a split of the plan; without metadata columns also in another process."""
+        reader = Reader(self.context, self.schema.fields, self.columns, self.predicate, verify=self.verify)
+        if self.columns is None or not self.metadata_columns:
+            return reader
+        own = tuple(name for name in self.columns if name not in self.metadata_columns)
+        return MetadataReader(replace(reader, columns=own), self.columns, self.schema, self.snapshot)
+
+    @property
+    def metadata_columns(self) -> tuple[str, ...]:
+        """Columns that tell where rows come from; see `anabranch.read_metadata`."""
+        return metadata_columns(self.columns, self.schema)
 
     @property
     def verify(self) -> bool:
@@ -177,7 +187,7 @@ class Scan(Rows[Split]):
 
     def only_columns(self, names: Sequence[str]) -> Scan:
         """The same rows with these columns, in this order. Raises `SchemaError`."""
-        return replace(self, columns=check_columns(names, self.schema))
+        return replace(self, columns=check_columns(names, self.schema, metadata=True))
 
     def first(self, count: int) -> Scan:
         """No more than so many of the rows. Raises `InvalidInputError` for a number below 0."""
@@ -271,6 +281,12 @@ class Scan(Rows[Split]):
             InvalidInputError: the lake knows no session, or its warehouse is in the memory of this process.
         """
         note_state(self.context, self.snapshot)
+        if self.metadata_columns:
+            raise UnsupportedFeatureError(
+                f"the columns {', '.join(self.metadata_columns)} tell where rows come from, which frames of Spark do not have",
+                feature="metadata-columns",
+                hint="leave them out, or read the rows here: to_arrow(), to_polars().",
+            )
         engine: object = self.engine
         if not isinstance(engine, ReadsFrames):
             raise InvalidInputError(
@@ -334,11 +350,20 @@ def explain(plan: Plan, scan: Scan) -> str:
     return "\n".join(lines)
 
 
-def check_columns(columns: str | Sequence[str] | None, schema: TableSchema) -> tuple[str, ...] | None:
-    """The columns by their exact names. Raises `SchemaError` for unknown ones."""
+def check_columns(
+    columns: str | Sequence[str] | None, schema: TableSchema, *, metadata: bool = False
+) -> tuple[str, ...] | None:
+    """The columns by their exact names, with `metadata` also those that tell where rows come from.
+
+    Raises `SchemaError` for unknown ones, and for one that is asked for twice.
+    """
     if columns is None:
         return None
-    return tuple(schema.field(name).name for name in name_list(columns, "columns"))
+    names = name_list(columns, "columns")
+    told = metadata_columns(names, schema) if metadata else ()
+    if len(set(told)) < len(told):
+        raise SchemaError(f"a column is asked for twice: {', '.join(names)}")
+    return tuple(name if name in told else schema.field(name).name for name in names)
 
 
 def check_limit(limit: int | None) -> int | None:

@@ -51,7 +51,9 @@ class Reading(TableView):
 
         Args:
             filter: SQL text such as ``dt = '2026-01-01' AND price > 10``, or an expression of `anabranch.col`.
-            columns: names of the columns to return, in that order; all if None. Text is one column.
+            columns: names of the columns to return, in that order; all if None. Text is one column. Besides the table's
+                there are `_file`, `_row_position`, `_partition`, `_bucket`, `_snapshot_added` and `_commit_time`, for who
+                names them.
             limit: the most rows to return; 0 for none, all if None.
 
         Raises:
@@ -66,7 +68,7 @@ class Reading(TableView):
             snapshot,
             schema,
             _bound(filter, schema),
-            check_columns(columns, schema),
+            check_columns(columns, schema, metadata=True),
             check_limit(limit),
             self._options,
             self._engine,
