@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,6 +40,7 @@ from anabranch.table.grouping import (
     undo_together,
 )
 from anabranch.table.lake_lineage import LakeLineage
+from anabranch.tabular import Glance
 
 if TYPE_CHECKING:
     from anabranch.cascade import CascadePlan, CascadeResult
@@ -73,6 +75,14 @@ class Lake:
 
     def __repr__(self) -> str:
         return f"<Lake {self.url}>"
+
+    def _repr_html_(self) -> str:
+        """Databases and their tables, for a notebook."""
+        try:
+            rows = [(name, ", ".join(self.tables(name))) for name in self.databases()]
+        except AnabranchError as error:
+            return f"<pre>{html.escape(f'{self!r}: {error.message}')}</pre>"
+        return Glance(f"Lake {self.url}", (), ("database", "tables"), rows).html()
 
     @property
     def url(self) -> str:

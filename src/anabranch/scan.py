@@ -35,6 +35,7 @@ from anabranch.spec.snapshot import Snapshot
 from anabranch.streaming.delivery import FeedSplit
 from anabranch.streaming.feed import Feed
 from anabranch.streaming.offsets import Position
+from anabranch.tabular import Glance, Shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -112,8 +113,8 @@ class Rows(Forms, Generic[S]):
         return hand_out(rows, lambda: (self.read_from(),))
 
 
-@dataclass(frozen=True)
-class Scan(Rows[Split]):
+@dataclass(frozen=True, repr=False)
+class Scan(Rows[Split], Shown):
     """Rows of one snapshot. Nothing is read before a plan or rows are asked for."""
 
     context: TableContext
@@ -128,6 +129,17 @@ class Scan(Rows[Split]):
     """What works for the table; None if nothing but this process does."""
     only: pl.DataFrame | None = field(default=None, repr=False, compare=False)
     """The files to read of those there are, by partition, bucket and file_name; None for all."""
+
+    def _glance(self) -> Glance:
+        at = "before its first snapshot" if self.snapshot is None else f"at snapshot {self.snapshot.id}"
+        facts = [
+            *([f"filter   {self.predicate}"] if self.predicate is not None else []),
+            *([f"limit    {self.limit:,}"] if self.limit is not None else []),
+        ]
+        types = {f.name: str(f.type) for f in self.schema.fields}
+        names = self.columns if self.columns is not None else tuple(types)
+        rows = [(name, types.get(name, "tells where a row is")) for name in names]
+        return Glance(f"Scan of {self.title} {at}, not read yet", facts, ("column", "type"), rows)
 
     @property
     def splits(self) -> Sequence[Split]:
@@ -301,8 +313,8 @@ class Scan(Rows[Split]):
         return explain(self.plan(), self)
 
 
-@dataclass(frozen=True)
-class Changes(Rows[FeedSplit]):
+@dataclass(frozen=True, repr=False)
+class Changes(Rows[FeedSplit], Shown):
     """Rows that were appended between two snapshots, in the columns of today.
 
     With ``scan.on-overwrite=changes`` also those that were taken away, told apart by the column ``_change``.
@@ -313,6 +325,12 @@ class Changes(Rows[FeedSplit]):
     end: Position
     columns: tuple[str, ...] | None = None
     limit: int | None = None
+
+    def _glance(self) -> Glance:
+        since, until = self.start.snapshot, self.end.snapshot
+        title = f"Changes of {self.feed.context.title} after snapshot {since} up to {until}, not read yet"
+        rows = [(f.name, str(f.type)) for f in self.arrow_schema]
+        return Glance(title, (), ("column", "type"), rows)
 
     @property
     def reader(self) -> FeedReader:

@@ -1,14 +1,22 @@
-"""Small tables for people: as text in a terminal, as HTML in a notebook."""
+"""Small tables for people, and things at a glance: as text in a terminal, as HTML in a notebook."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from io import StringIO
-from typing import Any
+from typing import Any, Final
 
 _WIDTH = 120
 """Characters of a line, beyond which cells are folded."""
+_MOST_LINES: Final = 24
+"""Lines of a screen."""
+_MOST_ROWS: Final = 12
+_MOST_CELL: Final = 60
+"""Characters of a value at a glance."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def as_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -53,3 +61,93 @@ def _cell(value: Any) -> str:
             return f"{value:,}"
         case _:
             return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in str(value))
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What there is to see of something at once."""
+
+    title: str
+    facts: Sequence[str] = ()
+    """One line each."""
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[Any]] = ()
+
+    def text(self) -> str:
+        """At most one screen: 24 lines of 120 characters, whatever the values hold."""
+        facts = [f"  {_line(fact)}" for fact in self.facts]
+        most = _MOST_LINES - 4 - min(len(self.rows), _MOST_ROWS)
+        lines = [_line(self.title), *_first(facts, most, "  … {} more lines")]
+        if self.rows:
+            rows = [tuple(_short(value) for value in row) for row in self.rows[:_MOST_ROWS]]
+            lines += as_text(self.columns, rows).splitlines()[: _MOST_ROWS + 1]
+            if len(self.rows) > _MOST_ROWS:
+                lines.append(f"… {len(self.rows) - _MOST_ROWS:,} more")
+        return "\n".join(line[:_WIDTH] for line in lines)
+
+    def html(self) -> str:
+        """The same, with values escaped."""
+        rows = [tuple(_short(value) for value in row) for row in self.rows[:_MOST_ROWS]]
+        facts = _first([_line(fact) for fact in self.facts], _MOST_LINES, "… {} more")
+        if len(self.rows) > _MOST_ROWS:
+            facts.append(f"the first {_MOST_ROWS} of {len(self.rows):,} rows")
+        return as_html(_line(self.title), facts, self.columns, rows)
+
+
+class Shown:
+    """What people hold: a screen of text at most, and HTML in a notebook. Looking never fails, and reads nothing."""
+
+    __slots__ = ()
+
+    def _glance(self) -> Glance:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return self._glance().text()
+
+    def _repr_html_(self) -> str:
+        return self._glance().html()
+
+
+def one_screen(text: str) -> str:
+    """The beginning of a text, as far as it fits on a screen."""
+    return "\n".join(line[:_WIDTH] for line in _first(text.splitlines(), _MOST_LINES, "… {} more lines"))
+
+
+def time_text(millis: int | None) -> str:
+    """A time in UTC, to seconds; epoch milliseconds beyond the years that calendars have."""
+    if millis is None:
+        return ""
+    try:
+        return f"{_EPOCH + timedelta(milliseconds=millis):%Y-%m-%d %H:%M:%S} UTC"
+    except OverflowError:
+        return f"{millis:,} ms"
+
+
+def size_text(size: int) -> str:
+    """Bytes with a unit, such as ``1.5 GB``; units are powers of 1024."""
+    value, unit = float(size), "bytes"
+    for unit in ("bytes", "KB", "MB", "GB", "TB"):  # noqa: B007
+        if value < 1024:
+            break
+        value /= 1024
+    return f"{size:,} bytes" if unit == "bytes" else f"{value:,.1f} {unit}"
+
+
+def _first(lines: Sequence[str], most: int, rest: str) -> list[str]:
+    if len(lines) <= most:
+        return [*lines]
+    return [*lines[: most - 1], rest.format(f"{len(lines) - most + 1:,}")]
+
+
+def _line(text: str) -> str:
+    """Text on one line, without signs for terminals."""
+    shown = _cell(text).replace("\n", "\\n")
+    return shown if len(shown) <= _WIDTH else f"{shown[: _WIDTH - 1]}…"
+
+
+def _short(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    shown = _cell(value).replace("\n", "\\n")
+    return shown if len(shown) <= _MOST_CELL else f"{shown[: _MOST_CELL - 1]}…"

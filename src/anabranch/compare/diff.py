@@ -28,7 +28,7 @@ from anabranch.lineage.only_on_main import jobs_only_on_main
 from anabranch.options import PARTITION_DEFAULT_NAME, PARTITION_LEGACY_NAME
 from anabranch.scan import Scan, check_limit
 from anabranch.spec.types import DoubleType, Field, FloatType
-from anabranch.tabular import as_html, as_text
+from anabranch.tabular import as_html, as_text, one_screen
 
 _MOST_SHOWN = 20
 """Partitions that are shown."""
@@ -134,8 +134,12 @@ class Diff:
         """Whether anything differs, as far as metadata tells."""
         return bool(self.schema) or not (self.files.added.is_empty() and self.files.removed.is_empty())
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return "\n".join([self._title, *(f"  {line}" for line in self._about()), *self._table()])
+
+    def __repr__(self) -> str:
+        """The beginning of it, as far as it fits on a screen."""
+        return one_screen(str(self))
 
     def _repr_html_(self) -> str:
         return as_html(self._title, self._about(), _COLUMNS, self._shown())

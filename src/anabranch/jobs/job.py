@@ -23,6 +23,7 @@ from anabranch.catalog import Identifier
 from anabranch.errors import InvalidInputError, InvalidNameError, OptionError
 from anabranch.jobs.source import Options, Source, source_of, text_options
 from anabranch.jobs.trigger import Trigger, trigger_of
+from anabranch.tabular import Glance, Shown
 
 Mode = Literal["append", "complete", "overwrite"]
 
@@ -41,8 +42,8 @@ class Place:
         return f"{self.file}:{self.line}"
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+@dataclass(frozen=True, slots=True, repr=False)
+class Job(Shown):
     """What `job` and `sql_job` declare. Calling it calls its function."""
 
     name: str
@@ -71,6 +72,16 @@ class Job:
 
     def __str__(self) -> str:
         return f"job '{self.name}' ({self.place})"
+
+    def _glance(self) -> Glance:
+        how = (
+            "SQL"
+            if isinstance(self.transform, str)
+            else f"{getattr(self.transform, '__name__', 'a function')}()"
+        )
+        facts = [f"to {self.sink}, {self.mode}, {self.trigger}, by {how}"]
+        rows = [(name, f"{source.kind} {source.name}") for name, source in self.sources.items()]
+        return Glance(str(self).capitalize(), facts, ("source", "reads"), rows)
 
 
 def job(

@@ -29,6 +29,7 @@ from anabranch.options import (
 from anabranch.spec.entry_frame import EntryFrame
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
+from anabranch.tabular import one_screen
 
 _WORST: Final = 5
 _SMALL_FILE_POINTS: Final = 60
@@ -66,7 +67,7 @@ class PartitionHealth:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Health:
     """The state of a table at one snapshot. As text it says what to do."""
 
@@ -104,6 +105,9 @@ class Health:
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
+
+    def __repr__(self) -> str:
+        return one_screen(str(self))
 
     def _repr_html_(self) -> str:
         rows = "".join(

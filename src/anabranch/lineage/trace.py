@@ -6,11 +6,16 @@ drawn is for `anabranch.lineage.drawing`.
 
 from __future__ import annotations
 
+import html
 import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from anabranch.lineage.model import LineageEntry
+from anabranch.tabular import Shown, one_screen
+
+_MOST_DRAWN = 40
+"""Datasets of a drawing that is looked at and not studied."""
 
 Range = tuple[int, int]
 """Ids of snapshots, the first and the last included."""
@@ -95,8 +100,8 @@ class Unknown:
         return {"table": self.table, "snapshots": [list(r) for r in self.snapshots], "reason": self.reason}
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+@dataclass(frozen=True, slots=True, repr=False)
+class Trace(Shown):
     """Where rows came from, or where they went."""
 
     question: str
@@ -111,6 +116,19 @@ class Trace:
     unknown: tuple[Unknown, ...] = ()
     """For what rows went into: commits of other tables that may belong to it, because it is not known where their rows come
     from. Each is among the problems as well."""
+
+    def __repr__(self) -> str:
+        from anabranch.lineage.drawing import drawn
+
+        return one_screen(drawn(self, "tree"))
+
+    def _repr_html_(self) -> str:
+        """A drawing; of very many tables the beginning of the tree."""
+        from anabranch.lineage.drawing import drawn
+
+        if len(self.datasets) > _MOST_DRAWN:
+            return f"<pre>{html.escape(repr(self))}</pre>"
+        return f'<div style="max-width: 100%; overflow: auto">{drawn(self, "svg")}</div>'
 
     @property
     def tables(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 from anabranch.errors import CorruptTableError, InvalidInputError, UnsupportedFeatureError
 from anabranch.spec.json_object import MAX_LONG, MIN_LONG, JsonObject, describe, to_bytes
 from anabranch.spec.layout import check_file_name
+from anabranch.tabular import Glance, Shown, time_text
 
 BATCH_COMMIT_IDENTIFIER = MAX_LONG
 """Commit identifier of commits that are made once, by a user of their own."""
@@ -37,8 +38,8 @@ class CommitKind(StrEnum):
     ANALYZE = "ANALYZE"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Snapshot(Shown):
     """One immutable version of a table; sizes in bytes, times in milliseconds since the epoch.
 
     The files are named, not located: manifest lists lie in the table's manifest folder, `statistics` in
@@ -76,6 +77,30 @@ class Snapshot:
     writer_version: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     """What the file said beyond this, as parsed JSON."""
+
+    def __repr__(self) -> str:
+        return f"<{self.title}>"
+
+    @property
+    def title(self) -> str:
+        """Number, kind, time and rows, on one line."""
+        delta, total = self.delta_record_count, self.total_record_count
+        counted = [
+            f"{delta:+,} rows" if delta is not None else "",
+            f"{total:,} in all" if total is not None else "",
+        ]
+        title = f"Snapshot {self.id} {self.commit_kind.value}, {time_text(self.time_millis)}"
+        return ", ".join([title, *filter(None, counted)])
+
+    def _glance(self) -> Glance:
+        rows = [
+            ("schema", self.schema_id),
+            ("commit user", self.commit_user),
+            ("commit identifier", str(self.commit_identifier)),
+            ("watermark", time_text(self.watermark)),
+            *sorted(self.properties.items()),
+        ]
+        return Glance(self.title, (), ("", ""), rows)
 
     @property
     def stamp(self) -> str:

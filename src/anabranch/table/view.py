@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator, Mapping
 
 from anabranch.engine import Engine, LocalEngine
-from anabranch.errors import InvalidInputError
+from anabranch.errors import AnabranchError, InvalidInputError
 from anabranch.kernel.branches.branch_log import branch_names, check_still_there
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.guards import check_snapshot_readable
@@ -18,6 +19,7 @@ from anabranch.spec.per_use import asks_of_the_table, refuse_table_options
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.support import check_readable
+from anabranch.tabular import Glance
 
 
 class TableView:
@@ -49,6 +51,24 @@ class TableView:
     def __repr__(self) -> str:
         at = "" if self._pinned is None else f" at {self._pinned}"
         return f"<Table {self._context.title}{at}>"
+
+    def _repr_html_(self) -> str:
+        """Columns and the newest snapshot, for a notebook."""
+        try:
+            return self._glance().html()
+        except AnabranchError as error:
+            return f"<pre>{html.escape(f'{self!r}: {error.message}')}</pre>"
+
+    def _glance(self) -> Glance:
+        schema, snapshot = self.schema, self.snapshot
+        facts = [
+            *([schema.comment] if schema.comment else []),
+            "never written" if snapshot is None else snapshot.title,
+            *([f"partitioned by {', '.join(schema.partition_keys)}"] if schema.partition_keys else []),
+        ]
+        columns = [(f.name, str(f.type), f.default or "", f.description or "") for f in schema.fields]
+        at = "" if self._pinned is None else f" at {self._pinned}"
+        return Glance(f"Table {self.name}{at}", facts, ("column", "type", "default", "comment"), columns)
 
     @property
     def context(self) -> TableContext:
@@ -129,6 +149,7 @@ class TableView:
         latest = self._context.schemas.latest()
         if latest is None:
             check_still_there(self._context)
+            self._context.check_same_table()
         assert latest is not None, "an open table has a schema"
         return latest
 

@@ -13,10 +13,11 @@ from anabranch.kernel.replacement.coverage import Gaps, JobOnMain, by_job
 from anabranch.spec.fork import Fork
 from anabranch.spec.layout import MAIN_BRANCH
 from anabranch.spec.snapshot import Snapshot
+from anabranch.tabular import Glance, Shown, time_text
 
 
-@dataclass(frozen=True, slots=True)
-class BranchInfo:
+@dataclass(frozen=True, slots=True, repr=False)
+class BranchInfo(Shown):
     """One branch. Times are epoch milliseconds; what is not known is None."""
 
     name: str
@@ -50,6 +51,25 @@ class BranchInfo:
     """By how many rows main has grown since."""
     only_on_main: tuple[JobOnMain, ...] = ()
     """What main has and the branch is not going to have by itself, job by job."""
+
+    def __repr__(self) -> str:
+        return f"<{self._glance().title}>"
+
+    def _glance(self) -> Glance:
+        head = "no snapshot" if self.head is None else f"snapshot {self.head}"
+        known = (
+            *(
+                ("tag", self.tag),
+                ("begins with snapshot", self.fork_snapshot),
+                ("created", time_text(self.created)),
+            ),
+            *(("created by", self.created_by), ("expires", time_text(self.expires)), ("rows", self.rows)),
+            *(("snapshots ahead", self.snapshots_ahead), ("snapshots behind", self.snapshots_behind)),
+            *(("rows ahead", self.rows_ahead), ("rows behind", self.rows_behind)),
+            ("only main has", "; ".join(map(str, self.only_on_main))),
+        )
+        rows = [(name, value) for name, value in known if value not in (None, "")]
+        return Glance(f"Branch {self.name}, {self.state.value}, {head}", (), ("", ""), rows)
 
 
 def branch_infos(main: TableContext, gaps: Gaps | None = None) -> list[BranchInfo]:

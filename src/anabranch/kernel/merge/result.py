@@ -13,10 +13,11 @@ from anabranch.kernel.partitions import partition_text
 from anabranch.kernel.provenance.births import delta_of
 from anabranch.spec.data_file import FileKind, ManifestEntry
 from anabranch.spec.snapshot import Snapshot
+from anabranch.tabular import Glance, Shown
 
 
-@dataclass(frozen=True)
-class MergeResult:
+@dataclass(frozen=True, repr=False)
+class MergeResult(Shown):
     """What a merge did, or would do."""
 
     branch: str
@@ -32,6 +33,25 @@ class MergeResult:
     """Of a dry run, what stands against the merge; then nothing else is told."""
     dry_run: bool = False
     """Whether nothing was written."""
+
+    def _glance(self) -> Glance:
+        if self.conflicts:
+            said = f"{len(self.conflicts):,} conflicts, nothing would be merged"
+        elif self.snapshot is not None:
+            said = f"merged by snapshot {self.snapshot.id}"
+        else:
+            said = "nothing written, this is what would be" if self.dry_run else "nothing to merge"
+        facts = [
+            f"rows: {self.rows_added:,} added, {self.rows_removed:,} removed",
+            f"files: {self.files_added:,} added, {self.files_removed:,} removed",
+            *(f"schema: {change}" for change in self.schema_changes),
+            *map(str, self.conflicts),
+        ]
+        rows = [
+            (one.partition, one.outcome.value, one.rows_added, one.rows_removed) for one in self.partitions
+        ]
+        columns = ("partition", "outcome", "rows added", "rows removed")
+        return Glance(f"Merge of branch {self.branch}: {said}", facts, columns, rows)
 
     @property
     def files_added(self) -> int:

@@ -12,6 +12,7 @@ from anabranch.kernel.scan.split import Split, SplitFile
 from anabranch.lazy import lazy
 from anabranch.spec.layout import Layout, file_format_of
 from anabranch.spec.snapshot import Snapshot
+from anabranch.tabular import Glance, Shown, size_text
 
 EMPTY_FILES = pl.DataFrame(
     schema={
@@ -48,8 +49,8 @@ class PlanReport:
     bytes: int
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(Shown):
     """Files to read of one snapshot, in order. A value: it stays true whatever is committed meanwhile."""
 
     snapshot: Snapshot | None
@@ -61,6 +62,13 @@ class Plan:
     starts: np.ndarray = field(repr=False)
     """Row in `files` at which each split begins."""
     steps: tuple[PlanStep, ...] = ()
+
+    def _glance(self) -> Glance:
+        of = "a table that was never written" if self.snapshot is None else f"snapshot {self.snapshot.id}"
+        size = size_text(int(self.files["file_size"].sum()))
+        fact = f"{self.files.height:,} files in {len(self.starts):,} splits, {self.row_count:,} rows, {size}"
+        rows = [(step.name, step.manifests, step.files) for step in self.steps]
+        return Glance(f"Plan of {of}", [fact], ("step", "manifests", "files"), rows)
 
     @lazy
     def formats(self) -> frozenset[str]:
