@@ -4,7 +4,9 @@ Tables are ``db.t`` (also ``lake.db.t``, and ``t`` for one of database ``default
 them, and ``sys.tables``. ``VERSION AS OF`` and ``TIMESTAMP AS OF`` may follow a name, as in Spark. Every table that a
 statement names is read at one snapshot, and DuckDB's filters and columns reach the planner.
 
-DuckDB's functions and types are its own; statements that write, streams, hints and options are Spark's.
+Options of a read stand in a hint behind the name: ``db.t /*+ OPTIONS('incremental-between' = '5,10') */``.
+
+DuckDB's functions and types are its own; statements that write, and streams, are Spark's.
 """
 
 from __future__ import annotations
@@ -273,7 +275,8 @@ def _rows(lake: Lake, name: str, moment: dict[str, Any] | None = None) -> Any:
         identifier.full_name + ("" if identifier.branch is None else f"$branch_{identifier.branch}")
     )
     if moment is not None:
-        table = table.at(**moment)
+        options = moment.get("options")
+        table = table.at(**moment) if options is None else table.with_options(options)
     if identifier.system is not None:
         return table.system(identifier.system)
     from anabranch.frames.dataset import ScanDataset
@@ -339,14 +342,17 @@ def _check_reads(words: Sequence[_Word], statement: str) -> None:
     if not words:
         raise SqlError("there is no statement", hint='write a query: "SELECT ...".')
     first = words[0].text.upper()
-    hinted = any(word.kind == "hint" for word in words)
     is_listing = first != "SHOW" or (
         len(words) > 1 and words[1].is_("DATABASES", "SCHEMAS", "NAMESPACES", "TABLES")
     )
-    if first in _READS and is_listing and not hinted:
-        return
-    what = "hints are" if hinted and first in _READS else f"{first} is"
-    raise _only_spark(what, statement)
+    if first not in _READS or not is_listing:
+        raise _only_spark(f"{first} is", statement)
+    for place, word in enumerate(words):
+        is_behind_name = (
+            place > 0 and words[place - 1].kind in ("word", "quoted") and not words[place - 1].is_("SELECT")
+        )
+        if word.kind == "hint" and (not is_behind_name or _hint_end(words, place) is None):
+            raise _only_spark("hints other than OPTIONS behind the name of a table are", statement)
 
 
 def _only_spark(what: str, statement: str) -> UnsupportedFeatureError:
@@ -377,7 +383,11 @@ def _needs_quotes(words: Sequence[_Word]) -> bool:
 
 
 def _moment(words: Sequence[_Word], place: int) -> tuple[int, dict[str, Any]] | None:
-    """Where ``[FOR] VERSION AS OF 5`` ends that begins at a place, and the arguments of `Table.at`; None for no such thing."""
+    """Where ``[FOR] VERSION AS OF 5`` or a hint with options ends that begins at a place, and what it asks for, as arguments
+    of `Table.at`, or ``options``; None for no such thing.
+    """
+    if place < len(words) and words[place].kind == "hint":
+        return _hint_end(words, place)
     if place < len(words) and words[place].is_("FOR"):
         place += 1
     if place + 3 >= len(words) or not (words[place + 1].is_("AS") and words[place + 2].is_("OF")):
@@ -399,6 +409,26 @@ def _moment(words: Sequence[_Word], place: int) -> tuple[int, dict[str, Any]] | 
             hint="write VERSION AS OF 5, VERSION AS OF 'tag' or TIMESTAMP AS OF '2026-01-31 12:00:00'.",
         )
     return place + 1, {"timestamp": value} if is_time else {"version": value}
+
+
+def _hint_end(words: Sequence[_Word], place: int) -> tuple[int, dict[str, Any]] | None:
+    """Where ``/*+ OPTIONS('key' = 'value', ...) */`` ends that begins at a place, and the options; None for no such thing."""
+    texts = [word.text for word in words[place : place + 3]]
+    if len(texts) < 3 or words[place].kind != "hint" or texts[1].upper() != "OPTIONS" or texts[2] != "(":
+        return None
+    options: dict[str, str] = {}
+    place += 3
+    while place + 3 < len(words) and words[place].kind == words[place + 2].kind == "text":
+        key, value = (words[at].text[1:-1].replace("''", "'") for at in (place, place + 2))
+        if words[place + 1].text != "=":
+            return None
+        options[key] = value
+        place += 3
+        if words[place].text != ",":
+            break
+        place += 1
+    closed = [word.text for word in words[place : place + 3]] == [")", "*", "/"]
+    return (place + 3, {"options": options}) if closed and options else None
 
 
 _NOT_ALIASES = frozenset({

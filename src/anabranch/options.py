@@ -494,6 +494,17 @@ SCAN_VERSION = _text(
     None,
     "Moment to read: a snapshot's id, snapshot.N, savepoint.N, watermark-N, or a tag's name.",
 )
+INCREMENTAL_BETWEEN = _text(
+    "incremental-between",
+    None,
+    "Read the rows that were added after the first and up to the second of two snapshots, savepoints or tags, for example "
+    "5,10. In Python and in SQL without Spark.",
+)
+INCREMENTAL_BETWEEN_TIMESTAMP = _text(
+    "incremental-between-timestamp",
+    None,
+    "The same between two times, each of which stands for the newest snapshot then.",
+)
 SCAN_START_OFFSET = _text(
     "scan.start-offset",
     None,

@@ -32,6 +32,7 @@ from anabranch.scan_facts import count, count_by, extreme, sample
 from anabranch.spec.names import name_list
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
+from anabranch.streaming.between import Between
 from anabranch.streaming.delivery import FeedSplit
 from anabranch.streaming.feed import Feed
 from anabranch.streaming.offsets import Position
@@ -129,11 +130,14 @@ class Scan(Rows[Split], Shown):
     """What works for the table; None if nothing but this process does."""
     only: pl.DataFrame | None = field(default=None, repr=False, compare=False)
     """The files to read of those there are, by partition, bucket and file_name; None for all."""
+    between: Between | None = None
+    """Read what was added in a range of snapshots that ends with `snapshot`; None for all rows of that."""
 
     def _glance(self) -> Glance:
         at = "before its first snapshot" if self.snapshot is None else f"at snapshot {self.snapshot.id}"
         facts = [
             *([f"filter   {self.predicate}"] if self.predicate is not None else []),
+            *([] if self.between is None else [f"added    after snapshot {self.between.start}"]),
             *([f"limit    {self.limit:,}"] if self.limit is not None else []),
         ]
         types = {f.name: str(f.type) for f in self.schema.fields}
@@ -143,10 +147,18 @@ class Scan(Rows[Split], Shown):
 
     @property
     def splits(self) -> Sequence[Split]:
-        note_state(self.context, self.snapshot)
+        self._note()
         return self.plan().splits
 
+    def _note(self) -> None:
+        if self.between is None:
+            note_state(self.context, self.snapshot)
+        else:
+            note_changes(self.context, *self.between.positions)
+
     def read_from(self) -> TableInput:
+        if self.between is not None:
+            return range_read(self.context, *self.between.positions)
         return state_read(self.context, self.snapshot)
 
     def plan(self) -> Plan:
@@ -155,6 +167,14 @@ class Scan(Rows[Split], Shown):
 
     @lazy
     def _plan(self) -> Plan:
+        if self.between is not None:
+            return self.between.plan(
+                self.context,
+                self.snapshot,
+                self.schema,
+                self.predicate,
+                {**self.schema.options, **self.options},
+            )
         limit = self.limit if self.only is None else None  # which files hold so many rows is seen afterwards
         plan = ScanRequest(
             self.context, self.snapshot, self.schema, self.predicate, limit, self.options
@@ -216,7 +236,7 @@ class Scan(Rows[Split], Shown):
         Without a filter, or with one on partition columns alone, that follows exactly from metadata, and no data file is
         opened. With another filter the columns of the filter are read, of the files that it leaves over.
         """
-        note_state(self.context, self.snapshot)
+        self._note()
         return count(self)
 
     def count_by(self, columns: str | Sequence[str]) -> pa.Table:
@@ -225,7 +245,7 @@ class Scan(Rows[Split], Shown):
         Of partition columns it follows from metadata, as `count` does; otherwise only these columns are read. Groups come
         in no particular order. Raises `SchemaError` for an unknown column.
         """
-        note_state(self.context, self.snapshot)
+        self._note()
         return count_by(self, columns)
 
     def min(self, column: str) -> Any:
@@ -233,12 +253,12 @@ class Scan(Rows[Split], Shown):
 
         Of a partition column it follows from metadata, as `count` does; otherwise this column is read.
         """
-        note_state(self.context, self.snapshot)
+        self._note()
         return extreme(self, column, "min")
 
     def max(self, column: str) -> Any:
         """The largest value of a column; see `min`."""
-        note_state(self.context, self.snapshot)
+        self._note()
         return extreme(self, column, "max")
 
     def sample(self, count: int, *, seed: int = 0) -> pa.Table:
@@ -292,7 +312,13 @@ class Scan(Rows[Split], Shown):
         Raises:
             InvalidInputError: the lake knows no session, or its warehouse is in the memory of this process.
         """
-        note_state(self.context, self.snapshot)
+        self._note()
+        if self.between is not None:
+            raise UnsupportedFeatureError(
+                f"what was added to '{self.context.title}' after snapshot {self.between.start} cannot be a frame of Spark yet",
+                feature="incremental-read",
+                hint="read the rows here: to_arrow(), to_polars().",
+            )
         if self.metadata_columns:
             raise UnsupportedFeatureError(
                 f"the columns {', '.join(self.metadata_columns)} tell where rows come from, which frames of Spark do not have",

@@ -47,7 +47,6 @@ def test_what_is_no_name_is_refused(table, wrong):
         ("branche", "branch"),
         ("versionAsOf", "scan.version"),
         ("timestampAsOf", "scan.timestamp"),
-        ("incremental-between", "table.changes"),
         ("SCAN.MODE", "scan.mode"),
         ("target_file_size", "target-file-size"),
         ("scan.filter", "table.scan(filter)"),

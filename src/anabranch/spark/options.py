@@ -13,6 +13,8 @@ from anabranch.kernel.refs.moments import MOMENT_OPTIONS
 from anabranch.options import (
     ALL,
     CODE_VERSION,
+    INCREMENTAL_BETWEEN,
+    INCREMENTAL_BETWEEN_TIMESTAMP,
     LINEAGE_ENTRY,
     LOOKED_UP,
     MERGE_SCHEMA,
@@ -80,6 +82,13 @@ def spelled(
     named = {
         _KNOWN.get(key.lower(), key): value for key, value in options.items() if key.lower() not in _TRAVEL
     }
+    for option in (INCREMENTAL_BETWEEN, INCREMENTAL_BETWEEN_TIMESTAMP):
+        if option.key in named:
+            raise OptionError(
+                f"option '{option.key}' is not one of Spark's readers and writers yet",
+                hint="table.changes(a, b) gives the rows that were added between two snapshots, "
+                "and so does the option without Spark.",
+            )
     if is_checked:
         check_values(table_options(named))
     else:

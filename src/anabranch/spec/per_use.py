@@ -57,8 +57,6 @@ _ELSEWHERE: Mapping[str, str] = {
 _MEANT: Mapping[str, str] = {
     "versionasof": f"the option is '{SCAN_VERSION.key}'.",
     "timestampasof": f"the option is '{SCAN_TIMESTAMP.key}'.",
-    "incremental-between": "table.changes(a, b) gives the rows that were appended between two snapshots.",
-    "incremental-between-timestamp": "table.changes(a, b) gives the rows that were appended between two snapshots.",
 }
 """Names that other systems have, in lower case, and what does the same here."""
 _STORES = ("s3.", "s3a.", "fs.", "gs.", "az.", "azure.")

@@ -28,6 +28,7 @@ from anabranch.read_feed import FeedReader
 from anabranch.scan import Changes, Scan, check_columns, check_limit
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
+from anabranch.streaming.between import between_of, number_of
 from anabranch.streaming.course import Course, Place
 from anabranch.streaming.delivery import FeedSplit
 from anabranch.streaming.feed import Feed
@@ -63,6 +64,7 @@ class Reading(TableView):
         snapshot = self.snapshot
         schema = self._schema  # after the snapshot: no file of it is of a later schema
         self._check_readable(schema, snapshot)
+        between = between_of(self._context, self._options, 0 if snapshot is None else snapshot.id)
         return Scan(
             self._context,
             snapshot,
@@ -72,12 +74,13 @@ class Reading(TableView):
             check_limit(limit),
             self._options,
             self._engine,
+            between=between,
         )
 
     def changes(
         self,
-        start: int,
-        end: int | None = None,
+        start: int | str,
+        end: int | str | None = None,
         *,
         filter: str | Predicate | None = None,
         columns: str | Sequence[str] | None = None,
@@ -90,7 +93,8 @@ class Reading(TableView):
         `scan.plan-sort-partition`; rows of one bucket of a queue in the order in which they were written.
 
         Args:
-            start: the last snapshot that is known already; 0 for all there ever were.
+            start: the last snapshot that is known already; 0 for all there ever were. Its number, or as `at` takes it:
+                ``snapshot.5``, ``savepoint.2`` or a tag.
             end: the last one wanted; the newest if None.
             filter: as in `scan`.
             columns: as in `scan`.
@@ -105,7 +109,10 @@ class Reading(TableView):
             NotFoundError: when rows are asked for: some of the snapshots have expired.
         """
         head = self.snapshot
-        last = check_range(start, end, 0 if head is None else head.id)
+        start = number_of(self._context, start)
+        last = check_range(
+            start, None if end is None else number_of(self._context, end), 0 if head is None else head.id
+        )
         asked = _given({SCAN_ON_OVERWRITE: on_overwrite, SCAN_LATE_ROWS: late_rows})
         feed = replace(self._feed(self._schema, filter, asked), bounded_watermark=None)
         chosen = check_columns(columns, feed.schema)

@@ -1,0 +1,137 @@
+"""What was added between two moments, as a plan of a batch read: the options ``incremental-between`` and its companion.
+
+The first moment is not part of it, the second is. Moments are snapshots, savepoints or tags; or times, each of which stands for
+the newest snapshot that was there, none before the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+
+from anabranch.errors import NotFoundError, OptionError
+from anabranch.expr.bound import BoundPredicate
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.refs.moments import MOMENT_OPTIONS, resolve, to_millis
+from anabranch.kernel.refs.published import at_time
+from anabranch.kernel.scan.plan import EMPTY_FILES, Plan, PlanStep
+from anabranch.options import (
+    INCREMENTAL_BETWEEN,
+    INCREMENTAL_BETWEEN_TIMESTAMP,
+    SCAN_LATE_ROWS,
+    SCAN_ON_OVERWRITE,
+)
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.snapshot import Snapshot
+from anabranch.streaming.feed import Feed
+from anabranch.streaming.offsets import Position
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """A range of snapshots of one branch."""
+
+    start: int
+    """The last one that is known already; 0 for all there ever were."""
+    end: int
+    """The last one of the range."""
+
+    @property
+    def positions(self) -> tuple[Position, Position]:
+        """Where it begins and ends, as streams say it."""
+        return Position(self.start, None), Position(self.end, None)
+
+    def plan(
+        self,
+        context: TableContext,
+        snapshot: Snapshot | None,
+        schema: TableSchema,
+        predicate: BoundPredicate | None,
+        options: Mapping[str, str],
+    ) -> Plan:
+        """The files that were added, in the order of their commits inside of a bucket.
+
+        Raises `NotFoundError` if some of the snapshots have expired, `OptionError` at an overwrite unless
+        ``scan.on-overwrite`` is ``skip`` or ``added``.
+        """
+        feed = replace(Feed.of(context, schema, options, predicate), bounded_watermark=None)
+        for option, found in ((SCAN_ON_OVERWRITE, feed.on_overwrite), (SCAN_LATE_ROWS, feed.late_rows)):
+            if found in {"changes", "drop", "only"}:
+                raise OptionError(
+                    f"{option.key} is {found}, which a scan of what was added does not do",
+                    hint=f"write table.changes({self.start}, {self.end}), which does.",
+                )
+        folders: dict[str, int] = {}
+        rows: list[tuple[int, bytes, int, str, int, int, int]] = []
+        starts: list[int] = []
+        for split in feed.splits(*self.positions) if self.end > self.start else []:
+            starts.append(len(rows))
+            for found_file in split.files:
+                file = found_file.file
+                place, _, name = file.path.rpartition("/")
+                number = folders.setdefault(place.rpartition("/")[0], len(folders))
+                rows.append(
+                    (number, split.partition, split.bucket, name, file.size, file.row_count, file.schema_id)
+                )
+        files = pl.DataFrame(rows, schema=EMPTY_FILES.schema, orient="row")
+        step = PlanStep("added", 0, files.height)
+        return Plan(snapshot, files, tuple(folders) or ("",), np.array(starts, dtype=np.int64), (step,))
+
+
+def between_of(context: TableContext, options: Mapping[str, str], newest: int) -> Between | None:
+    """The range that the options of a read ask for; None if they ask for none.
+
+    Args:
+        context: the branch.
+        options: of the read.
+        newest: the number of the newest snapshot; 0 if there is none.
+
+    Raises:
+        OptionError: the options are not understood, or contradict each other.
+        NotFoundError: there is no such moment.
+    """
+    asked = [
+        o for o in (INCREMENTAL_BETWEEN, INCREMENTAL_BETWEEN_TIMESTAMP) if options.get(o.key) is not None
+    ]
+    if not asked:
+        return None
+    others = [option.key for option in (*asked[1:], *MOMENT_OPTIONS) if option.key in options]
+    if others:
+        raise OptionError(
+            f"a read sees what was added, or one moment, found {asked[0].key} and {others[0]}",
+            hint="give one of them only.",
+        )
+    option = asked[0]
+    text = str(option.of(options))
+    ends = [end.strip() for end in text.split(",")]
+    if len(ends) != 2 or not all(ends):
+        raise OptionError(
+            f"{option.key} is '{text}', which is not two moments with a comma between them",
+            hint="write '5,10', 'tag1,tag2', or for times '2026-01-01 00:00:00,2026-01-02 00:00:00'.",
+        )
+    find = number_of if option is INCREMENTAL_BETWEEN else _number_at
+    start, end = (find(context, each) for each in ends)
+    if not 0 <= start <= end <= newest:
+        raise OptionError(
+            f"{option.key} is '{text}', snapshots {start} to {end}, but they go forward and up to {newest}",
+            hint="name the last moment that is known already, and then the last one wanted.",
+        )
+    return Between(start, end)
+
+
+def number_of(context: TableContext, moment: int | str) -> int:
+    """The number of the snapshot that a moment names; a number is taken as it is. Raises `NotFoundError`."""
+    if isinstance(moment, int):
+        return moment
+    return int(moment) if moment.isdecimal() and len(moment) < 19 else resolve(context, moment).snapshot.id
+
+
+def _number_at(context: TableContext, time: str) -> int:
+    """The newest snapshot at a time; 0 before the first."""
+    try:
+        return at_time(context, to_millis(int(time) if time.isdecimal() else time)).snapshot.id
+    except NotFoundError:
+        return 0
