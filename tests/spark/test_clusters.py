@@ -3,6 +3,7 @@
 import http.server
 import json
 import shutil
+import sys
 import threading
 import time
 
@@ -12,12 +13,11 @@ import anabranch.spark
 from anabranch.cli.main import run as cli
 from anabranch.errors import NotFoundError
 from tests.spark.test_elsewhere import run
-from tests.support.interpreters import can_be_blind, of_another_version
+from tests.support.interpreters import can_be_blind, of_another_version, without_anabranch
 
 TOLD = {
-    "interpreter": ("cannot start /no/such/python", "spark.pyspark.python"),
     "version": ("executors run Python 3.", "spark.pyspark.python"),
-    "package": ("anabranch is not there", "--py-files"),
+    "package": ("has no anabranch (", "--py-files"),
     "warehouse": ("do not see it", "s3://"),
     "state": ("job 'firsts' keeps state", "--checkpoint"),
     "size": ("has given no executor: none may be free", "web page"),
@@ -60,6 +60,46 @@ def test_the_web_page_is_not_the_master(tmp_path, monkeypatch):
         server.server_close()
 
 
+JOB = """
+import anabranch
+
+@anabranch.job("copies", sources={"events": "db.events"}, sink="db.copies")
+def copies(events):
+    return events
+"""
+
+
+@pytest.mark.parametrize("kind", ["absent", "another version", "without the package"])
+def test_a_python_that_cannot_do_it_is_told_before_spark_starts(tmp_path, capsys, kind):
+    match kind:
+        case "absent":
+            python, cause = (
+                "/no/such/python",
+                "Spark cannot start /no/such/python on this machine (No such file",
+            )
+        case "another version":
+            python, cause = of_another_version(), f"and this is Python 3.{sys.version_info.minor}"
+        case _:
+            python, cause = without_anabranch(tmp_path / "bare"), "has no anabranch ("
+    if python is None:
+        pytest.skip("there is no other version of Python on this machine")
+    (tmp_path / "jobs.py").write_text(JOB)
+    began = time.monotonic()
+    words = [
+        "-w",
+        str(tmp_path / "lake"),
+        "run",
+        str(tmp_path / "jobs.py"),
+        "--conf",
+        f"spark.pyspark.python={python}",
+    ]
+    assert cli(words) == 1
+    said = capsys.readouterr().err
+    assert cause in said
+    assert "hint: " in said
+    assert time.monotonic() - began < 10
+
+
 def troubles(folder, *names):
     """What was told of clusters that are set up so."""
     lines = run("tests.spark.cluster_troubles", folder, *names, log=folder / "log").splitlines()
@@ -81,7 +121,7 @@ def test_executors_without_the_package(tmp_path):
 @pytest.mark.spark
 @pytest.mark.long
 def test_each_trouble_is_told_in_time(tmp_path):
-    names = ["package", "interpreter", "size"]
+    names = ["package", "size"]
     if of_another_version():
         names.append("version")
     if shutil.which("unshare") and can_be_blind():

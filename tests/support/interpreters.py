@@ -32,9 +32,16 @@ def without_anabranch(folder):
     (home / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return _script(
         Path(folder) / "python",
-        f'PYTHONPATH=$(echo "$PYTHONPATH" | tr : "\\n" | grep -v -x -F -e {ROOT} -e {ROOT / "src"} | paste -sd :)',
+        f'PYTHONPATH=$(echo "$PYTHONPATH" | tr : "\n" | grep -v -x -F -e {ROOT} -e {ROOT / "src"} | paste -sd :)',
         "export PYTHONPATH",
         f'exec {folder}/bin/python "$@"',
+    )
+
+
+def elsewhere(script, python):
+    """This Python on the driver's machine, and under the same path another one on those of executors, as it were."""
+    return _script(
+        script, f'case $PWD in */work/app-*) exec {python} "$@";; esac', f'exec {sys.executable} "$@"'
     )
 
 

@@ -46,10 +46,10 @@ def local_spark(
 
     Raises:
         NotFoundError: there is no Java, or no master.
-        UnsupportedFeatureError: executors lack packages.
+        UnsupportedFeatureError: executors, or the Python that they run, lack packages.
         InvalidInputError: executors do not see the warehouse.
     """
-    from anabranch.spark.executors import check_executors
+    from anabranch.spark.executors import check_executors, check_python_here
     from anabranch.spark.sessions import session
 
     is_here = master is not None and master.startswith("local")
@@ -58,6 +58,7 @@ def local_spark(
     if quiet:
         for logger in ("py4j", "pyspark", "SQLQueryContextLogger", "DataFrameQueryContextLogger"):
             logging.getLogger(logger).setLevel(logging.CRITICAL)
+    check_python_here(given.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON"))
     with _standard_error_elsewhere() if quiet else nullcontext():
         spark = session(warehouse, master=master, app_name=name, **given)
     try:

@@ -6,8 +6,13 @@ without Anabranch can say so.
 
 from __future__ import annotations
 
+import json
 import logging
+import platform
 import re
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,7 +43,10 @@ _ARCHIVE = (
     "send an environment along (--conf spark.archives=environment.tar.gz#environment --conf "
     "spark.pyspark.python=./environment/bin/python)"
 )
-_ALONG = "send it along (--conf spark.submit.pyFiles=anabranch.zip, or spark-submit --py-files anabranch.zip)"
+_ALONG = (
+    "send it along (--conf spark.submit.pyFiles=anabranch.zip --conf spark.files=anabranch.zip, or spark-submit --py-files "
+    "anabranch.zip)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,19 +283,76 @@ def _look(packages: Sequence[str], files: Sequence[str]) -> Any:
     return look
 
 
-def _lacks(executor: Executor) -> UnsupportedFeatureError:
+def check_python_here(python: str | None) -> None:
+    """Raise `UnsupportedFeatureError` if the Python that Spark is told to run cannot do our work on the driver's machine.
+
+    Spark starts it there too, to plan what data sources of Python read and write. Asked before Spark is started.
+
+    Args:
+        python: path or command; nothing is asked of the one that runs this.
+    """
+    if python is None or python == sys.executable:
+        return
+    try:
+        done = subprocess.run(  # noqa: S603 - the Python that Spark would start
+            [python, "-c", _LOOK_HERE, *PACKAGES],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_SECONDS_HERE,
+        )
+        found = json.loads(done.stdout)
+    except OSError as error:
+        raise UnsupportedFeatureError(
+            f"Spark cannot start {python} on this machine ({error.strerror}), where it plans reads and writes by it as "
+            "executors run tasks by it",
+            feature="executors",
+            hint="name a Python that is there on every machine, this one included: --conf spark.pyspark.python=..., or "
+            "PYSPARK_PYTHON.",
+        ) from None
+    except (subprocess.TimeoutExpired, ValueError):
+        _LOG.warning("%s could not be asked what it has", python)
+        return
+    here = Executor(socket.gethostname(), python, found["python"], {}, found["missing"], ())
+    wanted = ".".join(platform.python_version_tuple()[:2])
+    if not found["python"].startswith(f"{wanted}."):
+        raise UnsupportedFeatureError(
+            f"Spark is told to run tasks by {python}, which is Python {found['python']}, and this is Python {wanted}: it needs "
+            "the same on both sides",
+            feature="executors",
+            hint=f"name a Python {wanted}: --conf spark.pyspark.python=..., or PYSPARK_PYTHON.",
+        )
+    if here.missing:
+        raise _lacks(here, is_here=True)
+
+
+_SECONDS_HERE = 30
+_LOOK_HERE = """
+import importlib, json, platform, sys
+missing = {}
+for name in sys.argv[1:]:
+    try:
+        importlib.import_module(name)
+    except Exception as error:
+        missing[name] = f"{type(error).__name__}: {error}"
+print(json.dumps({"python": platform.python_version(), "missing": missing}))
+"""
+
+
+def _lacks(executor: Executor, *, is_here: bool = False) -> UnsupportedFeatureError:
     names = sorted(executor.missing, key=PACKAGES.index)
     told = "; ".join(f"{name}: {executor.missing[name]}" for name in names)
-    verb = "is" if len(names) == 1 else "are"
-    others = [name for name in names if name != "anabranch"]
     install = f"{executor.interpreter} -m pip install {' '.join(_wanted(names))}"
-    ways = f"{_ARCHIVE}, or install there: {install}"
-    hint = ways if others else f"{_ALONG}; or {ways}"
+    ways = [f"install there: {install}"]
+    if not is_here:
+        ways.insert(0, _ARCHIVE)
+    if names == ["anabranch"] and not is_here:
+        ways.insert(0, _ALONG)
     return UnsupportedFeatureError(
-        f"executors cannot run tasks of Anabranch: {', '.join(names)} {verb} not there for {executor.interpreter} (Python "
-        f"{executor.python}) on {executor.host} ({told})",
+        f"Spark's Python processes cannot do the work of Anabranch: {executor.interpreter} (Python {executor.python}) on "
+        f"{executor.host} has no {', '.join(names)} ({told})",
         feature="executors",
-        hint=f"{hint}.",
+        hint=f"{'; or '.join(ways)}.",
     )
 
 
