@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import re
 import time
 from dataclasses import replace
 
@@ -97,6 +98,28 @@ def test_repair_puts_the_bit_back():
     table.repair()
     assert table.context.storage.get(path) == whole
     assert table.verify().ok
+
+
+@pytest.mark.parametrize("path", ["snapshot/snapshot-4", "tag/tag-good"])
+def test_several_bits_may_explain_what_the_checksum_does_not_cover(path):
+    """A colon in a size may have been a 2 or an 8, and a quotation mark in a UUID a 2 or a b."""
+    table = _table(True)
+    storage = table.context.storage
+    whole = storage.get(path)
+    sizes = [found.span(1) for found in re.finditer(rb'Size": (\d+)', whole)]
+    digits = [place for start, end in sizes for place in range(start, end) if whole[place] in b"2345"]
+    assert digits
+    uuid = whole.index(b'"uuid"') + 9
+    storage.put(path, whole[:uuid] + b"2" + whole[uuid + 1 :])
+    for place, bit in [*((place, 3) for place in digits), (uuid, 4)]:
+        _flip(table, path, 8 * place + bit)
+        assert not _fresh(table).verify().ok
+        _fresh(table).repair()
+        assert _fresh(table).verify().ok
+        assert _ids(table) == [0, 1, 2, 3]
+        assert ids_of(_fresh(table).at("good")) == [0, 1, 2]
+        found = storage.get(path)
+        assert found[:uuid] + found[uuid + 1 :] == whole[:uuid] + whole[uuid + 1 :], place
 
 
 def test_the_newest_snapshot_is_deleted_by_hand(caplog):

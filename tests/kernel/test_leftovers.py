@@ -432,3 +432,24 @@ def test_a_late_snapshot_above_a_commit_whose_hint_is_to_come_is_not_the_newest(
     )
     through(table, watched).append(rows(90, 1))
     assert seen == [[0, 90]]
+
+
+class _SlowLister(FaultyStorage):
+    """What is stored while a folder is listed is not in the listing."""
+
+    meanwhile = None
+
+    def list(self, path="", **how):
+        found = [*super().list(path, **how)]
+        if path == "snapshot" and self.meanwhile is not None:
+            act, self.meanwhile = self.meanwhile, None
+            act()
+        return found
+
+
+def test_what_is_committed_while_a_reader_judges_a_late_snapshot_is_seen(table):
+    """The listing has it not yet, the hint already."""
+    _leave(table, _roll_back_elsewhere(table, 1))
+    storage = _SlowLister(table.context.storage)
+    storage.meanwhile = lambda: _fresh(table).append(rows(90, 1))
+    assert ids_of(through(table, storage)) == [0, 90]

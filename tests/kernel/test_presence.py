@@ -248,6 +248,30 @@ def test_a_rollback_that_pauses_for_days_brings_no_removed_files_back(table, clo
     assert ids_of(table) == [10, 11]
 
 
+def test_a_rollback_that_pauses_between_its_attempts_brings_no_removed_files_back(table, clock):
+    """It has looked at the newer base, and sleeps while it takes away what the first attempt had written."""
+    table.append(rows(1, 1))
+    table.overwrite(rows(10, 1))
+    slept = []
+
+    def sleep(path):
+        if slept:
+            return
+        slept.append(path)
+        clock.now += 3 * DAY
+        table.expire_snapshots(retain_max=2)
+        table.expire_snapshots(retain_max=2)
+
+    with pytest.raises(anabranch.CommitConflictError):
+        through(
+            table,
+            run("before", "put_if_absent", lambda _: table.append(rows(11, 1)), where="snapshot/*"),
+            run("before", "delete", sleep, where="manifest/*"),
+        ).rollback(2)
+    assert slept
+    assert ids_of(table) == [10, 11]
+
+
 def test_what_a_commit_meanwhile_needs_is_read_where_it_was_set_aside(table, clock):
     """It comes after the cleaning has looked, which takes its manifests as well and then looks again."""
     storage, path, content = late_commit(table)

@@ -109,6 +109,21 @@ def test_expiry_with_a_streaming_ledger_and_a_branch(table):
     disk.branch("fix").append(rows(40, 1))
 
 
+def test_expiry_after_a_rollback_that_was_killed(table):
+    """What the rollback left out is put when there is room."""
+    table.rollback("snapshot.6")
+    storage, folder = table.context.storage, table.context.layout.tag_folder
+    (left_out,) = (info.path for info in storage.list(folder) if info.path.endswith("-result"))
+    pin = storage.get(left_out)
+    storage.delete(left_out)
+    disk = full(table)
+    assert disk.expire_snapshots(retain_max=3).left == 3
+    assert ids_of(disk) == [5]
+    assert not storage.exists(left_out)
+    table.expire_snapshots(retain_max=2)
+    assert storage.get(left_out) == pin
+
+
 def test_what_cannot_be_cleaned_is_an_error_and_nothing_is_lost(table):
     disk = full(table)
     disk.context.storage.blocks = 0  # others take every block that comes free

@@ -35,6 +35,7 @@ def main(arguments=None):
 
 
 def live(given):
+    from anabranch.lineage import remembered
     from tests.simulation.mutations import MUTATIONS
     from tests.simulation.pools import do_without
     from tests.simulation.process import Known, Violation
@@ -52,6 +53,7 @@ def live(given):
     for scene, seed in product(scenes, seeds):
         world = None
         try:
+            remembered.forget()  # a world knows nothing of the one before it
             world = World(seed, SCENES[scene](), keep_trace=trace, known=given.known.split(","))
             world.play()
         except Known:

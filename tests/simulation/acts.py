@@ -76,7 +76,8 @@ class Act:
 
     def failed(self, process, error):
         if process.world.is_calm:
-            raise Violation(f"{self} failed although nothing was wrong: {error}") from error
+            kind = Known if process.world.is_hint_of_what_another_engine_rolled_back(error) else Violation
+            raise kind(f"{self} failed although nothing was wrong: {error}") from error
 
     def rows_after(self, content, before, model):
         """The rows there must be after a snapshot that it put on the newest one."""

@@ -182,6 +182,14 @@ class World:
         is_late = act is not None and (act.is_rescued or line.is_cut_by_another_engine)
         return is_late and below not in self.store.objects
 
+    def is_hint_of_what_another_engine_rolled_back(self, error):
+        """Whether a late writer of another engine pointed the hint at its snapshot after that had been rolled back.
+
+        Nothing tells that from a newest snapshot that was deleted by hand: writers are refused until `repair`.
+        """
+        is_refused = isinstance(error, CorruptTableError) and "by the hint, but it is not there" in error.message
+        return "astray" in self.known and is_refused and self.model.lines[""].is_cut_by_another_engine
+
     def _start(self, acts):
         self.number += 1
         process = Process(self, f"p{self.number}", acts)

@@ -197,16 +197,23 @@ class SnapshotLog:
         )
 
     def _below_leftovers(self, newest: Snapshot, stored: Mapping[int, int]) -> Snapshot | None:
-        """The newest that is no leftover of a writer that came too late; None if it is gone meanwhile."""
+        """The newest that is no leftover of a writer that came too late; None if the listing is out of date."""
         while True:
             upper = self._parting(newest, stored)
             lower_id = max((number for number in stored if upper and number < upper.id), default=None)
-            if upper is None or lower_id is None or not self._is_left_over(newest, upper, lower_id, stored):
+            if upper is None or lower_id is None:
                 return newest
+            if not self._is_left_over(newest, upper, lower_id, stored):
+                return None if self._went_on_between(lower_id, upper.id) else newest
             lower = self.find(lower_id)
             if lower is None:
                 return None
             newest = lower
+
+    def _went_on_between(self, lower_id: int, upper_id: int) -> bool:
+        """Whether somebody committed above the lower snapshot after the snapshots were listed, and said so."""
+        hint = self.hinted_id()
+        return hint is not None and lower_id < hint < upper_id and self._exists(hint)
 
     def _parting(self, newest: Snapshot, stored: Mapping[int, int] | None = None) -> Snapshot | None:
         """The snapshot right below which history parts; None where it does not, as far as must be looked.

@@ -46,16 +46,17 @@ class Attempts:
     _delta: _Delta | None = field(default=None, init=False)
     _written: set[str] = field(default_factory=set, init=False)
     _kept: set[str] = field(default_factory=set, init=False)
-    _began: int | None = field(default=None, init=False)
-    """When the oldest of the metadata files that the last attempt refers to was about to be written."""
+    _began: int = field(init=False)
+    """Before any file that an attempt refers to was looked at or written."""
     _change: tuple[TableSchema, Sequence[ManifestEntry]] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._began = self.context.runtime.clock.now_millis()
 
     def prepare(self, base: Base, change: Change, *, reuse_delta: bool) -> Snapshot:
         """Store everything the new snapshot refers to and return it, not yet published."""
         self.discard()
         self._change = base.schema, change.entries
-        if self._began is None or not self._kept:
-            self._began = self.context.runtime.clock.now_millis()
         options = base.schema.options
         writer = ManifestWriter(self.context, base.schema, options)
         previous = base.snapshot
@@ -115,7 +116,7 @@ class Attempts:
         Only what is old enough is looked for: nothing, if a commit takes as long as commits do.
         """
         assert self._change is not None, "there was an attempt"
-        is_late = self._began is not None and is_aged(self.context, self._began)
+        is_late = is_aged(self.context, self._began)
         paths = aged_files(self.context, *self._change, is_late=is_late)
         if is_late:
             paths += sorted(self._written)

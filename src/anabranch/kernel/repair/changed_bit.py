@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.repair.problem import Kind, Problem
 from anabranch.kernel.repair.repair import Act, Step
@@ -23,7 +24,7 @@ def plan_bits(context: TableContext, problems: Sequence[Problem]) -> Iterator[tu
             data = context.storage.get(path)
         except AnabranchError:
             continue
-        whole = _before(data, _again(path))
+        whole = _before(context, data, _reader(path))
         if whole is not None:
 
             def act(path: str = path, data: bytes = data, whole: bytes = whole) -> bool:
@@ -35,26 +36,54 @@ def plan_bits(context: TableContext, problems: Sequence[Problem]) -> Iterator[tu
             yield Step(Kind.SNAPSHOT, f"put back the one bit that changed in {path}", path), act
 
 
-def _again(path: str) -> Callable[[bytes], bytes]:
-    """What reads a file of ours and writes it again, which for a whole one gives the same bytes."""
+def _reader(path: str) -> Callable[[bytes], Snapshot | Tag]:
+    """What reads a file of ours; `to_json` of the result gives the same bytes for a whole one."""
     if snapshot_id_of(path) is not None:
-        return lambda data: Snapshot.from_json(data, path=path).to_json()
+        return lambda data: Snapshot.from_json(data, path=path)
     name = path.rpartition("/tag-")[2]
-    return lambda data: Tag.from_json(data, name=name, path=path).to_json()
+    return lambda data: Tag.from_json(data, name=name, path=path)
 
 
-def _before(data: bytes, again: Callable[[bytes], bytes]) -> bytes | None:
-    """The content before one bit of it changed; None if no bit explains the damage, or several do."""
-    found: bytes | None = None
+def _before(context: TableContext, data: bytes, read: Callable[[bytes], Snapshot | Tag]) -> bytes | None:
+    """The content before one bit of it changed; None if no bit explains the damage, or several do.
+
+    The checksum is not of everything: the sizes of lists are told by the lists, and any UUID is as good as another.
+    """
+    found: list[tuple[Snapshot | Tag, bytes]] = []
     for place in range(8 * len(data) if len(data) <= _LONGEST else 0):
         tried = bytearray(data)
         tried[place >> 3] ^= 1 << (place & 7)
         try:
-            whole = again(bytes(tried))
+            said = read(bytes(tried))
         except AnabranchError:
             continue
-        if whole == tried:
-            if found is not None:
-                return None
-            found = whole
-    return found
+        if said.to_json() == tried:
+            found.append((said, bytes(tried)))
+    if len(found) > 1:
+        found = [(said, whole) for said, whole in found if _has_sizes_of_lists(context, _snapshot(said))]
+    return found[0][1] if len({_without_uuid(said) for said, _ in found}) == 1 else None
+
+
+def _snapshot(said: Snapshot | Tag) -> Snapshot:
+    return said.snapshot if isinstance(said, Tag) else said
+
+
+def _without_uuid(said: Snapshot | Tag) -> bytes:
+    if isinstance(said, Tag):
+        return replace(said, snapshot=replace(said.snapshot, uuid=None)).to_json()
+    return replace(said, uuid=None).to_json()
+
+
+def _has_sizes_of_lists(context: TableContext, snapshot: Snapshot) -> bool:
+    """Whether the sizes that a snapshot names are those of its lists, as far as these are there."""
+    lists = {
+        snapshot.base_manifest_list: snapshot.base_manifest_list_size,
+        snapshot.delta_manifest_list: snapshot.delta_manifest_list_size,
+    }
+    for name, size in lists.items():
+        try:
+            if size not in (None, context.storage.info(context.layout.manifest_path(name)).size):
+                return False
+        except NotFoundError:
+            continue
+    return True

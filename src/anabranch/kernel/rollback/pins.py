@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from anabranch.errors import StorageError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs.tag_log import find_tag
 from anabranch.kernel.store_clock import removal_time
@@ -89,7 +90,12 @@ def _settle(context: TableContext, user: str, tags: dict[str, Tag], pinned_at: i
     target = tags[_target_name(user)].snapshot
     result = _commit_of(context, user, target)
     if result is not None and brings_back(context, result):
-        pin_result(context, result)
+        try:
+            pin_result(context, result)
+        except StorageError as error:
+            if not error.out_of_space:
+                raise
+            return  # a full disk is cleaned first: our own expiry needs no pins, and the next one puts it
         tags[_result_name(user)] = Tag(_result_name(user), result)
     elif result is not None or removal_time(context) - pinned_at > _GRACE_MILLIS:
         del tags[_target_name(user)]
