@@ -1,6 +1,7 @@
 """The pointer to main: its records, how main is found, what is opened by which name, and what becomes of an old main."""
 
 import pickle
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -33,7 +34,7 @@ from anabranch.spec.snapshot_ref import SnapshotRef
 from anabranch.storage.local import LocalStorage
 from tests.branches.replacing import BEFORE, again, files, parted, timed
 from tests.support.faults import FaultyStorage
-from tests.support.tables import ids_of, make_table, rows
+from tests.support.tables import SCHEMA, ids_of, make_table, rows
 
 REF = SnapshotRef("u", 3, "s")
 REPLACED = Replaced(BranchRef(None, "old"), REF, REF, REF, REF, "nightly", "why", 2)
@@ -325,3 +326,25 @@ def test_what_was_main_until_it_was_taken_back_is_a_branch_like_any_other():
     assert table.branches() == []
     assert ids_of(table.at("savepoint.1")) == BEFORE, "it took none with it that main has too"
     assert ids_of(timed(table)) == [*BEFORE, 1000]
+
+
+def test_a_backup_that_is_put_back_under_a_running_process(tmp_path):
+    """It was made before a replacement was undone, which this process has seen."""
+
+    def opened():
+        return anabranch.connect(str(tmp_path / "lake")).table("db.t")
+
+    anabranch.connect(str(tmp_path / "lake")).create_table("db.t", SCHEMA).append(rows(1, 1))
+    opened().create_branch("fix", "good", snapshot=1)
+    opened().branch("fix").append(rows(2, 1))
+    opened().replace_main_branch("fix")
+    opened().append(rows(3, 1))
+    shutil.copytree(tmp_path / "lake", tmp_path / "backup")
+    opened().undo_replace()
+    assert ids_of(opened()) == [1]
+    shutil.rmtree(tmp_path / "lake")
+    shutil.copytree(tmp_path / "backup", tmp_path / "lake")
+    assert ids_of(opened()) == [1, 2, 3]
+    opened().append(rows(4, 1))
+    shutil.move(tmp_path / "lake", tmp_path / "seen by nobody")
+    assert ids_of(anabranch.connect(str(tmp_path / "seen by nobody")).table("db.t")) == [1, 2, 3, 4]

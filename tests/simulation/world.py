@@ -187,7 +187,9 @@ class World:
 
         Nothing tells that from a newest snapshot that was deleted by hand: writers are refused until `repair`.
         """
-        is_refused = isinstance(error, CorruptTableError) and "by the hint, but it is not there" in error.message
+        is_refused = (
+            isinstance(error, CorruptTableError) and "by the hint, but it is not there" in error.message
+        )
         return "astray" in self.known and is_refused and self.model.lines[""].is_cut_by_another_engine
 
     def _start(self, acts):

@@ -27,10 +27,17 @@ _WEIGHT = 2048
 """Bytes that a pointer in the cache takes, about."""
 
 
-def find_pointer(context: TableContext, generation: int) -> MainPointer | None:
-    """``MAIN-<g>``, or None if it is not decided yet. Raises `CorruptTableError`."""
+def find_pointer(context: TableContext, generation: int, *, fresh: bool = False) -> MainPointer | None:
+    """``MAIN-<g>``, or None if it is not decided yet. Raises `CorruptTableError`.
+
+    Args:
+        context: the table, on any branch.
+        generation: its number.
+        fresh: whether the store is asked, and not what this process has read before: somebody may have put a backup of
+            the table in its place.
+    """
     key = (context.table_uuid, context.storage.url, _path(context, MAIN_PREFIX, generation))
-    known: MainPointer | None = context.cache.get(key)
+    known: MainPointer | None = None if fresh else context.cache.get(key)
     if known is not None:
         return known
     pointer = proposed_pointer(context, generation)
@@ -61,16 +68,16 @@ def newest_pointer(context: TableContext, *, above: int = 0) -> MainPointer | No
 
     One look where there is none, however many there are below.
     """
-    newest = find_pointer(context, above + 1)
+    newest = find_pointer(context, above + 1, fresh=True)
     if newest is None:
         return None
     following: MainPointer | None = newest
     listed = _last_in_row(context, newest.generation)
     if listed > newest.generation:
         # Only the highest can be undecided: a number is announced when the one before is decided.
-        following = find_pointer(context, listed) or find_pointer(context, listed - 1)
+        following = find_pointer(context, listed, fresh=True) or find_pointer(context, listed - 1, fresh=True)
     while following is not None:
-        newest, following = following, find_pointer(context, following.generation + 1)
+        newest, following = following, find_pointer(context, following.generation + 1, fresh=True)
     return newest
 
 
