@@ -111,7 +111,7 @@ class Shown:
 
 def one_screen(text: str) -> str:
     """The beginning of a text, as far as it fits on a screen."""
-    return "\n".join(line[:_WIDTH] for line in _first(text.splitlines(), _MOST_LINES, "… {} more lines"))
+    return "\n".join(map(_line, _first(text.splitlines(), _MOST_LINES, "… {} more lines")))
 
 
 def time_text(millis: int | None) -> str:

@@ -139,6 +139,26 @@ def test_merge_schema_adds_and_widens_columns(lake, spark, writing):
     assert made.scan().to_arrow().to_pylist() == [{"id": 1, "v": "x"}]
 
 
+def test_defaults_and_checks_hold_for_spark_too(lake, spark, writing, tmp_path):
+    table = lake.create_table(
+        "db.t", "id BIGINT NOT NULL, v STRING NOT NULL DEFAULT 'none', CONSTRAINT positive CHECK (id > 0)"
+    )
+    writing(spark.range(1, 3))
+    assert table.scan().to_arrow()["v"].to_pylist() == ["none", "none"]
+    assert "'positive'" in failing(lambda: writing(spark.range(-1, 3)))
+    spark.range(1, 2).write.parquet(str(tmp_path / "in"))
+    stream = spark.readStream.schema("id BIGINT").parquet(str(tmp_path / "in")).selectExpr("id - 5 AS id")
+    query = (
+        stream.writeStream.format("anabranch")
+        .options(warehouse=lake.url, checkpointLocation=str(tmp_path / "c"))
+        .queryName("rules")
+        .trigger(availableNow=True)
+        .start("db.t")
+    )
+    assert "'positive'" in failing(query.awaitTermination)
+    assert table.scan().count() == 2
+
+
 def test_the_default_mode_says_what_to_use(lake, spark, warehouse):
     lake.create_table("db.t", "id BIGINT NOT NULL")
     writer = spark.range(3).write.format("anabranch").option("warehouse", warehouse)

@@ -305,6 +305,13 @@ def test_nothing_is_widened_for_values_that_fit(table, data):
     assert table.scan().to_arrow()["id"].to_pylist() == [7]
 
 
+def test_no_rows_need_no_columns(table):
+    before = table.schema
+    for nothing in ([], iter(()), pa.table({"id": pa.array([], pa.int64())})):
+        table.append(nothing, schema="merge")
+    assert (table.schema, table.scan().count()) == (before, 0)
+
+
 def test_of_a_stream_the_types_count(table):
     table.append(pa.table({"id": [7], "new": ["x"]}).to_reader(), schema="merge")
     assert columns_of(table)["id"] == "BIGINT NOT NULL"

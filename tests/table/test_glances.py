@@ -141,6 +141,7 @@ def test_a_glance_is_bounded_whatever_it_is_of():
     assert max(map(len, glance.text().split("\n"))) <= 120
     assert "500" in glance.html()
     assert one_screen("a\n" * 500).count("\n") == 23
+    assert one_screen("a\x1b[31mb") == r"a\x1b[31mb"
 
 
 def test_sizes_and_times_are_for_people():

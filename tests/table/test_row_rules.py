@@ -196,6 +196,9 @@ def test_checks_may_compute(lake):
     table.append([{"v": "ab", "dt": None}])
     with pytest.raises(SchemaError, match="check_1"):
         table.append([{"v": "abc", "dt": None}])
+    table.alter().add_check("check_1", "CAST(v AS INT) > 0").apply()
+    with pytest.raises(SchemaError, match="'check_1'.* cannot be computed"):
+        table.append([{"v": "x", "dt": None}])
 
 
 @pytest.mark.parametrize("condition", ["price >", "prise > 0", "price > 'x'", ""])
@@ -265,3 +268,5 @@ def test_the_command_line_sets_them(tmp_path):
     assert "set the default of 'v' to 'none'" in result.output
     table.append([{"id": 1}])
     assert table.scan().to_arrow()["v"].to_pylist() == ["none"]
+    shown = CliRunner().invoke(app, ["--warehouse", str(tmp_path), "schema", "db.t"]).output
+    assert "none" in next(line for line in shown.splitlines() if "STRING" in line)

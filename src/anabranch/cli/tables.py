@@ -221,10 +221,12 @@ def _show_columns(columns: object) -> None:
 
     assert isinstance(columns, tuple)
     rows: list[ColumnInfo] = [*columns]
-    show_table(
-        ["id", "column", "type", "nullable", "partition", "comment"],
-        [(c.id, c.name, c.type, c.nullable, c.partition, c.comment) for c in rows],
-    )
+    header = ["id", "column", "type", "nullable", "partition", "comment"]
+    shown = [(c.id, c.name, c.type, c.nullable, c.partition, c.comment) for c in rows]
+    if any(c.default is not None for c in rows):
+        show_table([*header, "default"], [(*row, c.default) for row, c in zip(shown, rows, strict=True)])
+    else:
+        show_table(header, shown)
 
 
 def _watermark(info: TableInfo) -> list[tuple[str, str]]:

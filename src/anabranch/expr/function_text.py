@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 from anabranch.errors import PredicateError, shortened
+from anabranch.expr.like import DEFAULT_ESCAPE
 from anabranch.expr.nodes import (
     Call,
     Column,
@@ -57,6 +58,23 @@ _TYPED = {
     "TIMESTAMPNTZ": "TIMESTAMP_NTZ",
     "TIMESTAMPLTZ": "TIMESTAMP_LTZ",
 }
+_PARTS: dict[str, frozenset[str]] = {
+    **dict.fromkeys(("Paren", "Not", "Boolean", "HexString", "Neg", *_NAMES), frozenset({"this"})),
+    **dict.fromkeys(
+        ("And", "Or", "Is", "Escape", "StartsWith", *_COMPARISONS, *_SIGNS), frozenset({"this", "expression"})
+    ),
+    "Like": frozenset({"this", "expression", "negate"}),
+    "In": frozenset({"this", "expressions"}),
+    "Between": frozenset({"this", "low", "high"}),
+    "Column": frozenset({"this", "table", "db", "catalog"}),
+    "Dot": frozenset({"this", "expression"}),
+    "Literal": frozenset({"this", "is_string"}),
+    "Null": frozenset(),
+    "Cast": frozenset({"this", "to"}),
+    "Substring": frozenset({"this", "start", "length"}),
+    "Coalesce": frozenset({"this", "expressions"}),
+}
+"""What is understood of each kind of node. Whatever else sqlglot has found there is said to be unknown, and never passed over."""
 _NEEDED = "functions and arithmetic in filters need sqlglot: pip install 'anabranch[filters]'."
 
 
@@ -116,7 +134,7 @@ def _dialect() -> Any:
 
 def _predicate(node: Any) -> Predicate:
     """A condition out of what sqlglot has found."""
-    kind = type(node).__name__
+    kind = _kind(node)
     match kind:
         case "Paren":
             return _predicate(node.this)
@@ -137,10 +155,9 @@ def _predicate(node: Any) -> Predicate:
             low, high = (_expression(node.args[side]) for side in ("low", "high"))
             return all_of([_compared(Operator.GE, operand, low), _compared(Operator.LE, operand, high)])
         case "Like":
-            return Like(_operand(node.this), _text(node.expression))
-        case "Escape" if type(node.this).__name__ == "Like":
-            like = node.this
-            return Like(_operand(like.this), _text(like.expression), _text(node.expression))
+            return _like(node, DEFAULT_ESCAPE)
+        case "Escape" if _kind(node.this) == "Like":
+            return _like(node.this, _text(node.expression))
         case "StartsWith":
             return StartsWith(_operand(node.this), _text(node.expression))
     if kind in _COMPARISONS:
@@ -151,9 +168,23 @@ def _predicate(node: Any) -> Predicate:
     return Comparison(Operator.EQ, operand, Literal(True))
 
 
+def _kind(node: Any) -> str:
+    """The kind of a node, of which all parts are understood."""
+    kind = type(node).__name__
+    known = _PARTS.get(kind)
+    if known is None or any(value and name not in known for name, value in node.args.items()):
+        raise _unknown(node)
+    return kind
+
+
+def _like(node: Any, escape: str) -> Predicate:
+    like = Like(_operand(node.this), _text(node.expression), escape)
+    return Not(like) if node.args.get("negate") else like
+
+
 def _state(node: Any) -> Predicate:
     operand = _operand(node.this)
-    match type(node.expression).__name__:
+    match _kind(node.expression):
         case "Null":
             return IsNull(operand)
         case "Boolean":
@@ -171,11 +202,13 @@ def _compared(op: Operator, left: Expression, right: Expression) -> Predicate:
 
 def _expression(node: Any) -> Expression:
     """A value, a column, or what is computed of them."""
-    kind = type(node).__name__
+    kind = _kind(node)
     match kind:
         case "Paren":
             return _expression(node.this)
         case "Column" | "Dot":
+            if any(type(part).__name__ != "Identifier" for part in node.parts):
+                raise _unknown(node)
             return Column(tuple(part.name for part in node.parts))
         case "Literal":
             return Literal(node.this if node.is_string else number_of(node.this))
@@ -187,7 +220,7 @@ def _expression(node: Any) -> Expression:
             return Literal(None)
         case "Neg":
             inner = _expression(node.this)
-            if type(node.this).__name__ == "Literal" and not node.this.is_string:
+            if _kind(node.this) == "Literal" and not node.this.is_string:
                 return Literal(number_of(f"-{node.this.this}"))
             return Call("-", (inner,))
         case "Cast":
@@ -199,7 +232,7 @@ def _expression(node: Any) -> Expression:
             return Call("COALESCE", tuple(map(_expression, (node.this, *node.expressions))))
     if kind in _SIGNS:
         return Call(_SIGNS[kind], (_expression(node.this), _expression(node.expression)))
-    if kind in _NAMES and not any(value for key, value in node.args.items() if key != "this"):
+    if kind in _NAMES:
         return Call(_NAMES[kind], (_expression(node.this),))
     raise _unknown(node)
 

@@ -23,6 +23,7 @@ its own asks whether it is TRUE. In a text, two quotes stand for one and a backs
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -92,6 +93,12 @@ _PYTHON: dict[Operator, Callable[[Any, Any], bool]] = {
     Operator.GT: operator.gt,
     Operator.GE: operator.ge,
 }
+
+
+def _ordered(value: Any) -> tuple[bool, Any]:
+    """A value that compares as in SQL: NaN equals itself and is above all other numbers."""
+    is_nan = isinstance(value, float) and math.isnan(value)
+    return is_nan, None if is_nan else value
 
 
 @dataclass(slots=True)
@@ -249,7 +256,7 @@ class _Parser(OperandReader):
         kinds = [number if isinstance(side.value, number) else type(side.value) for side in (left, right)]
         if kinds[0] != kinds[1] or left.value is None:
             raise self.error("this compares two values and no column", at=token)
-        return Constant(bool(_PYTHON[op](left.value, right.value)))
+        return Constant(bool(_PYTHON[op](_ordered(left.value), _ordered(right.value))))
 
     def _truth(self, term: _Term, start: Token) -> Predicate:
         """A condition out of what stands where a condition must."""

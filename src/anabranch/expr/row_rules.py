@@ -140,7 +140,13 @@ def _check(name: str, text: str, fields: Sequence[Field]) -> Check:
 
 
 def _refuse_violations(check: Check, rows: pa.Table) -> None:
-    violated = filter_mask(check.violated, rows)
+    try:
+        violated = filter_mask(check.violated, rows)
+    except PredicateError as error:
+        raise SchemaError(
+            f"the check '{check.name}', {check.condition}, cannot be computed of the rows: {error.message}",
+            hint=f"mend the rows, or the check: t.alter().add_check('{check.name}', ...).apply().",
+        ) from error
     count = pc.sum(violated).as_py() or 0
     if count:
         first = rows.filter(violated).slice(0, 1).to_pylist()[0]

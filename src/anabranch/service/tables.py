@@ -27,6 +27,8 @@ class ColumnInfo:
     nullable: bool
     partition: bool
     comment: str | None
+    default: str | None = None
+    """What nulls become when they are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +220,13 @@ def columns_of_schema(schema: TableSchema) -> tuple[ColumnInfo, ...]:
     """The columns of a schema, in order."""
     return tuple(
         ColumnInfo(
-            f.id, f.name, f.type.spelling, f.type.nullable, f.name in schema.partition_keys, f.description
+            f.id,
+            f.name,
+            f.type.spelling,
+            f.type.nullable,
+            f.name in schema.partition_keys,
+            f.description,
+            f.default,
         )
         for f in schema.fields
     )
