@@ -112,6 +112,22 @@ def test_tags_are_kept_as_long_as_was_asked_for_whatever_clock_their_creator_has
     assert table.tags() == []
 
 
+@pytest.mark.parametrize("off", [-365 * DAY, 365 * DAY])
+def test_branches_are_kept_as_long_as_was_asked_for_whatever_clock_their_creator_has(clock, off):
+    table = new_table(clock)
+    append(table, clock)
+    table.create_tag("good")
+    runtime = Runtime(clock=Clock(clock.now + off))
+    wrong = anabranch.Table(replace(table.context, runtime=runtime, cache=MetadataCache()))
+    wrong.create_branch("fix", "good", retained="1 d")
+    clock.now += 23 * HOUR
+    table.maintain()
+    assert list(table.branches()) == ["fix"]
+    clock.now += 2 * HOUR
+    table.maintain()
+    assert list(table.branches()) == []
+
+
 def test_jobs_expire(clock):
     table = new_table(clock, **{"snapshot.num-retained.min": "2"})
     append(table, clock, off=365 * DAY)

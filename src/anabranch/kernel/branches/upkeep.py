@@ -16,6 +16,7 @@ from anabranch.kernel.properties import BRANCH_PROPERTY
 from anabranch.kernel.refs.tag_log import find_tags, tag_names
 from anabranch.kernel.replacement.copy_history import drop_expired
 from anabranch.kernel.store_clock import removal_time
+from anabranch.spec.fork import FORK_FILE
 from anabranch.spec.snapshot import Snapshot
 
 _GRACE_MILLIS = 24 * 3_600_000
@@ -81,13 +82,15 @@ def _is_over(branch: TableContext, state: BranchState) -> bool:
         return True
     if branch.fork is None:
         return False
-    if state is BranchState.BEGUN:
-        over: int | None = branch.fork.created_millis + _GRACE_MILLIS + 1
-    else:
-        over = branch.fork.expires_millis
-    if over is None or branch.runtime.clock.now_millis() < over:
+    kept = _GRACE_MILLIS + 1 if state is BranchState.BEGUN else branch.fork.time_retained
+    if kept is None:
         return False
-    return removal_time(branch) >= over
+    try:
+        # By the clock of the store: that of the machine that made it may have been wrong.
+        over = branch.storage.info(branch.layout.branch_file_path(FORK_FILE)).modified_millis + kept
+    except NotFoundError:
+        return False  # somebody deletes it just now
+    return branch.runtime.clock.now_millis() >= over and removal_time(branch) >= over
 
 
 def _is_abandoned(main: TableContext, branch: TableContext) -> bool:
