@@ -174,12 +174,12 @@ def test_by_chance_the_same_rows_as_changes(lake):
     table = lake.create_table(
         "db.r", "id BIGINT, p INT", partition_by="p", options={"bucket": "2", "bucket-key": "id"}
     )
-    for n in range(12):
+    for n in range(8):
         table.append([{"id": 10 * n + i, "p": chance.randrange(3)} for i in range(chance.randrange(1, 6))])
         if chance.random() < 0.3:
             table.compact(full=True)
     newest = table.snapshot.id
-    for _ in range(15):
+    for _ in range(8):
         start = chance.randrange(newest + 1)
         end = chance.randrange(start, newest + 1)
         asked = chance.choice([None, "p = 1", "id % 2 = 0", "p = 1 AND id > 50"])
