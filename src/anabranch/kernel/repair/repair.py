@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from anabranch.errors import AnabranchError, NotFoundError
@@ -22,6 +23,7 @@ from anabranch.kernel.branches.create import recreate_branch
 from anabranch.kernel.branches.fork_pins import fork_pin, tend_fork_pins
 from anabranch.kernel.commit.leftovers import take_over
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.refs.savepoint_log import find_savepoint
 from anabranch.kernel.refs.savepoints import tend
 from anabranch.kernel.refs.tag_log import find_tag
 from anabranch.kernel.repair.lost_snapshots import Recovery, recover_head, recover_within
@@ -30,7 +32,11 @@ from anabranch.kernel.repair.sweep import sweep
 from anabranch.kernel.repair.verify import Looked
 from anabranch.kernel.replacement.main import main_of
 from anabranch.kernel.replacement.pointer import newest_pointer, put_pointer
+from anabranch.kernel.replacement.seal import dropped_until
+from anabranch.spec.layout import tag_name_of
 from anabranch.spec.main_pointer import BranchRef, MainPointer, Replaced
+from anabranch.spec.refs import Tag
+from anabranch.spec.savepoint import pinned_savepoint_of
 from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.snapshot_ref import SnapshotRef
 
@@ -220,16 +226,24 @@ def plan_pins(main: TableContext, problems: Sequence[Problem]) -> Iterator[tuple
     """What puts missing pins again."""
     for problem in problems:
         if problem.kind is Kind.PIN:
-            yield Step(Kind.PIN, f"put {problem.path} again", problem.path), lambda: _tend(main)
+            yield Step(Kind.PIN, f"put {problem.path} again", problem.path), partial(_tend, main, problem)
 
 
-def _tend(main: TableContext) -> bool:
+def _tend(main: TableContext, problem: Problem) -> bool:
     for name in (None, *branch_names(main)):
+        branch = main if name == main.branch else main.on_branch(name)
         try:
-            tend(main if name == main.branch else main.on_branch(name))
+            if dropped_until(branch) is None:
+                tend(branch)
         except NotFoundError:
             continue
     tend_fork_pins(main)
+    number = pinned_savepoint_of(tag_name_of(problem.path) or "")
+    saved = None if number is None else find_savepoint(main, number)
+    if saved is not None and saved.saved_snapshot is not None:
+        # One of a main that was dropped: only its pin says that it is the new main's.
+        tag = Tag(saved.pin, saved.saved_snapshot)
+        main.storage.put_if_absent(problem.path, tag.to_json())
     return True
 
 

@@ -15,7 +15,7 @@ from anabranch.kernel.refs.savepoint_log import is_of
 from anabranch.kernel.refs.tag_log import find_tag, tag_names
 from anabranch.kernel.removals import was_removed
 from anabranch.kernel.repair.problem import Kind, Problem
-from anabranch.kernel.replacement.seal import is_remnant
+from anabranch.kernel.replacement.seal import dropped_until
 from anabranch.spec.layout import savepoint_id_of
 from anabranch.spec.savepoint import Savepoint
 from anabranch.spec.snapshot import Snapshot
@@ -76,8 +76,9 @@ def read_states(main: TableContext) -> Found:
 
 def read_branch(context: TableContext, found: Found) -> None:
     """Read the history and the tags of one branch."""
-    read_history(context, found)
-    for name in tag_names(context):
+    dropped = dropped_until(context)
+    read_history(context, found, dropped=dropped)
+    for name in () if dropped is not None else tag_names(context):
         found.refs += 1
         path = context.layout.tag_path(name)
         tag = _tried(found, Kind.REF, context, lambda name=name: find_tag(context, name), path)
@@ -85,10 +86,21 @@ def read_branch(context: TableContext, found: Found) -> None:
             found.states.append(State(f"tag '{name}'{_of(context)}", path, context, tag.snapshot, whole=True))
 
 
-def read_history(context: TableContext, found: Found, newest: int | None = None) -> None:
-    """Read the snapshots of one branch, only so many of the newest if that is given."""
-    snapshots = _snapshots(context, found, newest)
+def read_history(
+    context: TableContext, found: Found, newest: int | None = None, *, dropped: int | None = None
+) -> None:
+    """Read the snapshots of one branch.
+
+    Args:
+        context: the branch.
+        found: takes what is read.
+        newest: read only so many of the newest, if that is given.
+        dropped: up to which number the branch was dropped on purpose, if it was: that is no history any more.
+    """
+    snapshots = _snapshots(context, found, newest, above=dropped or 0)
     head = _tried(found, Kind.SNAPSHOT, context, context.snapshots.head)
+    if dropped is not None and (head is None or head.id <= dropped):
+        return
     if head is None and context.snapshots.ids():
         return  # the newest is damaged: what it was is not known
     if head is not None:
@@ -97,9 +109,9 @@ def read_history(context: TableContext, found: Found, newest: int | None = None)
     _hints(context, head, hinted, found)
 
 
-def _snapshots(context: TableContext, found: Found, newest: int | None) -> dict[int, Snapshot]:
+def _snapshots(context: TableContext, found: Found, newest: int | None, above: int) -> dict[int, Snapshot]:
     there: dict[int, Snapshot] = {}
-    for number in context.snapshots.ids()[-(newest or 0) :]:
+    for number in [number for number in context.snapshots.ids() if number > above][-(newest or 0) :]:
         path = context.layout.snapshot_path(number)
         snapshot = _tried(
             found,
@@ -109,7 +121,7 @@ def _snapshots(context: TableContext, found: Found, newest: int | None) -> dict[
             path,
             snapshot_id=number,
         )
-        if snapshot is not None and not is_remnant(context, snapshot):
+        if snapshot is not None:
             there[number] = snapshot
     found.snapshots += len(there)
     return there
@@ -263,6 +275,8 @@ def _without_schema(context: TableContext, *, is_main: bool) -> Problem:
 
 
 def _savepoints(main: TableContext, contexts: list[TableContext], found: Found) -> None:
+    # The new main took over those of a main that was dropped.
+    contexts = [c for c in contexts if c.branch == main.branch or dropped_until(c) is None]
     for info in main.storage.list(main.layout.savepoint_folder):
         number = savepoint_id_of(info.path)
         if number is None:

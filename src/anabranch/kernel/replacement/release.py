@@ -20,6 +20,7 @@ from typing import Literal
 from anabranch.errors import NotFoundError
 from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.branches.delete import delete_branch
+from anabranch.kernel.branches.fork_pins import tend_fork_pins
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.history.archive import archive_rest
 from anabranch.kernel.refs.savepoint_log import savepoints
@@ -162,6 +163,7 @@ def _drop(main: TableContext, pointer: MainPointer) -> None:
             delete_branch(main, pointer.replaced.old.name)
         return
     old = main.on_branch(None)
+    tend_fork_pins(main)  # those of branches that began before are in the folder that goes
     archive_rest(old)
     old.storage.delete_many(list(_rest(old, pointer.replaced.head.id + 1)))
 

@@ -106,6 +106,19 @@ def is_remnant(context: TableContext, snapshot: Snapshot) -> bool:
     return release is not None and release.what == "drop"
 
 
+def dropped_until(context: TableContext) -> int | None:
+    """The number of the last snapshot of a branch that was main and was dropped on purpose, which is its seal.
+
+    None for all other branches. What is left up to there, the next cleaning removes; what another engine put above it
+    is its own.
+    """
+    pointer = succession(context, context.branch_uuid)
+    if pointer is None or pointer.replaced is None:
+        return None
+    release = find_release(context, pointer.generation)
+    return pointer.replaced.head.id + 1 if release is not None and release.what == "drop" else None
+
+
 def decision(context: TableContext, generation: int) -> MainPointer:
     """What was decided about a replacement; waits for it, and decides that main stays when its time is up."""
     clock, sleeper, ids = context.runtime.clock, context.runtime.sleeper, context.runtime.ids
