@@ -583,6 +583,10 @@ _OTHERS = frozenset({
 """Options of Paimon whose names are near ones of ours, and that are meant as they are."""
 _STORED = frozenset(_BY_KEY) - {BRANCH.key, PATH.key, WAREHOUSE.key}
 """Options that a key of a table may have been meant for; these three are words that people use for their own."""
+_SECRETS_OF_STORES = re.compile(
+    r"^(fs\.)?(s3a?|gs|az|azure|abfss?|oss)\..*(secret|token|password|credential|(access|account)[-._]?key)",
+    re.IGNORECASE,
+)
 _STORED_CUTOFF = 0.8
 _USED_CUTOFF = 0.6
 
@@ -594,6 +598,12 @@ def check_options(options: Mapping[str, str]) -> None:
     """
     check_values(options)
     for key in options:
+        if _SECRETS_OF_STORES.search(key):
+            raise OptionError(
+                f"'{key}' is a setting of the store and no option of a table, which everybody sees who reads it",
+                hint="give it where the warehouse is opened: options=, --option, the environment or "
+                "~/.anabranch/config.toml.",
+            )
         is_known = key in _BY_KEY or key in _OTHERS or key.startswith(CHECK_PREFIX)
         near = None if is_known else nearest(key, _STORED, _STORED_CUTOFF)
         if near is not None:

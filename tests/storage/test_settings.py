@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+import anabranch
+from anabranch.cli.main import run
 from anabranch.errors import OptionError, StorageError
 from anabranch.storage import open_storage
 from anabranch.storage.settings import variables_of
@@ -183,3 +185,38 @@ def test_options_on_the_command_line_and_in_the_file_reach_the_store(s3_server, 
     done = run("--option", "s3.endpiont=x", "tables", "db")
     assert done.returncode == 2
     assert "s3.endpiont is no option of Amazon S3" in done.stderr
+
+
+SECRET = "a-secret-that-nobody-may-see"
+
+
+@pytest.mark.parametrize(
+    "key", ["s3.secret-key", "fs.s3a.access.key", "az.sas-token", "gs.service-account-key"]
+)
+def test_secrets_of_a_store_are_no_options_of_a_table(tmp_path, key):
+    """Everybody who reads the table would see them."""
+    lake = anabranch.connect(str(tmp_path))
+    with pytest.raises(OptionError, match="no option of a table") as refused:
+        lake.create_table("db.t", "id BIGINT", options={key: SECRET})
+    assert SECRET not in str(refused.value)
+    table = lake.create_table("db.t", "id BIGINT")
+    with pytest.raises(OptionError, match="no option of a table"):
+        table.alter().set_option(key, SECRET).apply()
+    assert not [
+        path for path in tmp_path.rglob("*") if path.is_file() and SECRET in path.read_text("latin-1")
+    ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["describe", f"s3://KEY:{SECRET}@bucket/x"],
+        ["--option", f"az.sas-token:{SECRET}", "tables"],
+        ["--option", f"az.sas-token {SECRET}", "tables"],
+    ],
+)
+def test_secrets_in_the_wrong_place_are_not_shown(tmp_path, capfd, words):
+    assert run(["-w", str(tmp_path), *words]) != 0
+    said = "".join(capfd.readouterr())
+    assert "hint" in said
+    assert SECRET not in said

@@ -23,6 +23,11 @@ class Identifier:
     @classmethod
     def parse(cls, text: str) -> Identifier:
         """Read a name as users write it. Raises `InvalidNameError`."""
+        if "://" in text:  # which may hold keys, as other tools write them
+            raise InvalidNameError(
+                f"a URL ({text.partition('://')[0]}://...) does not name a table",
+                hint="name the warehouse with -w or connect(), and the table as database.table.",
+            )
         database, dot, rest = text.partition(".")
         if not dot or not rest:
             raise InvalidNameError(

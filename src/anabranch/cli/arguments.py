@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -108,7 +109,8 @@ def settings(pairs: list[str] | None) -> dict[str, str]:
     for pair in pairs or []:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
-            raise OptionError(f"'{pair}' is no option", hint="write --option key=value.")
+            name = re.split(r"[^\w.-]", pair, maxsplit=1)[0]  # what follows may be a secret
+            raise OptionError(f"'{name}' has no '=' behind it", hint="write --option key=value.")
         found[key.strip()] = value.strip()
     return found
 
