@@ -227,24 +227,29 @@ def test_a_commit_that_does_not_take_long_asks_for_no_file(table, clock):
     assert calls_after(HOUR + 1) == 2
 
 
+class Sleep:
+    """Days pass once, and what may go meanwhile goes."""
+
+    def __init__(self, table, clock):
+        self.table, self.clock, self.begun = table, clock, False
+
+    def __call__(self, path):
+        if not self.begun:
+            self.begun = True
+            self.clock.now += 3 * DAY
+            self.table.expire_snapshots(retain_max=2)
+            self.table.expire_snapshots(retain_max=2)
+
+
 def test_a_rollback_that_pauses_for_days_brings_no_removed_files_back(table, clock):
     """Its pin was let go of as that of a killed one, and expiry removed what it was to bring back."""
     table.append(rows(1, 1))
     table.overwrite(rows(10, 1))
     table.append(rows(11, 1))
-    slept = []
-
-    def sleep(path):
-        if slept:
-            return
-        slept.append(path)
-        clock.now += 3 * DAY
-        table.expire_snapshots(retain_max=2)
-        table.expire_snapshots(retain_max=2)
-
+    sleep = Sleep(table, clock)
     with pytest.raises(anabranch.CommitConflictError):
         through(table, run("before", "put_if_absent", sleep, where="snapshot/*")).rollback(2)
-    assert slept
+    assert sleep.begun
     assert ids_of(table) == [10, 11]
 
 
@@ -252,23 +257,14 @@ def test_a_rollback_that_pauses_between_its_attempts_brings_no_removed_files_bac
     """It has looked at the newer base, and sleeps while it takes away what the first attempt had written."""
     table.append(rows(1, 1))
     table.overwrite(rows(10, 1))
-    slept = []
-
-    def sleep(path):
-        if slept:
-            return
-        slept.append(path)
-        clock.now += 3 * DAY
-        table.expire_snapshots(retain_max=2)
-        table.expire_snapshots(retain_max=2)
-
+    sleep = Sleep(table, clock)
     with pytest.raises(anabranch.CommitConflictError):
         through(
             table,
             run("before", "put_if_absent", lambda _: table.append(rows(11, 1)), where="snapshot/*"),
             run("before", "delete", sleep, where="manifest/*"),
         ).rollback(2)
-    assert slept
+    assert sleep.begun
     assert ids_of(table) == [10, 11]
 
 
