@@ -3,16 +3,15 @@
 import importlib.util
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 import anabranch
 from anabranch.lineage.model import lineage_of
+from tests.support.clusters import standalone, stop
 from tests.support.tables import ids_of, make_table, rows
 
 pytestmark = pytest.mark.spark
@@ -36,15 +35,6 @@ def run(module, *arguments, log, **environment):
             stop(process)
     assert code == 0, log.read_text()[-6000:]
     return log.read_text()
-
-
-def stop(process):
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-    finally:
-        process.wait()
 
 
 @pytest.fixture
@@ -85,46 +75,8 @@ def test_spark_connect_compacts_sorts_and_ends(warehouse, tmp_path):
 @pytest.fixture
 def cluster(tmp_path):
     """A standalone master and one worker; yields the master's address."""
-    import pyspark
-
-    home = Path(pyspark.__file__).parent
-    environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1",
-                   "SPARK_WORKER_DIR": str(tmp_path / "work"), "SPARK_DAEMON_MEMORY": "256m"}  # fmt: skip
-    processes = []
-
-    def daemon(name, *arguments):
-        log = tmp_path / f"{name}.log"
-        command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name.lower()}.{name}"]
-        with log.open("w") as out:
-            process = subprocess.Popen(
-                [*command, *arguments], cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL,
-                stdout=out, stderr=out, start_new_session=True,
-            )  # fmt: skip
-        processes.append(process)
-        return log
-
-    def found(pattern, log):
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            match = re.search(pattern, log.read_text())
-            if match:
-                return match[0]
-            time.sleep(0.1)
-        raise AssertionError(log.read_text())
-
-    try:
-        master = found(
-            r"spark://127\.0\.0\.1:\d+",
-            daemon("Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"),
-        )
-        log = daemon(
-            "Worker", "--host", "127.0.0.1", "--webui-port", "0", "--cores", "2", "--memory", "1500m", master
-        )
-        found("Successfully registered with master", log)
+    with standalone(tmp_path) as master:
         yield master
-    finally:
-        for process in processes:
-            stop(process)
 
 
 @pytest.mark.long
