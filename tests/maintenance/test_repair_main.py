@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -101,3 +102,106 @@ def test_the_drop_of_a_main_that_died_is_no_damage(made, root):
     assert _fresh(table).repair().steps == ()
     assert "dropped main@1" in str(_fresh(table).maintain())
     assert os.listdir(f"{root}/snapshot") == ["snapshot-4"]
+
+
+READS = {
+    "read": ids_of,
+    "append": lambda t: t.append(_rows(99)),
+    "maintain": lambda t: t.maintain(),
+    "expire": lambda t: t.expire_snapshots(retain_max=1, retain_min=1),
+    "remove orphans": lambda t: t.remove_orphan_files(),
+    "delete the branch": lambda t: t.delete_branch("fix"),
+    "replace": lambda t: t.replace_main_branch("fix", force=True),
+}
+
+
+def _ready(root):
+    """What a table is made of besides hints."""
+    return {
+        os.path.relpath(os.path.join(folder, name), root)
+        for folder, _, names in os.walk(root)
+        for name in names
+    }
+
+
+@pytest.mark.parametrize("proof", ["copy", "hint"])
+@pytest.mark.parametrize("dropped", [False, True], ids=["kept", "dropped"])
+def test_the_record_of_what_is_main_was_lost(made, root, dropped, proof):
+    table = made(retained="0 ms" if dropped else "1 d")
+    table.maintain()
+    expected = ids_of(table)
+    was = Path(f"{root}/branch/MAIN-1").read_bytes()
+    os.unlink(f"{root}/branch/MAIN-1")
+    if proof == "hint":
+        os.unlink(f"{root}/lineage/main-1")
+    for name, act in READS.items():
+        if dropped and name == "expire":
+            continue  # what is left there is nothing to expire
+        with pytest.raises(anabranch.CorruptTableError, match="MAIN-1") as raised:
+            act(_fresh(table))
+        assert "repair" in raised.value.hint, name
+    assert not os.path.exists(f"{root}/branch/MAIN-1"), "nobody decides again"
+    assert "pointer" in _kinds(table)
+    before = _ready(root)
+    plan = _fresh(table).repair(dry_run=True)
+    assert [step.path for step in plan.steps if step.kind == "pointer"] == ["branch/MAIN-1"]
+    assert _ready(root) == before
+    done = _fresh(table).repair()
+    assert done.left == ()
+    if proof == "copy":
+        assert Path(f"{root}/branch/MAIN-1").read_bytes() == was
+    assert ids_of(_fresh(table)) == expected
+    _fresh(table).append(_rows(99))
+    assert ids_of(_fresh(table)) == [*expected, 99]
+    assert _kinds(table) == set()
+    log = _fresh(table).system("branches_log").to_pylist()
+    assert [o["operation"] for o in log].count("replaced_main") == 1
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_one_of_several_records_was_lost(made, root, lost):
+    table = made()
+    table.create_tag("later")
+    table.create_branch("next", tag="later")
+    table.branch("next").append(_rows(40))
+    _fresh(table).replace_main_branch("next")
+    expected = ids_of(_fresh(table))
+    assert 40 in expected
+    os.unlink(f"{root}/branch/MAIN-{lost}")
+    with pytest.raises(anabranch.CorruptTableError, match=f"MAIN-{lost}"):
+        _fresh(table).append(_rows(99))
+    assert "pointer" in _kinds(table)
+    assert _fresh(table).repair().left == ()
+    assert ids_of(_fresh(table)) == expected
+    assert _kinds(table) == set()
+
+
+def test_a_replacement_under_way_is_no_lost_record(made, root):
+    """It is announced and main is sealed, but it never came to be decided: main stays."""
+    table = made()
+    for name in ("branch/MAIN-1", "branch/MAIN-BRANCH", "lineage/main-1"):
+        os.unlink(f"{root}/{name}")
+    assert "pointer" not in _kinds(table)
+    assert ids_of(_fresh(table)) == [0, 1, 2]
+    _fresh(table).append(_rows(99))
+    assert ids_of(_fresh(table)) == [0, 1, 2, 99]
+
+
+def test_maintain_keeps_the_copy_that_a_dead_process_did_not(made, root):
+    table = made()
+    os.unlink(f"{root}/lineage/main-1")
+    _fresh(table).maintain()
+    assert Path(f"{root}/lineage/main-1").read_bytes() == Path(f"{root}/branch/MAIN-1").read_bytes()
+
+
+def test_a_decision_that_was_made_in_the_place_of_a_lost_one_is_told(made, root):
+    table = made()
+    os.unlink(f"{root}/branch/MAIN-1")
+    kept = f"{root}/lineage/main-1"
+    os.rename(kept, f"{root}/away")
+    os.unlink(f"{root}/branch/MAIN-BRANCH")
+    _fresh(table).append(_rows(99))
+    os.rename(f"{root}/away", kept)
+    found = _fresh(table).verify()
+    assert [(str(p.kind), p.repair) for p in found.problems] == [("pointer", None)]
+    assert "another made in its place" in str(found)

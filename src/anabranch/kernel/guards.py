@@ -6,6 +6,8 @@ import polars as pl
 
 from anabranch.errors import CorruptTableError, NotFoundError, UnsupportedFeatureError
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.replacement.lost import check_main_known
+from anabranch.kernel.replacement.pointer import seal_of
 from anabranch.spec.avro import read_frame
 from anabranch.spec.snapshot import Snapshot
 
@@ -29,6 +31,7 @@ def check_snapshot_readable(context: TableContext, snapshot: Snapshot) -> None:
     """Refuse a snapshot whose data files alone, or in the schemas of this context, would give wrong rows.
 
     Raises:
+        CorruptTableError: it ends what was main, and the record of what is main now was lost.
         UnsupportedFeatureError: an index says that some rows are deleted or replaced.
         NotFoundError: the table was dropped and created again since it was opened.
     """
@@ -37,6 +40,7 @@ def check_snapshot_readable(context: TableContext, snapshot: Snapshot) -> None:
             f"'{context.title}' was dropped and created again since it was opened",
             hint="open the table again to read the new one.",
         )
+    check_main_known(context, seal_of(snapshot))
     _check_no_row_index(context, snapshot)
 
 

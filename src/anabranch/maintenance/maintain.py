@@ -11,6 +11,7 @@ from anabranch.kernel.branches.upkeep import BranchCare, tend_branches
 from anabranch.kernel.compaction.planning import plan_minor
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.expiry.expire import Expiry
+from anabranch.kernel.expiry.missing_refs import check_main_there
 from anabranch.kernel.health import Finding, health
 from anabranch.kernel.replacement.release import Releases, release_due
 from anabranch.maintenance.compact import CompactionResult, compact, newest_files
@@ -66,6 +67,7 @@ def maintain(
     """
     branches, mains = BranchCare(), Releases()
     if _is_main(context):
+        check_main_there(context)
         branches = tend_branches(context, dry_run=dry_run)
         mains = release_due(context, REPLACED_MAIN_TIME_RETAINED.of(options), dry_run=dry_run)
     compaction: CompactionResult | None

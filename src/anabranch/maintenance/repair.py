@@ -9,16 +9,16 @@ from anabranch.engine import Engine
 from anabranch.kernel.branches.branch_log import branch_names
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.repair.changed_bit import plan_bits
+from anabranch.kernel.repair.pointers import plan_pointers
 from anabranch.kernel.repair.problem import Kind, Problem
 from anabranch.kernel.repair.repair import (
-    Act,
     Repair,
-    Step,
     files_to_restore,
     plan_branch,
     plan_main,
     plan_pins,
 )
+from anabranch.kernel.repair.step import Act, Step
 from anabranch.kernel.replacement.main import main_of
 from anabranch.maintenance.verify import looked_over
 from anabranch.spec.layout import ORPHANS_FOLDER, snapshot_id_of
@@ -41,7 +41,7 @@ def repair(
     problems = list(found.problems)
     remade = False
     main = main_of(context)
-    for plan in (_files, plan_bits, _main):
+    for plan in (_files, plan_bits, plan_pointers, _main):
         done = _carried_out(plan(context, problems), steps, dry_run=dry_run)
         if done:
             context = main_of(context.on_branch(None))

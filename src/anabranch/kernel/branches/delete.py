@@ -26,6 +26,7 @@ from anabranch.kernel.history.archive import archive_rest
 from anabranch.kernel.merge.pins import unpin_merges
 from anabranch.kernel.refs.savepoint_log import is_of, savepoints
 from anabranch.kernel.refs.savepoints import delete_savepoint
+from anabranch.kernel.replacement.lost import check_decisions
 from anabranch.kernel.replacement.main import main_of, succession
 from anabranch.kernel.replacement.pointer import find_release
 from anabranch.kernel.replacement.seal import settled
@@ -66,6 +67,7 @@ def delete_branch(main: TableContext, name: str) -> DeletedBranch:
         raise NotFoundError(
             f"branch '{name}' does not exist in '{main.name}'", hint=f"branches there are: {known}."
         )
+    check_decisions(main)
     _check_may_go(main, branch)
     mark = branch.layout.branch_file_path(DELETING_FILE)
     branch.storage.put(mark, b"")

@@ -8,20 +8,27 @@ from __future__ import annotations
 from anabranch.errors import CorruptTableError
 from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.replacement.lost import check_decisions
 from anabranch.kernel.replacement.main import main_of
 
 
-def check_no_snapshot_missing(context: TableContext) -> None:
-    """Raise `CorruptTableError` if the newest snapshot of a branch is not there, or the branch that is main."""
+def check_main_there(context: TableContext) -> TableContext:
+    """Main. Raises `CorruptTableError`: the branch that is main is not there, or the record that says which one it is."""
+    check_decisions(context)
     main = main_of(context.on_branch(None))
-    names = branch_names(main)
-    if main.branch is not None and main.branch not in names:
+    if main.branch is not None and state_of(main) in {BranchState.ABSENT, BranchState.LEFT_OVER}:
         raise CorruptTableError(
             f"branch '{main.branch}', which is main, is not there, so it is not known which files are needed",
             path=main.layout.branch_root,
             hint="somebody deleted or renamed it: `repair` brings it back.",
         )
-    for name in (None, *names):
+    return main
+
+
+def check_no_snapshot_missing(context: TableContext) -> None:
+    """Raise `CorruptTableError` as `check_main_there`, and if the newest snapshot of a branch is not there."""
+    main = check_main_there(context)
+    for name in (None, *branch_names(main)):
         branch = main if name == main.branch else main.on_branch(name)
         try:
             branch.snapshots.head(strict=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.repair.problem import Kind, Problem
-from anabranch.kernel.repair.repair import Act, Step
+from anabranch.kernel.repair.step import Act, Step
 from anabranch.spec.layout import snapshot_id_of
 from anabranch.spec.refs import Tag
 from anabranch.spec.snapshot import Snapshot

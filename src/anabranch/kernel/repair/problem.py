@@ -28,6 +28,8 @@ class Kind(StrEnum):
     """The newest snapshot was made on another branch: another engine put it there."""
     MAIN_GONE = "main-gone"
     """The branch that is main was deleted or renamed."""
+    POINTER = "pointer"
+    """The record of which branch is main is missing, or not what was decided."""
     BRANCH = "branch"
     """A branch is half made, half deleted or not readable."""
     REF = "ref"

@@ -12,7 +12,7 @@ are used only where the hint to the newest snapshot, or the number of a later on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -28,6 +28,7 @@ from anabranch.kernel.refs.savepoints import tend
 from anabranch.kernel.refs.tag_log import find_tag
 from anabranch.kernel.repair.lost_snapshots import Recovery, recover_head, recover_within
 from anabranch.kernel.repair.problem import Kind, Problem
+from anabranch.kernel.repair.step import Act, Step
 from anabranch.kernel.repair.sweep import sweep
 from anabranch.kernel.repair.verify import Looked
 from anabranch.kernel.replacement.main import main_of
@@ -39,16 +40,6 @@ from anabranch.spec.refs import Tag
 from anabranch.spec.savepoint import pinned_savepoint_of
 from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.snapshot_ref import SnapshotRef
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """Something that a repair does, or would do."""
-
-    kind: Kind
-    what: str
-    """A sentence."""
-    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +65,6 @@ class Repair:
 
 
 _ALL: Final = 2**62
-
-Act = Callable[[], bool]
-"""Carries a step out; False if there was nothing to do any more."""
 
 
 def files_to_restore(

@@ -14,6 +14,7 @@ from anabranch.kernel.properties import BRANCH_PROPERTY
 from anabranch.kernel.refs.savepoint_log import is_of
 from anabranch.kernel.refs.tag_log import find_tag, tag_names
 from anabranch.kernel.removals import was_removed
+from anabranch.kernel.repair.pointers import pointer_problems
 from anabranch.kernel.repair.problem import Kind, Problem
 from anabranch.kernel.replacement.seal import dropped_until
 from anabranch.spec.layout import savepoint_id_of
@@ -51,6 +52,7 @@ class Found:
 def read_states(main: TableContext) -> Found:
     """Read the snapshots, tags and savepoints of all branches. `main` was opened as main."""
     found = Found()
+    found.problems.extend(pointer_problems(main))
     contexts = [main.on_branch(None), *(main.on_branch(name) for name in branch_names(main))]
     if main.branch is not None and not any(c.branch == main.branch for c in contexts):
         found.problems.append(

@@ -26,8 +26,7 @@ from anabranch.kernel.replacement.copy_history import tag_clashes
 from anabranch.kernel.replacement.expected import Expected, identified
 from anabranch.kernel.replacement.facts import replace_facts
 from anabranch.kernel.replacement.main import is_in_past
-from anabranch.kernel.replacement.pointer import replacements
-from anabranch.kernel.replacement.seal import seal_of
+from anabranch.kernel.replacement.pointer import replacements, seal_of
 from anabranch.kernel.replacement.standing import standing
 from anabranch.kernel.replacement.wishes import Replacement, Replacing
 from anabranch.spec.snapshot import Snapshot

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from anabranch.errors import CorruptTableError, NotFoundError
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.properties import SEAL_PROPERTY
 from anabranch.kernel.replacement.group_log import find_group_decision
 from anabranch.spec.layout import BRANCH_FOLDER, numbered_id
 from anabranch.spec.main_pointer import (
@@ -22,6 +23,7 @@ from anabranch.spec.main_pointer import (
     Release,
     Seal,
 )
+from anabranch.spec.snapshot import Snapshot
 
 _WEIGHT = 2048
 """Bytes that a pointer in the cache takes, about."""
@@ -132,6 +134,12 @@ def find_seal(context: TableContext, generation: int) -> Seal | None:
 def put_seal(context: TableContext, generation: int, seal: Seal) -> bool:
     """Announce a replacement; False if another has that number."""
     return context.storage.put_if_absent(_path(context, SEAL_PREFIX, generation), seal.to_json())
+
+
+def seal_of(snapshot: Snapshot) -> int | None:
+    """The number of the replacement that a snapshot is the seal of, or None if it is none."""
+    number = snapshot.properties.get(SEAL_PROPERTY, "")
+    return int(number) if number.isascii() and number.isdigit() else None
 
 
 def find_release(context: TableContext, generation: int) -> Release | None:

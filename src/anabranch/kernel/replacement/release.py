@@ -26,6 +26,7 @@ from anabranch.kernel.history.archive import archive_rest
 from anabranch.kernel.refs.savepoint_log import savepoints
 from anabranch.kernel.refs.tag_log import find_tags, is_internal, tag_names
 from anabranch.kernel.replacement.group_log import complete_copies
+from anabranch.kernel.replacement.lost import check_decisions, complete_pointer_copies
 from anabranch.kernel.replacement.main import foreign_after, former_main, main_of
 from anabranch.kernel.replacement.pointer import find_release, put_release, replacements
 from anabranch.kernel.store_clock import removal_time
@@ -54,7 +55,9 @@ def release_due(context: TableContext, retained: int, *, dry_run: bool = False) 
     """
     main = main_of(context)
     if not dry_run:
+        check_decisions(main)
         complete_copies(main, replacements(main))
+        complete_pointer_copies(main, replacements(main))
     dropped, kept = [], []
     standing = [*_standing(main)]
     now = removal_time(main) if standing else 0

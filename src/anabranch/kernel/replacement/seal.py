@@ -15,8 +15,9 @@ from contextlib import suppress
 
 from anabranch.errors import CommitOutcomeUnknownError, SealedBranchError, StorageError
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.properties import SEAL_PROPERTY, WRITER_PROPERTY
+from anabranch.kernel.properties import WRITER_PROPERTY
 from anabranch.kernel.replacement.group_log import put_decision
+from anabranch.kernel.replacement.lost import check_decisions, check_main_known, check_sealed
 from anabranch.kernel.replacement.main import main_of, succession
 from anabranch.kernel.replacement.pointer import (
     find_pointer,
@@ -27,6 +28,7 @@ from anabranch.kernel.replacement.pointer import (
     numbers,
     proposed_pointer,
     put_pointer,
+    seal_of,
 )
 from anabranch.options import BRANCH_SEAL_TIMEOUT
 from anabranch.spec.group import GroupDecision
@@ -53,6 +55,8 @@ def check_open(context: TableContext, head: Snapshot | None) -> None:
     if pointer.replaced is not None and pointer.replaced.old.uuid == context.branch_uuid:
         newest = newest_pointer(context, above=generation) or pointer
         if newest.main.uuid != context.branch_uuid:
+            if context.main_generation is not None and context.main_generation < generation - 1:
+                check_decisions(context)  # one in between, so that main cannot be found
             raise sealed(context, pointer)
 
 
@@ -71,19 +75,16 @@ def sealed_by(context: TableContext, head: Snapshot | None) -> int | None:
     return seal_of(head)
 
 
-def seal_of(snapshot: Snapshot) -> int | None:
-    """The number of the replacement that a snapshot is the seal of, or None if it is none."""
-    number = snapshot.properties.get(SEAL_PROPERTY, "")
-    return int(number) if number.isascii() and number.isdigit() else None
-
-
 def is_replaced_by(context: TableContext, snapshot: Snapshot) -> MainPointer | None:
     """The replacement that a snapshot of this branch is the decided seal of, if the branch is not main again.
 
     None for all other snapshots, at no cost.
     """
     generation = seal_of(snapshot)
-    if generation is None or find_pointer(context, generation) is None:
+    if generation is None:
+        return None
+    if find_pointer(context, generation) is None:
+        check_main_known(context, generation)
         return None
     last = succession(context, context.branch_uuid)
     if last is None or last.generation != generation:
@@ -130,6 +131,9 @@ def decision(context: TableContext, generation: int) -> MainPointer:
         if seal is not None:
             left = min(left, seal.deadline_millis - clock.now_millis())
         if left <= 0:
+            check_sealed(context, generation)
+            if find_pointer(context, generation) is not None:
+                continue
             stay(context, generation)
             continue
         sleeper.sleep(min(wait * (0.5 + ids.jitter()), left / 1000))

@@ -21,6 +21,7 @@ from anabranch.kernel.properties import SEAL_PROPERTY, WRITER_PROPERTY
 from anabranch.kernel.replacement.catch_up import last_catch_up
 from anabranch.kernel.replacement.check import foreign, moved_from, refusal
 from anabranch.kernel.replacement.copy_history import CopiedPast, copy_refs, drop_stale
+from anabranch.kernel.replacement.lost import keep_copy
 from anabranch.kernel.replacement.pointer import find_pointer
 from anabranch.kernel.replacement.wishes import Replacement, Replacing
 from anabranch.options import BRANCH_SEAL_TIMEOUT
@@ -152,7 +153,8 @@ def last_replacement(main: TableContext, branch: str) -> MainPointer | None:
 
 
 def write_hint(main: TableContext, pointer: MainPointer) -> None:
-    """For people. A hint that cannot be written is no failure."""
+    """The name of main for people, and a copy of the decision for who may lose it. To write neither is no failure."""
+    keep_copy(main, pointer)
     name = pointer.main.name or "main"
     try:
         main.storage.put(main.layout.branches_file_path(HINT_FILE), name.encode(), durable=False)
