@@ -21,7 +21,7 @@ from anabranch.jobs.trigger import AVAILABLE_NOW
 from anabranch.service.local_spark import local_spark
 from anabranch.spark.executors import ask_executors, check_executors
 from tests.spark.conftest import CONF
-from tests.support.interpreters import blind, elsewhere, of_another_version, without_anabranch
+from tests.support.interpreters import blind, elsewhere, without_anabranch
 
 MASTER = "local-cluster[1,1,1024]"
 
@@ -52,8 +52,6 @@ def settings(name, folder):
     hidden = folder / "hidden"
     hidden.mkdir(exist_ok=True)
     match name:
-        case "version":
-            return {"spark.pyspark.python": elsewhere(folder / "other", of_another_version())}
         case "package":
             return {"spark.pyspark.python": elsewhere(folder / "lacking", without_anabranch(folder / "bare"))}
         case "size":

@@ -16,7 +16,6 @@ from tests.spark.test_elsewhere import run
 from tests.support.interpreters import can_be_blind, of_another_version, without_anabranch
 
 TOLD = {
-    "version": ("executors run Python 3.", "spark.pyspark.python"),
     "package": ("has no anabranch (", "--py-files"),
     "warehouse": ("do not see it", "s3://"),
     "state": ("job 'firsts' keeps state", "--checkpoint"),
@@ -122,8 +121,6 @@ def test_executors_without_the_package(tmp_path):
 @pytest.mark.long
 def test_each_trouble_is_told_in_time(tmp_path):
     names = ["package", "size"]
-    if of_another_version():
-        names.append("version")
     if shutil.which("unshare") and can_be_blind():
         names += ["warehouse", "state"]
     found = troubles(tmp_path, *names)
