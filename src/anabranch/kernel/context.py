@@ -151,6 +151,15 @@ class TableContext:
             return Fork.from_json(self.storage.get(path), path=path)
         except NotFoundError:
             return None
+        except CorruptTableError as error:
+            hint = f"`repair` makes it again where that can be; else `delete-branch` removes branch '{self.branch}'."
+            raise CorruptTableError(error.message.removeprefix(f"{path}: "), path=path, hint=hint) from error
+
+    def with_fork(self, fork: Fork | None) -> TableContext:
+        """The same branch, taken to have begun so: for whoever mends or deletes one whose record cannot be read."""
+        made = replace(self)
+        made.__dict__["fork"] = fork
+        return made
 
     def is_other_branch(self) -> bool:
         """Whether the branch was deleted and another was made under its name.

@@ -9,6 +9,8 @@ from anabranch.engine import Engine
 from anabranch.kernel.branches.branch_log import branch_names
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.repair.changed_bit import plan_bits
+from anabranch.kernel.repair.mend_records import plan_forks, plan_records
+from anabranch.kernel.repair.mend_refs import plan_refs
 from anabranch.kernel.repair.pointers import plan_pointers
 from anabranch.kernel.repair.problem import Kind, Problem
 from anabranch.kernel.repair.repair import (
@@ -41,7 +43,11 @@ def repair(
     problems = list(found.problems)
     remade = False
     main = main_of(context)
-    for plan in (_files, plan_bits, plan_pointers, _main):
+
+    def refs(context: TableContext, problems: list[Problem]) -> Iterator[tuple[Step, Act]]:
+        return plan_refs(context, () if looked is None else looked.states, problems)
+
+    for plan in (_files, plan_bits, plan_pointers, plan_forks, refs, _main):
         done = _carried_out(plan(context, problems), steps, dry_run=dry_run)
         if done:
             context = main_of(context.on_branch(None))
@@ -56,6 +62,7 @@ def repair(
         branch = main if name == main.branch else main.on_branch(name)
         plans = plan_branch(branch, looked, problems, remade=remade and name == main.branch)
         _carried_out(plans, steps, dry_run=dry_run)
+    _carried_out(plan_records(main, looked.states, problems), steps, dry_run=dry_run)
     _carried_out(plan_pins(main, problems), steps, dry_run=dry_run)
     if dry_run:
         mended = {step.path for step in steps}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 
+from anabranch.errors import CorruptTableError
 from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.branches.fork_pins import fork_snapshot
 from anabranch.kernel.context import TableContext
@@ -88,7 +89,11 @@ def branch_infos(main: TableContext, gaps: Gaps | None = None) -> list[BranchInf
 
 def _info(main: TableContext, main_head: Snapshot | None, gaps: Gaps | None, name: str) -> BranchInfo:
     branch = main.on_branch(name)
-    state, fork, head = state_of(branch), branch.fork, branch.snapshots.head()
+    state, head = state_of(branch), branch.snapshots.head()
+    try:
+        fork = branch.fork
+    except CorruptTableError:
+        return _at_head(BranchInfo(name, name, BranchState.DAMAGED, False, None), head)
     uuid = branch.branch_uuid if state is BranchState.READY else None
     info = _at_head(BranchInfo(name, name, state, False, uuid), head)
     if fork is None:

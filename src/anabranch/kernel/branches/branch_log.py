@@ -22,6 +22,8 @@ class BranchState(StrEnum):
     READY = "ready"
     DELETING = "deleting"
     """Being deleted, or left by somebody who died in the middle of that."""
+    DAMAGED = "damaged"
+    """Made, but the record of how it began cannot be read; told by whoever needs it, not by `state_of`."""
     LEFT_OVER = "left-over"
     """Files of a branch that is none: written by somebody who came too late, or who did not bring it to its end."""
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from anabranch.errors import InvalidInputError, NotFoundError
 from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.branches.fork_pins import unpin_fork
+from anabranch.kernel.branches.lost_fork import readable_branch
 from anabranch.kernel.branches.operations import record_deletion
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.history.archive import archive_rest
@@ -61,7 +62,7 @@ def delete_branch(main: TableContext, name: str) -> DeletedBranch:
     main = main_of(main)
     if name == MAIN_BRANCH:
         raise InvalidInputError(f"main of '{main.name}' cannot be deleted", hint="drop the table instead.")
-    branch = main.on_branch(name)
+    branch = main.on_branch(name) if "/" in name else readable_branch(main, name)
     if "/" in name or state_of(branch) is BranchState.ABSENT:
         known = ", ".join(branch_names(main)) or "none besides main"
         raise NotFoundError(
@@ -125,8 +126,8 @@ def _delete_savepoints(branch: TableContext) -> tuple[int, ...]:
 
 def _is_elsewhere(branch: TableContext, savepoint: Savepoint) -> bool:
     """Whether another branch has a savepoint too: of two that were main, one took over the past of the other."""
-    others = (name for name in (None, *branch_names(branch)) if name != branch.branch)
-    return any(is_of(branch.on_branch(name), savepoint) for name in others)
+    others = (readable_branch(branch, name) for name in branch_names(branch) if name != branch.branch)
+    return any(is_of(other, savepoint) for other in (branch.on_branch(None), *others))
 
 
 def _delete_files(branch: TableContext) -> None:

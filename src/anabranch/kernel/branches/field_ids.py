@@ -8,7 +8,7 @@ block: every engine then stays inside. We reserve another block before we count 
 
 from __future__ import annotations
 
-from anabranch.errors import NotFoundError
+from anabranch.errors import CorruptTableError, NotFoundError
 from anabranch.kernel.context import TableContext
 from anabranch.spec.json_object import JsonObject, to_bytes
 from anabranch.spec.layout import BRANCH_FOLDER, numbered_id
@@ -37,6 +37,19 @@ def reserve_block(context: TableContext, owner: str) -> int:
     while not _claim(context, number, owner):
         number += 1
     return number
+
+
+def reserved_blocks(context: TableContext, owner: str) -> list[int]:
+    """The blocks that a branch reserved, ascending; reservations that cannot be read are left out."""
+    found = []
+    for info in context.storage.list(BRANCH_FOLDER):
+        number = numbered_id(info.path.rpartition("/")[2], _PREFIX)
+        try:
+            if number is not None and _owner(context, number) == owner:
+                found.append(number)
+        except CorruptTableError:
+            continue
+    return sorted(found)
 
 
 def last_id_before(block: int) -> int:

@@ -8,9 +8,10 @@ deleted one: what is there without a branch was left by somebody who died.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, CorruptTableError
 from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs.tag_log import find_tag
@@ -35,6 +36,11 @@ def is_fork_pin(tag_name: str) -> bool:
     return tag_name.startswith(_PREFIX)
 
 
+def pinned_branch_of(tag_name: str) -> str:
+    """The identity of the branch that one of these is of."""
+    return tag_name.removeprefix(_PREFIX)
+
+
 def pin_fork(context: TableContext, branch_uuid: str, snapshot: Snapshot) -> None:
     """Hold on to what a branch begins with, on main or on the branch itself."""
     name = fork_pin(branch_uuid)
@@ -57,15 +63,31 @@ def fork_snapshot(branch: TableContext, main: TableContext | None = None) -> Sna
     if fork is None:
         return None
     places = [branch, *([] if main is None else [main]), branch.on_branch(None)]
+    damaged: CorruptTableError | None = None
     for place in places:
-        found = place.snapshots.find(fork.snapshot.id)
-        if found is not None and found.stamp == fork.snapshot.stamp:
-            return found
-        for name in (fork.tag, fork_pin(fork.branch_uuid)):
-            tag = find_tag(place, name)
-            if tag is not None and tag.snapshot.stamp == fork.snapshot.stamp:
-                return tag.snapshot
+        for find in (_snapshot(fork.snapshot.id), _tagged(fork.tag), _tagged(fork_pin(fork.branch_uuid))):
+            try:
+                found = find(place)
+            except CorruptTableError as error:
+                damaged = error
+                continue
+            if found is not None and found.stamp == fork.snapshot.stamp:
+                return found
+    if damaged is not None:
+        raise damaged
     return None
+
+
+def _snapshot(number: int) -> Callable[[TableContext], Snapshot | None]:
+    return lambda place: place.snapshots.find(number)
+
+
+def _tagged(name: str) -> Callable[[TableContext], Snapshot | None]:
+    def find(place: TableContext) -> Snapshot | None:
+        tag = find_tag(place, name)
+        return None if tag is None else tag.snapshot
+
+    return find
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,23 +115,31 @@ def tend_fork_pins(main: TableContext, *, dry_run: bool = False) -> ForkPinCare:
         if (name := tag_name_of(info.path)) is not None and is_fork_pin(name)
     }
     restored, lost, needed = [], [], set()
+    is_known = True
     for name in branch_names(main):
         branch = main.on_branch(name)
-        if branch.fork is None or (main.branch == name):
+        try:
+            if branch.fork is None or (main.branch == name):
+                continue
+        except CorruptTableError:
+            is_known = False  # so any pin may be the one of this branch
             continue
         pin = fork_pin(branch.fork.branch_uuid)
         needed.add(pin)
         missing = [side for side in (main, branch) if not side.storage.exists(side.layout.tag_path(pin))]
         if not missing or state_of(branch) is not BranchState.READY:
             continue
-        snapshot = fork_snapshot(branch, main)
+        try:
+            snapshot = fork_snapshot(branch, main)
+        except CorruptTableError:
+            continue  # it may be in what `repair` makes again first
         if snapshot is None or not _is_readable(main, snapshot):
             lost.append(name)
             continue
         for side in missing if not dry_run else ():
             pin_fork(side, branch.fork.branch_uuid, snapshot)
         restored.append(name)
-    unneeded = {pin: made for pin, made in pinned.items() if pin not in needed}
+    unneeded = {pin: made for pin, made in pinned.items() if is_known and pin not in needed}
     now = removal_time(main) if unneeded else 0
     released = sorted(pin for pin, made in unneeded.items() if now - made > _GRACE_MILLIS)
     if not dry_run:

@@ -8,9 +8,10 @@ history when that has expired.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
-from anabranch.errors import NotFoundError
+from anabranch.errors import CorruptTableError, NotFoundError
 from anabranch.kernel.branches.audit_log import audits
 from anabranch.kernel.branches.branch_log import branch_names
 from anabranch.kernel.context import TableContext
@@ -28,6 +29,8 @@ from anabranch.spec.branch_end import (
 )
 from anabranch.spec.layout import BRANCH_FOLDER, MAIN_BRANCH
 from anabranch.spec.main_pointer import MainPointer
+
+_LOG = logging.getLogger(__name__)
 
 
 def operations(context: TableContext) -> list[BranchOperation]:
@@ -59,13 +62,21 @@ def record_deletion(branch: TableContext, by: str | None = None) -> None:
     # A branch of another engine has the identity of any of its name.
     name = branch.branch_uuid if branch.fork is not None else branch.runtime.ids.uuid()
     path = branch.layout.branches_file_path(f"{DELETED_PREFIX}{name}")
-    branch.storage.put_if_absent(path, operations_to_json((*_of_branch(branch), gone)))
+    branch.storage.put_if_absent(path, operations_to_json((*_readable_of(branch), gone)))
 
 
 def is_deleted(context: TableContext, branch_uuid: str) -> bool:
     """Whether the branch of that identity, which is gone, was written down first; one that another engine removed was not."""
     path = context.layout.branches_file_path(f"{DELETED_PREFIX}{branch_uuid}")
     return context.storage.exists(path)
+
+
+def _readable_of(branch: TableContext) -> Iterator[BranchOperation]:
+    """The same up to the first record that cannot be read: a damaged one keeps no branch from being deleted."""
+    try:
+        yield from _of_branch(branch)
+    except CorruptTableError as error:
+        _LOG.warning("not all of what was done with '%s' is known: %s", branch.title, error)
 
 
 def _of_branch(branch: TableContext) -> Iterator[BranchOperation]:

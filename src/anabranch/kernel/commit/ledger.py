@@ -20,6 +20,7 @@ from typing import Any
 from anabranch.errors import CommitOutcomeUnknownError, CorruptTableError, NotFoundError, StorageError
 from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.context import TableContext
+from anabranch.spec.history_segment import PastSnapshot
 from anabranch.spec.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from anabranch.spec.snapshot_ref import SnapshotRef
 
@@ -91,12 +92,24 @@ def hand_over(context: TableContext, snapshots: Sequence[Snapshot]) -> None:
     if not snapshots:
         return
     ordered = sorted(snapshots, key=lambda snapshot: snapshot.id)
-    users = {
+    _put(context, ordered[0].id, ordered[-1].id, _users(ordered))
+
+
+def page_again(path: str, known: Mapping[int, Snapshot | PastSnapshot]) -> bytes | None:
+    """The content of a page, from what is known of its snapshots by number; None if that is not all of them."""
+    match = _FILE.fullmatch(path.rpartition("/")[2])
+    wanted = range(0) if match is None else range(int(match[1]), int(match[2]) + 1)
+    if len(wanted) == 0 or len(wanted) > len(known) or any(number not in known for number in wanted):
+        return None
+    return _content(_users([known[number] for number in wanted]))
+
+
+def _users(ordered: Sequence[Snapshot | PastSnapshot]) -> dict[str, LedgerEntry]:
+    return {
         snapshot.commit_user: LedgerEntry(snapshot.commit_identifier, snapshot.id, snapshot.time_millis)
         for snapshot in ordered
         if snapshot.commit_identifier != BATCH_COMMIT_IDENTIFIER
     }
-    _put(context, ordered[0].id, ordered[-1].id, users)
 
 
 def take_over(source: TableContext, target: TableContext, fork: SnapshotRef) -> None:
@@ -130,11 +143,14 @@ def tidy(context: TableContext, forget_before: int) -> None:
         return
     following: list[_Page] = []
     for page in pages:
-        if following and page.first > max(p.last for p in following) + 1:
+        is_readable = _is_readable(context, page)
+        if following and (not is_readable or page.first > max(p.last for p in following) + 1):
             _join(context, following, forget_before)
             following = []
-        following.append(page)
-    _join(context, following, forget_before)
+        if is_readable:
+            following.append(page)
+    if following:
+        _join(context, following, forget_before)
 
 
 def recorded_after(context: TableContext, snapshot_id: int) -> dict[str, LedgerEntry]:
@@ -158,9 +174,14 @@ def forget_after(context: TableContext, snapshot_id: int) -> None:
         if page.last <= snapshot_id:
             continue
         if page.first <= snapshot_id:
-            entries = _entries(page.path, context.storage.get(page.path))
-            kept = {user: entry for user, entry in entries.items() if entry.snapshot_id <= snapshot_id}
-            _put(context, page.first, snapshot_id, kept)
+            data = context.storage.get(page.path)
+            try:
+                entries = page_entries(page.path, data)
+            except CorruptTableError:  # it goes on being what nobody can answer from, of fewer snapshots
+                context.storage.put(_path(context, page.first, snapshot_id), data)
+            else:
+                kept = {user: entry for user, entry in entries.items() if entry.snapshot_id <= snapshot_id}
+                _put(context, page.first, snapshot_id, kept)
         context.storage.delete(page.path)
 
 
@@ -232,10 +253,21 @@ def _read(context: TableContext, first: int, last: int) -> list[tuple[_Page, dic
     for _ in range(_READS):
         wanted = [page for page in _pages(context) if page.last >= first and page.first <= last]
         try:
-            return [(page, _entries(page.path, context.storage.get(page.path))) for page in wanted]
+            return [(page, page_entries(page.path, context.storage.get(page.path))) for page in wanted]
         except NotFoundError:
             continue
     raise StorageError(f"the ledger of '{context.title}' changes faster than it can be read", retryable=True)
+
+
+def _is_readable(context: TableContext, page: _Page) -> bool:
+    """False for a damaged page, which stays as it is: nothing may be said of its snapshots."""
+    try:
+        page_entries(page.path, context.storage.get(page.path))
+    except CorruptTableError:
+        return False
+    except NotFoundError:
+        return True
+    return True
 
 
 def _join(context: TableContext, pages: Sequence[_Page], forget_before: int) -> None:
@@ -243,7 +275,7 @@ def _join(context: TableContext, pages: Sequence[_Page], forget_before: int) -> 
     users: dict[str, LedgerEntry] = {}
     try:
         for page in pages:
-            for user, entry in _entries(page.path, context.storage.get(page.path)).items():
+            for user, entry in page_entries(page.path, context.storage.get(page.path)).items():
                 if user not in users or entry.snapshot_id > users[user].snapshot_id:
                     users[user] = entry
     except NotFoundError:
@@ -256,25 +288,32 @@ def _join(context: TableContext, pages: Sequence[_Page], forget_before: int) -> 
     context.storage.delete_many([page.path for page in pages if page.path != joined])
 
 
-def _entries(path: str, data: bytes) -> dict[str, LedgerEntry]:
-    """What a page says, by user."""
+def page_entries(path: str, data: bytes) -> dict[str, LedgerEntry]:
+    """What a page says, by user. Raises `CorruptTableError`."""
     try:
         users: dict[str, Any] = json.loads(data)["users"]
         return {
             user: LedgerEntry(int(found["identifier"]), int(found["snapshot"]), int(found["timeMillis"]))
             for user, found in users.items()
         }
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptTableError("is no ledger page", path=path) from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise CorruptTableError(
+            "is no ledger page",
+            path=path,
+            hint="`repair` makes it again if the archive knows the snapshots; else streams that ask about them are refused.",
+        ) from error
 
 
 def _put(context: TableContext, first: int, last: int, users: Mapping[str, LedgerEntry]) -> None:
+    context.storage.put(_path(context, first, last), _content(users))
+
+
+def _content(users: Mapping[str, LedgerEntry]) -> bytes:
     content = {
         user: {"identifier": entry.identifier, "snapshot": entry.snapshot_id, "timeMillis": entry.time_millis}
         for user, entry in users.items()
     }
-    data = json.dumps({"version": 1, "users": content}, sort_keys=True).encode()
-    context.storage.put(_path(context, first, last), data)
+    return json.dumps({"version": 1, "users": content}, sort_keys=True).encode()
 
 
 def _path(context: TableContext, first: int, last: int) -> str:

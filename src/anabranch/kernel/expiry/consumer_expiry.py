@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from anabranch.errors import CorruptTableError, NotFoundError
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.refs.consumers import damaged
 from anabranch.spec.layout import consumer_id_of
 from anabranch.spec.refs import Consumer
 
@@ -63,8 +64,8 @@ def _position(context: TableContext, path: str) -> int | None:
             return Consumer.from_json(context.storage.get(path), path=path).next_snapshot
         except NotFoundError:
             return None
-        except CorruptTableError:
+        except CorruptTableError as error:
             if attempt + 1 == _READS:
-                raise
+                raise damaged(error, consumer_id_of(path) or "") from error
             context.runtime.sleeper.sleep(_PAUSE_SECONDS)
     return None

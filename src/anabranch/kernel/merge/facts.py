@@ -8,6 +8,7 @@ from typing import Final
 
 from anabranch.errors import CorruptTableError
 from anabranch.kernel.properties import MERGE_PROPERTY
+from anabranch.spec.history_segment import PastSnapshot
 from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.snapshot_ref import SnapshotRef
 
@@ -50,7 +51,7 @@ class MergeFacts:
         )
 
 
-def merge_facts(snapshot: Snapshot) -> MergeFacts:
+def merge_facts(snapshot: Snapshot | PastSnapshot) -> MergeFacts:
     """What the snapshot of a merge says of it. Raises `CorruptTableError` if it says nothing that can be read."""
     where = f"snapshot {snapshot.id}"
     try:

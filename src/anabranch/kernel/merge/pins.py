@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, CorruptTableError
 from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.merge.record import MergeEnd, MergeLog, MergeRecord, merge_log
@@ -64,6 +64,12 @@ def is_merge_pin(tag_name: str) -> bool:
     return tag_name.startswith(MERGE_PIN_PREFIX)
 
 
+def pinned_merge_of(tag_name: str) -> tuple[str | None, int]:
+    """The branch whose merge made what one of these on main holds, None for one on the branch itself; and its number."""
+    uuid, _, number = tag_name.removeprefix(MERGE_PIN_PREFIX).rpartition("-")
+    return uuid or None, int(number) if number.isascii() and number.isdigit() else 0
+
+
 def unpin_after(main: TableContext, snapshot_id: int) -> None:
     """Let go of what merges made after a snapshot of main to which history is cut back."""
     pins = find_tags(main, [name for name in tag_names(main) if is_merge_pin(name)])
@@ -98,9 +104,14 @@ def tend_merge_pins(main: TableContext, *, dry_run: bool = False) -> MergePinCar
     restored: list[str] = []
     released = 0
     foreign = _of_main(main)
+    is_known = True
     for name in branch_names(main):
         branch = main.on_branch(name)
-        if branch.fork is None or main.branch == name:
+        try:
+            if branch.fork is None or main.branch == name:
+                continue
+        except CorruptTableError:
+            is_known = False  # any of them may be of this branch
             continue
         prefix = f"{MERGE_PIN_PREFIX}{branch.fork.branch_uuid}-"
         on_main = {pin: made for pin, made in foreign.items() if pin.startswith(prefix)}
@@ -118,6 +129,7 @@ def tend_merge_pins(main: TableContext, *, dry_run: bool = False) -> MergePinCar
             if missing:
                 restored.append(name)
             released += _settle(side, missing, there - wanted.keys(), dry_run=dry_run)
+    foreign = foreign if is_known else {}
     now = removal_time(main) if foreign else 0
     old = {pin for pin, made in foreign.items() if now - made > _GRACE_MILLIS}
     released += _settle(main, {}, old, dry_run=dry_run)

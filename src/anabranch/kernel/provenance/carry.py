@@ -163,12 +163,17 @@ def _pages(branch: TableContext, *, own: bool) -> list[_Page]:
 def _read(branch: TableContext, page: _Page) -> Carried | None:
     """None if it was joined with a later one meanwhile."""
     try:
-        content = JsonObject.parse(branch.storage.get(page.path), path=page.path)
+        return carried_of(branch.storage.get(page.path), page.path)
     except NotFoundError:
         return None
+
+
+def carried_of(data: bytes, path: str) -> Carried:
+    """What a file says. Raises `CorruptTableError`."""
+    content = JsonObject.parse(data, path=path)
     content.integer("version", minimum=1, maximum=_VERSION)
-    span = Span.from_dict(content.values.get("span"), where=page.path)
-    return Carried(span, _to_births(content.values.get("births", []), page.path))
+    span = Span.from_dict(content.values.get("span"), where=path)
+    return Carried(span, _to_births(content.values.get("births", []), path))
 
 
 def _put(branch: TableContext, carried: Carried, *, own: bool) -> None:

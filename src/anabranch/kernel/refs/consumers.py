@@ -8,6 +8,7 @@ may find it half written and looks again.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,11 +49,18 @@ def find_consumer(context: TableContext, name: str) -> Consumer | None:
             return Consumer.from_json(context.storage.get(path), path=path)
         except NotFoundError:
             return None
-        except CorruptTableError:  # another engine may be writing it
+        except CorruptTableError as error:  # another engine may be writing it
             if attempt == _TRIES - 1:
-                raise
+                raise damaged(error, name) from error
             context.runtime.sleeper.sleep(_PAUSE_SECONDS)
     return None
+
+
+def damaged(error: CorruptTableError, name: str) -> CorruptTableError:
+    """The error of who needs to know the position of a consumer whose file cannot be read."""
+    text = error.message.removeprefix(f"{error.path}: ")
+    hint = f"`consumers --reset {name}` says what it reads next, `consumers --delete {name}` lets go of it."
+    return CorruptTableError(text, path=error.path, hint=hint)
 
 
 def record_consumer(context: TableContext, name: str, consumer: Consumer) -> None:
@@ -77,10 +85,16 @@ def get_consumer(context: TableContext, name: str) -> Consumer:
     return found
 
 
+def _check_there(context: TableContext, name: str) -> None:
+    """Raise `NotFoundError` if there is no such consumer; one that cannot be read can be moved and let go of too."""
+    with suppress(CorruptTableError):
+        get_consumer(context, name)
+
+
 def forget_consumer(context: TableContext, name: str) -> None:
     """Let go of what a consumer kept. Raises `NotFoundError`."""
     context.check_same_table()
-    get_consumer(context, name)
+    _check_there(context, name)
     context.storage.delete(context.layout.consumer_path(name))
 
 
@@ -95,7 +109,7 @@ def move_consumer(context: TableContext, name: str, to: int | None = None) -> in
         InvalidInputError: the snapshot is not retained.
     """
     context.check_same_table()
-    get_consumer(context, name)
+    _check_there(context, name)
     head = context.snapshots.head()
     newest = 0 if head is None else head.id
     earliest = context.snapshots.earliest_id() or 1

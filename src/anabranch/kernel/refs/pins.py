@@ -43,6 +43,12 @@ def is_pin(tag_name: str) -> bool:
     return tag_name.startswith(_PREFIX)
 
 
+def is_old(context: TableContext, pin: str) -> bool:
+    """Whether a pin is one of an operation that was killed, by its age. Raises `NotFoundError`."""
+    stored = context.storage.info(context.layout.tag_path(pin)).modified_millis
+    return removal_time(context) - stored > _GRACE_MILLIS
+
+
 def release(context: TableContext, pin: str) -> None:
     """Let go of it. One that cannot be removed now is removed by `release_old`."""
     with suppress(StorageError):

@@ -20,9 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from anabranch.errors import AnabranchError, StorageError
+from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError, StorageError
+from anabranch.kernel.branches.branch_log import branch_names
 from anabranch.kernel.commit.manifest_writer import ManifestWriter
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.parallel import each
@@ -36,14 +37,14 @@ from anabranch.kernel.refs.savepoint_log import (
     newest_first,
     read_numbers,
 )
-from anabranch.kernel.refs.tag_log import tag_names
+from anabranch.kernel.refs.tag_log import UNKNOWN, find_tag, tag_names
 from anabranch.kernel.store_clock import SKEW_MILLIS, commit_time, removal_time
 from anabranch.options import SAVEPOINT_CREATE_INTERVAL
 from anabranch.spec.data_file import ManifestFileMeta
 from anabranch.spec.entry_frame import IDENTITY
 from anabranch.spec.refs import Tag
 from anabranch.spec.savepoint import Savepoint, pin_name, pinned_savepoint_of
-from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.snapshot import NO_LIST, Snapshot
 
 _MARK_MILLIS = 24 * 3_600_000
 """How long the mark of a deleted savepoint stays when newer numbers were given out: no creation lasts as long."""
@@ -110,13 +111,51 @@ def _is_of_past(context: TableContext, savepoint: Savepoint) -> bool:
 def delete_savepoint(context: TableContext, number: int) -> Savepoint:
     """Let go of a savepoint; its number is not given out again.
 
+    One that cannot be read is of the branch that has its tag; where none has, it is of any. Little is known of it then.
+
     Raises `NotFoundError`: this branch has no such savepoint.
     """
     tend(context)
-    savepoint = get_savepoint(context, number)
+    try:
+        savepoint = get_savepoint(context, number)
+    except CorruptTableError:
+        savepoint = _damaged(context, number)
     context.storage.put(context.layout.deleted_savepoint_path(number), b"")
-    _remove(context, savepoint)
+    _remove(context, number)
     return savepoint
+
+
+def _damaged(context: TableContext, number: int) -> Savepoint:
+    """What is known of a savepoint that cannot be read. Raises `NotFoundError`: it is of another branch."""
+    pin = pin_name(number)
+    others = (context.on_branch(name) for name in (None, *branch_names(context)) if name != context.branch)
+    if pin not in tag_names(context) and any(o.storage.exists(o.layout.tag_path(pin)) for o in others):
+        raise NotFoundError(f"savepoint {number} is of another branch than '{context.title}'")
+    try:
+        tag = find_tag(context, pin)
+    except CorruptTableError:
+        tag = None
+    saved = UNKNOWN if tag is None else tag.snapshot
+    return Savepoint(
+        id=number,
+        saved_snapshot_id=saved.id,
+        schema_id=saved.schema_id,
+        full_manifest_list=NO_LIST,
+        record_count=saved.total_record_count or 0,
+        branch_uuid=context.branch_uuid,
+    )
+
+
+def remade_savepoint(context: TableContext, number: int) -> Savepoint | None:
+    """A savepoint whose file cannot be read, made again from its tag and not yet stored; None if there is no tag.
+
+    Its manifest list is written anew. Raises `CorruptTableError`: what it saves cannot be read.
+    """
+    tag = find_tag(context, pin_name(number))
+    if tag is None:
+        return None
+    stored = context.storage.info(context.layout.tag_path(tag.name)).modified_millis
+    return replace(_draft(context, tag.snapshot, number), save_time=stored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +179,14 @@ def tend(context: TableContext) -> Tended:
     numbers = read_numbers(context)
     deleted, pinned, unpinned = [], [], []
     suspects = [n for n in numbers.present if n in numbers.deleted or pin_name(n) not in tags]
-    for savepoint in each(lambda number: find_savepoint(context, number), suspects):
+    for number, savepoint in zip(suspects, each(lambda n: _readable(context, n), suspects), strict=True):
+        if savepoint is None and number in numbers.deleted and pin_name(number) in tags:
+            _remove(context, number)
+            deleted.append(number)
         if savepoint is None or not is_of(context, savepoint):
             continue
         if savepoint.id in numbers.deleted:
-            _remove(context, savepoint)
+            _remove(context, savepoint.id)
             deleted.append(savepoint.id)
         elif savepoint.saved_snapshot is not None:
             _pin(context, savepoint)
@@ -222,9 +264,17 @@ def _pin(context: TableContext, savepoint: Savepoint) -> None:
         context.storage.delete(path)
 
 
-def _remove(context: TableContext, savepoint: Savepoint) -> None:
-    context.storage.delete(context.layout.savepoint_path(savepoint.id))
-    context.storage.delete(context.layout.tag_path(savepoint.pin))
+def _readable(context: TableContext, number: int) -> Savepoint | None:
+    """None if it is gone, or cannot be read: that is for `repair`, or for whoever deletes it."""
+    try:
+        return find_savepoint(context, number)
+    except CorruptTableError:
+        return None
+
+
+def _remove(context: TableContext, number: int) -> None:
+    context.storage.delete(context.layout.savepoint_path(number))
+    context.storage.delete(context.layout.tag_path(pin_name(number)))
 
 
 def _exists(context: TableContext, number: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from anabranch.errors import NotFoundError
 from anabranch.kernel.context import TableContext
@@ -10,10 +11,24 @@ from anabranch.kernel.parallel import each
 from anabranch.spec.layout import tag_name_of
 from anabranch.spec.names import RESERVED_TAG_PREFIX
 from anabranch.spec.refs import Tag
+from anabranch.spec.snapshot import BATCH_COMMIT_IDENTIFIER, NO_LIST, CommitKind, Snapshot
 
 _LONGEST_NAME = 250
 """Bytes of a tag's name that fit a file name."""
 _MOST_SHOWN = 12
+
+
+UNKNOWN: Final = Snapshot(
+    id=0,
+    schema_id=0,
+    base_manifest_list=NO_LIST,
+    delta_manifest_list=NO_LIST,
+    commit_user="",
+    commit_identifier=BATCH_COMMIT_IDENTIFIER,
+    commit_kind=CommitKind.APPEND,
+    time_millis=0,
+)
+"""What a tag named that could not be read."""
 
 
 def tag_names(context: TableContext) -> list[str]:

@@ -12,13 +12,14 @@ from dataclasses import replace
 from anabranch.errors import (
     AlreadyExistsError,
     AnabranchError,
+    CorruptTableError,
     InvalidInputError,
     InvalidNameError,
 )
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs import pins
 from anabranch.kernel.refs.moment import Moment, check_there, of_tag
-from anabranch.kernel.refs.tag_log import find_tag, find_tags, get_tag, is_internal, tag_times
+from anabranch.kernel.refs.tag_log import UNKNOWN, find_tag, find_tags, get_tag, is_internal, tag_times
 from anabranch.kernel.store_clock import removal_time
 from anabranch.options import TAG_DEFAULT_TIME_RETAINED, parse_duration
 from anabranch.spec.names import check_tag_name
@@ -62,14 +63,20 @@ def create_tag(
 
 
 def delete_tag(context: TableContext, name: str) -> Tag:
-    """Remove a tag. What only it kept goes with the next expiry and orphan cleaning.
+    """Remove a tag, also one that cannot be read. What only it kept goes with the next expiry and orphan cleaning.
+
+    Returns:
+        The tag; of a damaged one the name is all that is known.
 
     Raises:
         InvalidNameError: the table made the tag for itself.
         NotFoundError: there is no such tag.
     """
     _check_not_internal(name)
-    tag = get_tag(context, name)
+    try:
+        tag = get_tag(context, name)
+    except CorruptTableError:
+        tag = Tag(name, UNKNOWN)
     context.storage.delete(context.layout.tag_path(name))
     return tag
 

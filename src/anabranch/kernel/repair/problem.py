@@ -36,6 +36,8 @@ class Kind(StrEnum):
     """A tag or savepoint cannot be read."""
     PIN = "pin"
     """A tag by which a savepoint or branch keeps its files is missing."""
+    RECORD = "record"
+    """A record of ours is damaged: of a consumer, a merge, a replacement of main, the ledger, the archive and so on."""
     SCHEMA = "schema"
     """A version of the schema is missing or damaged."""
     MANIFEST = "manifest"
@@ -70,6 +72,8 @@ class Problem:
     """Who wrote it: the job's name, or else the commit user."""
     repair: str | None = None
     """What `repair` does about it; None if it cannot."""
+    hint: str | None = None
+    """What you can do about it, where `repair` cannot."""
     severity: str = "error"
     """``error``, or ``warning`` for what no rows depend on."""
 
@@ -113,3 +117,5 @@ def _lines(found: Verification) -> Iterator[str]:
         yield f"  {problem.severity} {problem.kind}: {problem.message}"
         if problem.repair is not None:
             yield f"    repair: {problem.repair}"
+        elif problem.hint is not None:
+            yield f"    hint: {problem.hint}"

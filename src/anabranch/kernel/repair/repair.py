@@ -61,6 +61,7 @@ class Repair:
             about += [f"{problem.rows:,} rows"] if problem.rows else []
             about += [f"written by {problem.job}"] if problem.job else []
             lines.append(f"  left: {problem.message}" + (f" ({', '.join(about)})" if about else ""))
+            lines += [f"    hint: {problem.hint}"] if problem.hint else []
         return "\n".join(lines)
 
 

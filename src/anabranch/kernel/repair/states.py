@@ -5,17 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from anabranch.errors import AnabranchError, NotFoundError, StorageError
+from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError, StorageError
 from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.branches.fork_pins import fork_pin
 from anabranch.kernel.commit.leftovers import leftovers_above
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.properties import BRANCH_PROPERTY
 from anabranch.kernel.refs.savepoint_log import is_of
-from anabranch.kernel.refs.tag_log import find_tag, tag_names
+from anabranch.kernel.refs.tag_log import find_tag, is_internal, tag_names
 from anabranch.kernel.removals import was_removed
+from anabranch.kernel.repair.branches import as_found, half_made, hinted_id
 from anabranch.kernel.repair.pointers import pointer_problems
 from anabranch.kernel.repair.problem import Kind, Problem
+from anabranch.kernel.repair.records import damaged_records
 from anabranch.kernel.replacement.seal import dropped_until
 from anabranch.spec.layout import savepoint_id_of
 from anabranch.spec.savepoint import Savepoint
@@ -64,28 +66,69 @@ def read_states(main: TableContext) -> Found:
                 repair="make main again what it was, from what is left of it",
             )
         )
-    for context in contexts:
-        is_main = context.branch == main.branch
-        if context.branch is not None and (problem := _half_made(context, is_main=is_main)) is not None:
+    known: list[TableContext] = []
+    for one in contexts:
+        is_main = one.branch == main.branch
+        context, is_known = as_found(main, main if is_main else one, found.problems)
+        if not is_known:
+            _read_unknown(context, found)
+            continue
+        known.append(context)
+        if context.branch is not None and (problem := half_made(context, is_main=is_main)) is not None:
             found.problems.append(problem)
             if state_of(context) is not BranchState.READY:
                 continue
         found.branches += 1
-        read_branch(main if is_main else context, found)
-    _savepoints(main, contexts, found)
+        read_branch(context, found)
+    found.problems += damaged_records(main, contexts)
+    _savepoints(main, known, found)
     return found
 
 
 def read_branch(context: TableContext, found: Found) -> None:
     """Read the history and the tags of one branch."""
-    dropped = dropped_until(context)
+    dropped = _dropped_until(context)
     read_history(context, found, dropped=dropped)
-    for name in () if dropped is not None else tag_names(context):
+    if dropped is None:
+        _read_tags(context, found)
+
+
+def _read_tags(context: TableContext, found: Found) -> None:
+    for name in tag_names(context):
         found.refs += 1
         path = context.layout.tag_path(name)
-        tag = _tried(found, Kind.REF, context, lambda name=name: find_tag(context, name), path)
+        tag = _tried(
+            found, Kind.REF, context, lambda name=name: find_tag(context, name), path, **_about_tag(name)
+        )
         if tag is not None:
             found.states.append(State(f"tag '{name}'{_of(context)}", path, context, tag.snapshot, whole=True))
+
+
+def _dropped_until(context: TableContext) -> int | None:
+    """As `dropped_until`; None too if the record of that is damaged, which is told of by itself."""
+    try:
+        return dropped_until(context)
+    except CorruptTableError:
+        return None
+
+
+def _about_tag(name: str) -> dict[str, str]:
+    """What is done about a damaged tag."""
+    if not is_internal(name):
+        return {"hint": f"`delete-tag {name}` lets go of it, and of what nothing else keeps."}
+    return {
+        "repair": "put it again from what it belongs to, or put it aside if nothing needs it",
+        "hint": "`delete-savepoint` or `delete-branch` of what it belongs to removes it.",
+    }
+
+
+def _read_unknown(context: TableContext, found: Found) -> None:
+    """Read what a branch has of which it is not known who it is, so nothing can be said of its history."""
+    found.branches += 1
+    for number, snapshot in _snapshots(context, found).items():
+        name, path = f"snapshot {number}{_of(context)}", context.layout.snapshot_path(number)
+        found.states.append(State(name, path, context, snapshot, whole=True))
+    _read_tags(context, found)
 
 
 def read_history(
@@ -107,11 +150,13 @@ def read_history(
         return  # the newest is damaged: what it was is not known
     if head is not None:
         _history(context, head, snapshots, found)
-    hinted = _hint(context, context.layout.latest_hint_path)
+    hinted = hinted_id(context)
     _hints(context, head, hinted, found)
 
 
-def _snapshots(context: TableContext, found: Found, newest: int | None, above: int) -> dict[int, Snapshot]:
+def _snapshots(
+    context: TableContext, found: Found, newest: int | None = None, above: int = 0
+) -> dict[int, Snapshot]:
     there: dict[int, Snapshot] = {}
     for number in [number for number in context.snapshots.ids() if number > above][-(newest or 0) :]:
         path = context.layout.snapshot_path(number)
@@ -122,6 +167,7 @@ def _snapshots(context: TableContext, found: Found, newest: int | None, above: i
             lambda number=number: context.snapshots.find(number),
             path,
             snapshot_id=number,
+            repair="put it back from a ref that holds it; else put it aside, if it is not the newest",
         )
         if snapshot is not None:
             there[number] = snapshot
@@ -244,41 +290,9 @@ def _is_deleted(context: TableContext, number: int) -> bool:
     return not there and not was_removed(context.storage, context.layout, number)
 
 
-def _half_made(context: TableContext, *, is_main: bool) -> Problem | None:
-    try:
-        state = state_of(context)
-        assert context.fork is None or context.fork.name, "read, to know whether it can be"
-    except AnabranchError as error:
-        return Problem(Kind.BRANCH, error.message, context.layout.branch_root, context.branch)
-    if state is BranchState.READY:
-        schemas = context.schemas.ids()
-        return None if schemas else _without_schema(context, is_main=is_main)
-    if state is BranchState.ABSENT:
-        return None
-    if state is BranchState.BEGUN and _hint(context, context.layout.latest_hint_path) is not None:
-        return None  # it was whole: the hint comes after the first snapshot
-    doing = {BranchState.BEGUN: "half made", BranchState.DELETING: "half deleted"}.get(state, "no branch")
-    return Problem(
-        Kind.MAIN_GONE if is_main else Kind.BRANCH,
-        f"branch '{context.branch}' is {doing}: nobody brought it to its end",
-        context.layout.branch_root,
-        context.branch,
-        severity="error" if is_main else "warning",
-    )
-
-
-def _without_schema(context: TableContext, *, is_main: bool) -> Problem:
-    return Problem(
-        Kind.SCHEMA,
-        f"branch '{context.branch}' has no schema{', and it is main' if is_main else ''}",
-        context.layout.schema_folder,
-        context.branch,
-    )
-
-
 def _savepoints(main: TableContext, contexts: list[TableContext], found: Found) -> None:
     # The new main took over those of a main that was dropped.
-    contexts = [c for c in contexts if c.branch == main.branch or dropped_until(c) is None]
+    contexts = [c for c in contexts if c.branch == main.branch or _dropped_until(c) is None]
     for info in main.storage.list(main.layout.savepoint_folder):
         number = savepoint_id_of(info.path)
         if number is None:
@@ -290,6 +304,8 @@ def _savepoints(main: TableContext, contexts: list[TableContext], found: Found) 
             main,
             lambda path=info.path: Savepoint.from_path(main.storage, path),
             info.path,
+            repair="make it again from its tag",
+            hint=f"`delete-savepoint {number}` lets go of it, and of what nothing else keeps.",
         )
         if saved is None:
             continue
@@ -314,14 +330,6 @@ def _pin_missing(context: TableContext, pin: str, whose: str) -> Problem:
         repair="put it again",
         severity="warning",
     )
-
-
-def _hint(context: TableContext, path: str) -> int | None:
-    try:
-        text = context.storage.get(path)
-    except AnabranchError:
-        return None
-    return int(text) if len(text) <= 18 and text.isdigit() and int(text) > 0 else None
 
 
 def _of(context: TableContext) -> str:

@@ -1,0 +1,149 @@
+"""How a branch began, told from what is left, where its record ``FORK`` is damaged or gone.
+
+The branch's own pin names its identity and holds the snapshot that it began with; the first schema of its own says when it
+was made and which numbers its columns get. Who made it and how long it was to be kept stand nowhere else.
+"""
+
+from __future__ import annotations
+
+from anabranch.errors import AnabranchError, CorruptTableError
+from anabranch.kernel.branches.branch_log import branch_names
+from anabranch.kernel.branches.field_ids import BLOCK_SIZE, reserved_blocks
+from anabranch.kernel.branches.fork_pins import fork_pin, is_fork_pin, pinned_branch_of
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.properties import BRANCH_PROPERTY
+from anabranch.kernel.refs.tag_log import find_tag, is_internal, tag_names, tag_times
+from anabranch.kernel.replacement.pointer import replacements
+from anabranch.spec.fork import Fork
+from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.snapshot_ref import SnapshotRef
+
+
+def readable_branch(main: TableContext, name: str) -> TableContext:
+    """A branch by its name, with what is left of its record if that is damaged; as one of another engine if nothing is.
+
+    Args:
+        main: the main branch.
+        name: of the branch.
+    """
+    branch = main.on_branch(name)
+    try:
+        assert branch.fork is None or branch.fork.name, "read, to know whether it can be"
+    except CorruptTableError:
+        return branch.with_fork(recovered_fork(main, branch))
+    return branch
+
+
+def is_fork_gone(main: TableContext, branch: TableContext) -> bool:
+    """Whether a branch without record is one of ours: it has the pin of a branch that is nowhere else."""
+    pins = [name for name in tag_names(branch) if is_fork_pin(name)]
+    if branch.fork is not None or len(pins) != 1:
+        return False
+    uuid = pinned_branch_of(pins[0])
+    return bool(reserved_blocks(main, uuid)) and uuid not in _others(main, branch)
+
+
+def recovered_fork(main: TableContext, branch: TableContext) -> Fork | None:
+    """What the record said, as far as that follows from elsewhere; None if not even who the branch is.
+
+    Args:
+        main: the main branch.
+        branch: whose record cannot be read.
+    """
+    uuid = _identity(main, branch)
+    begun = None if uuid is None else _begun(main, branch, uuid)
+    if uuid is None or begun is None:
+        return None
+    try:
+        own = branch.schemas.get(begun.schema_id + 1)
+    except AnabranchError:
+        return None
+    blocks = reserved_blocks(main, uuid)
+    return Fork(
+        branch_uuid=uuid,
+        name=branch.branch or "",
+        tag=_tag(branch, begun) or fork_pin(uuid),
+        snapshot=SnapshotRef(_main_then(main, own.time_millis), begun.id, begun.stamp),
+        schema_id=begun.schema_id,
+        field_id_block=blocks[0] if blocks else (own.highest_field_id + 1) // BLOCK_SIZE,
+        created_millis=own.time_millis,
+        created_by="anabranch repair",
+        properties=begun.properties,
+    )
+
+
+def _identity(main: TableContext, branch: TableContext) -> str | None:
+    own = {pinned_branch_of(name) for name in tag_names(branch) if is_fork_pin(name)}
+    candidates = own or {pinned_branch_of(name) for name in tag_names(main) if is_fork_pin(name)}
+    candidates -= _others(main, branch)
+    if len(candidates) == 1 and own:
+        return candidates.pop()
+    for number in reversed(branch.snapshots.ids()):
+        try:
+            found = branch.snapshots.find(number)
+        except AnabranchError:
+            continue
+        made_on = None if found is None else found.properties.get(BRANCH_PROPERTY)
+        if made_on in candidates:
+            return made_on
+    return None
+
+
+def _others(main: TableContext, branch: TableContext) -> set[str]:
+    """Identities of all other branches whose records can be read."""
+    found = {main.table_uuid}
+    for name in branch_names(main):
+        try:
+            fork = None if name == branch.branch else main.on_branch(name).fork
+        except AnabranchError:
+            continue
+        if fork is not None:
+            found.add(fork.branch_uuid)
+    return found
+
+
+def _begun(main: TableContext, branch: TableContext, uuid: str) -> Snapshot | None:
+    """The snapshot that it began with, as a pin holds it."""
+    for place in (branch, main, main.on_branch(None)):
+        try:
+            tag = find_tag(place, fork_pin(uuid))
+        except AnabranchError:
+            continue
+        if tag is not None:
+            return tag.snapshot
+    return _below_own(branch, uuid)
+
+
+def _below_own(branch: TableContext, uuid: str) -> Snapshot | None:
+    """The snapshot that the first one of its own was built on, or the newest if it has none of its own."""
+    try:
+        found = [s for number in branch.snapshots.ids() if (s := branch.snapshots.find(number)) is not None]
+    except AnabranchError:
+        return None
+    own = next((n for n, s in enumerate(found) if s.properties.get(BRANCH_PROPERTY) == uuid), len(found))
+    if own == 0 or (own < len(found) and not branch.snapshots.follows(found[own - 1], found[own])):
+        return None
+    return found[own - 1]
+
+
+def _tag(branch: TableContext, begun: Snapshot) -> str | None:
+    """The oldest tag of the branch that names what it began with: it was copied from main."""
+    for name, _ in sorted(tag_times(branch).items(), key=lambda found: found[1]):
+        if is_internal(name):
+            continue
+        try:
+            tag = find_tag(branch, name)
+        except AnabranchError:
+            continue
+        if tag is not None and tag.snapshot.stamp == begun.stamp:
+            return name
+    return None
+
+
+def _main_then(main: TableContext, millis: int) -> str:
+    """Identity of the branch that was main at a time."""
+    uuid = main.table_uuid
+    for pointer in replacements(main):
+        if pointer.made_millis <= millis:
+            uuid = pointer.main.uuid
+    return uuid

@@ -1,0 +1,92 @@
+"""The branches of a table as they are found, also where the record of how one began is damaged or gone."""
+
+from __future__ import annotations
+
+from anabranch.errors import AnabranchError, CorruptTableError
+from anabranch.kernel.branches.branch_log import BranchState, state_of
+from anabranch.kernel.branches.lost_fork import is_fork_gone, recovered_fork
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.repair.problem import Kind, Problem
+from anabranch.spec.fork import FORK_FILE
+
+
+def as_found(main: TableContext, branch: TableContext, problems: list[Problem]) -> tuple[TableContext, bool]:
+    """A branch, by what is left of its record if that cannot be read, and whether it is known who it is.
+
+    Args:
+        main: the main branch.
+        branch: to look at.
+        problems: what is wrong with the record is added.
+    """
+    if branch.branch is None:
+        return branch, True
+    path = branch.layout.branch_file_path(FORK_FILE)
+    try:
+        if (
+            branch.fork is not None
+            or state_of(branch) is not BranchState.READY
+            or not is_fork_gone(main, branch)
+        ):
+            return branch, True
+        message = f"{path}: is gone, though branch '{branch.branch}' was made by us"
+    except CorruptTableError as error:
+        message = str(error.message)
+    fork = recovered_fork(main, branch)
+    again = (
+        None
+        if fork is None
+        else (
+            "make it again from the branch's pin and its schemas; how long the branch was to be kept is not known any more, so "
+            "`maintain` does not delete it"
+        )
+    )
+    hint = "`delete-branch` removes the branch; rows that main or tags have stay." if fork is None else None
+    problems.append(
+        Problem(
+            Kind.BRANCH,
+            f"{message}: who the branch is, where it began and what it may merge stands there",
+            path,
+            branch.branch,
+            repair=again,
+            hint=hint,
+        )
+    )
+    return branch.with_fork(fork), fork is not None
+
+
+def half_made(context: TableContext, *, is_main: bool) -> Problem | None:
+    """What is wrong with how far a branch is made; None if nothing is."""
+    state = state_of(context)
+    if state is BranchState.READY:
+        schemas = context.schemas.ids()
+        return None if schemas else _without_schema(context, is_main=is_main)
+    if state is BranchState.ABSENT:
+        return None
+    if state is BranchState.BEGUN and hinted_id(context) is not None:
+        return None  # it was whole: the hint comes after the first snapshot
+    doing = {BranchState.BEGUN: "half made", BranchState.DELETING: "half deleted"}.get(state, "no branch")
+    return Problem(
+        Kind.MAIN_GONE if is_main else Kind.BRANCH,
+        f"branch '{context.branch}' is {doing}: nobody brought it to its end",
+        context.layout.branch_root,
+        context.branch,
+        severity="error" if is_main else "warning",
+    )
+
+
+def _without_schema(context: TableContext, *, is_main: bool) -> Problem:
+    return Problem(
+        Kind.SCHEMA,
+        f"branch '{context.branch}' has no schema{', and it is main' if is_main else ''}",
+        context.layout.schema_folder,
+        context.branch,
+    )
+
+
+def hinted_id(context: TableContext) -> int | None:
+    """The newest snapshot by the hint; None if there is none that can be read."""
+    try:
+        text = context.storage.get(context.layout.latest_hint_path)
+    except AnabranchError:
+        return None
+    return int(text) if len(text) <= 18 and text.isdigit() and int(text) > 0 else None

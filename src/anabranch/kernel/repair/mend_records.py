@@ -1,0 +1,163 @@
+"""Mending records of ours that cannot be read: each is made again from what else says the same.
+
+What nothing says any more, and no rows depend on, is put aside in ``.orphans``. Everything else stays as it is, and is
+listed with what you can do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from anabranch.errors import AnabranchError
+from anabranch.kernel.branches.branch_log import branch_names
+from anabranch.kernel.branches.lost_fork import readable_branch, recovered_fork
+from anabranch.kernel.commit.ledger import page_again
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.history.archive import archived
+from anabranch.kernel.merge.facts import MERGE_USER, MergeFacts, merge_facts
+from anabranch.kernel.merge.pins import branch_pin
+from anabranch.kernel.merge.record import MergeEnd, MergeRecord, Wishes
+from anabranch.kernel.properties import BRANCH_PROPERTY, MERGE_PROPERTY, PARENT_PROPERTY
+from anabranch.kernel.refs.tag_log import find_tag
+from anabranch.kernel.repair.mending import put_again, put_aside
+from anabranch.kernel.repair.problem import Kind, Problem
+from anabranch.kernel.repair.states import State
+from anabranch.kernel.repair.step import Act, Step
+from anabranch.kernel.replacement.pointer import find_pointer
+from anabranch.kernel.replacement.seal import stay
+from anabranch.spec.fork import FORK_FILE
+from anabranch.spec.history_segment import PastSnapshot
+from anabranch.spec.json_object import to_bytes
+from anabranch.spec.snapshot import Snapshot
+from anabranch.spec.snapshot_ref import SnapshotRef
+
+_ASIDE: Final = re.compile(r"(AUDIT-|DELETED-|carry-|history-|removed-).+")
+_MERGE: Final = re.compile(r"MERGE-([0-9]+)(\.done)?")
+
+
+def plan_forks(main: TableContext, problems: Sequence[Problem]) -> Iterator[tuple[Step, Act]]:
+    """What makes the records again of how branches began."""
+    for problem in problems:
+        if (
+            problem.kind is not Kind.BRANCH
+            or not problem.path.endswith(f"/{FORK_FILE}")
+            or not problem.repair
+        ):
+            continue
+        fork = recovered_fork(main, main.on_branch(problem.branch))
+        if fork is not None:
+            what = f"make {problem.path} again from the branch's pin and its schemas"
+            yield Step(Kind.BRANCH, what, problem.path), put_again(main, problem.path, fork.to_json())
+
+
+def plan_records(
+    main: TableContext, states: Sequence[State], problems: Sequence[Problem]
+) -> Iterator[tuple[Step, Act]]:
+    """What makes other records again, or puts them aside."""
+    for problem in problems:
+        if problem.kind is not Kind.RECORD:
+            continue
+        name = problem.path.rpartition("/")[2]
+        if _ASIDE.fullmatch(name):
+            yield _step(problem, f"put {problem.path} aside"), put_aside(main, problem.path)
+            continue
+        if name.startswith("SEAL-"):
+            yield (
+                _step(problem, f"see that it is decided what main is, and put {problem.path} aside"),
+                _settle(main, problem.path),
+            )
+            continue
+        try:
+            found = _again(main, states, problem, name)
+        except AnabranchError:
+            continue  # what it would be made of is damaged too
+        if found is not None:
+            source, content = found
+            step = _step(problem, f"make {problem.path} again from {source}")
+            yield step, put_again(main, problem.path, content)
+
+
+def _step(problem: Problem, what: str) -> Step:
+    return Step(Kind.RECORD, what, problem.path)
+
+
+def _settle(main: TableContext, path: str) -> Act:
+    aside = put_aside(main, path)
+
+    def act() -> bool:
+        generation = int(path.rpartition("-")[2])
+        if find_pointer(main, generation) is None:
+            stay(main, generation, "anabranch repair")
+        return aside()
+
+    return act
+
+
+def _again(
+    main: TableContext, states: Sequence[State], problem: Problem, name: str
+) -> tuple[str, bytes] | None:
+    """What a record is made again from, and its content; None if nothing tells."""
+    merge = _MERGE.fullmatch(name)
+    if merge is not None and problem.branch is not None:
+        branch = readable_branch(main, problem.branch)
+        make = _merge_end if merge[2] else _merge_record
+        return make(main, branch, states, int(merge[1]))
+    if name.startswith("expired-"):
+        context = main if problem.branch == main.branch else readable_branch(main, problem.branch or "")
+        known = {past.id: past for past in archived(context, context.branch_uuid)}
+        page = page_again(problem.path, known)
+        return None if page is None else ("the archive", page)
+    if name.startswith("FIELD-IDS-"):
+        block = int(name.rpartition("-")[2])
+        for other in branch_names(main):
+            fork = readable_branch(main, other).fork
+            if fork is not None and fork.field_id_block == block:
+                # The form in which a reservation is written.
+                content = to_bytes(
+                    {"version": 1, "branchUuid": fork.branch_uuid, "createdMillis": fork.created_millis}
+                )
+                return f"how branch '{other}' began", content
+    return None
+
+
+def _merge_end(
+    main: TableContext, branch: TableContext, states: Sequence[State], number: int
+) -> tuple[str, bytes] | None:
+    made = _made(main, branch, states, number)
+    if made is None:
+        return None
+    found, facts = made
+    ref = SnapshotRef(found.properties.get(BRANCH_PROPERTY, main.branch_uuid), found.id, found.stamp)
+    end = MergeEnd(number, None) if facts.is_ended else MergeEnd(number, ref, facts.replaced, facts.theirs)
+    return f"snapshot {found.id} of main, which the merge made", end.to_json()
+
+
+def _merge_record(
+    main: TableContext, branch: TableContext, states: Sequence[State], number: int
+) -> tuple[str, bytes] | None:
+    tag, fork, schema = find_tag(branch, branch_pin(number)), branch.fork, branch.schemas.latest()
+    if tag is None or fork is None or schema is None:
+        return None
+    made = _made(main, branch, states, number)
+    before, created = fork.snapshot, branch.storage.info(branch.layout.tag_path(tag.name)).modified_millis
+    if made is not None:
+        found, _ = made
+        made_on = found.properties.get(BRANCH_PROPERTY, main.branch_uuid)
+        before = SnapshotRef(made_on, found.id - 1, found.properties.get(PARENT_PROPERTY, ""))
+        created = found.time_millis
+    record = MergeRecord(number, tag.snapshot, schema.id, before, Wishes(), created)
+    return "the tag that holds what was merged", record.to_json()
+
+
+def _made(
+    main: TableContext, branch: TableContext, states: Sequence[State], number: int
+) -> tuple[Snapshot | PastSnapshot, MergeFacts] | None:
+    """The snapshot that a merge made, or that says it was given up; None if there is none any more."""
+    wanted = (f"{MERGE_USER}{branch.branch_uuid}", number)
+    there: list[Snapshot | PastSnapshot] = [state.snapshot for state in states]
+    for found in [*there, *archived(main, main.branch_uuid)]:
+        if (found.commit_user, found.commit_identifier) == wanted and MERGE_PROPERTY in found.properties:
+            return found, merge_facts(found)
+    return None
