@@ -434,6 +434,30 @@ def test_a_late_snapshot_above_a_commit_whose_hint_is_to_come_is_not_the_newest(
     assert seen == [[0, 90]]
 
 
+def test_what_another_engine_has_built_on_stays_though_the_late_commit_is_refused(table):
+    """The other engine's snapshot names the manifests of the one that is taken back."""
+
+    def roll_back(path):
+        _roll_back_elsewhere(table, 4)()
+        _fresh(table).append(rows(10, 1))
+
+    def build(path):
+        _foreign_commit(table, 7, _fresh(table).context.snapshots.find(6), 51)
+
+    faults = [
+        run("before", "put_if_absent", roll_back, where="snapshot/snapshot-6"),
+        run("before", "put_if_absent", build, where="lineage/removed-*"),
+    ]
+    late = through(table, FaultyStorage(table.context.storage, faults))
+    with pytest.raises(anabranch.CommitConflictError):
+        late.overwrite(rows(50, 1), if_unchanged_since=5)
+    assert ids_of(_fresh(table)) == [0, 1, 2, 3, 10]
+    for row in range(11, 16):
+        _fresh(table).append(rows(row, 1))
+    assert ids_of(_fresh(table))[:10] == [0, 1, 2, 3, *range(10, 16)]
+    assert [p for p in _fresh(table).verify().problems if p.severity == "error"] == []
+
+
 class _SlowLister(FaultyStorage):
     """What is stored while a folder is listed is not in the listing."""
 

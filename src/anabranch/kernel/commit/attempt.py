@@ -46,6 +46,8 @@ class Attempts:
     _delta: _Delta | None = field(default=None, init=False)
     _written: set[str] = field(default_factory=set, init=False)
     _kept: set[str] = field(default_factory=set, init=False)
+    _shown: set[str] = field(default_factory=set, init=False)
+    """What a snapshot named that was put: others may have built on that, whatever became of it."""
     _began: int = field(init=False)
     """Before any file that an attempt refers to was looked at or written."""
     _change: tuple[TableSchema, Sequence[ManifestEntry]] | None = field(default=None, init=False)
@@ -122,6 +124,10 @@ class Attempts:
             paths += sorted(self._written)
         return (lost_files(self.context, paths), len(paths)) if paths else ([], 0)
 
+    def shown(self) -> None:
+        """Others can see the last attempt. If it is taken back, the cleaning of orphans decides about its files."""
+        self._shown |= self._written | self._kept
+
     def published(self) -> None:
         """Everything of the last attempt belongs to the table now."""
         self._written.clear()
@@ -131,7 +137,7 @@ class Attempts:
         """Remove what was written for nothing, as far as possible; never while the outcome is in doubt."""
         if self.in_doubt:
             return
-        for path in self._written - self._kept:
+        for path in self._written - self._kept - self._shown:
             try:
                 self.context.storage.delete(path)
             except AnabranchError:

@@ -222,6 +222,7 @@ def _publish(context: TableContext, snapshot: Snapshot, head: Snapshot | None, a
             raise
         raise _unknown_outcome(context, snapshot, error) from error
     if won:
+        attempts.shown()
         try:
             won = took_hold(context, snapshot, head)
             if not won:
