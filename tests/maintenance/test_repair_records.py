@@ -1,6 +1,7 @@
 """Files of ours that cannot be read: verify names each and goes on, repair makes them again, or a verb lets go of them."""
 
 import glob
+import json
 import os
 
 import pytest
@@ -235,3 +236,38 @@ def test_the_seal_of_a_replacement_that_is_decided(table):
     _fresh(table).append(rows(90, 1))
     _fresh(table).undo_replace()
     assert ids_of(_fresh(table)) == ALL
+
+
+@pytest.mark.parametrize("path", ["branch/MAIN-1", "lineage/main-1"])
+def test_the_record_of_which_branch_is_main(table, path):
+    _fresh(table).create_branch("b2", "good")
+    _fresh(table).branch("b2").append(rows(70, 1))
+    _fresh(table).replace_main_branch("b2", force=True)
+    before = table.context.storage.get(path)
+    _tear(table, path)
+    assert ids_of(_fresh(table)) == [0, 1, 2, 3, 4, 70]
+    assert _paths(table) == [path]
+    assert _fresh(table).repair().left == ()
+    assert table.context.storage.get(path) == before
+    assert _fresh(table).verify(deep=True).ok
+    _fresh(table).append(rows(90, 1))
+    assert ids_of(_fresh(table)) == [0, 1, 2, 3, 4, 70, 90]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "snapshot/snapshot-3",
+        "tag/tag-anabranch-savepoint-1",
+        "branch/branch-b1/MERGE-1",
+        "branch/branch-b1/FORK",
+    ],
+)
+def test_what_a_later_version_wrote_is_left_alone(table, path):
+    content = json.loads(table.context.storage.get(path))
+    table.context.storage.put(path, json.dumps({**content, "version": 99}).encode())
+    assert path in _paths(table)
+    done = _fresh(table).repair()
+    assert done.steps == ()
+    assert path in [problem.path for problem in done.left]
+    assert json.loads(table.context.storage.get(path))["version"] == 99

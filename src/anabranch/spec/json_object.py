@@ -38,7 +38,7 @@ class JsonObject:
             raise CorruptTableError(
                 f"is no readable JSON: {_reason(error)}",
                 path=path,
-                hint="the file is damaged or was cut off; restore it from a copy, or read an older state.",
+                hint="the file is damaged or was cut off: `verify` tells what depends on it, `repair` makes it again where it can.",
             ) from error
         if not isinstance(value, dict):
             raise CorruptTableError(f"holds {describe(value)}, expected a JSON object", path=path)

@@ -21,11 +21,11 @@ from anabranch.kernel.merge.pins import branch_pin
 from anabranch.kernel.merge.record import MergeEnd, MergeRecord, Wishes
 from anabranch.kernel.properties import BRANCH_PROPERTY, MERGE_PROPERTY, PARENT_PROPERTY
 from anabranch.kernel.refs.tag_log import find_tag
-from anabranch.kernel.repair.mending import put_again, put_aside
+from anabranch.kernel.repair.mending import is_of_later_version, put_again, put_aside
 from anabranch.kernel.repair.problem import Kind, Problem
 from anabranch.kernel.repair.states import State
 from anabranch.kernel.repair.step import Act, Step
-from anabranch.kernel.replacement.pointer import find_pointer
+from anabranch.kernel.replacement.pointer import find_copy, find_pointer
 from anabranch.kernel.replacement.seal import stay
 from anabranch.spec.fork import FORK_FILE
 from anabranch.spec.history_segment import PastSnapshot
@@ -33,6 +33,7 @@ from anabranch.spec.json_object import to_bytes
 from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.snapshot_ref import SnapshotRef
 
+_POINTER: Final = re.compile(r"(MAIN|main)-([0-9]+)")
 _ASIDE: Final = re.compile(r"(AUDIT-|DELETED-|carry-|history-|removed-).+")
 _MERGE: Final = re.compile(r"MERGE-([0-9]+)(\.done)?")
 
@@ -46,6 +47,8 @@ def plan_forks(main: TableContext, problems: Sequence[Problem]) -> Iterator[tupl
             or not problem.repair
         ):
             continue
+        if is_of_later_version(main, problem.path):
+            continue
         fork = recovered_fork(main, main.on_branch(problem.branch))
         if fork is not None:
             what = f"make {problem.path} again from the branch's pin and its schemas"
@@ -57,7 +60,7 @@ def plan_records(
 ) -> Iterator[tuple[Step, Act]]:
     """What makes other records again, or puts them aside."""
     for problem in problems:
-        if problem.kind is not Kind.RECORD:
+        if problem.kind is not Kind.RECORD or is_of_later_version(main, problem.path):
             continue
         name = problem.path.rpartition("/")[2]
         if _ASIDE.fullmatch(name):
@@ -104,6 +107,12 @@ def _again(
         branch = readable_branch(main, problem.branch)
         make = _merge_end if merge[2] else _merge_record
         return make(main, branch, states, int(merge[1]))
+    if (pointer := _POINTER.fullmatch(name)) is not None:
+        generation = int(pointer[2])
+        is_copy = pointer[1] == "main"
+        decided = find_pointer(main, generation) if is_copy else find_copy(main, generation)
+        other = "the record itself" if is_copy else "its copy"
+        return None if decided is None else (other, decided.to_json())
     if name.startswith("expired-"):
         context = main if problem.branch == main.branch else readable_branch(main, problem.branch or "")
         known = {past.id: past for past in archived(context, context.branch_uuid)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, CorruptTableError
 from anabranch.kernel.branches.branch_log import branch_names
 from anabranch.kernel.branches.fork_pins import fork_snapshot, is_fork_pin, pinned_branch_of
 from anabranch.kernel.branches.lost_fork import readable_branch
@@ -19,9 +19,10 @@ from anabranch.kernel.merge.record import merge_log
 from anabranch.kernel.refs import pins
 from anabranch.kernel.refs.savepoint_log import find_savepoint
 from anabranch.kernel.refs.savepoints import remade_savepoint
+from anabranch.kernel.refs.tag_log import find_tag
 from anabranch.kernel.removals import removed_stamps
 from anabranch.kernel.repair.lost_snapshots import recover_within
-from anabranch.kernel.repair.mending import put_again, put_aside
+from anabranch.kernel.repair.mending import is_of_later_version, put_again, put_aside
 from anabranch.kernel.repair.problem import Kind, Problem
 from anabranch.kernel.repair.states import State
 from anabranch.kernel.repair.step import Act, Step
@@ -38,6 +39,8 @@ def plan_refs(
     for problem in problems:
         context = main if problem.branch == main.branch else _branch(main, problem.branch)
         try:
+            if not _is_damaged(context, problem):
+                continue
             if problem.kind is Kind.REF and (number := savepoint_id_of(problem.path)) is not None:
                 yield from _savepoint(main, number, problem)
             elif problem.kind is Kind.REF and (name := tag_name_of(problem.path)) is not None:
@@ -46,6 +49,21 @@ def plan_refs(
                 yield from _snapshot(context, states, problem.snapshot_id, problem)
         except AnabranchError:
             continue  # what it would be made of is damaged too, so it is listed
+
+
+def _is_damaged(context: TableContext, problem: Problem) -> bool:
+    """Whether the file of a ref is damaged, and not of a later version of the format or gone meanwhile."""
+    name, number = tag_name_of(problem.path), savepoint_id_of(problem.path)
+    try:
+        if number is not None:
+            find_savepoint(context, number)
+        elif name is not None:
+            find_tag(context, name)
+        elif problem.snapshot_id is not None:
+            context.snapshots.find(problem.snapshot_id)
+    except CorruptTableError:
+        return not is_of_later_version(context, problem.path)
+    return False
 
 
 def _branch(main: TableContext, name: str | None) -> TableContext:

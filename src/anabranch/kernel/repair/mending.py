@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from typing import Final
+
+import zstandard
+
 from anabranch.errors import NotFoundError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.repair.step import Act
-from anabranch.spec.layout import ORPHANS_FOLDER
+from anabranch.spec.layout import BRANCH_FOLDER, HISTORY_FOLDER, ORPHANS_FOLDER
+from anabranch.spec.main_pointer import MAIN_PREFIX
+
+_VERSION: Final = 1
+_POINTER_VERSION: Final = 2
+_MOST: Final = 1 << 26
+"""Bytes of a segment of the archive, unpacked."""
 
 
 def put_again(context: TableContext, path: str, content: bytes) -> Act:
@@ -33,6 +44,22 @@ def put_aside(context: TableContext, path: str) -> Act:
         return True
 
     return act
+
+
+def is_of_later_version(context: TableContext, path: str) -> bool:
+    """Whether a file that cannot be read is whole, and of a later version of ours: that one knows what to do with it."""
+    data = _content(context, path) or b""
+    try:
+        if path.startswith(f"{HISTORY_FOLDER}/history-"):
+            if zstandard.frame_content_size(data) > _MOST:
+                return False
+            data = zstandard.ZstdDecompressor().decompress(data, max_output_size=_MOST).partition(b"\n")[0]
+        found = json.loads(data)
+    except (ValueError, RecursionError, zstandard.ZstdError):
+        return False
+    version = found.get("version") if isinstance(found, dict) else None
+    known = _POINTER_VERSION if path.startswith(f"{BRANCH_FOLDER}/{MAIN_PREFIX}") else _VERSION
+    return isinstance(version, int) and version > known
 
 
 def _content(context: TableContext, path: str) -> bytes | None:

@@ -15,8 +15,8 @@ from anabranch.kernel.context import TableContext
 from anabranch.kernel.properties import PARENT_PROPERTY
 from anabranch.kernel.repair.problem import Kind, Problem
 from anabranch.kernel.repair.step import Act, Step
-from anabranch.kernel.replacement.lost import LostDecision, copies, find_copy, lost_decisions, lost_seal
-from anabranch.kernel.replacement.pointer import find_pointer, main_before, put_pointer, seal_of
+from anabranch.kernel.replacement.lost import LostDecision, copies, lost_decisions, lost_seal
+from anabranch.kernel.replacement.pointer import find_copy, find_pointer, main_before, put_pointer, seal_of
 from anabranch.spec.main_pointer import MainPointer, Replaced
 from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.snapshot_ref import SnapshotRef

@@ -67,7 +67,8 @@ _BESIDE_BRANCHES: Final = (
     _Sort(
         re.compile(f"MAIN-{_NUMBER}"),
         lambda data, path: MainPointer.from_json(data, generation=_number(path), path=path),
-        "it says which branch is main, so nothing can be read or written",
+        "it says which branch is main, which is read from the copy of it; without that nothing can be read or written",
+        repair="make it again from its copy",
         hint="put the file back from a copy of the table's folder; its branches can be opened by their names.",
     ),
     _Sort(
@@ -130,6 +131,13 @@ _LEDGER: Final = (
     ),
 )
 _HISTORY: Final = (
+    _Sort(
+        re.compile(f"main-{_NUMBER}"),
+        lambda data, path: MainPointer.from_json(data, generation=_number(path), path=path),
+        "it is the copy of the record that says which branch is main",
+        repair="make it again from that record",
+        severity="warning",
+    ),
     _Sort(
         re.compile("history-.+"),
         lambda data, path: HistorySegment.from_bytes(data, path=path),

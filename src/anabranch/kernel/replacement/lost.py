@@ -14,7 +14,14 @@ from dataclasses import dataclass
 
 from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError, StorageError
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.replacement.pointer import find_pointer, find_seal, newest_pointer, numbers
+from anabranch.kernel.replacement.pointer import (
+    COPY_PREFIX,
+    copy_path,
+    find_pointer,
+    find_seal,
+    newest_pointer,
+    numbers,
+)
 from anabranch.spec.layout import HISTORY_FOLDER, numbered_id
 from anabranch.spec.main_pointer import (
     HINT_FILE,
@@ -24,8 +31,6 @@ from anabranch.spec.main_pointer import (
     MainPointer,
     Seal,
 )
-
-_COPY_PREFIX = "main-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,7 @@ class LostDecision:
 def keep_copy(context: TableContext, pointer: MainPointer) -> None:
     """Store a replacement that counts once more, out of reach of who removes branches. A failure is left for `maintain`."""
     with suppress(StorageError):
-        context.storage.put_if_absent(_copy_path(context, pointer.generation), pointer.to_json())
+        context.storage.put_if_absent(copy_path(context, pointer.generation), pointer.to_json())
 
 
 def complete_pointer_copies(context: TableContext, pointers: Sequence[MainPointer]) -> None:
@@ -51,15 +56,6 @@ def complete_pointer_copies(context: TableContext, pointers: Sequence[MainPointe
     for pointer in pointers:
         if pointer.generation not in known:
             keep_copy(context, pointer)
-
-
-def find_copy(context: TableContext, generation: int) -> MainPointer | None:
-    """The copy of a decision, or None. Raises `CorruptTableError`."""
-    path = _copy_path(context, generation)
-    try:
-        return MainPointer.from_json(context.storage.get(path), generation=generation, path=path)
-    except NotFoundError:
-        return None
 
 
 def lost_decisions(context: TableContext) -> list[LostDecision]:
@@ -73,7 +69,7 @@ def lost_decisions(context: TableContext) -> list[LostDecision]:
     found = []
     for number in sorted((copied | seals | released) - decided):
         if number in copied:
-            proof = _copy_path(context, number)
+            proof = copy_path(context, number)
         elif number in released:
             proof = _path(context, RELEASE_PREFIX, number)
         elif number < newest:
@@ -157,11 +153,7 @@ def _refusal(context: TableContext, lost: LostDecision) -> CorruptTableError:
 def copies(context: TableContext) -> set[int]:
     """The numbers of the decisions of which there is a copy; one listing."""
     names = (info.path.rpartition("/")[2] for info in context.storage.list(HISTORY_FOLDER))
-    return {number for name in names if (number := numbered_id(name, _COPY_PREFIX)) is not None}
-
-
-def _copy_path(context: TableContext, generation: int) -> str:
-    return context.layout.history_path(f"{_COPY_PREFIX}{generation}")
+    return {number for name in names if (number := numbered_id(name, COPY_PREFIX)) is not None}
 
 
 def _path(context: TableContext, prefix: str, generation: int) -> str:

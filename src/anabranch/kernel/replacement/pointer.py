@@ -25,6 +25,8 @@ from anabranch.spec.main_pointer import (
 )
 from anabranch.spec.snapshot import Snapshot
 
+COPY_PREFIX = "main-"
+"""Copies of decisions, in the folder of the archive, begin so."""
 _WEIGHT = 2048
 """Bytes that a pointer in the cache takes, about."""
 
@@ -42,7 +44,14 @@ def find_pointer(context: TableContext, generation: int, *, fresh: bool = False)
     known: MainPointer | None = None if fresh else context.cache.get(key)
     if known is not None:
         return known
-    pointer = proposed_pointer(context, generation)
+    try:
+        pointer = proposed_pointer(context, generation)
+    except CorruptTableError:
+        # The copy is stored once it counts, and says the same.
+        copy = find_copy(context, generation)
+        if copy is None:
+            raise
+        return copy
     if pointer is not None and pointer.group is not None:
         decided = find_group_decision(context, pointer)
         if decided is None:
@@ -53,6 +62,20 @@ def find_pointer(context: TableContext, generation: int, *, fresh: bool = False)
     if pointer is not None:
         context.cache.put(key, pointer, _WEIGHT)
     return pointer
+
+
+def find_copy(context: TableContext, generation: int) -> MainPointer | None:
+    """The copy of a decision, or None. Raises `CorruptTableError`."""
+    path = copy_path(context, generation)
+    try:
+        return MainPointer.from_json(context.storage.get(path), generation=generation, path=path)
+    except NotFoundError:
+        return None
+
+
+def copy_path(context: TableContext, generation: int) -> str:
+    """Where the copy of a decision lies: out of reach of who removes branches."""
+    return context.layout.history_path(f"{COPY_PREFIX}{generation}")
 
 
 def proposed_pointer(context: TableContext, generation: int) -> MainPointer | None:
