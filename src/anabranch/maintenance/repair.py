@@ -9,6 +9,7 @@ from anabranch.engine import Engine
 from anabranch.kernel.branches.branch_log import branch_names
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.repair.changed_bit import plan_bits
+from anabranch.kernel.repair.main_gone import plan_main
 from anabranch.kernel.repair.mend_records import plan_forks, plan_records
 from anabranch.kernel.repair.mend_refs import plan_refs
 from anabranch.kernel.repair.pointers import plan_pointers
@@ -17,7 +18,6 @@ from anabranch.kernel.repair.repair import (
     Repair,
     files_to_restore,
     plan_branch,
-    plan_main,
     plan_pins,
 )
 from anabranch.kernel.repair.step import Act, Step
@@ -41,26 +41,25 @@ def repair(
     if looked is None:
         return Repair(context.name, (), found.problems, dry_run)
     problems = list(found.problems)
-    remade = False
-    main = main_of(context)
+    lost: list[Problem] = []
 
     def refs(context: TableContext, problems: list[Problem]) -> Iterator[tuple[Step, Act]]:
         return plan_refs(context, () if looked is None else looked.states, problems)
 
-    for plan in (_files, plan_bits, plan_pointers, plan_forks, refs, _main):
+    def main_again(context: TableContext, _: list[Problem]) -> Iterator[tuple[Step, Act]]:
+        return plan_main(context, () if looked is None else looked.states, lost)
+
+    for plan in (_files, plan_bits, plan_pointers, plan_forks, refs, main_again):
         done = _carried_out(plan(context, problems), steps, dry_run=dry_run)
         if done:
             context = main_of(context.on_branch(None))
-            remade = (
-                plan is _main and context.branch == main.branch
-            )  # else it was only found under another name
             found, looked = looked_over(context, engine=engine, progress=progress)
             problems = list(found.problems)
             assert looked is not None, "it had a schema before"
     main = main_of(context)
     for name in dict.fromkeys([main.branch, None, *branch_names(main)]):
         branch = main if name == main.branch else main.on_branch(name)
-        plans = plan_branch(branch, looked, problems, remade=remade and name == main.branch)
+        plans = plan_branch(branch, looked, problems)
         _carried_out(plans, steps, dry_run=dry_run)
     _carried_out(plan_records(main, looked.states, problems), steps, dry_run=dry_run)
     _carried_out(plan_pins(main, problems), steps, dry_run=dry_run)
@@ -73,7 +72,7 @@ def repair(
             if steps
             else found.problems
         )
-    return Repair(context.name, tuple(steps), (*_still_gone(main, problems, steps), *left), dry_run)
+    return Repair(context.name, tuple(steps), (*lost, *_still_gone(main, problems, steps), *left), dry_run)
 
 
 def _still_gone(main: TableContext, problems: list[Problem], steps: list[Step]) -> Iterator[Problem]:
@@ -114,10 +113,3 @@ def _files(context: TableContext, problems: list[Problem]) -> Iterator[tuple[Ste
             return True
 
         yield step, act
-
-
-def _main(context: TableContext, problems: list[Problem]) -> Iterator[tuple[Step, Act]]:
-    if any(problem.kind is Kind.MAIN_GONE for problem in problems):
-        planned = plan_main(context)
-        if planned is not None:
-            yield planned

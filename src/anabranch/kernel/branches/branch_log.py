@@ -79,6 +79,11 @@ def open_branch(context: TableContext, branch: str) -> TableContext:
 def check_still_there(branch: TableContext) -> None:
     """Raise `NotFoundError` if this is a branch that was deleted since it was opened; for a branch without snapshots."""
     if branch.branch is not None and state_of(branch) is not BranchState.READY:
+        if branch.main_generation is not None:
+            raise NotFoundError(
+                f"branch '{branch.branch}', which is main of '{branch.name}', is not there: somebody deleted or renamed it",
+                hint="`repair` makes main again from what is left; remove no files before.",
+            )
         raise NotFoundError(
             f"branch '{branch.branch}' of '{branch.name}' was deleted since it was opened",
             hint="what it merged into main stays; `branches` lists those there are.",

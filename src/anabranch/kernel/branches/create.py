@@ -12,6 +12,7 @@ creates the same branch again, or undone by deleting it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -34,6 +35,7 @@ from anabranch.kernel.refs.tags import create_tag
 from anabranch.kernel.schema_log import SchemaLog
 from anabranch.spec.fork import DELETING_FILE, FORK_FILE, Fork
 from anabranch.spec.layout import Layout
+from anabranch.spec.main_pointer import BranchRef
 from anabranch.spec.names import check_branch_name
 from anabranch.spec.refs import Tag
 from anabranch.spec.schema import NEWEST_VERSION
@@ -184,36 +186,61 @@ def _claim(
     return fork
 
 
-def recreate_branch(main: TableContext, name: str, branch_uuid: str, begun: Snapshot) -> TableContext:
-    """Make a branch again that was deleted without us, under its identity and as it began; what it did is for others.
+def fork_again(
+    old: TableContext, branch: BranchRef, begun: SnapshotRef, schema_id: int, properties: Mapping[str, str]
+) -> Fork:
+    """How a branch begins that is to be made again, because it was deleted without us.
 
     Args:
-        main: the branch it left.
-        name: of the branch.
-        branch_uuid: its identity.
+        old: the branch it left.
+        branch: its name and identity.
         begun: the snapshot that it began with.
+        schema_id: that one's version of the schema.
+        properties: that one's, as far as they are known.
     """
-    branch = main.on_branch(name)
-    fork = Fork(
-        branch_uuid=branch_uuid,
-        name=name,
-        tag=fork_pin(branch_uuid),
-        snapshot=SnapshotRef(main.branch_uuid, begun.id, begun.stamp),
-        schema_id=begun.schema_id,
-        field_id_block=reserve_block(main, branch_uuid),
-        created_millis=main.runtime.clock.now_millis(),
+    return Fork(
+        branch_uuid=branch.uuid,
+        name=branch.name or "",
+        tag=fork_pin(branch.uuid),
+        snapshot=begun,
+        schema_id=schema_id,
+        field_id_block=0,
+        created_millis=old.runtime.clock.now_millis(),
         created_by="anabranch repair",
-        properties=begun.properties,
+        properties=properties,
     )
-    main.storage.put_if_absent(branch.layout.branch_file_path(FORK_FILE), fork.to_json())
-    branch = main.on_branch(name)
+
+
+def recreate_branch(old: TableContext, fork: Fork, begun: Snapshot | None, newest: int) -> TableContext:
+    """Make it again under its identity, without what was committed to it: that is for others.
+
+    Args:
+        old: the branch it left, which has its schemas.
+        fork: how it begins.
+        begun: the snapshot that it began with, if history is to begin there.
+        newest: the number of the newest snapshot that is to be put back. It is hinted at before any of them is there, so
+            that whoever dies in between leaves a branch that is known to lack them.
+    """
+    branch = old.on_branch(fork.name)
+    numbered = replace(fork, field_id_block=reserve_block(old, fork.branch_uuid))
+    old.storage.put_if_absent(branch.layout.branch_file_path(FORK_FILE), numbered.to_json())
+    branch = old.on_branch(fork.name)
     assert branch.fork is not None, "it was put just now"
-    _copy(main, branch, branch.fork, Tag(fork_pin(branch_uuid), begun))
+    _copy_schemas(old, branch, branch.fork)
+    branch.snapshots.write_hint(newest)
+    if begun is not None:
+        _put_beginning(old, branch, branch.fork, Tag(fork_pin(fork.branch_uuid), begun))
     return branch
 
 
 def _copy(main: TableContext, branch: TableContext, fork: Fork, begun: Tag) -> None:
     """Schemas, tag, snapshot; the snapshot last: with it the branch is there."""
+    _copy_schemas(main, branch, fork)
+    _put_beginning(main, branch, fork, begun)
+    branch.snapshots.write_hint(begun.snapshot.id)
+
+
+def _copy_schemas(main: TableContext, branch: TableContext, fork: Fork) -> None:
     newest = main.schemas.get(fork.schema_id)
     # Those that there are, and not all numbers up to the fork's: that one comes from a file.
     known = {*main.schemas.ids(), fork.schema_id}
@@ -232,6 +259,9 @@ def _copy(main: TableContext, branch: TableContext, fork: Fork, begun: Tag) -> N
     )
     if not branch.schemas.add(own):
         raise _written_into(main, fork, "a creation of")
+
+
+def _put_beginning(main: TableContext, branch: TableContext, fork: Fork, begun: Tag) -> None:
     storage, layout, snapshot = branch.storage, branch.layout, begun.snapshot
     storage.put_if_absent(layout.tag_path(begun.name), begun.to_json())
     pin_fork(branch, fork.branch_uuid, snapshot)
@@ -239,7 +269,6 @@ def _copy(main: TableContext, branch: TableContext, fork: Fork, begun: Tag) -> N
         there = branch.snapshots.find(snapshot.id)
         if there is None or there.stamp != snapshot.stamp:
             raise _written_into(main, fork, "a writer to")
-    branch.snapshots.write_hint(snapshot.id)
 
 
 def _written_into(main: TableContext, fork: Fork, who: str) -> AlreadyExistsError:

@@ -60,7 +60,7 @@ def half_made(context: TableContext, *, is_main: bool) -> Problem | None:
     if state is BranchState.READY:
         schemas = context.schemas.ids()
         return None if schemas else _without_schema(context, is_main=is_main)
-    if state is BranchState.ABSENT:
+    if state is BranchState.ABSENT and not is_main:
         return None
     if state is BranchState.BEGUN and hinted_id(context) is not None:
         return None  # it was whole: the hint comes after the first snapshot

@@ -46,7 +46,7 @@ class Recovery:
 def recover_within(context: TableContext, states: Sequence[State], number: int) -> Recovery | None:
     """The snapshot that is missing between others, or one that does what it did; None if nothing tells."""
     following = _find(context, number + 1)
-    held = _held(context, states).get(number)
+    held = held_snapshots(context, states).get(number)
     if following is None or held is None:
         return held
     parent = following.properties.get(PARENT_PROPERTY)
@@ -66,7 +66,7 @@ def recover_head(context: TableContext, states: Sequence[State], hinted: int) ->
     commits = lost_commits(context, states)
     held = {
         number: commit
-        for number, one in _held(context, states).items()
+        for number, one in held_snapshots(context, states).items()
         if begin <= number <= hinted
         and (commit := held_commit(context, one.snapshot, one.source)) is not None
     }
@@ -81,10 +81,10 @@ def recover_head(context: TableContext, states: Sequence[State], hinted: int) ->
         is_newest_known = begin + len(best) > hinted
         if commits and not is_newest_known and (not best or best[-1].stored < commits[-1].stored):
             begin, best = hinted, [commits[-1]]
-    return _recovered(context, head, begin, best)
+    return recovered(context, head, begin, best)
 
 
-def _recovered(
+def recovered(
     context: TableContext, head: Snapshot | None, begin: int, path: Sequence[LostCommit]
 ) -> list[Recovery]:
     """The snapshots of these commits, each on top of the one before."""
@@ -107,7 +107,7 @@ def _on_top(context: TableContext, head: Snapshot | None, held: Snapshot) -> Sna
     return replace(held, properties={**held.properties, PARENT_PROPERTY: head.stamp})
 
 
-def _held(context: TableContext, states: Sequence[State]) -> Mapping[int, Recovery]:
+def held_snapshots(context: TableContext, states: Sequence[State]) -> Mapping[int, Recovery]:
     """The snapshots of this branch that a tag, a savepoint or another branch holds, by number."""
     own = {context.branch_uuid} if context.branch is not None else {context.branch_uuid, None}
     found: dict[int, Recovery] = {}

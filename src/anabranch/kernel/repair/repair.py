@@ -15,31 +15,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 
-from anabranch.errors import AnabranchError, NotFoundError
+from anabranch.errors import NotFoundError
 from anabranch.kernel.branches.branch_log import branch_names
-from anabranch.kernel.branches.create import recreate_branch
-from anabranch.kernel.branches.fork_pins import fork_pin, tend_fork_pins
+from anabranch.kernel.branches.fork_pins import tend_fork_pins
 from anabranch.kernel.commit.leftovers import take_over
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.refs.savepoint_log import find_savepoint
 from anabranch.kernel.refs.savepoints import tend
-from anabranch.kernel.refs.tag_log import find_tag
-from anabranch.kernel.repair.lost_snapshots import Recovery, recover_head, recover_within
+from anabranch.kernel.repair.lost_snapshots import recover_head, recover_within
+from anabranch.kernel.repair.main_gone import put_back
 from anabranch.kernel.repair.problem import Kind, Problem
 from anabranch.kernel.repair.step import Act, Step
 from anabranch.kernel.repair.sweep import sweep
 from anabranch.kernel.repair.verify import Looked
-from anabranch.kernel.replacement.main import main_of
-from anabranch.kernel.replacement.pointer import newest_pointer, put_pointer
 from anabranch.kernel.replacement.seal import dropped_until
 from anabranch.spec.layout import tag_name_of
-from anabranch.spec.main_pointer import BranchRef, MainPointer, Replaced
 from anabranch.spec.refs import Tag
 from anabranch.spec.savepoint import pinned_savepoint_of
-from anabranch.spec.snapshot import Snapshot
-from anabranch.spec.snapshot_ref import SnapshotRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +58,6 @@ class Repair:
         return "\n".join(lines)
 
 
-_ALL: Final = 2**62
-
-
 def files_to_restore(
     context: TableContext, problems: Sequence[Problem], folder: str
 ) -> Iterator[tuple[Step, Mapping[str, str]]]:
@@ -85,83 +75,8 @@ def files_to_restore(
                 )
 
 
-def plan_main(context: TableContext) -> tuple[Step, Act] | None:
-    """What makes the table have a main again, if the branch that is main was renamed or deleted."""
-    main = main_of(context)
-    if main.branch is None or main.branch in branch_names(main):
-        return None
-    pointer = newest_pointer(context)
-    if pointer is None:
-        return None
-    renamed = _renamed(main, pointer)
-    if renamed is not None:
-        step = Step(
-            Kind.MAIN_GONE,
-            f"say that main is branch '{renamed}' now: it is the one that was called '{main.branch}'",
-            main.layout.branch_root,
-        )
-        return step, lambda: _point(main, pointer, BranchRef(renamed, pointer.main.uuid))
-    if pointer.replaced is None:
-        return None
-    old = main.on_branch(pointer.replaced.old.name)
-    begun = _beginning(old, pointer)
-    if begun is None:
-        return None
-    step = Step(
-        Kind.MAIN_GONE,
-        f"make branch '{main.branch}' again as it began, with snapshot {begun.id} of what was main before; then put its "
-        "snapshots back whose manifest lists are still there",
-        main.layout.branch_root,
-    )
-    name, branch_uuid = main.branch, pointer.main.uuid
-    return step, lambda: recreate_branch(old, name, branch_uuid, begun).fork is not None
-
-
-def _beginning(old: TableContext, pointer: MainPointer) -> Snapshot | None:
-    """The snapshot that the branch that is main began with."""
-    assert pointer.replaced is not None, "it names a branch"
-    tag = find_tag(old, fork_pin(pointer.main.uuid))
-    if tag is not None:
-        return tag.snapshot
-    fork = pointer.replaced.fork
-    found = old.snapshots.find(fork.id)
-    return found if found is not None and found.stamp == fork.stamp else None
-
-
-def _renamed(main: TableContext, pointer: MainPointer) -> str | None:
-    """The branch that has the identity of the one that is main."""
-    for name in branch_names(main):
-        try:
-            fork = main.on_branch(name).fork
-        except AnabranchError:
-            continue
-        if fork is not None and fork.branch_uuid == pointer.main.uuid:
-            return name
-    return None
-
-
-def _point(main: TableContext, pointer: MainPointer, target: BranchRef) -> bool:
-    branch = main.on_branch(target.name)
-    head = branch.snapshots.head()
-    taken = SnapshotRef(target.uuid, 0, "") if head is None else SnapshotRef(target.uuid, head.id, head.stamp)
-    assert pointer.replaced is not None, "it names a branch"
-    now = main.runtime.clock.now_millis()
-    replaced = Replaced(
-        old=pointer.main,
-        head=pointer.replaced.taken,
-        fork=pointer.replaced.fork,
-        taken=taken,
-        resume=pointer.replaced.fork,
-        reason="repair: the branch that was main was deleted or renamed",
-        undoes=pointer.generation,
-    )
-    token = main.runtime.ids.uuid()
-    made = MainPointer(pointer.generation + 1, target, replaced, now, "anabranch repair", token)
-    return put_pointer(main, made)
-
-
 def plan_branch(
-    context: TableContext, looked: Looked, problems: Sequence[Problem], *, remade: bool = False
+    context: TableContext, looked: Looked, problems: Sequence[Problem]
 ) -> Iterator[tuple[Step, Act]]:
     """What mends the history of one branch, in the order in which it is to be done.
 
@@ -169,7 +84,6 @@ def plan_branch(
         context: the branch.
         looked: the whole table.
         problems: what is wrong with it.
-        remade: the branch was just made again, so all of its snapshots are to be put back that left a trace.
     """
     own = [p for p in problems if p.branch == context.branch]
     kinds = {p.kind for p in own}
@@ -180,15 +94,12 @@ def plan_branch(
                 number = problem.snapshot_id
                 found = recover_within(context, looked.states, number)
                 if found is not None:
-                    yield _put_back(context, Kind.GAP, found)
-    if remade:
-        for found in recover_head(context, looked.states, _ALL):
-            yield _put_back(context, Kind.MAIN_GONE, found)
-    elif Kind.HEAD_GONE in kinds:
+                    yield put_back(context, Kind.GAP, found)
+    if Kind.HEAD_GONE in kinds:
         hinted = max(p.snapshot_id or 0 for p in own if p.kind is Kind.HEAD_GONE)
         for found in recover_head(context, looked.states, hinted):
-            yield _put_back(context, Kind.HEAD_GONE, found)
-    if remade or {Kind.HINT, Kind.HEAD_GONE} & kinds:
+            yield put_back(context, Kind.HEAD_GONE, found)
+    if {Kind.HINT, Kind.HEAD_GONE} & kinds:
         yield (
             Step(Kind.HINT, "write the hint to the newest snapshot", layout.latest_hint_path),
             lambda: _write_hint(context),
@@ -234,12 +145,6 @@ def _tend(main: TableContext, problem: Problem) -> bool:
         tag = Tag(saved.pin, saved.saved_snapshot)
         main.storage.put_if_absent(problem.path, tag.to_json())
     return True
-
-
-def _put_back(context: TableContext, kind: Kind, found: Recovery) -> tuple[Step, Act]:
-    path = context.layout.snapshot_path(found.snapshot.id)
-    what = f"put snapshot {found.snapshot.id} back, from {found.source}"
-    return Step(kind, what, path), lambda: found.put(context)
 
 
 def _write_hint(context: TableContext) -> bool:

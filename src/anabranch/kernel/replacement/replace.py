@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 from anabranch.errors import AnabranchError, CommitOutcomeUnknownError, SealedBranchError, StorageError
+from anabranch.kernel.branches.branch_log import check_still_there
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.replacement.catch_up import catch_up, covered, only_on_main
 from anabranch.kernel.replacement.check import check, moved, refusal
@@ -63,6 +64,7 @@ def replace_main(context: TableContext, wishes: Replacement) -> tuple[MainPointe
             return done, True
         if expected is not None and main.branch_uuid != begun.branch_uuid:
             raise refusal([moved(main, expected, "was replaced meanwhile")])
+        check_still_there(main)
         replacing = check(main, wishes)
         if wishes.wait_millis is not None:
             catch_up(replacing, until)  # main is not sealed in vain

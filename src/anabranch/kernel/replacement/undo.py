@@ -7,6 +7,7 @@ branch that was main, and can be read and merged from there.
 from __future__ import annotations
 
 from anabranch.errors import InvalidInputError
+from anabranch.kernel.branches.branch_log import check_still_there
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.replacement.group_log import find_intent
 from anabranch.kernel.replacement.main import former_main, main_of
@@ -45,6 +46,7 @@ def undo_replace(
     """
     while True:
         main = main_of(context)
+        check_still_there(main)
         known = replacements(main)
         done = _made_before(known, replacement)
         if done is not None:

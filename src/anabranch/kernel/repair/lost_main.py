@@ -1,0 +1,199 @@
+"""The branch that is main, made again from what is left of it where somebody deleted its folder.
+
+Its data files, manifests and manifest lists are the table's, so they are still there. The newest state that lists tell
+of is put back, with what leads up to it: from the snapshot that the branch began with if there is no hole, else history
+begins with the oldest that is known to lead there. Attempts that never were commits leave lists as well: those that
+continue another branch are left out, and what fits but was not taken is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from anabranch.errors import AnabranchError
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.history.archive import archived
+from anabranch.kernel.properties import BRANCH_PROPERTY
+from anabranch.kernel.repair.lost_commits import (
+    LostCommit,
+    held_commit,
+    lost_commits,
+    path_from,
+    state_of_files,
+)
+from anabranch.kernel.repair.lost_snapshots import Recovery, held_snapshots, recovered
+from anabranch.kernel.repair.problem import Kind, Problem
+from anabranch.kernel.repair.states import State
+from anabranch.spec.history_segment import PastSnapshot
+from anabranch.spec.main_pointer import MainPointer
+from anabranch.spec.snapshot import Snapshot
+
+_ALL = 2**62
+_MOST_TOLD = 10
+
+
+@dataclass(frozen=True)
+class Remains:
+    """What is left of a branch that is main."""
+
+    begun: Snapshot | None
+    """What it began with, if it can be put there without a hole above it."""
+    snapshots: list[Recovery] = field(default_factory=list)
+    """Those to put back, oldest first."""
+    lost: list[Problem] = field(default_factory=list)
+    """What cannot be brought back."""
+
+    @property
+    def newest(self) -> int:
+        """The number of the newest snapshot."""
+        if self.snapshots:
+            return self.snapshots[-1].snapshot.id
+        return 0 if self.begun is None else self.begun.id
+
+
+def remains_of(
+    main: TableContext, pointer: MainPointer, states: Sequence[State], begun: Snapshot | None
+) -> Remains:
+    """Look for it; nothing is changed.
+
+    Args:
+        main: the branch, as it is to be made again.
+        pointer: the replacement by which it is main.
+        states: all that refs of the other branches name.
+        begun: the snapshot that it began with; None if that is lost.
+    """
+    past = next(archived(main, main.branch_uuid), None)
+    held = _held(main, states)
+    listed = _own_commits(main, pointer, states)
+    commits = sorted([*listed, *held.values()], key=lambda one: one.stored)
+    path = [] if begun is None else path_from(main, begun, _ALL, listed, held)
+    begin = 0 if begun is None else begun.id + 1
+    reached = {one.after for one in path}
+    if begun is not None:
+        reached.add(state_of_files(main, main.manifests.of_snapshot(begun)))
+    chain = _newest_chain(commits)
+    known = max(_numbers(main, pointer, past, held), default=0)
+    if chain and chain[0].before not in reached and chain[-1] not in path:
+        begun, (begin, path) = None, _numbered(chain, known)
+    found = recovered(main, begun, begin, path)
+    remains = Remains(begun, found)
+    remains.lost.extend(_lost(main, remains, known, past))
+    remains.lost.extend(_not_taken(main, commits, path))
+    return remains
+
+
+def _held(main: TableContext, states: Sequence[State]) -> dict[int, LostCommit]:
+    """The snapshots that were committed on it and that savepoints and other branches still hold."""
+    found = {}
+    for number, one in held_snapshots(main, states).items():
+        if one.snapshot.properties.get(BRANCH_PROPERTY) == main.branch_uuid:
+            commit = held_commit(main, one.snapshot, one.source)
+            if commit is not None:
+                found[number] = commit
+    return found
+
+
+def _own_commits(main: TableContext, pointer: MainPointer, states: Sequence[State]) -> list[LostCommit]:
+    """Those of which lists tell and that do not continue what was committed on another branch."""
+    commits = lost_commits(main, states)
+    its_past: set[str] = set()
+    others: set[str] = set()
+    for state in states if commits else ():
+        try:
+            files = state_of_files(main, main.manifests.of_snapshot(state.snapshot))
+        except AnabranchError:
+            continue
+        (its_past if _is_of_its_past(main, pointer, state.snapshot) else others).add(files)
+    # The seal of the main before, for one, has the same files as what the branch began with.
+    return [one for one in commits if one.before in its_past or one.before not in others]
+
+
+def _is_of_its_past(main: TableContext, pointer: MainPointer, snapshot: Snapshot) -> bool:
+    """Whether a snapshot is one of the branch, or of the history that it has in common with the main before."""
+    made_on = snapshot.properties.get(BRANCH_PROPERTY)
+    if made_on == main.branch_uuid or main.is_forked(snapshot):
+        return True
+    replaced = pointer.replaced
+    return replaced is not None and made_on in (None, replaced.old.uuid) and snapshot.id <= replaced.fork.id
+
+
+def _newest_chain(commits: Sequence[LostCommit]) -> list[LostCommit]:
+    """The commit that was stored last, after those that lead up to it."""
+    chain = list(commits[-1:])
+    while chain:
+        leading = (
+            one
+            for one in reversed(commits)
+            if one.after == chain[0].before and one.stored <= chain[0].stored and one not in chain
+        )
+        before = next(leading, None)
+        if before is None:
+            break
+        chain.insert(0, before)
+    return chain
+
+
+def _numbered(chain: list[LostCommit], known: int) -> tuple[int, list[LostCommit]]:
+    """The number of the first of a chain, without those before it that do not fit the numbers of the ones that refs hold."""
+    held = [(place, one.snapshot.id - place) for place, one in enumerate(chain) if one.snapshot is not None]
+    if not held:
+        return known + 1, chain
+    begin = held[-1][1]
+    wrong = [place for place, other in held if other != begin]
+    cut = max(wrong[-1] + 1 if wrong else 0, 1 - begin)
+    return begin + cut, chain[cut:]
+
+
+def _numbers(
+    main: TableContext, pointer: MainPointer, past: PastSnapshot | None, held: dict[int, LostCommit]
+) -> Iterator[int]:
+    """Numbers of snapshots that the branch is known to have had."""
+    if pointer.replaced is not None and pointer.replaced.taken.branch_uuid == main.branch_uuid:
+        yield pointer.replaced.taken.id
+    if past is not None:
+        yield past.id
+    yield from held
+
+
+def _lost(main: TableContext, remains: Remains, known: int, past: PastSnapshot | None) -> Iterator[Problem]:
+    """The newest snapshots that the branch is known to have had and of which nothing is left."""
+    if remains.newest >= known:
+        return
+    first, last = remains.newest + 1, known
+    gone = f"snapshot {last}" if first == last else f"snapshots {first} to {last}"
+    top = remains.snapshots[-1].snapshot if remains.snapshots else remains.begun
+    rows = None
+    if past is not None and past.id == known and past.total_record_count is not None and top is not None:
+        rows = past.total_record_count - (top.total_record_count or 0)
+    yield Problem(
+        Kind.MAIN_GONE,
+        f"{gone} of '{main.title}' cannot be made again, no manifest lists are left of them; what was committed there is lost",
+        main.layout.snapshot_path(last),
+        main.branch,
+        last,
+        rows=rows,
+        time_millis=None if past is None else past.time_millis,
+        job=None if past is None else past.commit_user,
+    )
+
+
+def _not_taken(
+    main: TableContext, commits: Sequence[LostCommit], path: Sequence[LostCommit]
+) -> Iterator[Problem]:
+    """Commits that fit nowhere though they came late: they may be attempts that nobody acknowledged, or not."""
+    begun = path[0].stored if path else 0
+    taken = {one.after for one in path} | {one.before for one in path}
+    left = [one for one in commits if one not in path and one.after not in taken and one.stored >= begun]
+    for one in left[-_MOST_TOLD:]:
+        name = one.source if one.base is None else one.base.name
+        changed = "" if one.delta is None else f" and {one.delta.name}"
+        yield Problem(
+            Kind.MAIN_GONE,
+            f"manifest lists {name}{changed} tell of a commit to '{main.name}' that does not fit into what main is made of "
+            "again: it was an attempt that came to nothing, or its rows are lost",
+            main.layout.manifest_path(name),
+            main.branch,
+            time_millis=one.stored,
+            severity="warning",
+        )
