@@ -177,6 +177,24 @@ def test_one_of_several_records_was_lost(made, root, lost):
     assert _kinds(table) == set()
 
 
+def test_a_record_in_the_middle_was_lost(made, root):
+    """The newest says what main is; upkeep waits for the others."""
+    table = made()
+    table.undo_replace()
+    _fresh(table).replace_main_branch("fix", force=True)
+    expected = ids_of(_fresh(table))
+    was = Path(f"{root}/branch/MAIN-2").read_bytes()
+    os.unlink(f"{root}/branch/MAIN-2")
+    assert ids_of(_fresh(table)) == expected
+    with pytest.raises(anabranch.CorruptTableError, match="MAIN-2"):
+        _fresh(table).maintain()
+    assert _kinds(table) == {"pointer"}
+    assert _fresh(table).repair().left == ()
+    assert Path(f"{root}/branch/MAIN-2").read_bytes() == was
+    assert _kinds(table) == set()
+    assert ids_of(_fresh(table)) == expected
+
+
 def test_a_replacement_under_way_is_no_lost_record(made, root):
     """It is announced and main is sealed, but it never came to be decided: main stays."""
     table = made()
@@ -321,3 +339,13 @@ def test_a_repair_of_main_that_died_is_finished_by_the_next(made, root, tmp_path
         assert left == [], at
         assert ids_of(_fresh(table)) == [0, 1, 2, 30, 31, 32, 33], at
         assert _kinds(table) == set()
+
+
+def test_a_version_of_the_schema_that_went_with_the_folder_is_listed(made, root):
+    table = made()
+    table.alter().add_column("x", "INT").apply()
+    _fresh(table).append([{"id": 50, "p": "a", "x": 1}])
+    _drop_folder(root)
+    done = _fresh(table).repair()
+    assert "schema" in {str(p.kind) for p in done.left}
+    assert "schema" in _kinds(table)

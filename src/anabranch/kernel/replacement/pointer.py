@@ -107,22 +107,25 @@ def newest_pointer(context: TableContext, *, above: int = 0) -> MainPointer | No
 
 
 def _last_in_row(context: TableContext, known: int) -> int:
-    """The highest number there is. Raises `CorruptTableError` if numbers below it are missing.
+    """The highest number there is. Raises `CorruptTableError` if numbers below it are missing that nobody announced.
 
     Every replacement takes the next number, so nobody but whoever copies files around leaves one out. Believed, it
-    would have everybody look for all the numbers below it.
+    would have everybody look for all the numbers below it. One that was announced was decided, or there was none after
+    it: if its record was lost, it is still the highest that counts.
     """
-    above = [number for number in numbers(context, MAIN_PREFIX) if number > known]
-    for expected, number in enumerate(above, known + 1):
-        if number != expected:
+    last = known
+    for number in [number for number in numbers(context, MAIN_PREFIX) if number > known]:
+        for expected in range(last + 1, number):
             if context.storage.exists(_path(context, MAIN_PREFIX, expected)):
                 return _last_in_row(context, known)  # it was put while we listed
-            raise CorruptTableError(
-                f"there is no {MAIN_PREFIX}{expected}, and without it replacement {number} cannot have been made",
-                path=_path(context, MAIN_PREFIX, number),
-                hint="move this file out of the folder: it did not come about by replacing main.",
-            )
-    return above[-1] if above else known
+            if not context.storage.exists(_path(context, SEAL_PREFIX, expected)):
+                raise CorruptTableError(
+                    f"there is no {MAIN_PREFIX}{expected}, and without it replacement {number} cannot have been made",
+                    path=_path(context, MAIN_PREFIX, number),
+                    hint="move this file out of the folder: it did not come about by replacing main.",
+                )
+        last = number
+    return last
 
 
 def replacements(context: TableContext) -> list[MainPointer]:
