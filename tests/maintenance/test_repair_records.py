@@ -8,6 +8,7 @@ import pytest
 
 import anabranch
 from anabranch.kernel.refs.consumers import forget_consumer, move_consumer
+from anabranch.kernel.replacement.release import release_due
 from tests.support.tables import ids_of, make_table, rows
 
 
@@ -236,6 +237,40 @@ def test_the_seal_of_a_replacement_that_is_decided(table):
     _fresh(table).append(rows(90, 1))
     _fresh(table).undo_replace()
     assert ids_of(_fresh(table)) == ALL
+
+
+def test_records_of_a_main_that_was_replaced(table):
+    """Exactly-once in the table's own folder, and the end of a merge into what was main."""
+    _fresh(table).expire_snapshots(retain_max=3)
+    _fresh(table).create_branch("b2", "good")
+    _fresh(table).branch("b2").append(rows(70, 1))
+    _fresh(table).replace_main_branch("b2", force=True)
+    torn = [_tear(table, path) for path in ("ledger/expired-*", "branch/branch-b1/MERGE-1.done")]
+    assert sorted(_paths(table)) == sorted(torn)
+    assert _fresh(table).repair().left == ()
+    assert _fresh(table).verify(deep=True).ok
+
+
+@pytest.mark.parametrize("is_dropped", [True, False])
+def test_what_becomes_of_a_replaced_main(table, is_dropped):
+    _fresh(table).delete_branch("b1")
+    _fresh(table).create_branch("b2", "good")
+    _fresh(table).branch("b2").append(rows(70, 1))
+    forget_consumer(_fresh(table).context, "c")
+    _fresh(table).replace_main_branch("b2", force=True)
+    if is_dropped:
+        release_due(_fresh(table).context, -60_000)  # the store's clock may be a little behind
+    else:
+        table.context.storage.put("branch/RELEASE-1", b"")
+    path = _tear(table, "branch/RELEASE-1", 10)
+    assert path in _paths(table)
+    assert _fresh(table).repair().left == ()
+    assert _fresh(table).verify(deep=True).ok
+    _fresh(table).append(rows(90, 1))
+    _fresh(table).expire_snapshots(retain_max=2)
+    assert ids_of(_fresh(table)) == [0, 1, 2, 3, 4, 70, 90]
+    if not is_dropped:
+        assert ids_of(_fresh(table).branch("main@1")) == ALL
 
 
 @pytest.mark.parametrize("path", ["branch/MAIN-1", "lineage/main-1"])

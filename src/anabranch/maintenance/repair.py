@@ -49,7 +49,10 @@ def repair(
     def main_again(context: TableContext, _: list[Problem]) -> Iterator[tuple[Step, Act]]:
         return plan_main(context, () if looked is None else looked.states, lost)
 
-    for plan in (_files, plan_bits, plan_pointers, plan_forks, refs, main_again):
+    def records(context: TableContext, problems: list[Problem]) -> Iterator[tuple[Step, Act]]:
+        return plan_records(context, () if looked is None else looked.states, problems)
+
+    for plan in (_files, plan_bits, plan_pointers, plan_forks, refs, main_again, records):
         done = _carried_out(plan(context, problems), steps, dry_run=dry_run)
         if done:
             context = main_of(context.on_branch(None))
@@ -61,7 +64,6 @@ def repair(
         branch = main if name == main.branch else main.on_branch(name)
         plans = plan_branch(branch, looked, problems)
         _carried_out(plans, steps, dry_run=dry_run)
-    _carried_out(plan_records(main, looked.states, problems), steps, dry_run=dry_run)
     _carried_out(plan_pins(main, problems), steps, dry_run=dry_run)
     if dry_run:
         mended = {step.path for step in steps}

@@ -30,6 +30,7 @@ from anabranch.kernel.replacement.seal import stay
 from anabranch.spec.fork import FORK_FILE
 from anabranch.spec.history_segment import PastSnapshot
 from anabranch.spec.json_object import to_bytes
+from anabranch.spec.main_pointer import Release, former_main_name
 from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.snapshot_ref import SnapshotRef
 
@@ -113,8 +114,12 @@ def _again(
         decided = find_pointer(main, generation) if is_copy else find_copy(main, generation)
         other = "the record itself" if is_copy else "its copy"
         return None if decided is None else (other, decided.to_json())
+    if name.startswith("RELEASE-"):
+        return _release(main, int(name.rpartition("-")[2]))
     if name.startswith("expired-"):
-        context = main if problem.branch == main.branch else readable_branch(main, problem.branch or "")
+        context = main if problem.branch == main.branch else main.on_branch(None)
+        if problem.branch not in (None, main.branch):
+            context = readable_branch(main, problem.branch)
         known = {past.id: past for past in archived(context, context.branch_uuid)}
         page = page_again(problem.path, known)
         return None if page is None else ("the archive", page)
@@ -129,6 +134,18 @@ def _again(
                 )
                 return f"how branch '{other}' began", content
     return None
+
+
+def _release(main: TableContext, generation: int) -> tuple[str, bytes] | None:
+    """Dropped, if nothing of its history is left; else kept, which takes nothing away."""
+    pointer = find_pointer(main, generation)
+    if pointer is None or pointer.replaced is None:
+        return None
+    old = main.on_branch(pointer.replaced.old.name)
+    is_gone = all(number > pointer.replaced.head.id for number in old.snapshots.ids())
+    token, now = main.runtime.ids.uuid(), main.runtime.clock.now_millis()
+    source = f"what is left of '{former_main_name(generation)}', which is {'dropped' if is_gone else 'kept'}"
+    return source, Release("drop" if is_gone else "back", now, token).to_json()
 
 
 def _merge_end(
@@ -166,7 +183,10 @@ def _made(
     """The snapshot that a merge made, or that says it was given up; None if there is none any more."""
     wanted = (f"{MERGE_USER}{branch.branch_uuid}", number)
     there: list[Snapshot | PastSnapshot] = [state.snapshot for state in states]
-    for found in [*there, *archived(main, main.branch_uuid)]:
+    past = [
+        one for uuid in dict.fromkeys((main.branch_uuid, main.table_uuid)) for one in archived(main, uuid)
+    ]
+    for found in [*there, *past]:
         if (found.commit_user, found.commit_identifier) == wanted and MERGE_PROPERTY in found.properties:
             return found, merge_facts(found)
     return None

@@ -80,8 +80,8 @@ _BESIDE_BRANCHES: Final = (
     _Sort(
         re.compile(f"RELEASE-{_NUMBER}"),
         lambda data, path: Release.from_json(data, path=path),
-        "whether a replaced main was dropped is not known",
-        hint="put the file back from a copy of the table's folder.",
+        "whether a replaced main was dropped is not known, so expiry stops at it",
+        repair="decide again: dropped if nothing of its history is left, else kept",
     ),
     _Sort(
         re.compile(f"FIELD-IDS-{_NUMBER}"),
