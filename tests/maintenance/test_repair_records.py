@@ -306,3 +306,29 @@ def test_what_a_later_version_wrote_is_left_alone(table, path):
     assert done.steps == ()
     assert path in [problem.path for problem in done.left]
     assert json.loads(table.context.storage.get(path))["version"] == 99
+
+
+def test_an_announcement_of_which_nothing_was_decided(table):
+    table.context.storage.put("branch/SEAL-1", b"{")
+    assert _paths(table) == ["branch/SEAL-1"]
+    assert _fresh(table).repair().left == ()
+    assert _fresh(table).verify().ok
+    _check_goes_on(table)
+    _fresh(table).create_branch("b2", "good")
+    _fresh(table).replace_main_branch("b2", force=True)
+    assert ids_of(_fresh(table)) == [0, 1, 2, 3, 4]
+
+
+def test_the_log_of_what_is_gone(table):
+    _fresh(table).delete_branch("b1")
+    path = _tear(table, "branch/DELETED-*")
+    _check_mended(table, path)
+    _fresh(table).system("branches_log").to_pylist()
+
+
+@pytest.mark.parametrize("key", ["commitIdentifier", "timeMillis"])
+def test_a_tag_of_ours_that_can_be_parsed_and_says_something_else(table, key):
+    path = "branch/branch-b1/tag/tag-anabranch-merge-1"
+    content = json.loads(table.context.storage.get(path))
+    table.context.storage.put(path, json.dumps({**content, key: True}).encode())
+    _check_mended(table, path)

@@ -22,7 +22,7 @@ from anabranch.kernel.refs.savepoints import remade_savepoint
 from anabranch.kernel.refs.tag_log import find_tag
 from anabranch.kernel.removals import removed_stamps
 from anabranch.kernel.repair.lost_snapshots import recover_within
-from anabranch.kernel.repair.mending import is_of_later_version, put_again, put_aside
+from anabranch.kernel.repair.mending import put_again, put_aside
 from anabranch.kernel.repair.problem import Kind, Problem
 from anabranch.kernel.repair.states import State
 from anabranch.kernel.repair.step import Act, Step
@@ -62,7 +62,7 @@ def _is_damaged(context: TableContext, problem: Problem) -> bool:
         elif problem.snapshot_id is not None:
             context.snapshots.find(problem.snapshot_id)
     except CorruptTableError:
-        return not is_of_later_version(context, problem.path)
+        return True
     return False
 
 
