@@ -149,7 +149,7 @@ def _damaged(context: TableContext, number: int) -> Savepoint:
 def remade_savepoint(context: TableContext, number: int) -> Savepoint | None:
     """A savepoint whose file cannot be read, made again from its tag and not yet stored; None if there is no tag.
 
-    Its manifest list is written anew. Raises `CorruptTableError`: what it saves cannot be read.
+    Its manifest list is written anew, at once. Raises `CorruptTableError`: what it saves cannot be read.
     """
     tag = find_tag(context, pin_name(number))
     if tag is None:

@@ -28,7 +28,7 @@ from anabranch.kernel.repair.states import State
 from anabranch.kernel.repair.step import Act, Step
 from anabranch.spec.layout import savepoint_id_of, tag_name_of
 from anabranch.spec.refs import Tag
-from anabranch.spec.savepoint import pinned_savepoint_of
+from anabranch.spec.savepoint import pin_name, pinned_savepoint_of
 from anabranch.spec.snapshot import Snapshot
 
 
@@ -72,14 +72,22 @@ def _branch(main: TableContext, name: str | None) -> TableContext:
 
 def _savepoint(main: TableContext, number: int, problem: Problem) -> Iterator[tuple[Step, Act]]:
     places = [main, *(_branch(main, name) for name in (None, *branch_names(main)) if name != main.branch)]
+    pin = pin_name(number)
     for place in places:
         try:
-            made = remade_savepoint(place, number)
+            is_there = find_tag(place, pin) is not None
         except AnabranchError:
             continue
-        if made is not None:
-            what = f"make {problem.path} again from its tag '{made.pin}'"
-            yield Step(Kind.REF, what, problem.path), put_again(main, problem.path, made.to_json())
+        if is_there:
+
+            def act(place: TableContext = place) -> bool:
+                try:
+                    made = remade_savepoint(place, number)  # writes a manifest list
+                except CorruptTableError:
+                    return False  # what it saves is damaged too, and listed
+                return made is not None and put_again(main, problem.path, made.to_json())()
+
+            yield Step(Kind.REF, f"make {problem.path} again from its tag '{pin}'", problem.path), act
             return
 
 
