@@ -44,6 +44,7 @@ _MOMENTS = "anabranch_moments"
 _READS = frozenset(
     {"SELECT", "WITH", "FROM", "VALUES", "DESCRIBE", "DESC", "EXPLAIN", "SUMMARIZE", "SHOW", "("}
 )
+_EXPLAIN_OPTIONS = ("ANALYZE", "ANALYSE", "FORMAT")
 _PATTERN = re.compile(
     r"""
     (?P<skip>\s+|--[^\n]*)
@@ -290,12 +291,12 @@ def _listed(lake: Lake, words: Sequence[_Word]) -> pa.Table | None:
         case ["SHOW", "DATABASES" | "SCHEMAS" | "NAMESPACES"]:
             return pa.table({"namespace": pa.array(lake.databases(), pa.string())})
         case ["SHOW", "TABLES", *rest] if not rest or (len(rest) == 2 and rest[0] in ("IN", "FROM")):
-            database = words[3].name if rest else _DEFAULT
-            found = lake.tables(database) if rest or _DEFAULT in lake.databases() else []
+            databases = [words[3].name] if rest else lake.databases()
+            found = [(database, table) for database in databases for table in lake.tables(database)]
             return pa.table(
                 {
-                    "namespace": pa.array([database] * len(found), pa.string()),
-                    "tableName": pa.array(found, pa.string()),
+                    "namespace": pa.array([database for database, _ in found], pa.string()),
+                    "tableName": pa.array([table for _, table in found], pa.string()),
                 }
             )
     return None
@@ -347,12 +348,25 @@ def _check_reads(words: Sequence[_Word], statement: str) -> None:
     )
     if first not in _READS or not is_listing:
         raise _only_spark(f"{first} is", statement)
+    if first == "EXPLAIN":
+        _check_reads(_explained(words), statement)  # DuckDB does what EXPLAIN ANALYZE is asked of
+        return
     for place, word in enumerate(words):
         is_behind_name = (
             place > 0 and words[place - 1].kind in ("word", "quoted") and not words[place - 1].is_("SELECT")
         )
         if word.kind == "hint" and (not is_behind_name or _hint_end(words, place) is None):
             raise _only_spark("hints other than OPTIONS behind the name of a table are", statement)
+
+
+def _explained(words: Sequence[_Word]) -> Sequence[_Word]:
+    """What follows EXPLAIN, ANALYZE and options in parentheses."""
+    place = 1
+    if place < len(words) and words[place].is_("ANALYZE", "ANALYSE"):
+        place += 1
+    elif place < len(words) - 1 and words[place].text == "(" and words[place + 1].is_(*_EXPLAIN_OPTIONS):
+        place = next((n + 1 for n, word in enumerate(words) if word.text == ")"), len(words))
+    return words[place:]
 
 
 def _only_spark(what: str, statement: str) -> UnsupportedFeatureError:

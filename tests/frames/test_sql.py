@@ -47,12 +47,18 @@ def lake(tmp_path):
         ("SELECT id FROM db.t WHERE v IS NULL", [(2,)]),
         ("SHOW DATABASES", [("db",), ("default",)]),
         ("show tables in db", [("db", "t")]),
+        ("SHOW TABLES", [("db", "t"), ("default", "u")]),
         ("VALUES (1), (2)", [(1,), (2,)]),
     ],
 )
 def test_what_a_statement_gives(lake, statement, rows):
     found = lake.sql(statement).to_arrow()
     assert [tuple(row.values()) for row in found.to_pylist()] == rows
+
+
+@pytest.mark.parametrize("how", ["EXPLAIN", "EXPLAIN ANALYZE", "EXPLAIN (FORMAT json)"])
+def test_a_plan_is_explained(lake, how):
+    assert lake.sql(f"{how} (SELECT id FROM db.t)").collect()
 
 
 def test_rows_come_in_every_form(lake):
@@ -82,6 +88,14 @@ def test_filters_reach_the_planner(lake, monkeypatch):
         ("CREATE TABLE db.x (id INT)", anabranch.UnsupportedFeatureError, "CREATE is for Spark"),
         ("SHOW CREATE TABLE db.t", anabranch.UnsupportedFeatureError, "SHOW is for Spark"),
         ("COPY db.t TO '/x'", anabranch.UnsupportedFeatureError, "COPY is for Spark"),
+        ("EXPLAIN COPY db.t TO '/x'", anabranch.UnsupportedFeatureError, "COPY is for Spark"),
+        ("explain analyze copy db.t TO '/x'", anabranch.UnsupportedFeatureError, "COPY is for Spark"),
+        (
+            "EXPLAIN (ANALYZE, FORMAT json) COPY db.t TO '/x'",
+            anabranch.UnsupportedFeatureError,
+            "COPY is for Spark",
+        ),
+        ("EXPLAIN EXPLAIN ANALYZE COPY db.t TO '/x'", anabranch.UnsupportedFeatureError, "COPY is for Spark"),
         (
             "SELECT * FROM db.t /*+ BROADCAST(t) */",
             anabranch.UnsupportedFeatureError,
