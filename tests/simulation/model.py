@@ -200,6 +200,11 @@ class Model(Held):
                 Entry(number, stamp, content, self.rows_of[stamp], None, self.world, self.world.now),
             )
             return
+        if line.entries and number == line.entries[0].id - 1 and stamp in self.rows_of:
+            # The past of a branch that is main is put below what it began with, as when it became main.
+            known = self.rows_of[stamp]
+            line.entries.insert(0, Entry(number, stamp, content, known, None, self.world, self.world.now))
+            return
         if head is None:  # where nothing is left of the beginning, it begins with what is
             lost = next((entry for entry in line.lost if entry.id == number), lost)
         rows = self.rows_of.get(stamp, lost.rows)

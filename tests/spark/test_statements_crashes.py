@@ -3,7 +3,8 @@
 import pyarrow as pa
 
 from anabranch.spark.catalog.properties import TableDefinition
-from anabranch.spark.catalog.replacement import Replacement, _AsPlanned
+from anabranch.spark.catalog.replacement import Replacement
+from anabranch.spark.frame_writer import _AsPlanned
 from anabranch.spec.ddl import parse_columns
 from tests.support.dying import deaths
 from tests.support.tables import make_table

@@ -26,7 +26,7 @@ class Identifier:
         if "://" in text:  # which may hold keys, as other tools write them
             raise InvalidNameError(
                 f"a URL ({text.partition('://')[0]}://...) does not name a table",
-                hint="name the warehouse with -w or connect(), and the table as database.table.",
+                hint="name the warehouse where the lake is opened, and the table as database.table.",
             )
         database, dot, rest = text.partition(".")
         if not dot or not rest:
