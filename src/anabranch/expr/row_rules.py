@@ -1,8 +1,8 @@
 """What a table asks of every row that is written to it: values for columns that have none, and conditions.
 
-A DEFAULT lies with its column in the schema (``defaultValue``, as in Paimon): a null that a writer of ours
-is given becomes the default; engines that do not know defaults write null. Nothing of it matters to readers. A CHECK lies in the options under ``anabranch.check.<name>``: rows
-for which it is FALSE are refused; unknown is no violation, as in SQL.
+A DEFAULT lies with its column in the schema (``defaultValue``, as in Paimon): a null that a writer of ours is given becomes
+the default; engines that do not know defaults write null. Nothing of it matters to readers. A CHECK lies in the options
+under ``anabranch.check.<name>``: rows for which it is FALSE are refused; unknown is no violation, as in SQL.
 """
 
 from __future__ import annotations
