@@ -2,6 +2,7 @@
 
 import datetime as dt
 import sys
+from decimal import Context, Decimal
 
 import duckdb
 import pandas as pd
@@ -65,6 +66,18 @@ def test_changes_diffs_and_system_tables_too(table):
     assert set(pl.DataFrame(diff.rows())["_change"]) == {"insert"}
     assert diff.rows().to_duckdb().aggregate("count(*)").fetchall() == [(3,)]
     assert pl.from_arrow(table.system("snapshots")).height == 4
+
+
+@pytest.mark.parametrize("digits", [28, 29, 38])
+def test_a_lazy_frame_compares_decimals_of_any_length(tmp_path, digits):
+    value = Decimal("123456789" * 5)
+    value = Decimal(str(value)[:digits]).scaleb(-3, Context(prec=38))
+    rows = pa.table({"d": pa.array([value, -value, Decimal(5)], pa.decimal128(38, 3))})
+    table = anabranch.connect(str(tmp_path)).create_table("db.d", data=rows)
+    frame, column = table.scan().to_polars(lazy=True), pl.col("d")
+    for condition in (column == value, column == -value, column.is_between(value, value), column < value):
+        eager = table.scan().to_polars().filter(condition)
+        assert frame.filter(condition).collect().equals(eager), condition
 
 
 def test_a_lazy_frame_reads_what_its_query_needs(table, opened):

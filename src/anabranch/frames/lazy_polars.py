@@ -163,7 +163,7 @@ def _literal(node: Mapping[str, Any]) -> Literal:
             moment = instant.replace(tzinfo=None) if zone is None else instant.astimezone(ZoneInfo(zone))
             return Literal(moment)
         case "Decimal", [int() as digits, int(), int() as scale]:
-            return Literal(Decimal(digits).scaleb(-scale))
+            return Literal(Decimal(f"{digits}e{-scale}"))  # exact, where arithmetic would round
         case str(), int() if kind.startswith(("Int", "UInt")) and not isinstance(value, bool):
             return Literal(value)
     raise _UnknownError
