@@ -445,3 +445,23 @@ def test_the_past_takes_no_columns_and_the_word_is_merge(table):
 def test_memory_and_object_like_stores_make_tables_of_rows_too():
     lake = anabranch.connect("memory://data-in")
     assert lake.create_table("db.t", data=rows(0, 3)).scan().count() == 3
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pl.DataFrame({"a": [{1, 2}]}, schema={"a": pl.Object}),
+        pd.DataFrame({"a": pd.period_range("2026-01", periods=1, freq="M")}),
+        pd.DataFrame({"a": pd.interval_range(0, 1)}),
+    ],
+    ids=["objects", "periods", "intervals"],
+)
+def test_what_would_lose_its_meaning_is_refused(tmp_path, frame):
+    """Polars gives addresses of objects, pandas ordinals of periods."""
+    lake = anabranch.connect(str(tmp_path))
+    with pytest.raises(anabranch.SchemaError, match="'a'"):
+        lake.create_table("db.t", data=frame)
+    assert lake.databases() == []
+    if isinstance(frame, pl.DataFrame):
+        with pytest.raises(anabranch.SchemaError, match="'a'"):
+            lake.create_table("db.t", "a BINARY(8)").append(frame)

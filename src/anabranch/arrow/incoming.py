@@ -16,7 +16,14 @@ import pyarrow as pa
 
 from anabranch.arrow.convert import fit
 from anabranch.arrow.python_values import rows_to_batch, to_array
-from anabranch.arrow.sources import ROWS_AT_ONCE, batches_of, is_pandas, pandas_columns, unknown
+from anabranch.arrow.sources import (
+    ROWS_AT_ONCE,
+    batches_of,
+    check_polars,
+    is_pandas,
+    pandas_columns,
+    unknown,
+)
 from anabranch.errors import SchemaError
 from anabranch.spec.arrow_types import fields_from_arrow, from_arrow_type
 from anabranch.spec.field_ids import UNASSIGNED_ID
@@ -63,6 +70,7 @@ def incoming(data: Any, known: Sequence[Field] = ()) -> Incoming:
     if isinstance(data, pa.Table):
         return _held(data, by_name)
     if type(data).__module__.partition(".")[0] == "polars" and hasattr(data, "__arrow_c_stream__"):
+        check_polars(data)
         return _held(pa.table(data), by_name)
     if isinstance(data, pa.RecordBatchReader):
         return Incoming(_fields(data.schema, by_name), data, is_repeatable=False)
@@ -146,6 +154,12 @@ def _fields(schema: pa.Schema, known: Mapping[str, Field]) -> tuple[Field, ...]:
 
 
 def _field(column: pa.Field[Any], known: Mapping[str, Field]) -> Field:
+    if getattr(column.type, "extension_name", "").startswith("pandas."):  # stored, they would be bare numbers
+        raise SchemaError(
+            f"column '{column.name}' is a {column.type.extension_name.removeprefix('pandas.')} of pandas, which no column type "
+            "holds",
+            hint="convert it first: to_timestamp() for periods, left and right for intervals, or astype(str).",
+        )
     holding = _holding(column.type)
     if pa.types.is_null(holding) and column.name in known:
         return known[column.name]

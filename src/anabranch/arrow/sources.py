@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, Final
 
+import polars as pl
 import pyarrow as pa
 
 from anabranch.arrow.python_values import rows_to_batch, to_array
@@ -31,6 +32,7 @@ def batches_of(data: Any, fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
     elif is_pandas(data):
         yield from _pandas_table(data, fields).to_batches()
     elif hasattr(data, "__arrow_c_stream__"):
+        check_polars(data)
         yield from pa.RecordBatchReader.from_stream(data)
     elif hasattr(data, "__arrow_c_array__"):
         yield pa.record_batch(data)
@@ -60,6 +62,18 @@ def unknown(data: Any) -> SchemaError:
         hint="Give a pyarrow Table, batch or reader, an iterable of these, a pandas or Polars DataFrame, or a "
         "list of dictionaries; .collect() a Polars LazyFrame.",
     )
+
+
+def check_polars(data: Any) -> None:
+    """Refuse columns of Python objects, of which Polars hands out the addresses. Raises `SchemaError`."""
+    if not isinstance(data, pl.DataFrame):
+        return
+    for name, data_type in data.schema.items():
+        if data_type == pl.Object:
+            raise SchemaError(
+                f"column '{name}' holds Python objects, which are no values of a table",
+                hint="cast it to a type of Polars, or give the rows as dictionaries: frame.to_dicts().",
+            )
 
 
 def is_pandas(data: Any) -> bool:
