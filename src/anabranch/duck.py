@@ -280,9 +280,9 @@ def _rows(lake: Lake, name: str, moment: dict[str, Any] | None = None) -> Any:
         table = table.at(**moment) if options is None else table.with_options(options)
     if identifier.system is not None:
         return table.system(identifier.system)
-    from anabranch.frames.dataset import ScanDataset
+    from anabranch.frames.dataset import for_duckdb
 
-    return ScanDataset(table.scan(), nan_is_largest=True)
+    return for_duckdb(table.scan())
 
 
 def _listed(lake: Lake, words: Sequence[_Word]) -> pa.Table | None:

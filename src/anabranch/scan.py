@@ -298,9 +298,9 @@ class Scan(Rows[Split], Shown):
         return lazy_frame(self)
 
     def _for_duckdb(self) -> ScanDataset:
-        from anabranch.frames.dataset import ScanDataset
+        from anabranch.frames.dataset import for_duckdb
 
-        return ScanDataset(self, nan_is_largest=True)
+        return for_duckdb(self)
 
     def to_spark(self) -> DataFrame:
         """The rows as a DataFrame of the session that the lake was connected with; nothing is read yet.

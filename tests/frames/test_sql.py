@@ -156,3 +156,15 @@ def test_neither_spark_nor_pandas_is_loaded_to_answer(lake, tmp_path):
     command = [sys.executable, "-c", code, "-w", str(tmp_path), "sql", "SELECT count(*) FROM db.t"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_columns_that_differ_only_in_case_are_refused(tmp_path, caplog):
+    """DuckDB answers for the first of them, whichever was meant."""
+    lake = anabranch.connect(str(tmp_path))
+    table = lake.create_table("db.t", data=[{"id": 1, "n": 1, "N": 10}])
+    for ask in (lambda: lake.sql('SELECT sum("N") FROM db.t'), table.scan().to_duckdb):
+        with pytest.raises(anabranch.UnsupportedFeatureError, match="one for DuckDB"):
+            ask()
+    anabranch.duckdb(lake)
+    assert "db.t has no view" in caplog.text
+    assert table.scan(columns=["id", "N"]).to_duckdb().fetchall() == [(1, 10)]

@@ -19,6 +19,23 @@ from anabranch.frames.narrowing import Narrowing
 from anabranch.lineage.recording import TakingPart, captured
 
 
+def for_duckdb(rows: Narrowing) -> ScanDataset:
+    """Rows as DuckDB takes them.
+
+    Raises `UnsupportedFeatureError` for columns whose names differ only in case: DuckDB would answer for the wrong one.
+    """
+    seen: dict[str, str] = {}
+    for name in rows.arrow_schema.names:
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            raise UnsupportedFeatureError(
+                f"{rows.title} has the columns '{other}' and '{name}', which are one for DuckDB",
+                feature="case-sensitive-columns",
+                hint="leave one out with columns=, rename it, or read by scan() in another form.",
+            )
+    return ScanDataset(rows, nan_is_largest=True)
+
+
 class ScanDataset(ds.Dataset):  # type: ignore[misc]
     """Rows of a table as `pyarrow.dataset.Dataset`. What pyarrow's own code would do with files is not offered."""
 
