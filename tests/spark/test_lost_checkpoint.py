@@ -70,7 +70,7 @@ def patient(events):
     return events.dropDuplicates(["k"])
 
 
-@pytest.mark.parametrize("taken_out", [False, True])
+@pytest.mark.parametrize("taken_out", [pytest.param(False, marks=pytest.mark.long), True])
 def test_state_is_made_again_of_expired_snapshots_only_if_all_rows_are_left(lake, warehouse, taken_out):
     events = lake.table("db.events")
     events.append([{"k": 1}])
