@@ -4,7 +4,6 @@ from concurrent.futures import Future
 
 import anabranch.arrow.pipeline
 import anabranch.arrow.reader
-import anabranch.kernel.manifest_store
 import anabranch.kernel.parallel
 import anabranch.spec.avro
 
@@ -41,7 +40,6 @@ def do_without():
     for module in (
         anabranch.arrow.pipeline,
         anabranch.arrow.reader,
-        anabranch.kernel.manifest_store,
         anabranch.kernel.parallel,
         anabranch.spec.avro,
     ):

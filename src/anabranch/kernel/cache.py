@@ -60,6 +60,19 @@ class MetadataCache:
                 _, (_, freed) = self._entries.popitem(last=False)
                 self._used -= freed
 
+    def drop(self, key: tuple[str, ...]) -> None:
+        """Forget the value under `key`, if there is one."""
+        with self._lock:
+            old = self._entries.pop(key, None)
+            if old is not None:
+                self._used -= old[1]
+
+    @property
+    def used(self) -> int:
+        """What the values weigh together."""
+        with self._lock:
+            return self._used
+
     def __len__(self) -> int:
         """How many values there are."""
         with self._lock:

@@ -1,14 +1,20 @@
-"""Manifests and manifest lists of a table, read through the cache and written once."""
+"""Manifests and manifest lists of a table, read through the cache and written once.
+
+A manifest is cached in one form only. One of few entries stays as it is stored: decoded it would take many times
+that, and many small ones are decoded together as fast as they are looked up. One of many entries stays decoded, with
+all columns that were asked for so far; whoever asks for others has it read again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import polars as pl
 
 from anabranch.errors import CorruptTableError, NotFoundError
 from anabranch.kernel.cache import MetadataCache
+from anabranch.kernel.parallel import each, stream
 from anabranch.spec.data_file import ManifestFileMeta
 from anabranch.spec.entry_frame import COLUMNS, EntryFrame
 from anabranch.spec.layout import Layout
@@ -16,8 +22,12 @@ from anabranch.spec.manifest import decode_manifest_list, decode_manifests
 from anabranch.spec.snapshot import NO_LIST, Snapshot
 from anabranch.storage.protocol import Storage
 
-_PARALLEL_READS = 16
-_META_WEIGHT = 400  # bytes that one ManifestFileMeta takes, about
+_MANY = 1_000
+"""Entries of a manifest that is kept decoded."""
+_META_BYTES = 900
+"""What a `ManifestFileMeta` takes with all that it refers to."""
+_COLUMN_BYTES = 1_024
+"""What a column takes beside its values."""
 
 
 class ManifestStore:
@@ -31,72 +41,114 @@ class ManifestStore:
         """All manifests of a snapshot in the order of their commits: its base list, then its delta list."""
         return [*self.read_list(snapshot.base_manifest_list), *self.read_list(snapshot.delta_manifest_list)]
 
-    def read_list(self, name: str) -> tuple[ManifestFileMeta, ...]:
-        """The manifests that a manifest list names."""
+    def read_list(self, name: str, *, keep: bool = True) -> tuple[ManifestFileMeta, ...]:
+        """The manifests that a manifest list names.
+
+        Args:
+            name: of the list.
+            keep: whether to cache it: not for whoever goes through the lists of a whole history.
+        """
         if name == NO_LIST:
             return ()
-        path = Layout().manifest_path(name)
-        return self._cache.get_or(
-            (self._storage.url, "list", name),
-            lambda: tuple(decode_manifest_list(self._read(path), path=path)),
-            lambda metas: _META_WEIGHT * (1 + len(metas)),
-        )
+        found: tuple[ManifestFileMeta, ...] | None = self._cache.get(self._key("list", name))
+        if found is None:
+            path = Layout().manifest_path(name)
+            found = tuple(decode_manifest_list(self._read(path), path=path))
+            if keep:
+                self.remember_list(name, found)
+        return found
 
     def entries(
-        self, metas: Sequence[ManifestFileMeta], *, only: tuple[str, ...] | None = None
+        self, metas: Sequence[ManifestFileMeta], *, only: tuple[str, ...] | None = None, keep: bool = True
     ) -> EntryFrame:
-        """All entries of these manifests, in order; of their columns only those named, if any are."""
-        names = [meta.file_name for meta in metas]
+        """All entries of these manifests, in order; of their columns only those named, if any are.
+
+        Args:
+            metas: the manifests, as their lists describe them.
+            only: names of columns.
+            keep: whether to cache what is not cached yet.
+        """
         columns = tuple(COLUMNS) if only is None else only
+        expected = {meta.file_name: _entries_of(meta) for meta in metas}
+        small = [name for name, count in expected.items() if count < _MANY]
+        together, counts = self._decoded_together(small, expected, columns, keep=keep)
         frames: dict[str, EntryFrame] = {}
+        if len(small) == len(metas):
+            _check_counts(metas, dict(zip(small, counts, strict=True)))
+            return together
+        start = 0
+        for name, count in zip(small, counts, strict=True):
+            frames[name] = together.slice(start, count)
+            start += count
+        frames |= self._large([name for name in expected if name not in frames], expected, columns, keep=keep)
+        _check_counts(metas, {name: len(frame) for name, frame in frames.items()})
+        return EntryFrame(pl.concat([frames[meta.file_name].df for meta in metas], rechunk=False))
+
+    def _decoded_together(
+        self, names: Sequence[str], expected: Mapping[str, int], columns: tuple[str, ...], *, keep: bool
+    ) -> tuple[EntryFrame, list[int]]:
+        """The entries of small manifests, and how many each has."""
+        if not names:
+            return EntryFrame(EntryFrame.empty().df.select(columns)), []
+        paths = [Layout().manifest_path(name) for name in names]
+        frame, counts = decode_manifests(
+            [*zip(paths, self._raw_all(names, keep=keep), strict=True)],
+            only=columns,
+            counts=[expected[name] for name in names],
+        )
+        return EntryFrame(frame.df.select(columns)), counts
+
+    def _large(
+        self, names: Sequence[str], expected: Mapping[str, int], columns: tuple[str, ...], *, keep: bool
+    ) -> dict[str, EntryFrame]:
+        """The entries of each large manifest."""
+        frames: dict[str, EntryFrame] = {}
+        wanted: dict[str, tuple[str, ...]] = {}
         for name in names:
-            found: EntryFrame | None = self._cache.get((self._storage.url, "entries", name))
+            found: EntryFrame | None = self._cache.get(self._key("entries", name))
             if found is not None and set(columns) <= set(found.df.columns):
                 frames[name] = EntryFrame(found.df.select(columns))
-        missing = [name for name in names if name not in frames]
-        if missing:
-            paths = [Layout().manifest_path(name) for name in missing]
-            expected = {meta.file_name: _entries_of(meta) for meta in metas}
-            decoded, counts = decode_manifests(
-                [*zip(paths, self._raw_all(missing), strict=True)],
-                only=columns,
-                counts=[expected[name] for name in missing],
-            )
-            decoded = EntryFrame(decoded.df.select(columns))
-            start = 0
-            for name, count in zip(missing, counts, strict=True):
-                frames[name] = decoded.slice(start, count)
-                weight = frames[name].df.estimated_size()
-                self._cache.put((self._storage.url, "entries", name), frames[name], int(weight))
-                start += count
-            if len(missing) == len(names):
-                _check_counts(metas, frames)
-                return decoded
-        _check_counts(metas, frames)
-        if not names:
-            return EntryFrame(EntryFrame.empty().df.select(columns))
-        return EntryFrame(pl.concat([frames[name].df for name in names], rechunk=False))
+            else:
+                wanted[name] = (*columns, *(() if found is None else found.df.columns))
+        for (name, all_columns), data in zip(
+            wanted.items(), stream(partial(self.raw, keep=False), wanted), strict=True
+        ):
+            # Each by itself: parts of one frame would keep all of it alive.
+            path = Layout().manifest_path(name)
+            decoded, _ = decode_manifests([(path, data)], only=all_columns, counts=[expected[name]])
+            if keep:
+                weight = int(decoded.df.estimated_size()) + _COLUMN_BYTES * decoded.df.width
+                self._cache.put(self._key("entries", name), decoded, weight)
+                self._cache.drop(self._key("raw", name))
+            frames[name] = EntryFrame(decoded.df.select(columns))
+        return frames
 
-    def raw(self, name: str) -> bytes:
+    def raw(self, name: str, *, keep: bool = True) -> bytes:
         """The bytes of a manifest."""
-        return self._cache.get_or(
-            (self._storage.url, "raw", name), lambda: self._read(Layout().manifest_path(name)), len
-        )
+        found: bytes | None = self._cache.get(self._key("raw", name))
+        if found is None:
+            found = self._read(Layout().manifest_path(name))
+            if keep:
+                self.remember(name, found)
+        return found
 
     def remember(self, name: str, data: bytes) -> None:
         """Keep the bytes of a manifest that this process wrote."""
-        self._cache.put((self._storage.url, "raw", name), data, len(data))
+        self._cache.put(self._key("raw", name), data, len(data))
 
     def remember_list(self, name: str, metas: Iterable[ManifestFileMeta]) -> None:
         """Keep a manifest list that this process wrote."""
         kept = tuple(metas)
-        self._cache.put((self._storage.url, "list", name), kept, _META_WEIGHT * (1 + len(kept)))
+        self._cache.put(self._key("list", name), kept, _META_BYTES * len(kept))
 
-    def _raw_all(self, names: Sequence[str]) -> list[bytes]:
-        if len(names) < 2:
-            return [self.raw(name) for name in names]
-        with ThreadPoolExecutor(min(_PARALLEL_READS, len(names))) as pool:
-            return [*pool.map(self.raw, names)]
+    def _raw_all(self, names: Sequence[str], *, keep: bool) -> list[bytes]:
+        cached: dict[str, bytes | None] = {name: self._cache.get(self._key("raw", name)) for name in names}
+        missing = [name for name, data in cached.items() if data is None]
+        read = dict(zip(missing, each(partial(self.raw, keep=keep), missing), strict=True))
+        return [data if data is not None else read[name] for name, data in cached.items()]
+
+    def _key(self, form: str, name: str) -> tuple[str, ...]:
+        return (self._storage.url, form, name)
 
     def _read(self, path: str) -> bytes:
         try:
@@ -113,14 +165,14 @@ def _entries_of(meta: ManifestFileMeta) -> int:
     return meta.num_added_files + meta.num_deleted_files
 
 
-def _check_counts(metas: Sequence[ManifestFileMeta], frames: Mapping[str, EntryFrame]) -> None:
+def _check_counts(metas: Sequence[ManifestFileMeta], found: Mapping[str, int]) -> None:
     """Refuse lists that say of a manifest other than it holds: Avro has no footer, a file cut between blocks looks whole.
 
     Also what was read before, by another list: two of them may name one manifest. Raises `CorruptTableError`.
     """
     for meta in metas:
-        if len(frames[meta.file_name]) != _entries_of(meta):
+        if found[meta.file_name] != _entries_of(meta):
             raise CorruptTableError(
-                f"has {len(frames[meta.file_name])} entries, its manifest list says {_entries_of(meta)}",
+                f"has {found[meta.file_name]} entries, its manifest list says {_entries_of(meta)}",
                 path=Layout().manifest_path(meta.file_name),
             )

@@ -8,16 +8,17 @@ the expiring snapshots name. Whether a candidate goes is for the refs that are l
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
 from anabranch.errors import CorruptTableError
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.expiry.list_index import ListIndex
 from anabranch.kernel.expiry.reachability import ENTRY_COLUMNS, index_files
 from anabranch.kernel.file_paths import bucket_folders
-from anabranch.kernel.parallel import each
+from anabranch.kernel.parallel import stream
 from anabranch.spec.data_file import ManifestFileMeta
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
@@ -31,6 +32,9 @@ def no_files() -> pl.DataFrame:
     return pl.DataFrame(schema=COLUMNS)
 
 
+_ROWS_AT_ONCE = 50_000
+"""Rows that are held as Python objects, which take ten times what a column does."""
+
 DATA, INDEX, MANIFEST, MANIFEST_LIST, STATISTICS = "data", "index", "manifest", "manifest-list", "statistics"
 
 
@@ -38,50 +42,101 @@ DATA, INDEX, MANIFEST, MANIFEST_LIST, STATISTICS = "data", "index", "manifest", 
 class Candidates:
     """Files that the expiring snapshots reach and others may not."""
 
+    snapshots: int
+    """How many of the snapshots were looked at: all, unless they delete more files than are held at once."""
     files: pl.DataFrame
     """With the columns of `COLUMNS`, each path once."""
     unreadable: int
     """Manifest lists and manifests of expiring snapshots that are missing or damaged; what only they name
     is left for the cleaning of orphans."""
 
+    @property
+    def in_manifests(self) -> pl.Series:
+        """The names of those that manifests may name."""
+        return self.files.filter(pl.col("kind").is_in([DATA, INDEX]))["file_name"]
+
 
 def candidates(
-    context: TableContext, schema: TableSchema, expiring: Sequence[Snapshot], following: Snapshot
+    context: TableContext,
+    schema: TableSchema,
+    history: Sequence[Snapshot],
+    lists: ListIndex,
+    *,
+    most: int | None = None,
 ) -> Candidates:
-    """Collect them; nothing is changed. `following` is the first snapshot that stays."""
-    reader = _Reader(context, schema)
-    reader.read([*expiring, following], keep=following)
-    frames = [*reader.deleted(), pl.DataFrame(reader.metadata, schema=COLUMNS, orient="row")]
-    return Candidates(pl.concat(frames).unique("path", keep="first", maintain_order=True), reader.unreadable)
+    """Collect them; nothing is changed.
+
+    Args:
+        context: the branch.
+        schema: its newest.
+        history: the snapshots that expire, oldest first, at least one; and the first that stays.
+        lists: what is known of manifest lists.
+        most: data files after which no more snapshots are looked at; one is in any case.
+    """
+    reader = _Reader(context, schema, lists, most)
+    taken = reader.read(history)
+    frames = [*reader.deleted(), *reader.metadata()]
+    files = pl.concat(frames).unique("path", keep="first", maintain_order=True)
+    return Candidates(taken, files, reader.unreadable)
 
 
 class _Reader:
-    def __init__(self, context: TableContext, schema: TableSchema) -> None:
+    def __init__(
+        self, context: TableContext, schema: TableSchema, known: ListIndex, most: int | None
+    ) -> None:
         self._context = context
         self._schema = schema
+        self._known = known
+        self._most = most
         self._deltas: list[ManifestFileMeta] = []
-        self.metadata: list[tuple[str, str, str, int]] = []
+        self._frames: list[pl.DataFrame] = []
+        self._rows: list[tuple[str, str, str, int]] = []
+        self._manifests: set[str] = set()
         self.unreadable = 0
 
-    def read(self, snapshots: Sequence[Snapshot], *, keep: Snapshot) -> None:
-        names = [
-            name for s in snapshots for name in _lists(s) if s is not keep or name == s.delta_manifest_list
-        ]
-        lists = dict(zip(names, each(self._list, names), strict=True))
-        manifests: dict[str, ManifestFileMeta] = {}
-        for snapshot in snapshots:
-            if snapshot is not snapshots[0]:
-                self._deltas += [m for m in lists[snapshot.delta_manifest_list] if m.num_deleted_files]
-            if snapshot is keep:
-                continue
-            for name, size in _lists(snapshot).items():
-                self._add(MANIFEST_LIST, name, size)
-                manifests.update((meta.file_name, meta) for meta in lists[name])
-            self._read_others(snapshot)
-        for meta in manifests.values():
-            self._add(MANIFEST, meta.file_name, meta.file_size)
-            for sidecar in meta.extra_files:
-                self._add(MANIFEST, sidecar, 0)
+    def read(self, snapshots: Sequence[Snapshot]) -> int:
+        """Read what the snapshots name, but for the last one, of which only what it deletes counts; how many were read.
+
+        Fewer than all but the last if they delete too many files: then the one after them counts as the last.
+        """
+        deleted, last = 0, snapshots[-1]
+        asked = stream(
+            lambda s: self._read_lists([s.delta_manifest_list] if s is last else _lists(s)), snapshots
+        )
+        for number, (snapshot, lists) in enumerate(zip(snapshots, asked, strict=True)):
+            self.unreadable += sum(metas is None for metas in lists.values())
+            if number:
+                delta = [m for m in lists[snapshot.delta_manifest_list] or () if m.num_deleted_files]
+                self._deltas += delta
+                deleted += sum(meta.num_deleted_files for meta in delta)
+            if snapshot is last or (number and self._most is not None and deleted > self._most):
+                return number
+            self._read_metadata(snapshot, lists)
+        return 0
+
+    def _read_metadata(
+        self, snapshot: Snapshot, lists: Mapping[str, Sequence[ManifestFileMeta] | None]
+    ) -> None:
+        for name, size in _lists(snapshot).items():
+            self._add(MANIFEST_LIST, name, size)
+            for meta in lists[name] or ():
+                if meta.file_name not in self._manifests:
+                    self._manifests.add(meta.file_name)
+                    self._add(MANIFEST, meta.file_name, meta.file_size)
+                    for sidecar in meta.extra_files:
+                        self._add(MANIFEST, sidecar, 0)
+        self._read_others(snapshot)
+        if len(self._rows) >= _ROWS_AT_ONCE:
+            self._flush()
+
+    def metadata(self) -> list[pl.DataFrame]:
+        """The manifests, lists, index files and statistics that the snapshots name."""
+        self._flush()
+        return self._frames
+
+    def _flush(self) -> None:
+        self._frames.append(pl.DataFrame(self._rows, schema=COLUMNS, orient="row"))
+        self._rows = []
 
     def deleted(self) -> Iterator[pl.DataFrame]:
         """The data files that the deltas delete, and what lies beside them."""
@@ -96,26 +151,32 @@ class _Reader:
     def _entries(self) -> Iterator[pl.DataFrame]:
         manifests = self._context.manifests
         try:
-            yield manifests.entries(self._deltas, only=ENTRY_COLUMNS).df
+            yield manifests.entries(self._deltas, only=ENTRY_COLUMNS, keep=False).df
         except CorruptTableError:
             for meta in self._deltas:
                 try:
-                    yield manifests.entries([meta], only=ENTRY_COLUMNS).df
+                    yield manifests.entries([meta], only=ENTRY_COLUMNS, keep=False).df
                 except CorruptTableError:
                     self.unreadable += 1
 
-    def _list(self, name: str) -> tuple[ManifestFileMeta, ...]:
+    def _read_lists(self, names: Iterable[str]) -> dict[str, tuple[ManifestFileMeta, ...] | None]:
+        """None in place of one that cannot be read."""
+        return {name: self._list(name) for name in names}
+
+    def _list(self, name: str) -> tuple[ManifestFileMeta, ...] | None:
+        known = self._known.metas(name)
+        if known is not None:
+            return known
         try:
-            return self._context.manifests.read_list(name)
+            return self._context.manifests.read_list(name, keep=False)
         except CorruptTableError:
-            self.unreadable += 1
-            return ()
+            return None
 
     def _read_others(self, snapshot: Snapshot) -> None:
         layout = self._context.layout
         if snapshot.statistics is not None:
             path = layout.statistics_path(snapshot.statistics)
-            self.metadata.append((path, snapshot.statistics, STATISTICS, 0))
+            self._rows.append((path, snapshot.statistics, STATISTICS, 0))
         if snapshot.index_manifest is not None:
             self._add(INDEX, snapshot.index_manifest, 0)
             try:
@@ -123,10 +184,10 @@ class _Reader:
             except CorruptTableError:
                 self.unreadable += 1
                 return
-            self.metadata += [(layout.index_path(n), n, INDEX, size) for n, size in files.items()]
+            self._rows += [(layout.index_path(n), n, INDEX, size) for n, size in files.items()]
 
     def _add(self, kind: str, name: str, size: int) -> None:
-        self.metadata.append((self._context.layout.manifest_path(name), name, kind, size))
+        self._rows.append((self._context.layout.manifest_path(name), name, kind, size))
 
 
 def _lists(snapshot: Snapshot) -> dict[str, int]:

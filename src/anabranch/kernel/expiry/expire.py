@@ -19,6 +19,13 @@ leave; the ledger never.
 Nobody can come back to a file that no ref reached in step 2: new refs are made of refs, and new commits are
 built on the newest snapshot. A second expirer deletes the same files or others; a kill leaves files that
 nothing refers to, which the cleaning of orphans finds.
+
+What it costs grows with the history once: a reader of refs and an index of manifest lists serve the whole expiry, so
+each snapshot and each list is read once, however many rounds there are. Snapshots are removed in batches. Before each
+batch it is looked whether the snapshot that is to stay still does. A number is given again only when history is
+rolled back below it, which first removes all above, this one with them: so as long as it is there, by its stamp,
+every number below it is still that of the snapshot that was read. Where another expiry took it, each
+file is looked at by itself. A store that dies within a batch may leave a gap, below which nothing is history.
 """
 
 from __future__ import annotations
@@ -36,6 +43,7 @@ from anabranch.kernel.context import TableContext
 from anabranch.kernel.exact import delete_snapshot
 from anabranch.kernel.expiry.candidates import DATA, candidates, no_files
 from anabranch.kernel.expiry.consumer_expiry import next_read
+from anabranch.kernel.expiry.list_index import ListIndex
 from anabranch.kernel.expiry.missing_refs import check_no_snapshot_missing
 from anabranch.kernel.expiry.reachability import Reachability
 from anabranch.kernel.expiry.ref_files import Look, RefReader, SnapshotFile
@@ -52,11 +60,13 @@ from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.support import check_expirable, check_readable
 
-_SNAPSHOTS_AT_ONCE = 2_000
+_SNAPSHOTS_AT_ONCE = 50_000
 """So that what they name fits into memory."""
+_FILES_AT_ONCE = 1_000_000
+"""Data files that are told apart at once."""
 _SNAPSHOTS_IF_FULL = 8
 """On a full disk: each leaves a block or more, and what is recorded of all of them takes two or three."""
-_CHECK_EVERY = 64
+_REMOVED_AT_ONCE = 64
 _LOOKS = 5
 _DAY = 86_400_000
 
@@ -158,6 +168,7 @@ def expire(
     check_expirable(schema, path=context.layout.schema_path(schema.id))
     total = Expiry(dry_run=dry_run)
     at_once = _SNAPSHOTS_AT_ONCE
+    reader, lists = RefReader(context), ListIndex(context)
     while True:
         limit = None if retention.limit is None else retention.limit - len(total.snapshots)
         if not dry_run:
@@ -166,17 +177,19 @@ def expire(
             frozenset(context.layout.tag_path(name) for name in without_tags) if dry_run else frozenset()
         )
         this_round = _Round(
-            context, schema, replace(retention, limit=limit), without, given_up, engine or LocalEngine()
+            *(context, schema, replace(retention, limit=limit), without, given_up),
+            *(engine or LocalEngine(), reader, lists),
         )
         try:
-            part = this_round.run(dry_run)
+            part, was_cut = this_round.run(dry_run)
         except StorageError as error:
             if not error.out_of_space or at_once == _SNAPSHOTS_IF_FULL or not _make_room(context):
                 raise
             at_once = _SNAPSHOTS_IF_FULL
             continue
         total += part
-        if dry_run or len(part.snapshots) < at_once:
+        is_all = not was_cut and len(part.snapshots) < at_once
+        if dry_run or is_all or len(total.snapshots) == retention.limit:
             break
         at_once = min(2 * at_once, _SNAPSHOTS_AT_ONCE)
     if total.snapshots and not dry_run:
@@ -231,30 +244,41 @@ class _Round:
     given_up: frozenset[str]
     """Files of refs that do not count."""
     engine: Engine
+    reader: RefReader
+    lists: ListIndex
 
-    def run(self, dry_run: bool) -> Expiry:
+    def run(self, dry_run: bool) -> tuple[Expiry, bool]:
+        """What was done, and whether it was cut short because of what memory holds."""
         while True:
             done = self._attempt(dry_run)
             if done is not None:
                 return done
 
-    def _attempt(self, dry_run: bool) -> Expiry | None:
+    def _attempt(self, dry_run: bool) -> tuple[Expiry, bool] | None:
         """None if a consumer came in between that wants to read what was to go; nothing was removed then."""
-        reader = RefReader(self.context)
         unread = next_read(self.context, without=self.without)
-        look, history = self._look(reader)
+        look, history = self._look(self.reader)
         if history is None:
-            return Expiry(dry_run=dry_run)
+            return Expiry(dry_run=dry_run), False
         left_over = self._left_over(history, unread)
         due = self.retention.due(history.snapshots, unread, history.stored)
         if not due:
             if not dry_run:
                 self._delete_left_over(left_over)
-            return Expiry(left=len(history.snapshots), dry_run=dry_run)
+            return Expiry(left=len(history.snapshots), dry_run=dry_run), False
         check_no_snapshot_missing(self.context)
+        most = None if dry_run else _FILES_AT_ONCE
+        end = len(due) + 1
+        named = candidates(self.context, self.schema, history.snapshots[:end], self.lists, most=most)
+        was_cut = named.snapshots < len(due)
+        due = due[: named.snapshots]
         following = history.snapshots[len(due)]
-        named = candidates(self.context, self.schema, due, following)
-        reachability = Reachability(self.context, named.files["file_name"], reader=reader)
+        reachability = Reachability(
+            *(self.context, named.files["file_name"]),
+            in_manifests=named.in_manifests,
+            reader=self.reader,
+            lists=self.lists,
+        )
         paths = (self.context.layout.snapshot_path(snapshot.id) for snapshot in due)
         gone = {*(file.path for file in left_over), *paths, *self.given_up}
         held = reachability.through([ref for ref in look.refs if ref.path not in gone])
@@ -266,7 +290,7 @@ class _Round:
         free = named.files.join(held, on="file_name", how="anti", maintain_order="left")
         if not dry_run:
             self._delete(free)
-        return Expiry(
+        done = Expiry(
             snapshots=tuple(snapshot.id for snapshot in due),
             left=len(history.snapshots) - len(due),
             files=free,
@@ -274,6 +298,7 @@ class _Round:
             unreadable=named.unreadable,
             dry_run=dry_run,
         )
+        return done, was_cut
 
     def _look(self, reader: RefReader) -> tuple[Look, History | None]:
         """All refs, and the history of this branch among them; None for a table without snapshots."""
@@ -312,10 +337,13 @@ class _Round:
         unread = next_read(context, without=self.without)
         if unread is not None and unread <= due[-1].id:
             return False
-        for number, snapshot in enumerate(due):
-            if number % _CHECK_EVERY == 0:
-                self._check_still_there(following, removed=due[:number])
-            delete_snapshot(context, snapshot)  # a number may be given again while this is paused
+        for start in range(0, len(due), _REMOVED_AT_ONCE):
+            batch = due[start : start + _REMOVED_AT_ONCE]
+            if self._check_still_there(following, removed=due[:start]):
+                context.storage.delete_many([context.layout.snapshot_path(s.id) for s in batch])
+            else:
+                for snapshot in batch:
+                    delete_snapshot(context, snapshot)
         self._check_still_there(following, removed=due)
         hint = str(following.id).encode()
         if not is_archived:
@@ -340,18 +368,19 @@ class _Round:
             return False
         return True
 
-    def _check_still_there(self, following: Snapshot, *, removed: Sequence[Snapshot] = ()) -> None:
-        """Raises unless the snapshot that is to stay does, or another expiry has gone beyond it.
+    def _check_still_there(self, following: Snapshot, *, removed: Sequence[Snapshot] = ()) -> bool:
+        """Whether the snapshot that is to stay does; raises if not, unless another expiry has gone beyond it.
 
         Then what was removed is put back: a rollback for good may have made the newest of it the head again.
         """
         found = self.context.snapshots.find(following.id)
         if found is not None and found.stamp == following.stamp:
-            return
+            return True
         head = self.context.snapshots.head()
         if found is not None or head is None or head.id <= following.id:
             self._put_back(removed)
             raise _rolled_back(self.context)
+        return False
 
     def _put_back(self, removed: Sequence[Snapshot]) -> None:
         rolled_back = removed_stamps(self.context.storage)

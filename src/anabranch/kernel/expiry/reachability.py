@@ -10,6 +10,10 @@ with its DELETE, so the difference is the same whatever was merged. No history i
 for snapshots that another engine copied over each other.
 
 Files are told apart by name, as other engines do: a name that any ref reaches in any partition is reached.
+
+Whoever asks several times for one operation shares a `RefReader` and a `ListIndex`: each ref and each list is read
+once then. Manifests are decoded only to look for data files, so where none are asked for, as in the expiry of a history of
+appends, none is read.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ import polars as pl
 
 from anabranch.errors import CorruptTableError
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.expiry.list_index import ListIndex, unreadable
 from anabranch.kernel.expiry.ref_files import Ref, RefReader
 from anabranch.kernel.parallel import each
 from anabranch.spec.avro import read_frame
@@ -37,7 +42,7 @@ ENTRY_COLUMNS = (
 """Columns of manifest entries by which files are found, and removed."""
 
 _ATTEMPTS = 5
-_ENTRIES_AT_ONCE = 1_000_000
+_ENTRIES_AT_ONCE = 200_000
 _IDENTITY = ("candidate", "partition", "bucket", "level")
 _HITS = pl.DataFrame(
     schema={
@@ -58,17 +63,25 @@ class Reachability:
     Args:
         context: the table, on any branch.
         names: the names of the files, without folders.
+        in_manifests: those of them that manifests may name, data files and what lies beside them; all if None.
         reader: what reads the refs; a new one if None.
+        lists: what is known of manifest lists; nothing if None.
     """
 
     def __init__(
-        self, context: TableContext, names: Iterable[str], *, reader: RefReader | None = None
+        self,
+        context: TableContext,
+        names: Iterable[str],
+        *,
+        in_manifests: pl.Series | None = None,
+        reader: RefReader | None = None,
+        lists: ListIndex | None = None,
     ) -> None:
         self._context = context
-        listed = names if isinstance(names, pl.Series) else [*names]
-        self._names = pl.Series("file_name", listed, dtype=pl.String).unique()
+        self._names = _unique(names)
         self._reader = reader or RefReader(context)
-        self._search = _FileSearch(context, self._names)
+        self._lists = lists or ListIndex(context)
+        self._search = _FileSearch(context, self._names if in_manifests is None else _unique(in_manifests))
 
     def now(self) -> pl.DataFrame:
         """The files that any ref of any branch reaches now.
@@ -102,7 +115,7 @@ class Reachability:
         return self._through(refs)
 
     def _through(self, refs: Collection[Ref]) -> pl.DataFrame:
-        reached = _Reached.by(self._context, refs)
+        reached = _Reached.by(self._context, refs, self._lists)
         named = pl.DataFrame(
             {"file_name": [*reached.files], "ref": [*reached.files.values()]},
             schema={"file_name": pl.String, "ref": pl.Int64},
@@ -140,26 +153,25 @@ class _Reached:
     """The refs that each manifest belongs to, ascending."""
 
     @classmethod
-    def by(cls, context: TableContext, refs: Iterable[Ref]) -> _Reached:
+    def by(cls, context: TableContext, refs: Iterable[Ref], index: ListIndex) -> _Reached:
         # Tags and savepoints come first: they are the better answer to the question what holds a file.
         ordered = tuple(sorted(refs, key=lambda ref: (ref.name.startswith("snapshot"), ref.path, ref.lists)))
         reached = cls(ordered, {}, {}, {})
-        lists = {name: ref for ref in reversed(ordered) for name in ref.lists}
-        metas = _read(lists, context.manifests.read_list)
+        index.read({name: ref for ref in reversed(ordered) for name in ref.lists})
         for number, ref in enumerate(ordered):
-            reached._add(number, ref, metas)
+            reached._add(number, ref, index)
         indexes = {ref.index_manifest: ref for ref in ordered if ref.index_manifest is not None}
         for name, files in _read(indexes, lambda index: index_files(context, index)).items():
             for file in files:
                 reached.files.setdefault(file, reached.files[name])
         return reached
 
-    def _add(self, number: int, ref: Ref, metas: dict[str, tuple[ManifestFileMeta, ...]]) -> None:
+    def _add(self, number: int, ref: Ref, index: ListIndex) -> None:
         for name in (*ref.lists, ref.index_manifest, ref.statistics):
             if name is not None:
                 self.files.setdefault(name, number)
         for name in ref.lists:
-            for meta in metas[name]:
+            for meta in map(index.manifests.__getitem__, index.of(name)):
                 if meta.file_name not in self.manifests:
                     self.manifests[meta.file_name] = meta
                     for file in (meta.file_name, *meta.extra_files):
@@ -176,16 +188,14 @@ def _read(named_by: dict[str, Ref], read: Callable[[str], T]) -> dict[str, T]:
         try:
             return read(name)
         except CorruptTableError as error:
-            raise _unreadable(named_by[name], error) from error
+            raise unreadable(named_by[name], error) from error
 
     return dict(zip(named_by, each(ask, [*named_by]), strict=True))
 
 
-def _unreadable(ref: Ref, error: CorruptTableError) -> CorruptTableError:
-    return CorruptTableError(
-        f"{ref.name} cannot be read in full, so it is not known what is needed: {error.message}",
-        hint=f"nothing was deleted. Restore the file, or remove the {ref.name} if nobody needs it.",
-    )
+def _unique(names: Iterable[str]) -> pl.Series:
+    listed = names if isinstance(names, pl.Series) else [*names]
+    return pl.Series("file_name", listed, dtype=pl.String).unique()
 
 
 class _FileSearch:
@@ -214,12 +224,12 @@ class _FileSearch:
         new = [meta for name, meta in reached.manifests.items() if name not in self._searched]
         for part in _portions(new):
             try:
-                frame = self._context.manifests.entries(part, only=ENTRY_COLUMNS).df
+                frame = self._context.manifests.entries(part, only=ENTRY_COLUMNS, keep=False).df
             except CorruptTableError as error:
                 name = (error.path or "").rpartition("/")[2]
                 if name not in reached.files:
                     raise
-                raise _unreadable(reached.refs[reached.files[name]], error) from error
+                raise unreadable(reached.refs[reached.files[name]], error) from error
             first = len(self._searched)
             counts = [meta.num_added_files + meta.num_deleted_files for meta in part]
             numbers = np.repeat(np.arange(first, first + len(part), dtype=np.uint32), counts)
@@ -273,5 +283,7 @@ def _live_in(manifests: Sequence[int], nets: Sequence[int], owners: Sequence[Seq
     """The first ref whose manifests add more than they delete, or None."""
     refs = [np.asarray(owners[manifest], np.int64) for manifest in manifests]
     weights = np.repeat(nets, [len(found) for found in refs])
-    live = np.flatnonzero(np.bincount(np.concatenate(refs), weights=weights) > 0)
-    return int(live[0]) if live.size else None
+    # By the refs that these manifests have, not by all there are: there is a pattern for each commit.
+    distinct, places = np.unique(np.concatenate(refs), return_inverse=True)
+    live = np.flatnonzero(np.bincount(places, weights=weights) > 0)
+    return int(distinct[live[0]]) if live.size else None

@@ -8,6 +8,9 @@ Refs change while they are read. One that is renamed or replaced could be missed
 place because it was gone already and at its new one because it was not there yet; not by a second look that
 begins after the first has ended. So `RefReader.read` looks until a look shows nothing new, and takes what any
 of them showed.
+
+A reader is made for a whole operation. A snapshot whose file a listing shows unchanged is not read again, so each is
+read once however often one looks; tags and savepoints, which may be replaced under their names, are read each time.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from dataclasses import dataclass
 
 from anabranch.errors import CorruptTableError, NotFoundError, UnsupportedFeatureError
 from anabranch.kernel.context import TableContext
-from anabranch.kernel.parallel import each
+from anabranch.kernel.parallel import each, stream
 from anabranch.kernel.replacement.seal import is_remnant
 from anabranch.spec.layout import (
     BRANCH_FOLDER,
@@ -71,7 +74,7 @@ class RefReader:
 
     def __init__(self, context: TableContext) -> None:
         self._context = context
-        self._known: dict[ObjectInfo, Snapshot] = {}
+        self._known: dict[ObjectInfo, tuple[Snapshot, Ref]] = {}
 
     def read(self) -> frozenset[Ref]:
         """All refs, those included that were removed while we looked; see the top of this module.
@@ -91,19 +94,21 @@ class RefReader:
         """What there is now; raises as `read` does."""
         refs: set[Ref] = set()
         own: list[SnapshotFile] = []
+        seen: dict[ObjectInfo, tuple[Snapshot, Ref]] = {}
         for branch in (None, *self._branches()):
             context = self._context.on_branch(branch)
             snapshots = self._snapshots(context)
             if branch == self._context.branch:
-                own = sorted(snapshots, key=lambda found: found.snapshot.id)
-            found = [_of_snapshot(s.path, f"snapshot {s.snapshot.id}", s.snapshot, branch) for s in snapshots]
-            found += _tags(context)
+                own = [SnapshotFile(i.path, s, i.modified_millis) for i, (s, _) in snapshots.items()]
+            found = [*(ref for _, ref in snapshots.values()), *_tags(context)]
             _check_no_changelog(context)
             if found:
                 _check_has_schema(context)
             refs.update(found)
+            seen |= snapshots
         refs.update(_savepoints(self._context))
-        return Look(frozenset(refs), tuple(own))
+        self._known = seen  # what is gone is forgotten
+        return Look(frozenset(refs), tuple(sorted(own, key=lambda found: found.snapshot.id)))
 
     def _branches(self) -> Iterator[str]:
         for folder in self._context.storage.list_folders(BRANCH_FOLDER):
@@ -117,21 +122,19 @@ class RefReader:
             if name is not None:
                 yield name
 
-    def _snapshots(self, context: TableContext) -> list[SnapshotFile]:
+    def _snapshots(self, context: TableContext) -> dict[ObjectInfo, tuple[Snapshot, Ref]]:
+        """The snapshots of a branch by their files."""
         infos = [
             info
             for info in context.storage.list(context.layout.snapshot_folder)
             if snapshot_id_of(info.path) is not None
         ]
         missing = [info for info in infos if info not in self._known]
-        for info, snapshot in zip(missing, each(lambda i: _snapshot(context, i), missing), strict=True):
+        for info, snapshot in zip(missing, stream(lambda i: _snapshot(context, i), missing), strict=True):
             if snapshot is not None and not is_remnant(context, snapshot):
-                self._known[info] = snapshot
-        return [
-            SnapshotFile(info.path, self._known[info], info.modified_millis)
-            for info in infos
-            if info in self._known
-        ]
+                ref = _of_snapshot(info.path, f"snapshot {snapshot.id}", snapshot, context.branch)
+                self._known[info] = snapshot, ref
+        return {info: self._known[info] for info in infos if info in self._known}
 
 
 def _snapshot(context: TableContext, info: ObjectInfo) -> Snapshot | None:

@@ -25,7 +25,7 @@ from anabranch.kernel.branches.fork_pins import fork_snapshot
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.properties import PARENT_PROPERTY
 from anabranch.kernel.provenance.births import Birth, births, live_names
-from anabranch.kernel.provenance.classify import Span, joined, span_of
+from anabranch.kernel.provenance.classify import MarksReader, Span, joined, span_of
 from anabranch.kernel.refs.tag_log import find_tags, tag_names
 from anabranch.spec.fork import Fork
 from anabranch.spec.json_object import JsonObject, to_bytes
@@ -93,19 +93,22 @@ def carry_over(context: TableContext, due: Sequence[Snapshot], following: Snapsh
     if context.fork is not None and context.main_generation is None:
         _carry_own(context, context.fork, due, following)
         return
+    marks_by = MarksReader(context)  # what main did is the same for all branches
     for name in branch_names(context):
         branch = context.on_branch(name)
         fork = branch.fork
         if fork is not None and fork.branch_uuid != context.branch_uuid:
             # Without the moment it began with: to go back to before that is a change for this branch.
             later = [snapshot for snapshot in due if snapshot.id > fork.snapshot.id]
-            _carry(branch, context, later, besides=fork.branch_uuid)
+            _carry(branch, marks_by, context, later, besides=fork.branch_uuid)
 
 
-def _carry(branch: TableContext, main: TableContext, due: Sequence[Snapshot], *, besides: str) -> None:
+def _carry(
+    branch: TableContext, marks_by: MarksReader, main: TableContext, due: Sequence[Snapshot], *, besides: str
+) -> None:
     known, rest = behind(branch, due)
     if rest:
-        span = _joined(known, span_of(main, rest, besides=besides))
+        span = _joined(known, span_of(main, rest, besides=besides, marks_by=marks_by))
         _put(branch, Carried(span), own=False)
 
 

@@ -20,7 +20,7 @@ A `Span` holds what stretches of history did, in a form that outlives them: an e
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -30,6 +30,7 @@ import polars as pl
 from anabranch.errors import CorruptTableError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.merge.facts import MERGE_USER, is_marker, merge_facts
+from anabranch.kernel.parallel import stream
 from anabranch.kernel.properties import (
     MERGE_PROPERTY,
     OVERWRITE_PROPERTY,
@@ -144,6 +145,7 @@ def span_of(
     *,
     besides: str | None = None,
     undoing: bool | None = None,
+    marks_by: MarksReader | None = None,
 ) -> Span:
     """What contiguous snapshots did.
 
@@ -153,6 +155,7 @@ def span_of(
         besides: of main, uuid of the branch whose merges are no changes of main's.
         undoing: whether a rollback undoes what lies between it and its moment; by default on main. On a branch a merge
             may have taken what lies between, and then the rollback itself is what counts.
+        marks_by: what reads them, for whoever asks about the same snapshots again.
 
     Raises `CorruptTableError` if what they did cannot be read any more.
     """
@@ -161,16 +164,20 @@ def span_of(
     merges: list[MergeMade] = []
     rollbacks: list[tuple[int, int]] = []
     is_undoing = besides is not None if undoing is None else undoing
-    for snapshot in counting(snapshots) if is_undoing else snapshots:
+    counted = [*counting(snapshots)] if is_undoing else snapshots
+    own_user = None if besides is None else f"{MERGE_USER}{besides}"
+    reader = marks_by or MarksReader(context)
+    read = reader.of([snapshot for snapshot in counted if snapshot.commit_user != own_user])
+    for snapshot in counted:
         target = rolled_back_to(snapshot)
         if target is not None:
             rollbacks.append((snapshot.id, target.id))
             merges = [made for made in merges if made.id <= target.id]
-        if besides is not None and snapshot.commit_user == f"{MERGE_USER}{besides}":
+        if snapshot.commit_user == own_user:
             if not is_marker(snapshot):
                 merges.append(MergeMade(snapshot.commit_identifier, snapshot.id, snapshot.stamp))
             continue
-        done = marks_of(context, snapshot)
+        done = next(read)
         for row, made in done.partitions.items():
             marks[row] = marks[row] | made if row in marks else made
         wide += done.wide
@@ -193,6 +200,24 @@ class SnapshotMarks:
 
     partitions: Mapping[bytes, Marks]
     wide: tuple[WideOverwrite, ...] = ()
+
+
+class MarksReader:
+    """Reads what snapshots did, side by side, and each once."""
+
+    def __init__(self, context: TableContext) -> None:
+        self._context = context
+        self._known: dict[tuple[int, str], SnapshotMarks] = {}
+
+    def of(self, snapshots: Sequence[Snapshot]) -> Iterator[SnapshotMarks]:
+        """What each of them did. Raises `CorruptTableError` as `marks_of`."""
+        keys = [(snapshot.id, snapshot.delta_manifest_list) for snapshot in snapshots]
+        missing = [snapshot for snapshot, key in zip(snapshots, keys, strict=True) if key not in self._known]
+        read = stream(lambda snapshot: marks_of(self._context, snapshot), missing)
+        for key in keys:
+            if key not in self._known:
+                self._known[key] = next(read)
+            yield self._known[key]
 
 
 def marks_of(context: TableContext, snapshot: Snapshot) -> SnapshotMarks:

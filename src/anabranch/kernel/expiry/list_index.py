@@ -1,0 +1,75 @@
+"""Which manifests each manifest list names, for a work that goes through the lists of a whole history.
+
+Every list is read once, however often its ref is looked at, and what it says of a manifest is kept once, however
+many lists name it: a list is numbers then, of 4 bytes each. Nothing goes through the cache of the process, which would
+only lose what others need. Lists are immutable and their names unique, so what was read once stays true.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping
+
+from anabranch.errors import CorruptTableError
+from anabranch.kernel.context import TableContext
+from anabranch.kernel.expiry.ref_files import Ref
+from anabranch.kernel.parallel import stream
+from anabranch.spec.data_file import ManifestFileMeta
+
+_NONE = array("I")
+
+
+class ListIndex:
+    """The manifests of many lists by number. A manifest's number is its place in `manifests`."""
+
+    def __init__(self, context: TableContext) -> None:
+        self._context = context
+        self.manifests: list[ManifestFileMeta] = []
+        """As the first list that was read and names it says."""
+        self._numbers: dict[str, int] = {}
+        self._lists: dict[str, array[int]] = {}
+
+    def of(self, name: str) -> array[int]:
+        """The manifests of a list that was read."""
+        return self._lists.get(name, _NONE)
+
+    def metas(self, name: str) -> tuple[ManifestFileMeta, ...] | None:
+        """The same as their lists describe them; None if the list was not read."""
+        found = self._lists.get(name)
+        return None if found is None else tuple(map(self.manifests.__getitem__, found))
+
+    def read(self, named_by: Mapping[str, Ref]) -> None:
+        """Read those of some lists that were not read yet, and forget all others.
+
+        Args:
+            named_by: by the name of each list a ref that needs it.
+
+        Raises `CorruptTableError` saying which ref needs a list that cannot be read.
+        """
+        self._lists = {name: found for name, found in self._lists.items() if name in named_by}
+        missing = [name for name in named_by if name not in self._lists]
+        manifests = self._context.manifests
+
+        def ask(name: str) -> tuple[ManifestFileMeta, ...]:
+            try:
+                return manifests.read_list(name, keep=False)
+            except CorruptTableError as error:
+                raise unreadable(named_by[name], error) from error
+
+        for name, metas in zip(missing, stream(ask, missing), strict=True):
+            self._lists[name] = array("I", self._numbered(metas))
+
+    def _numbered(self, metas: Iterable[ManifestFileMeta]) -> Iterable[int]:
+        for meta in metas:
+            number = self._numbers.setdefault(meta.file_name, len(self.manifests))
+            if number == len(self.manifests):
+                self.manifests.append(meta)
+            yield number
+
+
+def unreadable(ref: Ref, error: CorruptTableError) -> CorruptTableError:
+    """The error of a ref that stays and does not say in full what it needs."""
+    return CorruptTableError(
+        f"{ref.name} cannot be read in full, so it is not known what is needed: {error.message}",
+        hint=f"nothing was deleted. Restore the file, or remove the {ref.name} if nobody needs it.",
+    )
