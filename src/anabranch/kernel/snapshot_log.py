@@ -33,6 +33,7 @@ from anabranch.errors import (
 from anabranch.kernel.cache import MetadataCache
 from anabranch.kernel.chain import is_built_on
 from anabranch.kernel.manifest_store import ManifestStore
+from anabranch.kernel.parallel import stream
 from anabranch.kernel.properties import BRANCH_PROPERTY, PARENT_PROPERTY
 from anabranch.kernel.removals import is_after_removed, was_removed
 from anabranch.spec.fork import FORK_FILE, Fork
@@ -309,6 +310,16 @@ class SnapshotLog:
             current = self.find(current.id - 1) if current.id > 1 else None
             if current is not None and parent not in (None, current.stamp):
                 return
+
+    def down_to(self, newest: Snapshot, lowest: int) -> Iterator[Snapshot]:
+        """As `backwards`, down to the snapshot of that id; for whoever wants them all. They are read side by side."""
+        yield newest
+        parent = newest.properties.get(PARENT_PROPERTY)
+        for current in stream(self.find, range(newest.id - 1, max(lowest, 1) - 1, -1)):
+            if current is None or parent not in (None, current.stamp):
+                return
+            yield current
+            parent = current.properties.get(PARENT_PROPERTY)
 
     def write_hint(self, snapshot_id: int) -> None:
         """Say where the newest snapshot is; a hint that cannot be written is no failure.

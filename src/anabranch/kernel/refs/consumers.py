@@ -7,13 +7,14 @@ may find it half written and looks again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.parallel import each
 from anabranch.spec.layout import consumer_id_of
 from anabranch.spec.names import check_consumer_name
 from anabranch.spec.refs import Consumer
@@ -125,38 +126,59 @@ def move_consumer(context: TableContext, name: str, to: int | None = None) -> in
 
 def consumer_lags(context: TableContext) -> list[ConsumerLag]:
     """All consumers of the branch and how far each is behind, by name."""
+    files = [*_files(context)]
+    found = each(lambda file: find_consumer(context, file[0]), files)
     head = context.snapshots.head()
-    lags = []
-    for name, modified in _files(context):
-        consumer = find_consumer(context, name)
-        if consumer is not None:
-            lags.append(_lag(context, name, consumer, head, modified))
-    return lags
-
-
-def _lag(
-    context: TableContext, name: str, consumer: Consumer, head: Snapshot | None, modified: int
-) -> ConsumerLag:
-    behind = 0 if head is None else max(0, head.id - consumer.unread_from + 1)
-    if head is None or not behind:
-        return ConsumerLag(name, consumer.unread_from, behind, 0, 0, modified)
-    unread = []
-    for snapshot in context.snapshots.backwards(head):
-        if snapshot.id < consumer.unread_from:
-            break
-        unread.append(snapshot)
-    counts = [s.delta_record_count for s in unread if s.commit_kind != CommitKind.COMPACT]
-    known = [count for count in counts if count is not None]
-    complete = len(unread) == behind and len(known) == len(counts)
+    here = [
+        (name, modified, consumer)
+        for (name, modified), consumer in zip(files, found, strict=True)
+        if consumer is not None
+    ]
+    past = _unread(context, head, min((consumer.unread_from for _, _, consumer in here), default=1))
     now = context.runtime.clock.now_millis()
-    return ConsumerLag(
-        name,
-        consumer.unread_from,
-        behind,
-        sum(max(0, count) for count in known) if complete else None,
-        max(0, now - unread[-1].time_millis),
-        modified,
-    )
+    newest = 0 if head is None else head.id
+    return [
+        _lag(
+            ConsumerLag(
+                name, consumer.unread_from, max(0, newest - consumer.unread_from + 1), 0, 0, modified
+            ),
+            past,
+            now,
+        )
+        for name, modified, consumer in here
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Unread:
+    """What a consumer has not read that is so many snapshots behind."""
+
+    rows: int | None
+    since: int
+    """When the oldest of them was committed."""
+
+
+def _unread(context: TableContext, head: Snapshot | None, lowest: int) -> list[_Unread]:
+    """By the number of snapshots, from 1 on, as far as history is there: one walk for all consumers."""
+    past: list[_Unread] = []
+    rows: int | None = 0
+    if head is None or head.id < lowest:
+        return past
+    for snapshot in context.snapshots.down_to(head, lowest):
+        if snapshot.commit_kind != CommitKind.COMPACT:
+            added = snapshot.delta_record_count
+            rows = None if rows is None or added is None else rows + max(0, added)
+        past.append(_Unread(rows, snapshot.time_millis))
+    return past
+
+
+def _lag(lag: ConsumerLag, past: Sequence[_Unread], now: int) -> ConsumerLag:
+    """With the rows and the time that so many snapshots stand for."""
+    if not lag.snapshots:
+        return lag
+    oldest = past[min(lag.snapshots, len(past)) - 1]
+    rows = oldest.rows if lag.snapshots <= len(past) else None
+    return replace(lag, rows=rows, millis=max(0, now - oldest.since))
 
 
 def _files(context: TableContext) -> Iterator[tuple[str, int]]:

@@ -191,9 +191,13 @@ def tend(context: TableContext) -> Tended:
         elif savepoint.saved_snapshot is not None:
             _pin(context, savepoint)
             pinned.append(savepoint.pin)
+    present = {*numbers.present} - {*deleted}
     for name in sorted(tags):
         number_of_pin = pinned_savepoint_of(name)
-        if number_of_pin is not None and not _exists(context, number_of_pin):
+        is_listed = (
+            number_of_pin in present
+        )  # after the tags: one that is deleted since takes its tag away itself
+        if number_of_pin is not None and not is_listed and not _exists(context, number_of_pin):
             context.storage.delete(context.layout.tag_path(name))
             unpinned.append(name)
     unpinned += pins.release_old(context)

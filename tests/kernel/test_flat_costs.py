@@ -1,0 +1,75 @@
+"""What costs the same however much else there is: calls of the store, counted on two sizes."""
+
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+
+from anabranch.kernel.refs.consumers import consumer_lags, record_consumer
+from anabranch.spec.refs import Consumer
+from tests.kernel.expiring import fill, new_table, through
+from tests.support.clock import Clock
+from tests.support.forged import forge_history
+from tests.support.tables import ids_of
+
+
+@pytest.fixture
+def table():
+    return new_table(Clock())
+
+
+def calls_of(table, work):
+    watched = through(table)
+    work(watched)
+    return Counter(call.name for call in watched.context.storage.calls)
+
+
+def test_all_consumers_are_told_by_one_walk(table):
+    fill(table, 1)
+    head = forge_history(table, 400)
+
+    def lags(consumers):
+        for number in range(consumers):
+            record_consumer(table.context, f"c{number}", Consumer(2 + number % 7))
+        return calls_of(table, lambda watched: consumer_lags(watched.context))
+
+    few, many = lags(5), lags(105)
+    assert many["get"] <= few["get"] + 100 + 5
+    found = {lag.name: lag for lag in consumer_lags(table.context)}
+    assert found["c0"].snapshots == head.id - 1
+    assert found["c6"].snapshots == head.id - 7
+
+
+def test_a_savepoint_costs_the_same_after_many(table):
+    fill(table, 1)
+    for _ in range(10):
+        table.create_savepoint()
+    few = calls_of(table, lambda watched: watched.create_savepoint())
+    for _ in range(60):
+        table.create_savepoint()
+    many = calls_of(table, lambda watched: watched.create_savepoint())
+    assert many.total() <= 1.5 * few.total()
+
+
+def partitioned(count):
+    """A table with a manifest for each partition."""
+    table = new_table(Clock(), **{"manifest.merge-min-count": "1000", "write-only": "true"})
+    for number in range(count):
+        table.append(pa.table({"id": [number], "p": [f"p{number:04}"]}))
+    return table
+
+
+NEW = pa.table({"id": [77], "p": ["p0003"]})
+WAYS = {
+    "partition": lambda table: table.overwrite(NEW, {"p": "p0003"}),
+    "dynamic": lambda table: table.overwrite(NEW),
+    "where": lambda table: table.replace(NEW, where="p = 'p0003'"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_overwrite_of_one_partition_reads_that_partition(way):
+    tables = [partitioned(10), partitioned(60)]
+    few, many = (calls_of(table, WAYS[way]) for table in tables)
+    assert many["get"] <= few["get"] + 2
+    assert ids_of(tables[1]) == [*range(3), *range(4, 60), 77]
