@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from anabranch.errors import InvalidInputError
 from anabranch.expr.bind import BoundPredicate, bind
 from anabranch.expr.bound import columns
 from anabranch.expr.evaluate import filter_mask
-from anabranch.expr.nodes import Column, ColumnExpression, Predicate, all_of
+from anabranch.expr.nodes import Column, ColumnExpression, Predicate, all_of, any_of
 from anabranch.kernel.actions.append import added_entries
 from anabranch.kernel.commit.base import Base, Change, Conflict
 from anabranch.kernel.commit.commit_message import CommitMessage
@@ -30,10 +31,14 @@ from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import CommitKind
 from anabranch.spec.snapshot_ref import SnapshotRef
 
+_FEW_PARTITIONS = 64
+
 
 @dataclass(frozen=True)
 class Overwrite:
     """Remove every live file of the target partitions and add the files of these messages.
+
+    Only manifests that may speak of these partitions are read; see `Base.live_where`.
 
     The files to remove are those of the base it lands on, so rows appended meanwhile to a target
     partition are replaced as well: the overwrite comes last. With `unchanged_since` that is a conflict.
@@ -102,12 +107,31 @@ class Overwrite:
             conflict = changed_conflict(base, self.unchanged_since, lambda e: self._replaced(base, e))
             if conflict is not None:
                 return conflict
-        replaced = self._replaced(base, base.live.df)
+        live = base.live_where(self._where(base.schema))
+        replaced = self._replaced(base, live.df)
         removed = EntryFrame(replaced).with_kind(FileKind.DELETE).to_entries()
         added = added_entries(self.messages)
         if any(message.total_buckets > 0 for message in self.messages):
             added = continue_sequences(base, added)
-        return Change(CommitKind.OVERWRITE, [*removed, *added], {OVERWRITE_PROPERTY: self._described(base)})
+        said = {OVERWRITE_PROPERTY: self._described(base)}
+        return Change(CommitKind.OVERWRITE, [*removed, *added], said, live=live)
+
+    def _where(self, schema: TableSchema) -> BoundPredicate | None:
+        """A predicate that the target partitions satisfy, for leaving out manifests; None if only a look at all tells."""
+        if not self.dynamic:
+            return self.target
+        rows = pl.Series(sorted({m.partition for m in self.messages}), dtype=pl.Binary)
+        if not schema.partition_fields or not 0 < len(rows) <= _FEW_PARTITIONS:
+            return None
+        values = partition_values(rows, schema)
+        if not all(map(_is_exact, values.schema.types)):
+            return None
+        names = [ColumnExpression(Column((field.name,))) for field in schema.partition_fields]
+        wanted = [
+            all_of([name.same_as(value) for name, value in zip(names, row, strict=True)])
+            for row in zip(*(column.to_pylist() for column in values.columns), strict=True)
+        ]
+        return bind(any_of(wanted), schema.fields)
 
     def _replaced(self, base: Base, frame: pl.DataFrame) -> pl.DataFrame:
         """Those of some entries that are in the target partitions."""
@@ -129,6 +153,13 @@ class Overwrite:
         if self.condition is not None:
             return json.dumps({"where": self.condition})
         return json.dumps({"partition": dict(self.description or {})}, default=str)
+
+
+def _is_exact(kind: pa.DataType) -> bool:
+    """Whether values of a type are the same in Python, so that a predicate can be made of them."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_date32(kind) or pa.types.is_boolean(kind)) or bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_decimal(kind)
+    )
 
 
 def _check_inside(

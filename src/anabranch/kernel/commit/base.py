@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from anabranch.expr.bind import BoundPredicate
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.scan.pruning import manifests_may_match, partitions_match
 from anabranch.kernel.watermark import Recorded
 from anabranch.lazy import lazy
 from anabranch.spec.data_file import ManifestEntry
@@ -31,6 +33,20 @@ class Base:
             return EntryFrame.empty()
         return self.context.manifests.entries(self.context.manifests.of_snapshot(self.snapshot)).live()
 
+    def live_where(self, partitions: BoundPredicate | None) -> EntryFrame:
+        """The live files of the partitions that satisfy a predicate, and of some others; every one if it is None.
+
+        Reads only manifests whose range of partitions may hold one. An ADD and the DELETE that takes it back name the
+        same partition, so a manifest that is left out says nothing of files of these partitions.
+        """
+        if partitions is None or self.snapshot is None:
+            return self.live
+        manifests = self.context.manifests
+        metas = manifests_may_match(manifests.of_snapshot(self.snapshot), partitions, self.schema)
+        if not metas:
+            return EntryFrame.empty()
+        return EntryFrame(partitions_match(manifests.entries(metas).df, partitions, self.schema)).live()
+
 
 @dataclass(frozen=True)
 class Change:
@@ -43,6 +59,8 @@ class Change:
     """Whether added files may have been added and deleted before: the base list must not tell of that."""
     watermark: int | None = None
     """What the change says of event time on this base, epoch milliseconds; None to leave it to the request."""
+    live: EntryFrame | None = None
+    """The base's live files in the partitions of all entries, if the action has read those; None for all live files."""
     event_time: Recorded | None = None
     """What the snapshot records of event time, also if the watermark goes back; None to find it by the rows."""
 

@@ -115,7 +115,7 @@ def file_conflict(base: Base, change: Change) -> Conflict | None:
         orient="row",
     )
     is_add = pl.col("kind") == int(FileKind.ADD)
-    live = base.live.df.select(IDENTITY)
+    live = (base.live if change.live is None else change.live).df.select(IDENTITY)
     twice = changed.filter(is_add).join(live, on=IDENTITY, how="semi")
     if twice.height:
         return Conflict(
