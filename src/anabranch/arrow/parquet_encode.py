@@ -28,6 +28,13 @@ _SAMPLE_ROWS: Final = 512
 _DICTIONARY_BYTES: Final = 1 << 20
 """PyArrow gives up a dictionary that grows larger."""
 
+SCHEMA_SETTINGS: Final[dict[str, Any]] = {
+    "version": "2.6",
+    "store_decimal_as_integer": True,
+    "write_time_adjusted_to_utc": True,
+    "store_schema": False,
+}
+"""What decides how columns are described in a file."""
 _LARGE_PAGES: Final[dict[str, Any]] = (
     {"max_rows_per_page": 1 << 20}
     if "max_rows_per_page" in inspect.signature(pq.ParquetWriter.__init__).parameters
@@ -81,11 +88,8 @@ def encode(table: pa.Table, pages: PageSettings) -> pa.Buffer:
         write_page_checksum=pages.checksum,
         use_dictionary=[leaf.path for leaf in leaves if _pays_a_dictionary(leaf.column, share)],
         write_statistics=[leaf.path for leaf in leaves if _is_ordered(leaf, table)],
-        version="2.6",
         data_page_version="1.0",
-        store_decimal_as_integer=True,
-        write_time_adjusted_to_utc=True,
-        store_schema=False,
+        **SCHEMA_SETTINGS,
         **_LARGE_PAGES,
     ) as writer:
         writer.write_table(table, row_group_size=len(table))

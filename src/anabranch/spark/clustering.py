@@ -127,7 +127,8 @@ def _clustered_queue(frame: DataFrame, table: Table, *, keep_order: bool, tasks:
         moved = moved.withColumn(_ORDER, sf.monotonically_increasing_id())
     moved = moved.repartition(*places) if tasks is None else moved.repartition(tasks, *places)
     if keep_order:
-        moved = moved.sortWithinPartitions(_ORDER)
+        # One bucket after the other: a task then has one file open at a time.
+        moved = moved.sortWithinPartitions(*places, _ORDER)
     return moved.drop(_BUCKET, _ORDER)
 
 

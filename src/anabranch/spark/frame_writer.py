@@ -19,6 +19,9 @@ from anabranch.spark.batch_lineage import FrameOrigin
 from anabranch.spark.batch_reads import writing
 from anabranch.spark.clustering import cluster, expected_load
 from anabranch.spark.engine import job_error
+from anabranch.spark.native.door import tell_written
+from anabranch.spark.native.generations import Obstacle
+from anabranch.spark.native.writer import ClassesMissingError, NativeWriter
 from anabranch.spark.row_writer import RowWriter
 from anabranch.spec.schema import TableSchema
 from anabranch.storage.memory import MemoryStorage
@@ -61,9 +64,9 @@ def write_frame(frame: Any, table: Table, schema: TableSchema | None = None) -> 
     warned = warn_of_load(expected, table)
     tasks = expected.tasks if expected is not None and expected.tasks > 1 else None
     origin = FrameOrigin(frame, table, current())
-    carried_out = cluster(frame, table, tasks=tasks).mapInArrow(_task(rows), "failed BOOLEAN, outcome BINARY")
+    clustered = cluster(frame, table, tasks=tasks)
     with writing():
-        by_task = _written(carried_out, rows, table.name)
+        carried_out, by_task = _written(clustered, rows, table.name)
     if not warned:
         warn_of_load(WriteLoad.of_messages(by_task), table)
     messages = [message for messages in by_task for message in messages]
@@ -84,8 +87,27 @@ class _AsPlanned(Table):
         return self._planned
 
 
-def _written(frame: DataFrame, rows: RowWriter, name: str) -> list[list[CommitMessage]]:
-    """The messages of each task, in the order of the parts of what is carried out."""
+def _written(frame: DataFrame, rows: RowWriter, name: str) -> tuple[DataFrame, list[list[CommitMessage]]]:
+    """What was carried out, and the messages of each task, in the order of its parts."""
+    writer = NativeWriter.of(frame, rows)
+    if not isinstance(writer, Obstacle):
+        try:
+            carried_out, found = writer.write(frame)
+        except ClassesMissingError as error:
+            writer = Obstacle(str(error))
+        except Exception as error:  # of Py4J or of Spark
+            raise job_error(f"writing {name}", error) from error
+        else:
+            refusals = [answer.refusal for answer in found if answer.refusal is not None]
+            if refusals:
+                raise refusals[0]
+            return carried_out, [answer.messages for answer in found]
+    tell_written(rows.context, name, writer)
+    carried_out = frame.mapInArrow(_task(rows), "failed BOOLEAN, outcome BINARY")
+    return carried_out, _written_by_python(carried_out, rows, name)
+
+
+def _written_by_python(frame: DataFrame, rows: RowWriter, name: str) -> list[list[CommitMessage]]:
     try:
         outcomes = frame.collect()
     except Exception as error:  # of Py4J, of Spark or of gRPC: they have no root in common

@@ -120,12 +120,33 @@ class StatsCollector:
 
     def finish(self) -> SimpleStats:
         """Statistics with one slot per column, whether anything is known of it or not."""
-        bounds = [column.bounds() for column in self._columns]
-        return _simple_stats(
-            [column.data_type for column in self._columns],
-            bounds,
-            [column.null_count for column in self._columns],
-        )
+        return _stats_of(self._columns)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFacts:
+    """What another writer of our files has gathered of one column."""
+
+    null_count: int
+    low: Any = None
+    """The least value, a physical one; None if not known."""
+    high: Any = None
+
+
+def gathered_stats(
+    fields: Sequence[Field], modes: Sequence[StatsMode], facts: Sequence[ColumnFacts | None]
+) -> SimpleStats:
+    """Statistics as `StatsCollector` gives them for the same rows.
+
+    Args:
+        fields: the columns of the file's schema.
+        modes: the mode of each of them.
+        facts: what is known of each of them.
+    """
+    columns = [_ColumnStats(field, mode) for field, mode in zip(fields, modes, strict=True)]
+    for column, known in zip(columns, facts, strict=True):
+        column.take(known)
+    return _stats_of(columns)
 
 
 def partition_stats(types: Sequence[DataType], rows: Iterable[Sequence[Any]]) -> SimpleStats:
@@ -177,6 +198,14 @@ def _simple_stats(
     )
 
 
+def _stats_of(columns: Sequence[_ColumnStats]) -> SimpleStats:
+    return _simple_stats(
+        [column.data_type for column in columns],
+        [column.bounds() for column in columns],
+        [column.null_count for column in columns],
+    )
+
+
 def _exact_bounds(values: Sequence[Any]) -> _Bounds:
     if not values or any(isinstance(v, float) and math.isnan(v) for v in values):
         return _UNKNOWN
@@ -217,6 +246,17 @@ class _ColumnStats:
         found: Any = pc.min_max(fitted)
         self._low = _pick(min, self._low, physical_value(found["min"], self.data_type))
         self._high = _pick(max, self._high, physical_value(found["max"], self.data_type))
+
+    def take(self, facts: ColumnFacts | None) -> None:
+        if self.null_count is None:
+            return
+        if facts is None:
+            self.null_count, self._bounded = None, False
+            return
+        self.null_count = facts.null_count
+        self._low, self._high = facts.low, facts.high
+        if any(b is None or (isinstance(b, float) and math.isnan(b)) for b in (self._low, self._high)):
+            self._bounded = False
 
     def bounds(self) -> _Bounds:
         if not self._bounded or self._low is None:

@@ -20,6 +20,7 @@ from anabranch.spec.types import Field
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from anabranch.arrow.writer import WriteContext
     from anabranch.kernel.context import TableContext
     from anabranch.scan import Scan
 
@@ -27,8 +28,8 @@ _LOG = logging.getLogger(__name__)
 _REACHED_BYTES = 1 << 20
 """Of names of files that were found, so that not every query looks for them again."""
 _MOST_TOLD = 10_000
-_TOLD: set[tuple[str, str, bool]] = set()
-"""Tables, and why they are read through the portable door, that the log of this process has."""
+_TOLD: set[tuple[str, str, str]] = set()
+"""Tables, and why they are read or written through the portable door, that the log of this process has."""
 
 
 def native_generations(
@@ -118,15 +119,21 @@ def tell(context: TableContext, obstacle: Obstacle, *, stream: bool = False) -> 
         obstacle: the reason.
         stream: whether batches of a stream are.
     """
-    key = (context.storage.url, obstacle.reason, stream)
+    what = f"batches of the stream of {context.title} go" if stream else f"{context.title} is read"
+    without = "without Spark's own Parquet reader and without Spark's filters leaving out files"
+    _tell_once(context.storage.url, what, without, obstacle)
+
+
+def tell_written(context: WriteContext, name: str, obstacle: Obstacle) -> None:
+    """The same of a table that is written: its rows go through processes of Python, which takes longer."""
+    _tell_once(context.storage.url, f"{name} is written", "by processes of Python", obstacle)
+
+
+def _tell_once(url: str, what: str, how: str, obstacle: Obstacle) -> None:
+    key = (url, obstacle.reason, what)
     if key in _TOLD:
         return
     if len(_TOLD) >= _MOST_TOLD:
         _TOLD.clear()
     _TOLD.add(key)
-    what = f"batches of the stream of {context.title} go" if stream else f"{context.title} is read"
-    _LOG.warning(
-        "%s through the portable door, without Spark's own Parquet reader and without Spark's filters leaving out files: %s.",
-        what,
-        obstacle.reason,
-    )
+    _LOG.warning("%s through the portable door, %s: %s.", what, how, obstacle.reason)

@@ -1,0 +1,357 @@
+"""Rows written by Spark's own tasks: the same files as through the processes of Python, for all that read them."""
+
+import logging
+import random
+import re
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark import InheritableThread
+from pyspark.sql import functions as fn
+
+import anabranch.spark
+from anabranch.arrow.footer_checksum import is_intact
+from anabranch.arrow.thrift import decode_struct
+from anabranch.errors import SchemaError
+from anabranch.spark.engine import JobFailedError
+from anabranch.spark.frame_writer import write_frame
+from anabranch.spark.native import compiled, writer
+from anabranch.spark.native.generations import Obstacle
+from anabranch.spark.native.writer import NativeWriter
+from anabranch.spark.types import spark_schema
+from tests.spark.native_cases import bag, eventually
+from tests.spark.written_rows import EVERY_TYPE, KEYS, LEAVES, random_columns, random_rows
+
+pytestmark = [pytest.mark.spark, pytest.mark.versions]
+
+_SCHEMA = 2
+"""Field of a footer in Parquet's thrift."""
+
+
+@pytest.fixture
+def told(caplog):
+    """What the log says of doors."""
+    caplog.set_level(logging.WARNING, "anabranch.spark.native.door")
+    return lambda: [
+        r.getMessage() for r in caplog.records if "is written through the portable door" in r.getMessage()
+    ]
+
+
+@pytest.fixture
+def portably(monkeypatch):
+    """Write something the portable way."""
+
+    def write(do):
+        with monkeypatch.context() as patched:
+            patched.setattr(NativeWriter, "of", lambda *_: Obstacle("a test wants it"))
+            return do()
+
+    return write
+
+
+def frame_of(spark, rows, fields):
+    return spark.createDataFrame(rows, spark_schema(fields)).coalesce(1)
+
+
+def facts(written):
+    """All that the manifests will say of the files of a write, but names, sizes and times."""
+    return sorted(
+        (
+            m.partition, m.bucket, m.total_buckets,
+            [
+                (f.row_count, f.value_stats, f.min_sequence_number, f.max_sequence_number, f.schema_id, f.level,
+                 f.file_source, f.value_stats_cols, f.write_cols, f.first_row_id, f.extra_files)
+                for f in m.new_files
+            ],
+        )
+        for m in written.messages
+    )  # fmt: skip
+
+
+def footers(folder):
+    for path in sorted(folder.rglob("*.parquet")):
+        data = path.read_bytes()
+        size = int.from_bytes(data[-8:-4], "little")
+        yield path, data[-8 - size : -8]
+
+
+def values(table):
+    """The rows as our own reader gives them, each as text: NaN is one value, zeros are two."""
+    return bag(tuple(row.values()) for row in table.scan().to_arrow().to_pylist())
+
+
+def check_both_doors(spark, lake, portably, columns, seed, count=60, **how):
+    """The same rows by both doors, in tables that are alike."""
+    native = lake.create_table("db.native", columns, **how)
+    portable = lake.create_table("db.portable", columns, **how)
+    fields = native.schema.fields
+    rows = random_rows(random.Random(seed), fields, count)
+    frame = frame_of(spark, rows, fields)
+    by_spark = write_frame(frame, native)
+    by_python = portably(lambda: write_frame(frame, portable))
+    assert facts(by_spark) == facts(by_python)
+    folders = [lake_folder(table) for table in (native, portable)]
+    of_spark, of_python = ([*footers(folder)] for folder in folders)
+    assert len(of_spark) == len(of_python) > 0
+    for _, footer in of_spark:
+        assert is_intact(footer)
+        assert b"anabranch.footer-crc32" in footer
+        assert decode_struct(footer)[_SCHEMA] == decode_struct(of_python[0][1])[_SCHEMA]
+    assert bag(map(repr, contents(folders[0]))) == bag(map(repr, contents(folders[1])))
+    native.append(frame)
+    portably(lambda: portable.append(frame))
+    assert values(native) == values(portable)
+    assert in_spark(spark, native) == in_spark(spark, portable)
+
+
+def contents(folder):
+    """All rows of all files, as PyArrow reads them by itself."""
+    for path in sorted(folder.rglob("*.parquet")):
+        yield from pq.ParquetFile(path, page_checksum_verification=True).read().to_pylist()
+
+
+def lake_folder(table):
+    return Path(table.context.storage.native_path("x")).parent
+
+
+def in_spark(spark, table):
+    """The rows as Spark reads them, as text: Python has no moments of the year 0, where a zone may put some."""
+    folder = lake_folder(table)
+    reader = spark.read.format("anabranch").option("warehouse", str(folder.parent.parent))
+    rows = reader.load(f"db.{folder.name}").select(fn.to_json(fn.struct("*")).alias("row"))
+    return sorted(row.row for row in rows.collect())
+
+
+def test_every_type_is_written_as_by_python(spark, lake, portably, told):
+    check_both_doors(spark, lake, portably, EVERY_TYPE, seed=1, count=200)
+    assert all("a test wants it" in line for line in told())
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(n, marks=[pytest.mark.long] if n > 2 else []) for n in range(40)]
+)
+def test_random_columns_and_partitions_are_written_as_by_python(spark, lake, portably, told, seed):
+    chance = random.Random(seed)
+    columns = random_columns(chance, chance.randrange(1, 7))
+    keys = chance.sample(KEYS, chance.randrange(3))
+    columns += "".join(f", k{i} {kind}" for i, kind in enumerate(keys))
+    options = {
+        "metadata.stats-mode": chance.choice(["truncate(16)", "truncate(2)", "full", "counts", "none"]),
+        "file.compression": chance.choice(["zstd", "snappy", "lz4", "gzip", "none"]),
+        "file.checksum": chance.choice(["true", "false"]),
+    }
+    how = {"options": options, "partition_by": [f"k{i}" for i in range(len(keys))]}
+    check_both_doors(spark, lake, portably, columns, seed, count=chance.randrange(1, 120), **how)
+    assert all("a test wants it" in line for line in told())
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(n, marks=[pytest.mark.long] if n > 0 else []) for n in range(20)]
+)
+def test_queues_are_written_as_by_python(spark, lake, portably, told, seed):
+    chance = random.Random(seed)
+    columns = ", ".join(f"c{i} {kind}" for i, kind in enumerate(chance.sample(LEAVES, 3))) + ", k0 INT"
+    options = {"bucket": "3", "bucket-key": "c0,c1"}
+    how = {"options": options, "partition_by": chance.choice([[], ["k0"]])}
+    check_both_doors(spark, lake, portably, columns, seed, count=200, **how)
+    assert all("a test wants it" in line for line in told())
+
+
+def test_rows_of_a_queue_keep_their_order(spark, lake):
+    table = lake.create_table(
+        "db.q", "k INT, p STRING, n BIGINT", partition_by=["p"], options={"bucket": "2", "bucket-key": "k"}
+    )
+    frame = spark.range(0, 3000, 1, 1).selectExpr(
+        "CAST(id % 11 AS INT) k", "CAST(id % 70 AS STRING) p", "id n"
+    )
+    table.append(frame)
+    found = {}
+    for row in table.scan().to_arrow().to_pylist():
+        found.setdefault((row["k"], row["p"]), []).append(row["n"])
+    assert all(numbers == sorted(numbers) for numbers in found.values())
+    assert sum(map(len, found.values())) == 3000
+
+
+def test_many_partitions_in_one_task_are_one_file_each(spark, lake, told):
+    table = lake.create_table("db.p", "p INT, s STRING", partition_by=["p"])
+    frame = (
+        spark.range(0, 20_000, 1, 1).selectExpr("CAST(id % 150 AS INT) p", "repeat('x', 20) s").coalesce(1)
+    )
+    written = write_frame(frame, table.with_options({"sink.writers-per-task.warn": "0"}))
+    assert sorted(m.new_files[0].row_count for m in written.messages) == [133] * 100 + [134] * 50
+    assert [len(m.new_files) for m in written.messages] == [1] * 150
+    assert told() == []
+
+
+def test_files_end_at_the_target_size(spark, lake):
+    table = lake.create_table("db.t", "s STRING", options={"target-file-size": "200 kb"})
+    table.append(spark.range(0, 20_000, 1, 1).selectExpr("sha2(CAST(id AS STRING), 512) s"))
+    sizes = [path.stat().st_size for path in lake_folder(table).rglob("*.parquet")]
+    assert len(sizes) > 5
+    assert all(150_000 < size < 300_000 for size in sorted(sizes)[1:])
+    assert table.scan().to_arrow().num_rows == 20_000
+
+
+def test_an_empty_frame_writes_no_file(spark, lake, told):
+    table = lake.create_table("db.t", "a INT, p STRING", partition_by=["p"])
+    table.append(spark.range(0).selectExpr("CAST(id AS INT) a", "'x' p"))
+    assert list(lake_folder(table).rglob("*.parquet")) == []
+    assert table.snapshot is not None
+    assert told() == []
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("INT NOT NULL", "IF(id = 7, NULL, CAST(id AS INT))", "column 'v' is NOT NULL, but a value is null"),
+        (
+            "ROW<a ARRAY<INT NOT NULL>>",
+            "named_struct('a', array(1, IF(id = 7, NULL, 2)))",
+            "'v.a.element' is NOT NULL",
+        ),
+        ("VARCHAR(3)", "IF(id = 7, 'abcd', 'üüü')", "takes at most 3 characters, but a value has 4"),
+        ("VARBINARY(3)", "IF(id = 7, X'01020304', X'010203')", "takes at most 3 bytes, but a value has 4"),
+        ("TIME(0)", "IF(id = 7, 86400000, 5000)", "86400000 is none"),
+        (
+            "TIMESTAMP(0)",
+            "timestamp_ntz'2026-01-01 00:00:00' + make_dt_interval(0, 0, 0, IF(id = 7, 0.5, 1))",
+            "lose digits",
+        ),
+        ("TIMESTAMP(9)", "IF(id = 7, timestamp_ntz'2300-01-01 00:00:00', NULL)", "1677 and 2262"),
+        ("STRING", "CAST(IF(id = 7, X'ff', X'41') AS STRING)", "not UTF-8"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused_and_leave_nothing(spark, lake, told, column, value, message):
+    table = lake.create_table("db.t", f"v {column}")
+    frame = spark.range(0, 1000, 1, 4).selectExpr(f"{value} v")
+    with pytest.raises(SchemaError, match=message):
+        table.append(frame)
+    assert [
+        path for path in lake_folder(table).rglob("*") if path.is_file() and "schema" not in str(path)
+    ] == []
+    assert told() == []
+
+
+def test_where_java_does_not_compile_python_writes_the_same_rows(spark, lake, told, monkeypatch):
+    table = lake.create_table("db.t", "n BIGINT")
+    frame = spark.range(0, 1000, 1, 4).selectExpr("id n")
+    monkeypatch.setattr(compiled, "_KEPT", {})
+    monkeypatch.setattr(
+        compiled, "sources", lambda: {"Broken.java": "package anabranch; class Broken { nonsense }"}
+    )
+    table.append(frame)
+    table.append(frame)
+    (line,) = told()
+    assert (
+        "db.t is written through the portable door, by processes of Python: this version of Spark does not compile"
+        in line
+    )
+    assert sorted(table.scan().to_arrow()["n"].to_pylist()) == sorted([*range(1000)] * 2)
+
+
+def test_executors_without_the_classes_are_written_by_python(spark, lake, told, monkeypatch):
+    table = lake.create_table("db.t", "n BIGINT")
+    monkeypatch.setattr(compiled, "_KEPT", {})
+    # Under names that executors cannot have from another test.
+    texts = {
+        f"Un{name}": re.sub(r"\bDataFiles\b", "UnDataFiles", text)
+        for name, text in compiled.sources().items()
+    }
+    monkeypatch.setattr(compiled, "sources", lambda: texts)
+    monkeypatch.setattr(compiled, "_give", lambda *_: None)
+    find = compiled.compiled_class
+    named = {"DataFiles": "UnDataFiles"}
+    monkeypatch.setattr(writer, "compiled_class", lambda jvm, name: find(jvm, named.get(name, name)))
+    table.append(spark.range(0, 100, 1, 2).selectExpr("id n"))
+    (line,) = told()
+    assert "executors do not get the classes" in line
+    assert sorted(table.scan().to_arrow()["n"].to_pylist()) == [*range(100)]
+
+
+def test_a_task_that_fails_leaves_nothing_and_the_others_neither(spark, lake):
+    table = lake.create_table("db.t", "n BIGINT, p INT", partition_by=["p"])
+    frame = spark.range(0, 40_000, 1, 4).selectExpr(
+        "IF(id = 35000, CAST(raise_error('stop') AS BIGINT), id) n", "CAST(id % 3 AS INT) p"
+    )
+    with pytest.raises(JobFailedError, match="stop"):
+        table.append(frame)
+    assert list(lake_folder(table).rglob("*.parquet*")) == []
+    assert table.snapshot is None
+
+
+def test_a_query_that_is_cancelled_leaves_nothing(spark, lake):
+    table = lake.create_table("db.t", "n BIGINT")
+    slow = (
+        spark.range(0, 4, 1, 4)
+        .selectExpr("id", "explode(sequence(1, 100000)) i")
+        .selectExpr(
+            "id * i n", "java_method('java.lang.Thread', 'sleep', CAST(IF(i % 100 = 0, 5, 0) AS BIGINT)) s"
+        )
+        .drop("s")
+    )
+    failures = []
+
+    def write():
+        spark.sparkContext.addJobTag("cancelled-write")
+        try:
+            table.append(slow)
+        except Exception as error:
+            failures.append(error)
+
+    thread = InheritableThread(target=write)
+    thread.start()
+    eventually(lambda: list(lake_folder(table).rglob(".data-*.tmp")))
+    spark.sparkContext.cancelJobsWithTag("cancelled-write")
+    thread.join()
+    assert isinstance(failures[0], JobFailedError)
+    eventually(lambda: not list(lake_folder(table).rglob("*.parquet*")))
+    assert table.snapshot is None
+
+
+@pytest.mark.parametrize(
+    ("columns", "frame", "reason"),
+    [
+        ("n BIGINT, d INT DEFAULT 5", "id n, CAST(NULL AS INT) d", "column 'd' has a DEFAULT"),
+        ("n BIGINT, p DOUBLE", "id n, 0.5D p", "it is partitioned by 'p', a column of type DOUBLE"),
+        ("n INT", "id n", "column 'n' is int and not bigint, as in the rows: each value is checked"),
+    ],
+)
+def test_what_python_must_write_is_told_once(spark, lake, told, columns, frame, reason):
+    table = lake.create_table("db.t", columns, partition_by=["p"] if " p " in columns else [])
+    for _ in range(2):
+        table.append(spark.range(0, 10, 1, 1).selectExpr(*frame.split(", ")))
+    (line,) = told()
+    assert line.endswith(f"is written through the portable door, by processes of Python: {reason}.")
+    assert table.scan().to_arrow().num_rows == 20
+
+
+def test_columns_go_by_name_and_values_that_lose_nothing_are_cast(spark, lake, told):
+    table = lake.create_table("db.t", "a BIGINT, b STRING, c DECIMAL(20, 4), d DOUBLE")
+    table.append(
+        spark.range(0, 3, 1, 1).selectExpr(
+            "CAST(id AS INT) D", "CAST(id AS DECIMAL(10, 2)) c", "CAST(id AS TINYINT) A"
+        )
+    )
+    assert told() == []
+    assert table.scan().to_arrow().to_pylist()[2] == {"a": 2, "b": None, "c": Decimal("2.0000"), "d": 2.0}
+
+
+def test_statements_are_carried_out_natively(spark, warehouse, lake, told):
+    anabranch.spark.attach(spark, warehouse, catalog="native_writes")
+    spark.sql("CREATE DATABASE native_writes.db")
+    t = "native_writes.db.t"
+    spark.sql(f"CREATE TABLE {t} PARTITIONED BY (p) AS SELECT id n, CAST(id % 3 AS INT) p FROM range(9)")
+    spark.sql(f"INSERT INTO {t} SELECT id + 10, 1 FROM range(2)")
+    spark.range(20, 22).selectExpr("id n", "CAST(2 AS INT) p").writeTo(t).append()
+    spark.range(30, 32).selectExpr("id n", "CAST(2 AS INT) p").write.insertInto(t)
+    spark.sql(f"INSERT OVERWRITE {t} PARTITION (p = 0) SELECT id + 40 FROM range(2)")
+    assert told() == []
+    rows = spark.table(t).collect()
+    assert sorted((row.p, row.n) for row in rows) == [
+        *((0, n) for n in (40, 41)), *((1, n) for n in (1, 4, 7, 10, 11)), *((2, n) for n in (2, 5, 8, 20, 21, 30, 31)),
+    ]  # fmt: skip
+    spark.sql(f"REPLACE TABLE {t} PARTITIONED BY (p) AS SELECT 'x' s, 1 p")
+    assert [row.s for row in spark.table(t).collect()] == ["x"]
+    assert told() == []
