@@ -7,8 +7,9 @@ all columns that were asked for so far; whoever asks for others has it read agai
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 
 import polars as pl
 
@@ -18,12 +19,14 @@ from anabranch.kernel.parallel import each, stream
 from anabranch.spec.data_file import ManifestFileMeta
 from anabranch.spec.entry_frame import COLUMNS, EntryFrame
 from anabranch.spec.layout import Layout
-from anabranch.spec.manifest import decode_manifest_list, decode_manifests
+from anabranch.spec.manifest import decode_manifest_list, decode_manifest_lists, decode_manifests
 from anabranch.spec.snapshot import NO_LIST, Snapshot
 from anabranch.storage.protocol import Storage
 
 _MANY = 1_000
 """Entries of a manifest that is kept decoded."""
+_LISTS_AT_ONCE = 64
+"""Manifest lists that are decoded together."""
 _META_BYTES = 900
 """What a `ManifestFileMeta` takes with all that it refers to."""
 _COLUMN_BYTES = 1_024
@@ -57,6 +60,48 @@ class ManifestStore:
             if keep:
                 self.remember_list(name, found)
         return found
+
+    def read_lists(
+        self, names: Iterable[str], *, keep: bool = True
+    ) -> Iterator[tuple[ManifestFileMeta, ...] | CorruptTableError]:
+        """The manifests that many lists name, in their order; in place of one that cannot be read the error.
+
+        They are read side by side and decoded together, a bounded number at a time. Args as `read_list`.
+        """
+        names = [*names]
+        read = zip(names, stream(self._list_or_bytes, names), strict=True)
+        while part := [*islice(read, _LISTS_AT_ONCE)]:
+            files = {name: data for name, data in part if isinstance(data, bytes)}
+            decoded = self._decoded_lists(files)
+            for name, found in part:
+                metas = decoded[name] if isinstance(found, bytes) else found
+                if keep and name in files and not isinstance(metas, CorruptTableError):
+                    self.remember_list(name, metas)
+                yield metas
+
+    def _list_or_bytes(self, name: str) -> tuple[ManifestFileMeta, ...] | bytes | CorruptTableError:
+        """A list as it is cached, or else as it is stored."""
+        if name == NO_LIST:
+            return ()
+        found: tuple[ManifestFileMeta, ...] | None = self._cache.get(self._key("list", name))
+        try:
+            return self._read(Layout().manifest_path(name)) if found is None else found
+        except CorruptTableError as error:
+            return error
+
+    def _decoded_lists(
+        self, files: Mapping[str, bytes]
+    ) -> dict[str, tuple[ManifestFileMeta, ...] | CorruptTableError]:
+        paths = [(Layout().manifest_path(name), data) for name, data in files.items()]
+        try:
+            return dict(zip(files, map(tuple, decode_manifest_lists(paths)), strict=True))
+        except CorruptTableError as error:
+            if len(files) == 1:
+                return dict.fromkeys(files, error)
+            found: dict[str, tuple[ManifestFileMeta, ...] | CorruptTableError] = {}
+            for name, data in files.items():
+                found |= self._decoded_lists({name: data})
+            return found
 
     def entries(
         self, metas: Sequence[ManifestFileMeta], *, only: tuple[str, ...] | None = None, keep: bool = True
@@ -122,6 +167,10 @@ class ManifestStore:
                 self._cache.drop(self._key("raw", name))
             frames[name] = EntryFrame(decoded.df.select(columns))
         return frames
+
+    def fetch(self, metas: Sequence[ManifestFileMeta]) -> None:
+        """Read manifests into the cache that will be asked for soon, side by side; but for large ones."""
+        self._raw_all([meta.file_name for meta in metas if _entries_of(meta) < _MANY], keep=True)
 
     def raw(self, name: str, *, keep: bool = True) -> bytes:
         """The bytes of a manifest."""

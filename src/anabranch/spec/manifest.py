@@ -20,13 +20,14 @@ from anabranch.spec.avro_container import (
 from anabranch.spec.data_file import EMPTY_ROW, ManifestEntry
 from anabranch.spec.entry_frame import COLUMNS, EntryFrame
 from anabranch.spec.manifest_checks import Check, NotZero, PlainName, PlainNames, Present, Within, check_rows
-from anabranch.spec.manifest_list import decode_manifest_list, encode_manifest_list
+from anabranch.spec.manifest_list import decode_manifest_list, decode_manifest_lists, encode_manifest_list
 from anabranch.spec.manifest_schema import FORMAT_VERSION, MANIFEST_ENTRY, stats_record
 
 __all__ = [
     "concat_manifests",
     "decode_manifest",
     "decode_manifest_list",
+    "decode_manifest_lists",
     "decode_manifests",
     "encode_frame",
     "encode_manifest",

@@ -39,12 +39,14 @@ from anabranch.options import (
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import CommitKind, Snapshot
 from anabranch.spec.types import Field
+from anabranch.streaming.ahead import Ahead
 from anabranch.streaming.delivery import FeedFile, FeedSplit
 from anabranch.streaming.difference import Crossing
 from anabranch.streaming.history import History
 from anabranch.streaming.late_rows import event_time_of
 from anabranch.streaming.limits import UNLIMITED, Budget, Limits
 from anabranch.streaming.offsets import Position
+from anabranch.streaming.planned import Planned
 from anabranch.streaming.portion import Listing, Portion, PortionFile, is_rewrite
 from anabranch.streaming.watermark_bound import WatermarkBound
 
@@ -92,13 +94,21 @@ class Feed:
         _ = feed.event_time  # late rows of a table that cannot have any are refused before anything is read
         return feed
 
-    def advance(self, start: Position, limits: Limits = UNLIMITED, *, until: int | None = None) -> Position:
+    def advance(
+        self,
+        start: Position,
+        limits: Limits = UNLIMITED,
+        *,
+        until: int | None = None,
+        most: int | None = None,
+    ) -> Position:
         """How far a step from `start` goes: `start` itself if there is nothing new.
 
         Args:
             start: where the step begins.
             limits: how much it may take.
             until: the last snapshot it may take; the newest if None.
+            most: how many snapshots it may take.
 
         Raises:
             NotFoundError: history does not go on from `start`: it was rewritten, or snapshots have expired.
@@ -106,17 +116,22 @@ class Feed:
         """
         position = start
         budget = Budget(limits)
-        for portion in self._portions(start, until, bound=self._bound):
+        is_limited = limits != UNLIMITED
+        portions = self._portions(start, until, bound=self._bound, files=is_limited)
+        planned = self._planned.with_files(portions) if is_limited else ((p, []) for p in portions)
+        for number, (portion, files) in enumerate(planned):
+            if number == most:
+                return position
             if portion.refusal is not None:
                 if position == start:
                     raise portion.refusal
                 return position
-            if limits != UNLIMITED and portion.since is not None:
+            if is_limited and portion.since is not None:
                 if position != start and position.snapshot != portion.since.held.id:
                     return position
                 return portion.end
-            if limits != UNLIMITED:
-                rest = self._listing.files(portion)[portion.first :]
+            if is_limited:
+                rest = files[portion.first :]
                 taken = budget.take([f.file if f.wanted else None for f in rest])
                 if taken == 0:
                     return position
@@ -211,23 +226,43 @@ class Feed:
         if start == end or start.snapshot > end.snapshot:
             return
         reached = start
-        for found in self._portions(start, end.snapshot):
-            portion, last = found, None
-            if portion.snapshot.id == end.snapshot:
-                self._history.check_stamp(portion.snapshot, end)
-                if end.files is not None and portion.full == end.full:
-                    portion, last = self._counted_as(portion, end), end.files
+        for portion, files in self._planned.with_files(self._portions_to(start, end)):
             if portion.refusal is not None:
                 raise portion.refusal
-            yield portion, [f for f in self._listing.files(portion)[portion.first : last] if f.wanted]
+            is_part = portion.snapshot.id == end.snapshot and portion.full == end.full
+            last = end.files if is_part else None
+            yield portion, [f for f in files[portion.first : last] if f.wanted]
             reached = portion.end
         if reached.snapshot < end.snapshot:
             raise self._history.gone(end)
 
+    def _portions_to(self, start: Position, end: Position) -> Iterator[Portion]:
+        """The portions between two positions; the files of the last one counted as the end has them."""
+        for portion in self._portions(start, end.snapshot):
+            if portion.snapshot.id == end.snapshot:
+                self._history.check_stamp(portion.snapshot, end)
+                if end.files is not None and portion.full == end.full:
+                    yield self._counted_as(portion, end)
+                    continue
+            yield portion
+
     def _portions(
-        self, start: Position, until: int | None, *, bound: WatermarkBound | None = None
+        self,
+        start: Position,
+        until: int | None,
+        *,
+        bound: WatermarkBound | None = None,
+        files: bool = True,
     ) -> Iterator[Portion]:
-        """Snapshots from `start` on that lie within the bound, the rest of a half delivered one first."""
+        """Snapshots from `start` on that lie within the bound, the rest of a half delivered one first.
+
+        Args:
+            start: where to begin.
+            until: the last snapshot; the newest if None.
+            bound: of the watermark.
+            files: whether the files of the portions will be asked for.
+        """
+        history = History(self.context, Ahead(self.context, until, files=files).find)
         snapshot = self._history.verified(start)
         watermark = start.watermark if snapshot is None else snapshot.watermark
         if start.files is not None and snapshot is not None:
@@ -238,7 +273,7 @@ class Feed:
         while until is None or position.snapshot < until:
             if last is not None and self.is_replaced_at(last):
                 return  # main goes on elsewhere; what other engines put here since is in no main
-            following = self._history.following(position)
+            following = history.following(position)
             if following is None:
                 return
             if isinstance(following, Crossing):
@@ -318,6 +353,10 @@ class Feed:
         return Listing(
             self.context, self.schema, self.predicate, self.sort_partitions, self.late_rows, self.event_time
         )
+
+    @lazy
+    def _planned(self) -> Planned:
+        return Planned(self._listing)
 
     @property
     def _history(self) -> History:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from anabranch.errors import AnabranchError, NotFoundError
@@ -18,6 +19,8 @@ class History:
     """Finds snapshots by positions, and sees when they are not those that the stream has read."""
 
     context: TableContext
+    find: Callable[[int], Snapshot | None] | None = None
+    """What finds the snapshots that follow, if not the branch itself."""
 
     def verified(self, position: Position) -> Snapshot | None:
         """The snapshot of a position, or None if it has rightly expired. Raises `NotFoundError`."""
@@ -46,7 +49,7 @@ class History:
         rewritten.
         """
         missing = position.snapshot + 1
-        found = self.context.snapshots.find(missing)
+        found = (self.find or self.context.snapshots.find)(missing)
         if found is not None:
             self._check_parent(found, position)
             return found

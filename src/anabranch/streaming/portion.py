@@ -7,8 +7,9 @@ writing. A predicate prunes files but never shifts that count.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import NamedTuple
 
 import polars as pl
@@ -17,6 +18,7 @@ from anabranch.errors import AnabranchError
 from anabranch.expr.bind import BoundPredicate
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.properties import WRITER_PROPERTY
+from anabranch.kernel.scan.deltas import added_files
 from anabranch.kernel.scan.plan import Plan
 from anabranch.kernel.scan.request import PartitionOrder, ScanRequest
 from anabranch.kernel.scan.split import SplitFile
@@ -116,6 +118,26 @@ class Listing:
             return [f for f in live if (f.partition, f.bucket, f.file.path.rpartition("/")[2]) in new]
         added = self._listed(request, ScanRequest.plan_delta, late_before=portion.late_before)
         return [*self._listed(request, _plan_removed, removed=True), *added] if portion.removed else added
+
+    def files_of(self, portions: Sequence[Portion]) -> list[list[PortionFile]]:
+        """The files of each of many portions, as `files` has them; what snapshots added is planned together."""
+        found: list[list[PortionFile]] = []
+        for (is_plain, order), group in groupby(portions, key=lambda p: (self._is_plain(p), self._order(p))):
+            together = [*group]
+            if not is_plain or len(together) == 1:
+                found += map(self.files, together)
+                continue
+            added = added_files(self.context, self.schema, [p.snapshot for p in together], order)
+            found += [
+                [PortionFile(*file, wanted=True, late_before=portion.late_before) for file in files]
+                for portion, files in zip(together, added, strict=True)
+            ]
+        return found
+
+    def _is_plain(self, portion: Portion) -> bool:
+        """Whether it delivers all that its snapshot added, and nothing else."""
+        is_other = portion.silent or portion.full or portion.removed or portion.since is not None
+        return not is_other and self.predicate is None and self.late_rows == "keep"
 
     def _order(self, portion: Portion) -> PartitionOrder:
         if portion.begun_unordered:

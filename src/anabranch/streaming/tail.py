@@ -38,6 +38,8 @@ T = TypeVar("T")
 
 FIRST_WAIT_SECONDS: Final = 0.05
 LONGEST_WAIT_SECONDS: Final = 2.0
+SNAPSHOTS_A_STEP: Final = 64
+"""So the first rows of a long backlog need not wait for all of it to be planned."""
 
 
 @dataclass
@@ -72,7 +74,8 @@ class Follower:
         """
         position = self.position  # a consumer may stand on another branch than the one that was opened
         start = Place(self.feed, position)
-        end = Place(self.feed, self.feed.advance(position, self.limits, until=until))
+        reached = self.feed.advance(position, self.limits, until=until, most=SNAPSHOTS_A_STEP)
+        end = Place(self.feed, reached)
         if end.position == position:
             end = self._course.next(start) or start
         self._reached = end

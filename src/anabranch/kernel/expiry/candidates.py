@@ -8,7 +8,7 @@ the expiring snapshots name. Whether a candidate goes is for the refs that are l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -18,7 +18,6 @@ from anabranch.kernel.context import TableContext
 from anabranch.kernel.expiry.list_index import ListIndex
 from anabranch.kernel.expiry.reachability import ENTRY_COLUMNS, index_files
 from anabranch.kernel.file_paths import bucket_folders
-from anabranch.kernel.parallel import stream
 from anabranch.spec.data_file import ManifestFileMeta
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
@@ -100,13 +99,16 @@ class _Reader:
         Fewer than all but the last if they delete too many files: then the one after them counts as the last.
         """
         deleted, last = 0, snapshots[-1]
-        asked = stream(
-            lambda s: self._read_lists([s.delta_manifest_list] if s is last else _lists(s)), snapshots
-        )
-        for number, (snapshot, lists) in enumerate(zip(snapshots, asked, strict=True)):
-            self.unreadable += sum(metas is None for metas in lists.values())
+        named = [[s.delta_manifest_list] if s is last else [*_lists(s)] for s in snapshots]
+        missing = [name for names in named for name in names if name not in self._known]
+        read = self._context.manifests.read_lists(missing, keep=False)
+        for number, (snapshot, names) in enumerate(zip(snapshots, named, strict=True)):
+            lists = {
+                name: self._readable(self._known.metas(name) if name in self._known else next(read))
+                for name in names
+            }
             if number:
-                delta = [m for m in lists[snapshot.delta_manifest_list] or () if m.num_deleted_files]
+                delta = [m for m in lists[snapshot.delta_manifest_list] if m.num_deleted_files]
                 self._deltas += delta
                 deleted += sum(meta.num_deleted_files for meta in delta)
             if snapshot is last or (number and self._most is not None and deleted > self._most):
@@ -114,12 +116,10 @@ class _Reader:
             self._read_metadata(snapshot, lists)
         return 0
 
-    def _read_metadata(
-        self, snapshot: Snapshot, lists: Mapping[str, Sequence[ManifestFileMeta] | None]
-    ) -> None:
+    def _read_metadata(self, snapshot: Snapshot, lists: Mapping[str, Sequence[ManifestFileMeta]]) -> None:
         for name, size in _lists(snapshot).items():
             self._add(MANIFEST_LIST, name, size)
-            for meta in lists[name] or ():
+            for meta in lists[name]:
                 if meta.file_name not in self._manifests:
                     self._manifests.add(meta.file_name)
                     self._add(MANIFEST, meta.file_name, meta.file_size)
@@ -159,18 +159,14 @@ class _Reader:
                 except CorruptTableError:
                     self.unreadable += 1
 
-    def _read_lists(self, names: Iterable[str]) -> dict[str, tuple[ManifestFileMeta, ...] | None]:
-        """None in place of one that cannot be read."""
-        return {name: self._list(name) for name in names}
-
-    def _list(self, name: str) -> tuple[ManifestFileMeta, ...] | None:
-        known = self._known.metas(name)
-        if known is not None:
-            return known
-        try:
-            return self._context.manifests.read_list(name, keep=False)
-        except CorruptTableError:
-            return None
+    def _readable(
+        self, found: tuple[ManifestFileMeta, ...] | CorruptTableError
+    ) -> tuple[ManifestFileMeta, ...]:
+        """What a list says; nothing, and one more that is unreadable, if it cannot be read."""
+        if isinstance(found, CorruptTableError):
+            self.unreadable += 1
+            return ()
+        return found
 
     def _read_others(self, snapshot: Snapshot) -> None:
         layout = self._context.layout

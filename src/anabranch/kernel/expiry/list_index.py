@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 from anabranch.errors import CorruptTableError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.expiry.ref_files import Ref
-from anabranch.kernel.parallel import stream
 from anabranch.spec.data_file import ManifestFileMeta
 
 _NONE = array("I")
@@ -33,10 +32,13 @@ class ListIndex:
         """The manifests of a list that was read."""
         return self._lists.get(name, _NONE)
 
-    def metas(self, name: str) -> tuple[ManifestFileMeta, ...] | None:
-        """The same as their lists describe them; None if the list was not read."""
-        found = self._lists.get(name)
-        return None if found is None else tuple(map(self.manifests.__getitem__, found))
+    def __contains__(self, name: str) -> bool:
+        """Whether a list was read."""
+        return name in self._lists
+
+    def metas(self, name: str) -> tuple[ManifestFileMeta, ...]:
+        """The manifests of a list that was read, as lists describe them."""
+        return tuple(map(self.manifests.__getitem__, self.of(name)))
 
     def read(self, named_by: Mapping[str, Ref]) -> None:
         """Read those of some lists that were not read yet, and forget all others.
@@ -48,15 +50,10 @@ class ListIndex:
         """
         self._lists = {name: found for name, found in self._lists.items() if name in named_by}
         missing = [name for name in named_by if name not in self._lists]
-        manifests = self._context.manifests
-
-        def ask(name: str) -> tuple[ManifestFileMeta, ...]:
-            try:
-                return manifests.read_list(name, keep=False)
-            except CorruptTableError as error:
-                raise unreadable(named_by[name], error) from error
-
-        for name, metas in zip(missing, stream(ask, missing), strict=True):
+        read = self._context.manifests.read_lists(missing, keep=False)
+        for name, metas in zip(missing, read, strict=True):
+            if isinstance(metas, CorruptTableError):
+                raise unreadable(named_by[name], metas) from metas
             self._lists[name] = array("I", self._numbered(metas))
 
     def _numbered(self, metas: Iterable[ManifestFileMeta]) -> Iterable[int]:

@@ -39,12 +39,12 @@ from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.values import physical_values
 
 FORMATS = ("parquet", "orc", "avro")
-_TO_LOCATE = (
+TO_LOCATE = (
     *("kind", "partition", "bucket", "total_buckets", "file_name", "file_size", "row_count"),
     *("min_sequence_number", "schema_id", "level", "external_path", "write_cols"),
 )
 """Columns of manifest entries that every plan needs."""
-_TO_PRUNE = (*_TO_LOCATE, "value_min", "value_max", "value_null_counts", "value_stats_cols")
+_TO_PRUNE = (*TO_LOCATE, "value_min", "value_max", "value_null_counts", "value_stats_cols")
 """Those and the statistics, which take as long to decode as all of them."""
 
 
@@ -96,7 +96,7 @@ class ScanRequest:
             if on_partitions is not None and metas:
                 metas = manifests_may_match(metas, on_partitions, self.schema)
                 steps.append(PlanStep("manifests", len(metas), None))
-        columns = _TO_LOCATE if on_rows is None else _TO_PRUNE
+        columns = TO_LOCATE if on_rows is None else _TO_PRUNE
         if self.partition_order is PartitionOrder.CREATION:
             columns = (*columns, "creation_time")
         frame = self.context.manifests.entries(metas, only=columns).df
@@ -137,7 +137,7 @@ class ScanRequest:
         self, frame: pl.DataFrame, options: Mapping[str, str]
     ) -> tuple[pl.DataFrame, tuple[str, ...]]:
         """Files ordered by partition, bucket and sequence number, and the partitions' folders."""
-        partitions, folders = self._partition_folders(self._partitions(frame), options)
+        partitions, folders = partition_folders(self.schema, self._partitions(frame), options)
         frame = frame.select(*EMPTY_FILES.columns[1:], "min_sequence_number", "total_buckets")
         if partitions.height == 1:
             frame = frame.with_columns(folder=pl.lit(0, pl.Int64))
@@ -160,29 +160,30 @@ class ScanRequest:
             case PartitionOrder.APPEARANCE:
                 return frame["partition"].unique(maintain_order=True)
 
-    def _partition_folders(
-        self, partitions: pl.Series, options: Mapping[str, str]
-    ) -> tuple[pl.DataFrame, tuple[str, ...]]:
-        """Number of the folder of each partition row, and the folders in the order partitions came up."""
-        fields = self.schema.partition_fields
-        columns = partition_values(partitions, self.schema)
-        arrays = [physical_values(c, f.type) for c, f in zip(columns, fields, strict=True)]
-        values = [*zip(*arrays, strict=True)] if fields else [()] * len(partitions)
-        spelled: dict[PartitionKey, Sequence[Any]] = {}
-        for row in values:
-            spelled.setdefault(partition_key(row), row)
-        numbers = {key: number for number, key in enumerate(spelled)}
-        rows = [numbers[partition_key(row)] for row in values]
-        folders = tuple(
-            partition_path(
-                fields,
-                row,
-                legacy_names=PARTITION_LEGACY_NAME.of(options),
-                default_name=PARTITION_DEFAULT_NAME.of(options),
-            )
-            for row in spelled.values()
+
+def partition_folders(
+    schema: TableSchema, partitions: pl.Series, options: Mapping[str, str]
+) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """Number of the folder of each partition row, and the folders in the order partitions came up."""
+    fields = schema.partition_fields
+    columns = partition_values(partitions, schema)
+    arrays = [physical_values(c, f.type) for c, f in zip(columns, fields, strict=True)]
+    values = [*zip(*arrays, strict=True)] if fields else [()] * len(partitions)
+    spelled: dict[PartitionKey, Sequence[Any]] = {}
+    for row in values:
+        spelled.setdefault(partition_key(row), row)
+    numbers = {key: number for number, key in enumerate(spelled)}
+    rows = [numbers[partition_key(row)] for row in values]
+    folders = tuple(
+        partition_path(
+            fields,
+            row,
+            legacy_names=PARTITION_LEGACY_NAME.of(options),
+            default_name=PARTITION_DEFAULT_NAME.of(options),
         )
-        return pl.DataFrame({"partition": partitions, "folder": pl.Series(rows, dtype=pl.Int64)}), folders
+        for row in spelled.values()
+    )
+    return pl.DataFrame({"partition": partitions, "folder": pl.Series(rows, dtype=pl.Int64)}), folders
 
 
 def _added(delta: EntryFrame) -> EntryFrame:
