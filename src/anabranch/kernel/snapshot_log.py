@@ -61,6 +61,11 @@ class SnapshotLog:
 
     def find(self, snapshot_id: int) -> Snapshot | None:
         """The snapshot of that id, or None. Raises `CorruptTableError`, `UnsupportedFeatureError`."""
+        found = self._find_stored(snapshot_id)
+        return None if found is None else found[0]
+
+    def _find_stored(self, snapshot_id: int) -> tuple[Snapshot, bytes] | None:
+        """The same with the bytes of its file."""
         path = self._layout.snapshot_path(snapshot_id)
         try:
             data = self._storage.get(path)
@@ -69,7 +74,7 @@ class SnapshotLog:
         found = Snapshot.from_json(data, path=path)
         if found.id != snapshot_id:
             raise CorruptTableError(f"holds snapshot {found.id}, expected {snapshot_id}", path=path)
-        return found
+        return found, data
 
     def get(self, snapshot_id: int) -> Snapshot:
         """The snapshot of that id. Raises `NotFoundError` naming what there is."""
@@ -314,12 +319,17 @@ class SnapshotLog:
     def down_to(self, newest: Snapshot, lowest: int) -> Iterator[Snapshot]:
         """As `backwards`, down to the snapshot of that id; for whoever wants them all. They are read side by side."""
         yield newest
+        for snapshot, _ in self.stored_below(newest, lowest):
+            yield snapshot
+
+    def stored_below(self, newest: Snapshot, lowest: int = 1) -> Iterator[tuple[Snapshot, bytes]]:
+        """What a snapshot was built on, newest first, down to that id or the first gap, with the bytes of each file."""
         parent = newest.properties.get(PARENT_PROPERTY)
-        for current in stream(self.find, range(newest.id - 1, max(lowest, 1) - 1, -1)):
-            if current is None or parent not in (None, current.stamp):
+        for found in stream(self._find_stored, range(newest.id - 1, max(lowest, 1) - 1, -1)):
+            if found is None or parent not in (None, found[0].stamp):
                 return
-            yield current
-            parent = current.properties.get(PARENT_PROPERTY)
+            yield found
+            parent = found[0].properties.get(PARENT_PROPERTY)
 
     def write_hint(self, snapshot_id: int) -> None:
         """Say where the newest snapshot is; a hint that cannot be written is no failure.

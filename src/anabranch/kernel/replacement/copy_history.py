@@ -1,9 +1,10 @@
 """A branch that becomes main takes over main's past: what main was before the two parted is the past of both.
 
-Snapshots are copied newest first, so that at every moment the branch has a past without gap. Each is written first,
-and then it is looked whether the original is still there; if not, the copy goes again: an expiry that removed the
-original before shows in that look, and one that comes later finds the copy. The same holds for tags. A savepoint is
-the table's; the tag that pins it on a branch makes it one of the branch.
+Snapshots are copied newest first, a batch at a time, so that the branch has a past without gap but for the batch that is
+being written: nobody needs that before the branch is main, and a repetition fills it. A batch is written first, side
+by side, and then one listing shows whether the originals are still there; if not, the copies go again: an expiry
+that removed an original before shows in that look, and one that comes later finds the copy. The same holds for tags,
+each by itself. A savepoint is the table's; the tag that pins it on a branch makes it one of the branch.
 
 All of it may be repeated, and does no harm to a branch that does not become main after all. Whoever dies before the
 look may leave a snapshot whose files are gone, so what main has expired goes from the branch too: see `drop_expired`.
@@ -11,10 +12,11 @@ look may leave a snapshot whose files are gone, so what main has expired goes fr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
+from typing import Final
 
-from anabranch.errors import NotFoundError
 from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.commit.ledger import take_over
 from anabranch.kernel.context import TableContext
@@ -26,8 +28,10 @@ from anabranch.kernel.refs.tag_log import find_tag, find_tags, tag_names
 from anabranch.kernel.replacement.pointer import replacements
 from anabranch.spec.refs import Tag
 from anabranch.spec.savepoint import Savepoint, pinned_savepoint_of
-from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.snapshot_ref import SnapshotRef
+
+_AT_ONCE: Final = 512
+"""Snapshots of a batch: they are held in memory, and one listing serves them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,32 +121,35 @@ def _copy_snapshots(main: TableContext, target: TableContext, fork: SnapshotRef)
         return 0
     copied, lowest = 0, fork.id
     known = set(target.snapshots.ids())
-    for snapshot in main.snapshots.backwards(parted):
-        if snapshot.id != fork.id and snapshot.id not in known:
-            if not _copy_snapshot(main, target, fork, snapshot):
-                break
-            copied += 1
-        lowest = snapshot.id
+    if all(number in known or number > fork.id for number in main.snapshots.ids()):
+        return 0
+    past = main.snapshots.stored_below(parted)
+    while batch := {snapshot.id: data for snapshot, data in islice(past, _AT_ONCE)}:
+        missing = {number: data for number, data in batch.items() if number not in known}
+        there = _copy_batch(main, target, fork, missing)
+        copied += there
+        if there < len(missing):
+            break  # they were expired meanwhile, and all before them
+        lowest = min(batch)
     if copied:
         target.storage.put(target.layout.earliest_hint_path, str(lowest).encode(), durable=False)
     return copied
 
 
-def _copy_snapshot(main: TableContext, target: TableContext, fork: SnapshotRef, snapshot: Snapshot) -> bool:
-    """False if it was expired meanwhile, and all before it."""
-    path = target.layout.snapshot_path(snapshot.id)
-    try:
-        data = main.storage.get(main.layout.snapshot_path(snapshot.id))
-    except NotFoundError:
-        return False
-    target.storage.put_if_absent(path, data)
-    if main.storage.exists(main.layout.snapshot_path(snapshot.id)):
-        return True
-    drop_expired(
-        main, target, fork
-    )  # another replacement may have copied what lies below: there is to be no gap
-    delete_exactly(target.storage, path, data)
-    return False
+def _copy_batch(
+    main: TableContext, target: TableContext, fork: SnapshotRef, snapshots: Mapping[int, bytes]
+) -> int:
+    """How many of these snapshots were copied and are still main's."""
+    paths = {target.layout.snapshot_path(number): data for number, data in snapshots.items()}
+    each(lambda path: target.storage.put_if_absent(path, paths[path]), [*paths])
+    there = set(main.snapshots.ids()) if snapshots else set()
+    gone = [number for number in snapshots if number not in there]
+    if gone:
+        # Another replacement may have copied what lies below: there is to be no gap.
+        drop_expired(main, target, fork)
+    for number in sorted(gone):
+        delete_exactly(target.storage, target.layout.snapshot_path(number), snapshots[number])
+    return len(snapshots) - len(gone)
 
 
 def _tags_of_past(main: TableContext, fork: SnapshotRef) -> list[Tag]:
