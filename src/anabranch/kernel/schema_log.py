@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from anabranch.errors import CorruptTableError, NotFoundError
+from anabranch.kernel.parallel import each
 from anabranch.spec.layout import Layout, schema_id_of
 from anabranch.spec.schema import TableSchema
 from anabranch.storage.protocol import Storage
@@ -45,6 +48,10 @@ class SchemaLog:
             self._known[schema_id] = schema
             return schema
         return None
+
+    def fetch(self, schema_ids: Iterable[int]) -> None:
+        """Read side by side those that will be asked for soon. Raises `CorruptTableError` for one that is damaged."""
+        each(self.find, [schema_id for schema_id in schema_ids if schema_id not in self._known])
 
     def ids(self) -> list[int]:
         """All schema ids, ascending."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from anabranch.errors import CorruptTableError
 from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.parallel import each
 from anabranch.kernel.replacement.lost import check_decisions
 from anabranch.kernel.replacement.main import main_of
 
@@ -28,7 +29,8 @@ def check_main_there(context: TableContext) -> TableContext:
 def check_no_snapshot_missing(context: TableContext) -> None:
     """Raise `CorruptTableError` as `check_main_there`, and if the newest snapshot of a branch is not there."""
     main = check_main_there(context)
-    for name in (None, *branch_names(main)):
+
+    def check(name: str | None) -> None:
         branch = main if name == main.branch else main.on_branch(name)
         try:
             branch.snapshots.head(strict=True)
@@ -36,3 +38,5 @@ def check_no_snapshot_missing(context: TableContext) -> None:
             if name is None or state_of(branch) in {BranchState.READY, BranchState.BEGUN}:
                 raise
             # It is being deleted, or was.
+
+    each(check, [None, *branch_names(main)])

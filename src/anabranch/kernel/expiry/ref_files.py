@@ -95,20 +95,25 @@ class RefReader:
         refs: set[Ref] = set()
         own: list[SnapshotFile] = []
         seen: dict[ObjectInfo, tuple[Snapshot, Ref]] = {}
-        for branch in (None, *self._branches()):
-            context = self._context.on_branch(branch)
-            snapshots = self._snapshots(context)
+        branches = [None, *self._branches()]
+        for branch, (snapshots, tags) in zip(branches, stream(self._look_at, branches), strict=True):
             if branch == self._context.branch:
                 own = [SnapshotFile(i.path, s, i.modified_millis) for i, (s, _) in snapshots.items()]
-            found = [*(ref for _, ref in snapshots.values()), *_tags(context)]
-            _check_no_changelog(context)
-            if found:
-                _check_has_schema(context)
-            refs.update(found)
+            refs.update(ref for _, ref in snapshots.values())
+            refs.update(tags)
             seen |= snapshots
         refs.update(_savepoints(self._context))
         self._known = seen  # what is gone is forgotten
         return Look(frozenset(refs), tuple(sorted(own, key=lambda found: found.snapshot.id)))
+
+    def _look_at(self, branch: str | None) -> tuple[dict[ObjectInfo, tuple[Snapshot, Ref]], list[Ref]]:
+        """The snapshots of one branch by their files, and its tags."""
+        context = self._context.on_branch(branch)
+        snapshots, tags = self._snapshots(context), _tags(context)
+        _check_no_changelog(context)
+        if snapshots or tags:
+            _check_has_schema(context)
+        return snapshots, tags
 
     def _branches(self) -> Iterator[str]:
         for folder in self._context.storage.list_folders(BRANCH_FOLDER):
@@ -129,12 +134,13 @@ class RefReader:
             for info in context.storage.list(context.layout.snapshot_folder)
             if snapshot_id_of(info.path) is not None
         ]
-        missing = [info for info in infos if info not in self._known]
+        known = {info: self._known[info] for info in infos if info in self._known}
+        missing = [info for info in infos if info not in known]
         for info, snapshot in zip(missing, stream(lambda i: _snapshot(context, i), missing), strict=True):
             if snapshot is not None and not is_remnant(context, snapshot):
                 ref = _of_snapshot(info.path, f"snapshot {snapshot.id}", snapshot, context.branch)
-                self._known[info] = snapshot, ref
-        return {info: self._known[info] for info in infos if info in self._known}
+                known[info] = snapshot, ref
+        return known
 
 
 def _snapshot(context: TableContext, info: ObjectInfo) -> Snapshot | None:

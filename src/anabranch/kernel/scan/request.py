@@ -225,5 +225,7 @@ def check_supported(frame: pl.DataFrame, context: TableContext) -> None:
                 feature="file-format",
                 hint=f"formats that are read: {', '.join(FORMATS)}.",
             )
-    for schema_id in frame["schema_id"].unique().to_list():
+    schema_ids = frame["schema_id"].unique(maintain_order=True).to_list()
+    context.schemas.fetch(schema_ids)
+    for schema_id in schema_ids:
         context.schemas.get(schema_id)
