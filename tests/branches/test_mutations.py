@@ -197,8 +197,8 @@ def _carried(patch, kept):
 def _marked(patch, kind, mark):
     marks_of = classify.marks_of
 
-    def wrong(context, snapshot):
-        found = marks_of(context, snapshot)
+    def wrong(context, snapshot, delta=None):
+        found = marks_of(context, snapshot, delta)
         if snapshot.commit_kind != kind:
             return found
         rows = {*found.partitions, *classify.delta_of(context, snapshot).df["partition"]}

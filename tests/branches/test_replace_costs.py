@@ -1,14 +1,11 @@
 """What a replacement of main costs: calls, and how many of them wait for each other."""
 
-import time
 from collections import Counter
 
 from tests.kernel.expiring import fill, new_table, through
 from tests.support.clock import Clock
-from tests.support.faults import run
+from tests.support.depth import cost_of
 from tests.support.forged import forge_history
-
-LATENCY = 0.004
 
 
 def corrected(history):
@@ -23,18 +20,9 @@ def corrected(history):
 
 
 def test_a_long_past_is_copied_with_two_calls_a_snapshot_side_by_side():
-    slow = [
-        run("before", call, lambda _: time.sleep(LATENCY), times=10**9)
-        for call in ("get", "put_if_absent", "exists", "list")
-    ]
-    watched = through(corrected(400), *slow)
-    begun = time.monotonic()
-    watched.replace_main_branch("fix", force=True)
-    waited = time.monotonic() - begun
-    calls = watched.context.storage.counts()
-    assert calls.total() <= 2 * 400 + 150
-    assert waited < calls.total() * LATENCY / 2
-    assert len([*watched.snapshots()]) == 403
+    calls, depth = cost_of(corrected(400), lambda table: table.replace_main_branch("fix", force=True))
+    assert calls <= 2 * 400 + 150
+    assert depth < calls / 3
 
 
 def test_a_past_that_was_copied_before_is_not_read_again():

@@ -1,6 +1,5 @@
 """What costs the same however much else there is: calls of the store, counted on two sizes."""
 
-import time
 from collections import Counter
 
 import pyarrow as pa
@@ -10,7 +9,7 @@ from anabranch.kernel.refs.consumers import consumer_lags, record_consumer
 from anabranch.spec.refs import Consumer
 from tests.kernel.expiring import expire_to, fill, new_table, through
 from tests.support.clock import Clock
-from tests.support.faults import run
+from tests.support.depth import cost_of
 from tests.support.forged import forge_history
 from tests.support.tables import ids_of
 
@@ -77,24 +76,12 @@ def test_an_overwrite_of_one_partition_reads_that_partition(way):
     assert ids_of(tables[1]) == [*range(3), *range(4, 60), 77]
 
 
-LATENCY = 0.004
-SLOW = [run("before", call, lambda _: time.sleep(LATENCY), times=10**9) for call in ("get", "list")]
-
-
-def waited_for(table, work):
-    """How many of the calls of some work waited for each other, about, and how many there were."""
-    watched = through(table, *SLOW)
-    begun = time.monotonic()
-    work(watched)
-    return (time.monotonic() - begun) / LATENCY, watched.context.storage.counts().total()
-
-
 def test_branches_are_looked_at_side_by_side(table):
     fill(table, 6)
     table.create_tag("base", 3)
     for number in range(40):
         table.create_branch(f"b{number}", tag="base")
-    depth, calls = waited_for(table, lambda watched: expire_to(watched, 2))
+    calls, depth = cost_of(table, lambda watched: expire_to(watched, 2))
     assert calls > 40 * 10
     assert depth < calls / 3
 
@@ -104,6 +91,21 @@ def test_versions_of_the_schema_are_read_side_by_side(table):
         table.append(pa.table({"id": [number], "p": ["a"]}))
         table.alter().set_option("owner.name", str(number)).apply()
         table = table.branch("main")
-    depth, calls = waited_for(table, lambda watched: watched.scan().plan())
+    calls, depth = cost_of(table, lambda watched: watched.scan().plan())
     assert calls > 40
+    assert depth < calls / 2
+
+
+@pytest.mark.parametrize("side", ["main", "branch"])
+def test_a_merge_reads_what_both_did_side_by_side(table, side):
+    fill(table, 1)
+    table.create_tag("base")
+    table.create_branch("fix", tag="base")
+    fill(table.branch("fix"), 1)
+    if side == "main":
+        forge_history(table, 150)
+    else:
+        fill(table.branch("fix"), 150)
+    calls, depth = cost_of(table.branch("main"), lambda watched: watched.merge_branch("fix"))
+    assert calls > 2 * 150
     assert depth < calls / 2

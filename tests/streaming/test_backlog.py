@@ -1,7 +1,6 @@
 """A stream that has fallen behind asks side by side, plans many snapshots as one, and gives what it gave before."""
 
 import itertools
-import time
 
 import pyarrow as pa
 import pytest
@@ -11,10 +10,8 @@ from anabranch.streaming.feed import UNLIMITED, Feed, Limits
 from anabranch.streaming.offsets import BEGINNING, Position
 from tests.kernel.expiring import fill, new_table, through
 from tests.support.clock import Clock
-from tests.support.faults import run
+from tests.support.depth import cost_of
 from tests.support.forged import forge_history
-
-LATENCY = 0.004
 
 
 def feed_of(table, **options):
@@ -38,16 +35,16 @@ def long_table(count):
 
 @pytest.mark.parametrize("limits", [UNLIMITED, Limits(files=40)], ids=["unlimited", "limited"])
 def test_a_backlog_is_asked_for_side_by_side(limits):
-    slow = [run("before", "get", lambda _: time.sleep(LATENCY), times=10**9)]
-    watched = through(long_table(300), *slow)
-    feed = feed_of(watched)
-    begun = time.monotonic()
-    files = sum(len(split.files) for splits in steps(feed, limits) for split in splits)
-    waited = time.monotonic() - begun
-    assert files == 301
-    gets = watched.context.storage.counts()["get"]
-    assert gets <= 4 * 301
-    assert waited < gets * LATENCY / 2
+    files = []
+
+    def follow(table):
+        for splits in steps(feed_of(table), limits):
+            files.extend(file for split in splits for file in split.files)
+
+    calls, depth = cost_of(long_table(300), follow)
+    assert len(files) == 301
+    assert calls <= 4 * 301
+    assert depth < calls / 3
 
 
 def test_what_a_limited_step_planned_is_not_planned_again():

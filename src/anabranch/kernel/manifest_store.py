@@ -129,6 +129,35 @@ class ManifestStore:
         _check_counts(metas, {name: len(frame) for name, frame in frames.items()})
         return EntryFrame(pl.concat([frames[meta.file_name].df for meta in metas], rechunk=False))
 
+    def deltas(
+        self, snapshots: Sequence[Snapshot], *, only: tuple[str, ...] | None = None, keep: bool = True
+    ) -> Iterator[EntryFrame]:
+        """What each of many snapshots added and deleted, in their order, each in the order of its entries.
+
+        They are read side by side and decoded together, a bounded number at a time. Args as `entries`.
+
+        Raises `CorruptTableError` in the turn of a snapshot whose delta cannot be read.
+        """
+        for start in range(0, len(snapshots), _LISTS_AT_ONCE):
+            names = [snapshot.delta_manifest_list for snapshot in snapshots[start : start + _LISTS_AT_ONCE]]
+            lists = [*self.read_lists(names, keep=keep)]
+            readable = [[] if isinstance(metas, CorruptTableError) else metas for metas in lists]
+            try:
+                together = self.entries([meta for metas in readable for meta in metas], only=only, keep=keep)
+            except CorruptTableError:
+                together = None  # of one of them: each by itself
+            first = 0
+            for metas in lists:
+                if isinstance(metas, CorruptTableError):
+                    raise metas
+                count = sum(map(_entries_of, metas))
+                yield (
+                    self.entries(metas, only=only, keep=keep)
+                    if together is None
+                    else together.slice(first, count)
+                )
+                first += count
+
     def _decoded_together(
         self, names: Sequence[str], expected: Mapping[str, int], columns: tuple[str, ...], *, keep: bool
     ) -> tuple[EntryFrame, list[int]]:

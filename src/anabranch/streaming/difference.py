@@ -40,7 +40,7 @@ def oldest_left(context: TableContext, after: int) -> Snapshot | None:
     if head is None or head.id <= after:
         return None
     oldest = head
-    for snapshot in context.snapshots.backwards(head):
+    for snapshot in context.snapshots.down_to(head, after):
         if snapshot.id <= after:
             break
         oldest = snapshot

@@ -93,7 +93,7 @@ def _advanced(base: Base, known: _Known, snapshot: Snapshot) -> _Queues | None:
         return None
     context = base.context
     later = []
-    for found in context.snapshots.backwards(snapshot):
+    for found in context.snapshots.down_to(snapshot, known.snapshot_id):
         if found.id == known.snapshot_id:
             if found.stamp != known.stamp:
                 return None
@@ -102,10 +102,9 @@ def _advanced(base: Base, known: _Known, snapshot: Snapshot) -> _Queues | None:
     else:
         return None
     queues = known.queues
-    for found in reversed(later):
-        try:
-            delta = context.manifests.entries(context.manifests.read_list(found.delta_manifest_list))
-        except CorruptTableError:
-            return None
-        queues = queues.with_files(delta.adds().df, base.schema)
+    try:
+        for delta in context.manifests.deltas(later[::-1]):
+            queues = queues.with_files(delta.adds().df, base.schema)
+    except CorruptTableError:
+        return None
     return queues

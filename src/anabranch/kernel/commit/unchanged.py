@@ -27,7 +27,7 @@ def changed_conflict(
     if base.snapshot is None:
         return None if since.id == 0 else _untold(base, since)
     lowest = None
-    for snapshot in base.context.snapshots.backwards(base.snapshot):
+    for snapshot in base.context.snapshots.down_to(base.snapshot, since.id):
         if snapshot.id <= since.id:
             return None if snapshot.stamp == since.stamp else _untold(base, since)
         try:

@@ -105,8 +105,9 @@ def births(
         older = Birth(begun.first, oldest.id)
         known = _of_oldest(branch, oldest, begun, {} if carried is None else carried())
         snapshots = snapshots[1:]
-    for snapshot in snapshots:
-        _follow(known, snapshot, delta_of(branch, snapshot, _COLUMNS), older)
+    deltas = branch.manifests.deltas(snapshots, only=_COLUMNS)
+    for snapshot, delta in zip(snapshots, deltas, strict=True):
+        _follow(known, snapshot, delta, older)
     return Births(begun, known)
 
 

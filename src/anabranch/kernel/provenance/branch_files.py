@@ -9,7 +9,7 @@ import polars as pl
 
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.partitions import PartitionKey, keys_of_rows
-from anabranch.kernel.provenance.births import Births, births, delta_of, fork_of
+from anabranch.kernel.provenance.births import Births, births, fork_of
 from anabranch.kernel.provenance.carry import carried_births
 from anabranch.kernel.provenance.past import Past, past_since
 from anabranch.lazy import lazy
@@ -73,5 +73,5 @@ class BranchFiles:
         """The live files that the branch did not begin with, and perhaps others."""
         if not self.past.reaches_base:
             return self.live
-        deltas = [delta_of(self.branch, snapshot) for snapshot in self.past.snapshots]
-        return EntryFrame.concat(deltas).merged(strict=False).adds()
+        deltas = self.branch.manifests.deltas(self.past.snapshots)
+        return EntryFrame.concat([*deltas]).merged(strict=False).adds()

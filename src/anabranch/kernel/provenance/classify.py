@@ -30,7 +30,6 @@ import polars as pl
 from anabranch.errors import CorruptTableError
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.merge.facts import MERGE_USER, is_marker, merge_facts
-from anabranch.kernel.parallel import stream
 from anabranch.kernel.properties import (
     MERGE_PROPERTY,
     OVERWRITE_PROPERTY,
@@ -40,6 +39,7 @@ from anabranch.kernel.properties import (
 from anabranch.kernel.provenance.births import delta_of
 from anabranch.kernel.provenance.past import counting, rolled_back_to
 from anabranch.spec.data_file import FileKind
+from anabranch.spec.entry_frame import EntryFrame
 from anabranch.spec.snapshot import CommitKind, Snapshot
 
 _COLUMNS: Final = ("kind", "partition", "bucket", "row_count", "level", "file_name")
@@ -213,17 +213,20 @@ class MarksReader:
         """What each of them did. Raises `CorruptTableError` as `marks_of`."""
         keys = [(snapshot.id, snapshot.delta_manifest_list) for snapshot in snapshots]
         missing = [snapshot for snapshot, key in zip(snapshots, keys, strict=True) if key not in self._known]
-        read = stream(lambda snapshot: marks_of(self._context, snapshot), missing)
-        for key in keys:
+        deltas = self._context.manifests.deltas(missing, only=_COLUMNS)
+        for snapshot, key in zip(snapshots, keys, strict=True):
             if key not in self._known:
-                self._known[key] = next(read)
+                self._known[key] = marks_of(self._context, snapshot, next(deltas))
             yield self._known[key]
 
 
-def marks_of(context: TableContext, snapshot: Snapshot) -> SnapshotMarks:
-    """What one snapshot did by itself. Raises `CorruptTableError` if its manifests are gone."""
-    delta = delta_of(context, snapshot, _COLUMNS).df
-    partitions = _rows_by_partition(delta)
+def marks_of(context: TableContext, snapshot: Snapshot, delta: EntryFrame | None = None) -> SnapshotMarks:
+    """What one snapshot did by itself; `delta` are its entries, if they have been read.
+
+    Raises `CorruptTableError` if its manifests are gone.
+    """
+    entries = delta_of(context, snapshot, _COLUMNS) if delta is None else delta
+    partitions = _rows_by_partition(entries.df)
     appended, overwritten = Marks(appended=snapshot.id), Marks(overwritten=snapshot.id)
     both = appended | overwritten
     match snapshot.commit_kind:

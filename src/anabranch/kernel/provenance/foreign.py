@@ -8,7 +8,7 @@ import polars as pl
 
 from anabranch.kernel.merge.facts import MERGE_USER
 from anabranch.kernel.partitions import PartitionKey
-from anabranch.kernel.provenance.births import delta_of, live_names
+from anabranch.kernel.provenance.births import live_names
 from anabranch.kernel.provenance.branch_files import Young
 from anabranch.kernel.provenance.past import counting, rolled_back_to, since_rolled_back
 from anabranch.kernel.provenance.sides import Side
@@ -32,10 +32,13 @@ def foreign_files(
     names = pl.Series([*mine], dtype=pl.String).implode()
     found: set[str] = set()
     later = since_rolled_back(main.left)
-    for snapshot in counting(later):
-        if snapshot.commit_user == f"{MERGE_USER}{branch_uuid}" or rolled_back_to(snapshot) is not None:
-            continue
-        added = delta_of(main.context, snapshot, _COLUMNS).adds().df["file_name"]
+    others = [
+        snapshot
+        for snapshot in counting(later)
+        if snapshot.commit_user != f"{MERGE_USER}{branch_uuid}" and rolled_back_to(snapshot) is None
+    ]
+    for delta in main.context.manifests.deltas(others, only=_COLUMNS):
+        added = delta.adds().df["file_name"]
         found.update(added.filter(added.is_in(names)))
     if not main.is_whole and later:
         found |= mine.keys() & live_names(main.context, later[0])

@@ -45,7 +45,7 @@ def past_since(
     newest = known.snapshots[-1] if known is not None and known.snapshots else None
     if head.id < base.id:
         return Past((), reaches_base=False, base_is_other=True)
-    for snapshot in context.snapshots.backwards(head):
+    for snapshot in context.snapshots.down_to(head, base.id if newest is None else newest.id):
         if known is not None and newest is not None and snapshot.stamp == newest.stamp:
             return replace(known, snapshots=(*known.snapshots, *reversed(found)))
         if snapshot.id <= base.id:

@@ -88,7 +88,8 @@ class SinceFork:
         last = self._known[-1].stamp if self._known else None
         new: list[Snapshot] = []
         goes_on = False
-        for snapshot in () if head is None else self.context.snapshots.backwards(head):
+        lowest = max(self.fork.id, self._known[-1].id if self._known else 0)
+        for snapshot in () if head is None else self.context.snapshots.down_to(head, lowest):
             goes_on = snapshot.stamp == last
             if goes_on or snapshot.id <= self.fork.id:
                 break

@@ -73,7 +73,8 @@ def plan_removal(context: TableContext, moment: Moment) -> Removal:
             f"'{context.title}'",
             "roll back without 'destructive': that takes any moment that can be read.",
         )
-    later = tuple(takewhile(lambda snapshot: snapshot.id > target.id, context.snapshots.backwards(head)))
+    known = context.snapshots.down_to(head, target.id)
+    later = tuple(takewhile(lambda snapshot: snapshot.id > target.id, known))
     return Removal(moment, later, tuple(holders_after(context, target, later)))
 
 
