@@ -9,18 +9,17 @@ need not be the table's.
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
 
-from anabranch.arrow.files import native_path
 from anabranch.engine import Engine
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.expiry.candidates import COLUMNS, DATA, INDEX, MANIFEST, STATISTICS
+from anabranch.kernel.parallel import stream
 from anabranch.spec.layout import (
     BRANCH_FOLDER,
     HISTORY_FOLDER,
@@ -33,6 +32,7 @@ from anabranch.spec.layout import (
     snapshot_id_of,
 )
 from anabranch.spec.partition_path import escape
+from anabranch.storage.links import is_link
 from anabranch.storage.names import is_temporary
 from anabranch.storage.protocol import ObjectInfo, Storage
 
@@ -40,6 +40,8 @@ SNAPSHOT, TEMPORARY = "snapshot", "temporary"
 
 _FOLDERS_AT_ONCE = 256
 _HINTS = ("LATEST", "EARLIEST")
+_OTHERS: Final = ("schema", "tag", "consumer", "savepoint", "ledger")
+"""Folders of a branch in which only temporary files may be orphans."""
 
 FOREIGN = "foreign"
 """Kind of files, and of folders that are links, which are left alone."""
@@ -67,16 +69,10 @@ def old_files(
         modified_until: epoch milliseconds.
         engine: what lists the folders of partitions.
     """
-    rows: list[tuple[str, str, str, int]] = []
-    for folder, kind in _metadata_folders(context):
-        if _is_link(context.storage, folder):
-            rows.append(_left_alone(folder))
-            continue
-        infos = context.storage.list(folder, include_temporary=True)
-        rows += _rows(infos, kind, modified_until)
+    rows = _old_metadata(context, modified_until)
     prefixes = [f"{escape(key)}=" for key in partition_keys]
     top = _children(context.storage, "", prefixes[0]) if prefixes else [""]
-    rows += [_left_alone(folder) for folder in top if _is_link(context.storage, folder)]
+    rows += [_left_alone(folder) for folder in top if is_link(context.storage, folder)]
     parts = [
         _Part(
             context.storage, tuple(top[start : start + _FOLDERS_AT_ONCE]), tuple(prefixes[1:]), modified_until
@@ -102,11 +98,11 @@ def _list_data(part: _Part) -> pl.DataFrame:
     rows: list[tuple[str, str, str, int]] = []
 
     def own(folders: Iterable[str]) -> list[str]:
-        found = {folder: _is_link(part.storage, folder) for folder in folders}
+        found = {folder: is_link(part.storage, folder) for folder in folders}
         rows.extend(_left_alone(folder) for folder, is_link in found.items() if is_link)
         return [folder for folder, is_link in found.items() if not is_link]
 
-    folders = [folder for folder in part.folders if not _is_link(part.storage, folder)]
+    folders = [folder for folder in part.folders if not is_link(part.storage, folder)]
     for prefix in part.prefixes:
         folders = own(child for folder in folders for child in _children(part.storage, folder, prefix))
     buckets = own(
@@ -125,34 +121,58 @@ def _children(storage: Storage, folder: str, prefix: str) -> list[str]:
     return [child for child in storage.list_folders(folder) if child.rpartition("/")[2].startswith(prefix)]
 
 
-def _is_link(storage: Storage, folder: str) -> bool:
-    """Whether a folder is a link: where it leads, others may keep their files."""
-    path = native_path(storage, folder) if folder else None
-    return path is not None and os.path.islink(path)  # noqa: PTH114 - no Path here
-
-
 def _left_alone(folder: str) -> tuple[str, str, str, int]:
     return folder, folder.rpartition("/")[2], FOREIGN, 0
 
 
-def _metadata_folders(context: TableContext) -> Iterator[tuple[str, str]]:
-    """Each folder, and the kind of the files in it that may be orphans."""
-    yield MANIFEST_FOLDER, MANIFEST
-    yield INDEX_FOLDER, INDEX
-    yield STATISTICS_FOLDER, STATISTICS
-    yield BRANCH_FOLDER, TEMPORARY
-    yield HISTORY_FOLDER, TEMPORARY
-    if _is_link(context.storage, BRANCH_FOLDER):
-        return
-    folders = context.storage.list_folders(BRANCH_FOLDER)
-    folders = (folder for folder in folders if not _is_link(context.storage, folder))
-    branches = [name for folder in folders if (name := branch_name_of(folder)) is not None]
-    for layout in (Layout(), *map(Layout, branches)):
-        yield layout.snapshot_folder, SNAPSHOT
-        for name in ("schema", "tag", "consumer", "savepoint", "ledger"):
-            yield layout.branch_file_path(name), TEMPORARY
-        if layout.branch_root:
-            yield layout.branch_root, TEMPORARY
+def _old_metadata(context: TableContext, modified_until: int) -> list[tuple[str, str, str, int]]:
+    """The files besides data files, of all branches; one listing a branch."""
+    storage = context.storage
+
+    def old(
+        folder: str, kinds: Mapping[str, str], *, recursive: bool = False
+    ) -> list[tuple[str, str, str, int]]:
+        """Files in a folder, and below it, by the kind of the folder they lie in; links are left alone."""
+        links = [_left_alone(inner) for inner in kinds if is_link(storage, inner)]
+        if folder in kinds and is_link(storage, folder):
+            return links
+        by_kind: dict[str, list[ObjectInfo]] = {}
+        for info in storage.list(folder, recursive=recursive, include_temporary=True):
+            kind = kinds.get(info.path.rpartition("/")[0])
+            if kind is not None:
+                by_kind.setdefault(kind, []).append(info)
+        return [
+            *links,
+            *(row for kind, infos in by_kind.items() for row in _rows(infos, kind, modified_until)),
+        ]
+
+    def of_branch(layout: Layout) -> list[tuple[str, str, str, int]]:
+        return old(layout.branch_root, {**_folders(layout), layout.branch_root: TEMPORARY}, recursive=True)
+
+    own = {
+        MANIFEST_FOLDER: MANIFEST,
+        INDEX_FOLDER: INDEX,
+        STATISTICS_FOLDER: STATISTICS,
+        BRANCH_FOLDER: TEMPORARY,
+        HISTORY_FOLDER: TEMPORARY,
+        **_folders(Layout()),
+    }
+    rows = [row for folder, kind in own.items() for row in old(folder, {folder: kind})]
+    if is_link(storage, BRANCH_FOLDER):
+        return rows
+    names = (
+        branch_name_of(folder)
+        for folder in storage.list_folders(BRANCH_FOLDER)
+        if not is_link(storage, folder)
+    )
+    branches = [Layout(name) for name in names if name is not None]
+    return [*rows, *(row for found in stream(of_branch, branches) for row in found)]
+
+
+def _folders(layout: Layout) -> dict[str, str]:
+    """The folders of a branch by path, and the kind of the files in each that may be orphans."""
+    others = {layout.branch_file_path(name): TEMPORARY for name in _OTHERS}
+    return {layout.snapshot_folder: SNAPSHOT, **others}
 
 
 def _rows(infos: Iterable[ObjectInfo], kind: str, modified_until: int) -> list[tuple[str, str, str, int]]:

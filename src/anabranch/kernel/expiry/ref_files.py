@@ -15,7 +15,7 @@ read once however often one looks; tags and savepoints, which may be replaced un
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from anabranch.errors import CorruptTableError, NotFoundError, UnsupportedFeatureError
@@ -34,6 +34,7 @@ from anabranch.spec.layout import (
 from anabranch.spec.refs import Tag
 from anabranch.spec.savepoint import Savepoint
 from anabranch.spec.snapshot import NO_LIST, Snapshot
+from anabranch.storage.links import is_link
 from anabranch.storage.protocol import ObjectInfo
 
 
@@ -109,10 +110,12 @@ class RefReader:
     def _look_at(self, branch: str | None) -> tuple[dict[ObjectInfo, tuple[Snapshot, Ref]], list[Ref]]:
         """The snapshots of one branch by their files, and its tags."""
         context = self._context.on_branch(branch)
-        snapshots, tags = self._snapshots(context), _tags(context)
-        _check_no_changelog(context)
+        files = _files_of(context)
+        snapshots = self._snapshots(context, files[context.layout.snapshot_folder])
+        tags = _tags(context, files[context.layout.tag_folder])
+        _check_no_changelog(context, files[context.layout.changelog_folder])
         if snapshots or tags:
-            _check_has_schema(context)
+            _check_has_schema(context, files[context.layout.schema_folder])
         return snapshots, tags
 
     def _branches(self) -> Iterator[str]:
@@ -127,13 +130,11 @@ class RefReader:
             if name is not None:
                 yield name
 
-    def _snapshots(self, context: TableContext) -> dict[ObjectInfo, tuple[Snapshot, Ref]]:
+    def _snapshots(
+        self, context: TableContext, files: Sequence[ObjectInfo]
+    ) -> dict[ObjectInfo, tuple[Snapshot, Ref]]:
         """The snapshots of a branch by their files."""
-        infos = [
-            info
-            for info in context.storage.list(context.layout.snapshot_folder)
-            if snapshot_id_of(info.path) is not None
-        ]
+        infos = [info for info in files if snapshot_id_of(info.path) is not None]
         known = {info: self._known[info] for info in infos if info in self._known}
         missing = [info for info in infos if info not in known]
         for info, snapshot in zip(missing, stream(lambda i: _snapshot(context, i), missing), strict=True):
@@ -150,8 +151,22 @@ def _snapshot(context: TableContext, info: ObjectInfo) -> Snapshot | None:
     return context.snapshots.find(snapshot_id)
 
 
-def _tags(context: TableContext) -> list[Ref]:
-    paths = _paths(context, context.layout.tag_folder, tag_name_of)
+def _files_of(context: TableContext) -> dict[str, list[ObjectInfo]]:
+    """The files of a branch that say what it reaches, by folder: one listing, but for main and where folders are links."""
+    layout, storage = context.layout, context.storage
+    wanted = (layout.snapshot_folder, layout.tag_folder, layout.changelog_folder, layout.schema_folder)
+    if not layout.branch_root or any(is_link(storage, folder) for folder in (layout.branch_root, *wanted)):
+        return {folder: [*storage.list(folder)] for folder in wanted}
+    files: dict[str, list[ObjectInfo]] = {folder: [] for folder in wanted}
+    for info in storage.list(layout.branch_root, recursive=True):
+        folder = info.path.rpartition("/")[0]
+        if folder in files:
+            files[folder].append(info)
+    return files
+
+
+def _tags(context: TableContext, files: Sequence[ObjectInfo]) -> list[Ref]:
+    paths = [info.path for info in files if tag_name_of(info.path) is not None]
 
     def read(path: str) -> Ref | None:
         name = tag_name_of(path)
@@ -166,7 +181,8 @@ def _tags(context: TableContext) -> list[Ref]:
 
 def _savepoints(context: TableContext) -> list[Ref]:
     """Those of all branches; they lie in one folder."""
-    paths = _paths(context, context.layout.savepoint_folder, savepoint_id_of)
+    files = context.storage.list(context.layout.savepoint_folder)
+    paths = [info.path for info in files if savepoint_id_of(info.path) is not None]
 
     def read(path: str) -> Ref | None:
         try:
@@ -176,10 +192,6 @@ def _savepoints(context: TableContext) -> list[Ref]:
         return _of_snapshot(path, f"savepoint {savepoint.id}", savepoint.snapshot)
 
     return _present(each(read, paths))
-
-
-def _paths(context: TableContext, folder: str, key: Callable[[str], object]) -> list[str]:
-    return [info.path for info in context.storage.list(folder) if key(info.path) is not None]
 
 
 def _get(context: TableContext, path: str) -> bytes | None:
@@ -204,10 +216,10 @@ def _of_snapshot(path: str, name: str, snapshot: Snapshot, branch: str | None = 
     )
 
 
-def _check_has_schema(context: TableContext) -> None:
+def _check_has_schema(context: TableContext, files: Sequence[ObjectInfo]) -> None:
     """A branch without a schema is half made or half deleted: what it reaches is not known."""
     folder = context.layout.schema_folder
-    if not any(schema_id_of(info.path) is not None for info in context.storage.list(folder)):
+    if not any(schema_id_of(info.path) is not None for info in files):
         raise CorruptTableError(
             f"holds no schema, but '{context.title}' has snapshots, tags or savepoints; nothing was deleted",
             path=folder,
@@ -215,9 +227,9 @@ def _check_has_schema(context: TableContext) -> None:
         )
 
 
-def _check_no_changelog(context: TableContext) -> None:
+def _check_no_changelog(context: TableContext, files: Sequence[ObjectInfo]) -> None:
     folder = context.layout.changelog_folder
-    if any(True for _ in context.storage.list(folder)):
+    if files:
         raise UnsupportedFeatureError(
             f"'{context.title}' keeps a changelog longer than its snapshots; nothing was deleted",
             feature="decoupled-changelog",
