@@ -165,6 +165,11 @@ class BatchWriter(DataSourceArrowWriter):
             writer._warned = warn_of_load(last_load(table, tasks=slots), table)
         return writer
 
+    @property
+    def rows(self) -> RowWriter:
+        """What writes the rows of a task."""
+        return self._rows
+
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:
         return TaskFiles(tuple(self._rows.write(iterator)), here())
 

@@ -135,6 +135,16 @@ class StreamWriter(DataSourceStreamArrowWriter):
             table, rows, checkpoint, identity, options, overwrite=overwrite, notices=notices, begun=begun
         )
 
+    @property
+    def rows(self) -> RowWriter:
+        """What writes the rows of a task."""
+        return self._rows
+
+    @property
+    def first_batch(self) -> int:
+        """Rows of earlier batches are in the table already."""
+        return 0 if self._begun is None else self._begun.first_batch
+
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenBatch:
         began = SYSTEM.clock.now_millis()
         if self._is_withheld(_this_batch()):
@@ -269,7 +279,6 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def _watermark(self, files: Sequence[CommitMessage], offsets: BatchOffsets | None, batch: int) -> Claim:
         rows, user = self._rows.context, self._identity.user
         options = {**rows.all_options, **self._options}
-        first = 0 if self._begun is None else self._begun.first_batch
         now = self._table.context.runtime.clock.now_millis()
         return batch_watermark(
             rows.schema,
@@ -277,7 +286,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             files,
             offsets,
             producer=user,
-            is_first=batch == first,
+            is_first=batch == self.first_batch,
             now=now,
             is_of_write=watermark_definition(self._table.schema) is None,
         )

@@ -2,7 +2,8 @@
 
 Appends and overwrites of what a condition names are carried out as ``t.append(frame)`` and ``t.overwrite(frame)``:
 Spark hands over the query as a frame, whose rows are brought together by partition and bucket before they are
-written. Overwriting the partitions that occur in the rows, and streams, go through the Python data source.
+written. Overwriting the partitions that occur in the rows, and streams, are writes that Spark carries out, by tasks of its
+own (`anabranch.spark.catalog.native_sinks`) or through the Python data source.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from anabranch.options import DYNAMIC_PARTITION_OVERWRITE, LINEAGE_ENTRY, OVERWR
 from anabranch.spark.batch_lineage import command_origin
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.conditions import translated
+from anabranch.spark.catalog.native_sinks import native_overwrite, native_stream
 from anabranch.spark.catalog.source import Place, source_write
 from anabranch.spark.jobs import taking_part
 from anabranch.spark.native.proxy import JavaProxy, Jvm
@@ -71,8 +73,8 @@ class WriteBuilder(JavaProxy):
 
     def build(self) -> Any:
         if self._dynamic and self._table.schema.partition_keys:
-            return PartitionsWrite(self.jvm, self._table, self._source(overwrite=True))
-        return FrameWrite(self.jvm, self._place, self._action(), lambda: self._source(self._everything))
+            return PartitionsWrite(self.jvm, self._table, self._partitions)
+        return FrameWrite(self.jvm, self._place, self._action(), self._stream)
 
     def _action(self) -> Callable[[DataFrame], Any]:
         table, where = self._table, self._where
@@ -86,28 +88,39 @@ class WriteBuilder(JavaProxy):
             )
         return table.append
 
-    def _source(self, overwrite: bool) -> Any:
-        options = {**self._options, **({DYNAMIC_PARTITION_OVERWRITE.key: "true"} if self._dynamic else {})}
-        if overwrite and self._dynamic:
-            # It commits in another process, which cannot look at the plan.
-            with taking_part(self.jvm.spark) as run:
-                options[LINEAGE_ENTRY.key] = command_origin(self.jvm, self._table, run)[LINEAGE_PROPERTY]
-        return source_write(self.jvm, self._place, self._info, options, overwrite=overwrite)
+    def _stream(self) -> Any:
+        """A ``StreamingWrite``."""
+        native = native_stream(self.jvm, self._place, self._info, self._options, overwrite=self._everything)
+        if native is not None:
+            return native
+        portable = source_write(self.jvm, self._place, self._info, self._options, overwrite=self._everything)
+        return portable.toStreaming()
+
+    def _partitions(self) -> Any:
+        """A ``BatchWrite`` that replaces the partitions which occur in the rows."""
+        options = {**self._options, DYNAMIC_PARTITION_OVERWRITE.key: "true"}
+        # What commits may be another process, which cannot look at the plan.
+        with taking_part(self.jvm.spark) as run:
+            options[LINEAGE_ENTRY.key] = command_origin(self.jvm, self._table, run)[LINEAGE_PROPERTY]
+        native = native_overwrite(self.jvm, self._place, self._info, options)
+        if native is not None:
+            return native
+        return source_write(self.jvm, self._place, self._info, options, overwrite=True).toBatch()
 
 
 class FrameWrite(JavaProxy):
-    """A write of a whole query by one call of ours; of a stream by the Python data source."""
+    """A write of a whole query by one call of ours, or of the batches of a stream."""
 
     class Java:
         implements = [f"{_WRITE}.V1Write"]  # noqa: RUF012
 
     def __init__(
-        self, jvm: Jvm, place: Place, write: Callable[[DataFrame], Any], source: Callable[[], Any] | None
+        self, jvm: Jvm, place: Place, write: Callable[[DataFrame], Any], stream: Callable[[], Any] | None
     ) -> None:
         self.jvm = jvm
         self._place = place
         self._write = write
-        self._source = source
+        self._stream = stream
 
     def description(self) -> str:
         return f"anabranch {self._place.name}"
@@ -116,8 +129,8 @@ class FrameWrite(JavaProxy):
         return Insert(self.jvm, self._write)
 
     def toStreaming(self) -> Any:  # noqa: N802
-        assert self._source is not None, "Spark does not stream into a table that it has only staged"
-        return self._source().toStreaming()
+        assert self._stream is not None, "Spark does not stream into a table that it has only staged"
+        return self._stream()
 
     def supportedCustomMetrics(self) -> Any:  # noqa: N802
         return self.jvm.array(f"{java.CONNECTOR}.metric.CustomMetric", [])
@@ -149,10 +162,10 @@ class PartitionsWrite(JavaProxy):
     class Java:
         implements = [f"{_WRITE}.RequiresDistributionAndOrdering"]  # noqa: RUF012
 
-    def __init__(self, jvm: Jvm, table: Table, source: Any) -> None:
+    def __init__(self, jvm: Jvm, table: Table, batch: Callable[[], Any]) -> None:
         self.jvm = jvm
         self._table = table
-        self._source = source
+        self._batch = batch
 
     def description(self) -> str:
         return f"anabranch {self._table.name}"
@@ -178,10 +191,10 @@ class PartitionsWrite(JavaProxy):
         return self.jvm.array(f"{java.CONNECTOR}.expressions.SortOrder", [])
 
     def toBatch(self) -> Any:  # noqa: N802
-        return self._source.toBatch()
+        return self._batch()
 
     def supportedCustomMetrics(self) -> Any:  # noqa: N802
-        return self._source.supportedCustomMetrics()
+        return self.jvm.array(f"{java.CONNECTOR}.metric.CustomMetric", [])
 
     def reportDriverMetrics(self) -> Any:  # noqa: N802
-        return self._source.reportDriverMetrics()
+        return self.jvm.array(f"{java.CONNECTOR}.metric.CustomTaskMetric", [])

@@ -36,13 +36,15 @@ final class BucketHash {
     private int end = 0;
 
     BucketHash(DataFiles files, MessageType message) {
-        places = files.bucketKeys;
+        places = new int[files.bucketKeys.length];
         buckets = files.buckets;
         types = new DataType[places.length];
         isMillis = new boolean[places.length];
         for (int i = 0; i < places.length; i++) {
-            types[i] = files.columns.fields()[places[i]].dataType();
-            PrimitiveType stored = message.getType(places[i]).asPrimitiveType();
+            int column = files.bucketKeys[i];
+            places[i] = files.positions[column];
+            types[i] = files.columns.fields()[column].dataType();
+            PrimitiveType stored = message.getType(column).asPrimitiveType();
             LogicalTypeAnnotation kind = stored.getLogicalTypeAnnotation();
             isMillis[i] = kind instanceof LogicalTypeAnnotation.TimestampLogicalTypeAnnotation
                 && ((LogicalTypeAnnotation.TimestampLogicalTypeAnnotation) kind).getUnit()
@@ -58,7 +60,7 @@ final class BucketHash {
         }
         Arrays.fill(key.array(), 0, end, (byte) 0);
         for (int i = 0; i < places.length; i++) {
-            if (row.isNullAt(places[i])) {
+            if (places[i] < 0 || row.isNullAt(places[i])) {
                 int bit = i + 8;
                 key.put(bit / 8, (byte) (key.get(bit / 8) | 1 << bit % 8));
                 putNull(i, slots + 8 * i);

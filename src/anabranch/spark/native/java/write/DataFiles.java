@@ -2,6 +2,7 @@ package anabranch;
 
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
+import java.util.ArrayList;
 import java.util.Map;
 
 import org.apache.parquet.format.FileMetaData;
@@ -10,6 +11,7 @@ import org.apache.parquet.format.converter.ParquetMetadataConverter;
 import org.apache.parquet.schema.MessageType;
 import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.DataWriterFactory;
+import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
@@ -21,8 +23,12 @@ public final class DataFiles implements DataWriterFactory, StreamingDataWriterFa
 
     /** Folder of the table on this machine. */
     final String root;
-    /** Columns of the table, as Spark has them; rows have these in this order. */
+    /** Columns of the table, as Spark has them. */
     final StructType columns;
+    /** Columns of the rows that come. */
+    final StructType given;
+    /** For each column of the table its position in the rows that come; -1 if it is null in all of them. */
+    final int[] positions;
     /** Encoded footer of a file of the table without rows: the columns as Parquet has them. */
     private final byte[] footer;
     /** For each leaf of the columns what a value must not exceed, or, of a moment, be divisible by. */
@@ -32,7 +38,7 @@ public final class DataFiles implements DataWriterFactory, StreamingDataWriterFa
     /** Positions of the columns of the bucket key; none if all rows are of bucket 0. */
     final int[] bucketKeys;
     final int buckets;
-    /** Whether rows of one bucket come together and must keep their order. */
+    /** Whether rows of one bucket come together, and one file is enough at a time. */
     final boolean isOrdered;
     /** Whether folders spell dates as numbers. */
     final boolean hasLegacyNames;
@@ -47,6 +53,8 @@ public final class DataFiles implements DataWriterFactory, StreamingDataWriterFa
     final long targetSize;
     /** What the table's options allow of that. */
     private final long bufferSize;
+    /** Rows of earlier batches of a stream are not written. */
+    private final long firstBatch;
     /** Tasks that run side by side in one process; 0 for as many as there are cores. */
     private final int slots;
 
@@ -54,6 +62,8 @@ public final class DataFiles implements DataWriterFactory, StreamingDataWriterFa
         this.footer = footer;
         root = (String) settings.get("root");
         columns = (StructType) DataType.fromJson((String) settings.get("columns"));
+        given = (StructType) DataType.fromJson((String) settings.get("given"));
+        positions = ints((String) settings.get("positions"));
         limits = longs((String) settings.get("limits"));
         partitionKeys = ints((String) settings.get("partition-keys"));
         bucketKeys = ints((String) settings.get("bucket-keys"));
@@ -66,6 +76,7 @@ public final class DataFiles implements DataWriterFactory, StreamingDataWriterFa
         compressionLevel = Integer.parseInt((String) settings.get("compression-level"));
         hasChecksums = "true".equals(settings.get("checksums"));
         targetSize = Long.parseLong((String) settings.get("target-size"));
+        firstBatch = Long.parseLong((String) settings.get("first-batch"));
         slots = Integer.parseInt((String) settings.get("slots"));
         bufferSize = Long.parseLong((String) settings.get("buffer-size"));
     }
@@ -74,8 +85,24 @@ public final class DataFiles implements DataWriterFactory, StreamingDataWriterFa
         return new TaskWriter(this);
     }
 
-    public DataWriter createWriter(int partition, long task, long epoch) {
-        return new TaskWriter(this);
+    public DataWriter createWriter(int partition, long task, long batch) {
+        return batch < firstBatch ? (DataWriter) new Withheld() : new TaskWriter(this);
+    }
+
+    /** Takes rows that are in the table already: they are computed for the state that they leave behind. */
+    static final class Withheld implements DataWriter {
+        public void write(Object row) {
+        }
+
+        public WriterCommitMessage commit() throws IOException {
+            return TaskWriter.message(new ArrayList(), null);
+        }
+
+        public void abort() {
+        }
+
+        public void close() {
+        }
     }
 
     /** The most bytes of unfinished row groups that a task holds in memory: a share of what its process has. */

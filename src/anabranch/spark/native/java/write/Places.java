@@ -4,9 +4,9 @@ package anabranch;
 import org.apache.parquet.schema.MessageType;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
+import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
-import org.apache.spark.sql.catalyst.expressions.XXH64;
 import org.apache.spark.sql.types.BooleanType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DateType;
@@ -32,7 +32,10 @@ final class Places {
         java.util.ArrayList references = new java.util.ArrayList();
         for (int i = 0; i < keys.length; i++) {
             keys[i] = files.columns.fields()[files.partitionKeys[i]];
-            references.add(new BoundReference(files.partitionKeys[i], keys[i].dataType(), true));
+            int position = files.positions[files.partitionKeys[i]];
+            references.add(position >= 0
+                ? (Object) new BoundReference(position, keys[i].dataType(), true)
+                : new Literal(null, keys[i].dataType()));
         }
         this.keyOf = keys.length == 0 ? null : UnsafeProjection.create(
             scala.jdk.javaapi.CollectionConverters.asScala((java.util.List) references).toSeq());
@@ -44,16 +47,6 @@ final class Places {
         found.partition = keyOf == null ? null : keyOf.apply(row);
         found.bucket = buckets == null ? 0 : buckets.of(row);
         return found;
-    }
-
-    /** A number by which rows of one place come together. */
-    long hash(InternalRow row) {
-        long seed = buckets == null ? 0 : buckets.of(row);
-        if (keyOf == null) {
-            return seed;
-        }
-        UnsafeRow key = keyOf.apply(row);
-        return XXH64.hashUnsafeBytes(key.getBaseObject(), key.getBaseOffset(), key.getSizeInBytes(), seed);
     }
 
     /** A bucket of a partition. */

@@ -45,6 +45,7 @@ final class RowSupport extends WriteSupport {
     private final MessageType message;
     private final DataFile file;
     private final String version;
+    private final int[] positions;
     private final Value[] columns;
     RecordConsumer to;
 
@@ -52,6 +53,7 @@ final class RowSupport extends WriteSupport {
         this.message = message;
         this.file = file;
         this.version = files.version;
+        this.positions = files.positions;
         this.columns = members(files.columns, message, "", new Limits(files.limits));
     }
 
@@ -67,7 +69,13 @@ final class RowSupport extends WriteSupport {
 
     public void write(Object row) {
         to.startMessage();
-        writeMembers((SpecializedGetters) row, columns);
+        for (int i = 0; i < columns.length; i++) {
+            if (positions[i] >= 0) {
+                writeMember((SpecializedGetters) row, positions[i], columns[i], i);
+            } else if (columns[i].isRequired) {
+                throw columns[i].isNull();
+            }
+        }
         to.endMessage();
     }
 
@@ -85,9 +93,7 @@ final class RowSupport extends WriteSupport {
     void writeMember(SpecializedGetters row, int at, Value value, int position) {
         if (row.isNullAt(at)) {
             if (value.isRequired) {
-                throw new RowsRefused(
-                    "column '" + value.path + "' is NOT NULL, but a value is null",
-                    "Fill or drop these rows before writing them.");
+                throw value.isNull();
             }
             return;
         }
@@ -188,6 +194,11 @@ final class RowSupport extends WriteSupport {
 
         RecordConsumer to() {
             return rows.to;
+        }
+
+        RowsRefused isNull() {
+            return new RowsRefused(
+                "column '" + path + "' is NOT NULL, but a value is null", "Fill or drop these rows before writing them.");
         }
 
         RowsRefused refusal(String what) {

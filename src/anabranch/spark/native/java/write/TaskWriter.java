@@ -27,7 +27,7 @@ import org.apache.spark.util.collection.unsafe.sort.PrefixComparators;
  * So many files are open at once. Rows that come when they are too many, or hold too much memory, are sorted by Spark's
  * own sorter, which spills to disk, and written at the end, one partition and bucket after the other.
  *
- * Rows that must keep their order come with those of one bucket together: then one file is open at a time.
+ * Rows of a query into a queue come with those of one bucket together: then one file is open at a time.
  *
  * A row that is refused is an answer and no failure of the task: Spark would try it again, and the answers of the other
  * tasks would be lost with their files.
@@ -96,8 +96,13 @@ final class TaskWriter implements DataWriter {
                 abort();
             }
         }
+        return message(done, refused);
+    }
+
+    /** What the driver is told: Spark's own class, which it has. */
+    static WriterCommitMessage message(List files, RowsRefused refused) throws IOException {
         Object[] said = refused == null ? null : new Object[] {refused.getMessage(), refused.hint};
-        return new PythonWriterCommitMessage(new Pickler().dumps(new Object[] {done, said}));
+        return new PythonWriterCommitMessage(new Pickler().dumps(new Object[] {files, said}));
     }
 
     public void abort() {
@@ -177,7 +182,7 @@ final class TaskWriter implements DataWriter {
     private void putAside(InternalRow row) throws IOException {
         if (!(row instanceof UnsafeRow)) {
             if (unsafe == null) {
-                unsafe = UnsafeProjection.create(files.columns);
+                unsafe = UnsafeProjection.create(files.given);
             }
             row = unsafe.apply(row);
         }
@@ -208,20 +213,24 @@ final class TaskWriter implements DataWriter {
 
     private UnsafeExternalRowSorter sorter() throws IOException {
         return UnsafeExternalRowSorter.create(
-            files.columns, new NoOrder(), PrefixComparators.LONG, new ByPlace(places),
+            files.given, new NoOrder(), PrefixComparators.LONG, new ByPlace(places),
             SORTED_AT_A_TIME, true);
     }
 
-    /** Rows of one place need no order among themselves. */
+    /** The sorter asks only where prefixes are equal, and no two are. */
     static final class NoOrder extends BaseOrdering {
         public int compare(InternalRow first, InternalRow second) {
             return 0;
         }
     }
 
-    /** Rows go by a hash of their place. */
+    /** Rows go by the number of their place, and those of one place in the order in which they came. */
     static final class ByPlace extends UnsafeExternalRowSorter.PrefixComputer {
+        private static final int BITS_OF_ORDER = 40;
+
         private final Places places;
+        private final Map numbers = new HashMap();
+        private long count = 0;
         private final UnsafeExternalRowSorter.PrefixComputer.Prefix prefix =
             new UnsafeExternalRowSorter.PrefixComputer.Prefix();
 
@@ -230,8 +239,14 @@ final class TaskWriter implements DataWriter {
         }
 
         public UnsafeExternalRowSorter.PrefixComputer.Prefix computePrefix(InternalRow row) {
+            Places.Place place = places.of(row);
+            Integer number = (Integer) numbers.get(place);
+            if (number == null) {
+                number = Integer.valueOf(numbers.size());
+                numbers.put(place.copy(), number);
+            }
             prefix.isNull = false;
-            prefix.value = places.hash(row);
+            prefix.value = (number.longValue() << BITS_OF_ORDER) + count++;
             return prefix;
         }
     }

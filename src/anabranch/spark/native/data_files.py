@@ -1,0 +1,238 @@
+"""What the tasks of a write are told: the ``DataFiles`` of our Java for rows of one kind into one table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import types as st
+
+from anabranch.arrow.files import native_path
+from anabranch.arrow.parquet_encode import SCHEMA_SETTINGS, PageSettings
+from anabranch.arrow.parquet_footer import JoinedFile
+from anabranch.arrow.storable import storable_schema
+from anabranch.expr.row_rules import RowRules
+from anabranch.kernel.cache import MetadataCache
+from anabranch.options import (
+    FILE_FORMAT,
+    PARTITION_DEFAULT_NAME,
+    PARTITION_LEGACY_NAME,
+    TARGET_FILE_SIZE,
+    WATERMARK_SOURCE_COLUMN,
+    WRITE_BUFFER_FOR_APPEND,
+    WRITE_BUFFER_SIZE,
+)
+from anabranch.spark.native.compiled import compiled_class
+from anabranch.spark.native.internals import unsupported
+from anabranch.spark.native.proxy import Jvm
+from anabranch.spark.row_writer import RowWriter
+from anabranch.spark.types import spark_schema_json
+from anabranch.spec.arrow_types import to_arrow_schema, to_arrow_type
+from anabranch.spec.schema import TableSchema
+from anabranch.spec.type_grammar import inner_types
+from anabranch.spec.types import (
+    MAX_LENGTH,
+    BigIntType,
+    BinaryType,
+    BooleanType,
+    CharType,
+    DataType,
+    DateType,
+    DecimalType,
+    Field,
+    IntType,
+    LocalZonedTimestampType,
+    MultisetType,
+    SmallIntType,
+    TimestampType,
+    TinyIntType,
+    VarBinaryType,
+    VarCharType,
+)
+from anabranch.spec.watermark import watermark_definition
+
+_FORMAT, _FILE = "parquet", "data"
+_NO_LIMIT = (1 << 63) - 1
+_MICROS = {"s": 1_000_000, "ms": 1_000}
+"""Microseconds by which a moment must be divisible, by the unit of its column."""
+_KEY_TYPES = (
+    BooleanType, TinyIntType, SmallIntType, IntType, BigIntType, DateType, DecimalType, CharType, VarCharType,
+)  # fmt: skip
+"""Types of partition columns whose folders our Java spells as Python does."""
+_CODECS = {"zstd": "ZSTD", "lz4": "LZ4_RAW", "snappy": "SNAPPY", "gzip": "GZIP", "none": "UNCOMPRESSED"}
+_KEPT_BYTES = 1 << 20
+"""Of settings, by which what was made of them is found for the next batch of a stream."""
+
+
+def impossible(jvm: Jvm, rows: RowWriter) -> str | None:
+    """Why tasks of Spark do not write rows of the table natively, whatever their columns; None if they do."""
+    return unsupported(jvm.spark) or _reason(rows) or _unspellable(jvm, rows)
+
+
+def data_files(
+    jvm: Jvm,
+    rows: RowWriter,
+    given: str,
+    positions: Sequence[int | None],
+    *,
+    ordered: bool,
+    first_batch: int = 0,
+) -> Any:
+    """The ``DataFiles`` for rows of some columns, which have the types of the table's columns.
+
+    Args:
+        jvm: of the session.
+        rows: what would write them the portable way.
+        given: columns of the rows that come, as Spark's JSON.
+        positions: for each column of the table its place among these; None if it does not come.
+        ordered: whether rows of one bucket come together.
+        first_batch: rows of earlier batches of a stream are not written.
+
+    Raises:
+        NotCompiledError: this version of Spark does not compile our Java.
+    """
+    context = rows.context
+    schema, options = context.schema, context.all_options
+    pages = PageSettings.of(options)
+    keyed = schema.bucket_keys if schema.bucket > 1 else ()
+    budget = WRITE_BUFFER_SIZE.of(options) if WRITE_BUFFER_FOR_APPEND.of(options) else _NO_LIMIT
+    settings = {
+        "root": _root(rows),
+        "columns": spark_schema_json(schema.fields),
+        "given": given,
+        "positions": ",".join(str(-1 if place is None else place) for place in positions),
+        "limits": ",".join(str(limit) for f in schema.fields for limit in _limits(f.type)),
+        "partition-keys": _places(schema, schema.partition_keys),
+        "bucket-keys": _places(schema, keyed),
+        "buckets": str(max(1, schema.bucket)),
+        "ordered": str(ordered).lower(),
+        "first-batch": str(first_batch),
+        "legacy-names": str(PARTITION_LEGACY_NAME.of(options)).lower(),
+        "default-name": PARTITION_DEFAULT_NAME.of(options),
+        "slots": str(jvm.spark.sparkContext.getConf().get("spark.executor.cores", "0")),
+        "version": str(jvm.spark.version),
+        "compression": _CODECS[pages.codec],
+        "compression-level": str(pages.level or 0),
+        "checksums": str(pages.checksum).lower(),
+        "target-size": str(TARGET_FILE_SIZE.of(options)),
+        "buffer-size": str(budget),
+    }
+    make = compiled_class(jvm, "DataFiles")
+    kept = jvm.once("data files", lambda: MetadataCache(_KEPT_BYTES))
+    footer = _empty_file(schema.fields)
+
+    def made() -> Any:
+        return _new(jvm, make, jvm.map(settings), footer)
+
+    return kept.get_or(
+        (make.toString(), *settings.values()), made, lambda _: sum(map(len, settings.values()))
+    )
+
+
+def commits(jvm: Jvm, files: Any) -> Any:
+    """The ``Commits`` of our Java: what hears what the tasks wrote. Raises `NotCompiledError`."""
+    return _new(jvm, compiled_class(jvm, "Commits"), files)
+
+
+def alike(given: st.DataType, wanted: st.DataType) -> bool:
+    """Whether values are the same in both types; nullability is checked value by value."""
+    match given, wanted:
+        case st.ArrayType(), st.ArrayType():
+            return alike(given.elementType, wanted.elementType)
+        case st.MapType(), st.MapType():
+            return alike(given.keyType, wanted.keyType) and alike(given.valueType, wanted.valueType)
+        case st.StructType(), st.StructType():
+            return given.names == wanted.names and all(
+                alike(g.dataType, w.dataType) for g, w in zip(given, wanted, strict=True)
+            )
+        case _:
+            return given == wanted
+
+
+def _new(jvm: Jvm, constructor: Any, *arguments: Any) -> Any:
+    given = jvm.gateway.new_array(jvm.of("java.lang.Object"), len(arguments))
+    for place, argument in enumerate(arguments):
+        given[place] = argument
+    return constructor.newInstance(given)
+
+
+def _reason(rows: RowWriter) -> str | None:
+    """Why rows of the table are not written natively, whatever the frame."""
+    context = rows.context
+    schema, options = context.schema, context.all_options
+    if native_path(context.storage, _FILE) is None:
+        return f"the table lies in {context.storage.url}, and not in a folder of this machine"
+    if FILE_FORMAT.of(options) != _FORMAT:
+        return f"its files are of format {FILE_FORMAT.of(options)}"
+    rules = RowRules.of(schema)
+    if rules.fields:
+        return f"column '{rules.fields[0].name}' has a DEFAULT"
+    if rules.checks:
+        return f"the table has the CHECK '{rules.checks[0].name}'"
+    if watermark_definition(schema) is not None or WATERMARK_SOURCE_COLUMN.of(options) is not None:
+        return "event times are looked at on the way, for its watermark"
+    for field in schema.partition_fields:
+        if not isinstance(field.type, _KEY_TYPES):
+            return f"it is partitioned by '{field.name}', a column of type {field.type}"
+    return None
+
+
+def _unspellable(jvm: Jvm, rows: RowWriter) -> str | None:
+    """Why Java does not find the names of files; it spells them as the locale of its process says."""
+    schema = rows.context.schema
+    texts = any(isinstance(f.type, CharType | VarCharType) for f in schema.partition_fields)
+    names = "".join(schema.partition_keys) + PARTITION_DEFAULT_NAME.of(rows.context.all_options)
+    root = _root(rows)
+    try:
+        root.encode()
+    except UnicodeEncodeError:
+        return f"the name of its folder is not UTF-8: {root!r}"
+    if not texts and names.isascii() and root.isascii():
+        return None
+    found = jvm.once(
+        "file names", lambda: str(jvm.of("java.lang.System").getProperty("sun.jnu.encoding", "")).upper()
+    )
+    if found == "UTF-8":
+        return None
+    return f"Java takes names of files for {found or 'unknown'} here, as the locale says, and not for UTF-8"
+
+
+def _root(rows: RowWriter) -> str:
+    path = native_path(rows.context.storage, _FILE)
+    assert path is not None, "asked of a table that lies elsewhere"
+    return path.removesuffix(f"/{_FILE}")
+
+
+def _places(schema: TableSchema, names: Sequence[str]) -> str:
+    positions = {f.name: i for i, f in enumerate(schema.fields)}
+    return ",".join(str(positions[name]) for name in names)
+
+
+def _limits(data_type: DataType) -> list[int]:
+    """For each leaf of a type what a value must not exceed, or, of a moment, be divisible by."""
+    match data_type:
+        case CharType(length=length) | VarCharType(length=length):
+            return [_NO_LIMIT if length == MAX_LENGTH else length]
+        case BinaryType(length=length) | VarBinaryType(length=length):
+            return [length]
+        case TimestampType() | LocalZonedTimestampType():
+            return [_MICROS.get(to_arrow_type(data_type).unit, 1)]
+        case MultisetType(element=element):
+            return [*_limits(element), _NO_LIMIT]
+    inner = [*inner_types(data_type)]
+    return [limit for one in inner for limit in _limits(one)] if inner else [_NO_LIMIT]
+
+
+@lru_cache(maxsize=256)
+def _empty_file(fields: tuple[Field, ...]) -> bytes:
+    """The footer of a file of these columns without rows, as our own writer makes it."""
+    schema = storable_schema(to_arrow_schema(fields))
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, schema, **SCHEMA_SETTINGS):
+        pass
+    file = JoinedFile()
+    file.add(memoryview(sink.getvalue()))
+    return file.tail()[:-8]
