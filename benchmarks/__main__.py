@@ -37,6 +37,7 @@ TOPICS = (
     "branches",
     "lineage",
     "spark_read",
+    "spark_write",
     "tpcds",
 )
 RESULTS = REPOSITORY / "benchmarks/results/latest.json"

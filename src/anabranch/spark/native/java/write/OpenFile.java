@@ -34,14 +34,15 @@ final class OpenFile {
     /** What the task counts it for. */
     long counted = 0;
 
-    OpenFile(DataFiles files, FileMetaData empty, MessageType message, Places.Place place, String name)
-            throws IOException {
+    OpenFile(
+            DataFiles files, FileMetaData empty, MessageType message, List withoutDictionary, Places.Place place,
+            String name) throws IOException {
         this.place = place;
         this.message = message;
         this.file = new DataFile(files.root, place.folder(), name, empty.getSchema());
         ParquetWriter made = null;
         try {
-            made = new Builder(file, new RowSupport(files, message, file)).with(files).build();
+            made = new Builder(file, new RowSupport(files, message, file)).with(files, withoutDictionary).build();
         } finally {
             if (made == null) {
                 file.abandon();
@@ -131,7 +132,7 @@ final class OpenFile {
         }
 
         /** As the files of `anabranch.arrow` are, which every Paimon reader reads. */
-        ParquetWriter.Builder with(DataFiles files) {
+        ParquetWriter.Builder with(DataFiles files, List withoutDictionary) {
             Configuration conf = new Configuration(false);
             conf.setInt("parquet.compression.codec.zstd.level", files.compressionLevel);
             this.withConf(conf);
@@ -140,6 +141,9 @@ final class OpenFile {
             this.withPageWriteChecksumEnabled(files.hasChecksums);
             this.withPageRowCountLimit(PAGE_ROWS);
             this.withRowGroupSize(Math.min(LARGEST_ROW_GROUP, Math.min(files.targetSize, files.bufferSize())));
+            for (Iterator each = withoutDictionary.iterator(); each.hasNext();) {
+                this.withDictionaryEncoding((String) each.next(), false);
+            }
             return this;
         }
     }

@@ -34,6 +34,7 @@ import org.apache.spark.util.collection.unsafe.sort.PrefixComparators;
  */
 final class TaskWriter implements DataWriter {
     private static final int MOST_OPEN = 64;
+    private static final long LARGEST_SAMPLE = 4 << 20;
     private static final long FIRST_CHECK = 1000;
     private static final long SORTED_AT_A_TIME = 4 << 20;
     private static final long LAST_CHECK = 20000;
@@ -46,13 +47,17 @@ final class TaskWriter implements DataWriter {
     private final Map open = new HashMap();
     private final List done = new ArrayList();
     private final String id = UUID.randomUUID().toString();
+    /** The first rows, until it is decided what is written with dictionaries. */
+    private List first = new ArrayList();
+    private long firstSize = 0;
+    private List withoutDictionary = null;
     /** That of the last row. */
     private OpenFile file = null;
     /** Bytes of all open files that are not on their way to the disk. */
     private long held = 0;
     private int opened = 0;
     private UnsafeExternalRowSorter sorter = null;
-    private UnsafeProjection unsafe = null;
+    private UnsafeProjection toUnsafe = null;
     private RowsRefused refused = null;
 
     TaskWriter(DataFiles files) {
@@ -68,32 +73,61 @@ final class TaskWriter implements DataWriter {
             return;
         }
         try {
-            InternalRow row = (InternalRow) record;
-            if (sorter != null) {
-                putAside(row);
-            } else if (hasFileFor(row)) {
-                put(row);
-            } else {
-                sorter = sorter();
-                putAside(row);
+            if (first == null) {
+                take((InternalRow) record);
+                return;
+            }
+            UnsafeRow row = unsafe((InternalRow) record).copy();
+            first.add(row);
+            firstSize += row.getSizeInBytes();
+            if (first.size() >= Dictionaries.SAMPLE || firstSize >= LARGEST_SAMPLE) {
+                begin();
             }
         } catch (RowsRefused error) {
-            refused = error;
-            abort();
+            refuse(error);
         }
+    }
+
+    /** Decide of dictionaries by the first rows, and write these. */
+    private void begin() throws IOException {
+        List rows = first;
+        first = null;
+        withoutDictionary = Dictionaries.useless(files, rows);
+        for (Iterator each = rows.iterator(); each.hasNext();) {
+            take((InternalRow) each.next());
+        }
+    }
+
+    private void take(InternalRow row) throws IOException {
+        if (sorter == null) {
+            if (hasFileFor(row)) {
+                put(row);
+                return;
+            }
+            sorter = sorter();
+        }
+        sorter.insertRow(unsafe(row));
+    }
+
+    private void refuse(RowsRefused error) {
+        refused = error;
+        first = null;
+        abort();
     }
 
     public WriterCommitMessage commit() throws IOException {
         if (refused == null) {
             try {
+                if (first != null) {
+                    begin();
+                }
                 writeSorted();
                 for (Iterator each = open.values().iterator(); each.hasNext();) {
                     end((OpenFile) each.next());
                 }
                 open.clear();
             } catch (RowsRefused error) {
-                refused = error;
-                abort();
+                refuse(error);
             }
         }
         return message(done, refused);
@@ -146,7 +180,7 @@ final class TaskWriter implements DataWriter {
 
     private OpenFile opened(Places.Place place) throws IOException {
         String name = "data-" + id + "-" + opened++ + ".parquet";
-        OpenFile made = new OpenFile(files, empty, message, place.copy(), name);
+        OpenFile made = new OpenFile(files, empty, message, withoutDictionary, place.copy(), name);
         open.put(made.place, made);
         return made;
     }
@@ -179,14 +213,14 @@ final class TaskWriter implements DataWriter {
         done.add(ended.finish());
     }
 
-    private void putAside(InternalRow row) throws IOException {
-        if (!(row instanceof UnsafeRow)) {
-            if (unsafe == null) {
-                unsafe = UnsafeProjection.create(files.given);
-            }
-            row = unsafe.apply(row);
+    private UnsafeRow unsafe(InternalRow row) {
+        if (row instanceof UnsafeRow) {
+            return (UnsafeRow) row;
         }
-        sorter.insertRow((UnsafeRow) row);
+        if (toUnsafe == null) {
+            toUnsafe = UnsafeProjection.create(files.given);
+        }
+        return toUnsafe.apply(row);
     }
 
     private void writeSorted() throws IOException {
