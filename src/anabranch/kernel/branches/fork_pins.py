@@ -8,12 +8,13 @@ deleted one: what is there without a branch was left by somebody who died.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from anabranch.errors import AnabranchError, CorruptTableError
 from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.context import TableContext
+from anabranch.kernel.parallel import stream
 from anabranch.kernel.refs.tag_log import find_tag
 from anabranch.kernel.store_clock import removal_time
 from anabranch.spec.layout import tag_name_of
@@ -102,13 +103,18 @@ class ForkPinCare:
     """Pins of branches that were never made, or are deleted."""
 
 
-def tend_fork_pins(main: TableContext, *, dry_run: bool = False) -> ForkPinCare:
+def tend_fork_pins(
+    main: TableContext, branches: Sequence[TableContext] | None = None, *, dry_run: bool = False
+) -> ForkPinCare:
     """Put back what others removed, and remove what those left that died while they made or deleted a branch.
 
     Args:
         main: the main branch.
+        branches: all others, as they were found; None to look for them.
         dry_run: find out only.
     """
+    if branches is None:
+        branches = [main.on_branch(name) for name in branch_names(main)]
     pinned = {
         name: info.modified_millis
         for info in main.storage.list(main.layout.tag_folder)
@@ -116,8 +122,8 @@ def tend_fork_pins(main: TableContext, *, dry_run: bool = False) -> ForkPinCare:
     }
     restored, lost, needed = [], [], set()
     is_known = True
-    for name in branch_names(main):
-        branch = main.on_branch(name)
+    for branch, has_pin in zip(branches, stream(_has_pin, branches), strict=True):
+        name = branch.branch or ""
         try:
             if branch.fork is None or (main.branch == name):
                 continue
@@ -126,7 +132,9 @@ def tend_fork_pins(main: TableContext, *, dry_run: bool = False) -> ForkPinCare:
             continue
         pin = fork_pin(branch.fork.branch_uuid)
         needed.add(pin)
-        missing = [side for side in (main, branch) if not side.storage.exists(side.layout.tag_path(pin))]
+        # Only branches that were found before main's tags were listed have to have one there.
+        missing = [*([] if pin in pinned else [main]), *([] if has_pin else [branch])]
+        missing = [side for side in missing if not side.storage.exists(side.layout.tag_path(pin))]
         if not missing or state_of(branch) is not BranchState.READY:
             continue
         try:
@@ -145,6 +153,15 @@ def tend_fork_pins(main: TableContext, *, dry_run: bool = False) -> ForkPinCare:
     if not dry_run:
         main.storage.delete_many([main.layout.tag_path(pin) for pin in released])
     return ForkPinCare(tuple(restored), tuple(lost), tuple(released))
+
+
+def _has_pin(branch: TableContext) -> bool:
+    """Whether the pin on the branch itself is there; also if it is not known what it is called."""
+    try:
+        uuid = None if branch.fork is None else branch.fork.branch_uuid
+    except CorruptTableError:
+        return True
+    return uuid is None or branch.storage.exists(branch.layout.tag_path(fork_pin(uuid)))
 
 
 def _is_readable(main: TableContext, snapshot: Snapshot) -> bool:

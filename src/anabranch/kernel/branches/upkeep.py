@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError
 from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.branches.delete import delete_branch
 from anabranch.kernel.branches.fork_pins import ForkPinCare, tend_fork_pins
 from anabranch.kernel.branches.operations import is_deleted
 from anabranch.kernel.context import TableContext
 from anabranch.kernel.merge.pins import MergePinCare, tend_merge_pins
+from anabranch.kernel.parallel import stream
 from anabranch.kernel.properties import BRANCH_PROPERTY
 from anabranch.kernel.refs.tag_log import find_tags, tag_names
 from anabranch.kernel.replacement.copy_history import drop_expired
@@ -57,14 +59,19 @@ def tend_branches(main: TableContext, *, dry_run: bool = False) -> BranchCare:
     Raises what `delete_branch` does for other reasons than that a branch is main.
     """
     deleted = []
-    for name in branch_names(main):
-        branch = main.on_branch(name)
-        state = state_of(branch)
+    branches = [main.on_branch(name) for name in branch_names(main)]
+    for branch, seen in zip(branches, stream(_state_of, branches), strict=True):
+        name = branch.layout.branch or ""
+        # What was seen may be some branches ago; nothing is done on a state that is not the one there is now.
+        state = seen if seen is BranchState.READY else state_of(branch)
         if state is BranchState.ABSENT and not dry_run:
             _remove_hints(branch)
         if state is BranchState.READY and branch.fork is not None and not dry_run:
             drop_expired(main, branch, branch.fork.snapshot)  # what a replacement left that died
-        if not (_is_abandoned(main, branch) if state is BranchState.LEFT_OVER else _is_over(branch, state)):
+        is_left_over = state is BranchState.LEFT_OVER
+        if not (
+            _is_abandoned(main, branch) if is_left_over else _is_over(main.on_branch(name), branch, state)
+        ):
             continue
         if not dry_run:
             try:
@@ -72,14 +79,24 @@ def tend_branches(main: TableContext, *, dry_run: bool = False) -> BranchCare:
             except (InvalidInputError, NotFoundError):  # it is main, or somebody else was faster
                 continue
         deleted.append(name)
-    return BranchCare(
-        tuple(deleted), tend_fork_pins(main, dry_run=dry_run), tend_merge_pins(main, dry_run=dry_run)
-    )
+    left = [branch for branch in branches if branch.branch not in deleted] if not dry_run else branches
+    fork_pins = tend_fork_pins(main, left, dry_run=dry_run)
+    return BranchCare(tuple(deleted), fork_pins, tend_merge_pins(main, left, dry_run=dry_run))
 
 
-def _is_over(branch: TableContext, state: BranchState) -> bool:
+def _state_of(branch: TableContext) -> BranchState:
+    """The state of a branch; how it began is read with it, where that can be."""
+    with suppress(CorruptTableError):
+        assert branch.fork is None or branch.fork.name
+    return state_of(branch)
+
+
+def _is_over(branch: TableContext, seen: TableContext, state: BranchState) -> bool:
+    """Whether a branch goes; what was read of it before only tells that it need not be looked at."""
     if state is BranchState.DELETING:
         return True
+    if seen.fork is None or (state is not BranchState.BEGUN and seen.fork.time_retained is None):
+        return False
     if branch.fork is None:
         return False
     kept = _GRACE_MILLIS + 1 if state is BranchState.BEGUN else branch.fork.time_retained

@@ -94,19 +94,24 @@ class MergePinCare:
     """Pins that were needed no more."""
 
 
-def tend_merge_pins(main: TableContext, *, dry_run: bool = False) -> MergePinCare:
+def tend_merge_pins(
+    main: TableContext, branches: Sequence[TableContext] | None = None, *, dry_run: bool = False
+) -> MergePinCare:
     """Put back what others removed, and remove what is needed no more.
 
     Args:
         main: the main branch.
+        branches: all others, as they were found; None to look for them.
         dry_run: find out only.
     """
+    if branches is None:
+        branches = [main.on_branch(name) for name in branch_names(main)]
     restored: list[str] = []
     released = 0
     foreign = _of_main(main)
     is_known = True
-    for name in branch_names(main):
-        branch = main.on_branch(name)
+    for branch in branches:
+        name = branch.branch or ""
         try:
             if branch.fork is None or main.branch == name:
                 continue
@@ -195,7 +200,8 @@ def _settle(
         for name, snapshot in missing.items():
             if snapshot is not None:
                 _put(side, name, snapshot)
-        side.storage.delete_many([side.layout.tag_path(name) for name in extra])
+        if extra:
+            side.storage.delete_many([side.layout.tag_path(name) for name in extra])
     return len(extra)
 
 
