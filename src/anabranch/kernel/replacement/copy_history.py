@@ -104,8 +104,11 @@ def _is_or_was_main(main: TableContext, target: TableContext) -> bool:
 
 def tag_clashes(main: TableContext, target: TableContext, fork: SnapshotRef) -> Iterator[Conflict]:
     """The tags of main's past that cannot be copied, because the branch calls something else so."""
-    for tag in _tags_of_past(main, fork):
-        there = find_tag(target, tag.name)
+    tags = _tags_of_past(main, fork)
+    named = set(tag_names(target)) if tags else set()
+    alike = {tag.name: tag for tag in find_tags(target, [tag.name for tag in tags if tag.name in named])}
+    for tag in tags:
+        there = alike.get(tag.name)
         if there is not None and there.snapshot.stamp != tag.snapshot.stamp:
             yield Conflict(
                 "TAG_CLASH",
@@ -160,6 +163,8 @@ def _tags_of_past(main: TableContext, fork: SnapshotRef) -> list[Tag]:
 def _copy_tag(main: TableContext, target: TableContext, tag: Tag, *, again: bool) -> str | None:
     """The name of the tag, or None if it is deleted or the branch has another of its name."""
     path = target.layout.tag_path(tag.name)
+    if again and find_tag(target, tag.name) == tag:
+        return tag.name  # the copy was put before main's was read this time: that is the look
     if not target.storage.put_if_absent(path, tag.to_json()):
         there = find_tag(target, tag.name)
         if there == tag or not again:
