@@ -5,6 +5,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
+import anabranch
 from anabranch.kernel.refs.consumers import consumer_lags, record_consumer
 from anabranch.spec.refs import Consumer
 from tests.kernel.expiring import expire_to, fill, new_table, through
@@ -109,3 +110,18 @@ def test_a_merge_reads_what_both_did_side_by_side(table, side):
     calls, depth = cost_of(table.branch("main"), lambda watched: watched.merge_branch("fix"))
     assert calls > 2 * 150
     assert depth < calls / 2
+
+
+def test_a_plan_with_a_limit_reads_as_many_manifests_as_it_needs():
+    table = anabranch.connect("memory://limited").create_table(
+        "db.t", "id BIGINT", options={"manifest.merge-min-count": "1000", "write-only": "true"}
+    )
+    for number in range(40):
+        table.append(pa.table({"id": [2 * number, 2 * number + 1]}))
+    calls = calls_of(table, lambda watched: watched.scan(limit=3).plan())
+    assert calls["get"] < 15
+    for limit in (0, 1, 3, 4, 60, 79, 80, 100):
+        found = table.scan(limit=limit).to_arrow()["id"].to_pylist()
+        assert found == [*range(min(limit, 80))]
+    table.overwrite(pa.table({"id": [7]}))
+    assert table.scan(limit=3).to_arrow()["id"].to_pylist() == [7]

@@ -38,6 +38,7 @@ from anabranch.spec.schema import TableSchema
 from anabranch.spec.snapshot import Snapshot
 from anabranch.spec.values import physical_values
 
+_FEW_MANIFESTS = 3
 FORMATS = ("parquet", "orc", "avro")
 TO_LOCATE = (
     *("kind", "partition", "bucket", "total_buckets", "file_name", "file_size", "row_count"),
@@ -99,6 +100,7 @@ class ScanRequest:
         columns = TO_LOCATE if on_rows is None else _TO_PRUNE
         if self.partition_order is PartitionOrder.CREATION:
             columns = (*columns, "creation_time")
+        metas = self._enough(metas)
         frame = self.context.manifests.entries(metas, only=columns).df
         steps.append(PlanStep("entries", len(metas), frame.height))
         if on_partitions is not None and frame.height:
@@ -115,6 +117,24 @@ class ScanRequest:
             frame = files_may_match(frame, predicate, self.schema, self.context.schemas)
             steps.append(PlanStep("statistics", len(metas), frame.height))
         return self._packed(frame, steps)
+
+    def _enough(self, metas: Sequence[ManifestFileMeta]) -> Sequence[ManifestFileMeta]:
+        """The first of the manifests, as many as have the rows of the limit; all where their order is not that of the plan.
+
+        It is where files are neither grouped by partition nor by bucket. Where nothing was ever deleted, what is added
+        in the first of them is live.
+        """
+        is_ordered = not self.schema.partition_keys and self.schema.bucket <= 0
+        if self.limit is None or self.predicate is not None or not is_ordered:
+            return metas
+        if len(metas) < _FEW_MANIFESTS or any(meta.num_deleted_files for meta in metas):
+            return metas
+        rows, taken = 0, 0
+        while taken < len(metas) and rows < self.limit:
+            more = metas[taken : 2 * taken + 1]
+            rows += int(self.context.manifests.entries(more, only=("row_count",)).df["row_count"].sum())
+            taken += len(more)
+        return metas[: max(taken, 1)]
 
     def _packed(self, frame: pl.DataFrame, steps: list[PlanStep]) -> Plan:
         options = {**self.schema.options, **(self.options or {})}
