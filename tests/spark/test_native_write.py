@@ -17,6 +17,7 @@ import anabranch.spark
 from anabranch.arrow.footer_checksum import is_intact
 from anabranch.arrow.thrift import decode_struct
 from anabranch.errors import SchemaError
+from anabranch.kernel.commit.commit_message import EventTimes
 from anabranch.spark.engine import JobFailedError
 from anabranch.spark.frame_writer import write_frame
 from anabranch.spark.native import compiled, data_files
@@ -351,6 +352,12 @@ def test_statements_are_carried_out_natively(spark, warehouse, lake, told):
     spark.range(30, 32).selectExpr("id n", "CAST(2 AS INT) p").write.insertInto(t)
     spark.sql(f"INSERT OVERWRITE {t} PARTITION (p = 0) SELECT id + 40 FROM range(2)")
     assert told() == []
+    plan = spark.sql(f"EXPLAIN INSERT INTO {t} SELECT id, 1 FROM range(2)").head()[0]
+    assert "(by tasks of Spark)" in plan
+    lake.table("db.t").alter().add_check("few", "n < 1000").apply()
+    plan = spark.sql(f"EXPLAIN INSERT INTO {t} SELECT id, 1 FROM range(2)").head()[0]
+    assert "(by processes of Python: the table has the CHECK 'few')" in plan
+    lake.table("db.t").alter().drop_check("few").apply()
     rows = spark.table(t).collect()
     assert sorted((row.p, row.n) for row in rows) == [
         *((0, n) for n in (40, 41)), *((1, n) for n in (1, 4, 7, 10, 11)), *((2, n) for n in (2, 5, 8, 20, 21, 30, 31)),
@@ -433,3 +440,21 @@ def test_partitions_that_occur_are_overwritten_natively(spark, warehouse, lake, 
     ]
     assert told() == []
     assert json.loads(table.snapshot.properties["anabranch.lineage"])["job"] == "anabranch-tests"
+
+
+def test_event_times_are_those_that_python_finds(spark, lake, portably, told):
+    columns = "n BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"
+    table = lake.create_table("db.t", columns)
+    frame = spark.range(0, 50, 1, 2).selectExpr(
+        "id n",
+        "CASE WHEN id % 10 = 3 THEN NULL WHEN id = 7 THEN timestamp_ntz'2999-01-01 00:00:00' "
+        "ELSE timestamp_ntz'1969-12-31 23:59:50' + make_dt_interval(0, 0, 0, id / 10) END ts",
+    )
+    by_spark = write_frame(frame, table)
+    assert told() == []
+    by_python = portably(lambda: write_frame(frame, table))
+    found = [m.event_times for m in by_spark.messages]
+    assert found == [m.event_times for m in by_python.messages]
+    assert sorted((t.newest, t.ahead) for t in found) == [(-7600, 1), (-5100, 0)]
+    nothing = write_frame(frame.filter("ts IS NULL"), table)
+    assert [m.event_times for m in nothing.messages] == [EventTimes()] * len(nothing.messages) != []

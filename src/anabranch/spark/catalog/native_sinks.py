@@ -16,7 +16,7 @@ from anabranch.spark.catalog import java
 from anabranch.spark.catalog.source import Place
 from anabranch.spark.compaction import watch
 from anabranch.spark.native.compiled import NotCompiledError
-from anabranch.spark.native.data_files import alike, commits, data_files, impossible
+from anabranch.spark.native.data_files import commits, data_files, impossible, mismatch
 from anabranch.spark.native.door import tell_written
 from anabranch.spark.native.generations import Obstacle
 from anabranch.spark.native.proxy import JavaProxy, Jvm
@@ -27,7 +27,6 @@ from anabranch.spark.row_writer import RowWriter
 from anabranch.spark.stream_lineage import BatchRun
 from anabranch.spark.stream_writer import StreamWriter, WrittenBatch
 from anabranch.spark.tables import open_table
-from anabranch.spark.types import spark_type
 
 _WRITE = f"{java.CONNECTOR}.write"
 _RUN_ID = "spark.jobGroup.id"
@@ -63,17 +62,7 @@ def native_overwrite(jvm: Jvm, place: Place, info: Any, options: Mapping[str, st
 
 def _files(jvm: Jvm, place: Place, rows: RowWriter, schema: Any, *, first_batch: int = 0) -> Any:
     """The ``DataFiles`` of our Java; None if Python must write, which the log then says."""
-    reason = impossible(jvm, rows)
-    if reason is None:
-        reason = next(
-            (
-                f"column '{field.name}' is {spark_type(field.type).simpleString()} and not "
-                f"{schema[at].dataType.simpleString()}, as in the rows: each value is checked"
-                for field, at in zip(rows.context.schema.fields, rows.places, strict=True)
-                if at is not None and not alike(schema[at].dataType, spark_type(field.type))
-            ),
-            None,
-        )
+    reason = impossible(jvm, rows) or mismatch(rows, schema)
     if reason is None:
         try:
             return data_files(jvm, rows, schema.json(), rows.places, ordered=False, first_batch=first_batch)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from anabranch.errors import InvalidInputError
+from anabranch.errors import AnabranchError, InvalidInputError
 from anabranch.expr.nodes import Predicate, all_of
 from anabranch.lineage.model import LINEAGE_PROPERTY
 from anabranch.options import DYNAMIC_PARTITION_OVERWRITE, LINEAGE_ENTRY, OVERWRITE_IF_UNCHANGED_SINCE
@@ -20,8 +20,10 @@ from anabranch.spark.catalog.conditions import translated
 from anabranch.spark.catalog.native_sinks import native_overwrite, native_stream
 from anabranch.spark.catalog.source import Place, source_write
 from anabranch.spark.jobs import taking_part
+from anabranch.spark.native.data_files import impossible, mismatch
 from anabranch.spark.native.proxy import JavaProxy, Jvm
 from anabranch.spark.options import spelled, table_options
+from anabranch.spark.row_writer import RowWriter
 from anabranch.table import Table
 
 if TYPE_CHECKING:
@@ -74,7 +76,7 @@ class WriteBuilder(JavaProxy):
     def build(self) -> Any:
         if self._dynamic and self._table.schema.partition_keys:
             return PartitionsWrite(self.jvm, self._table, self._partitions)
-        return FrameWrite(self.jvm, self._place, self._action(), self._stream)
+        return FrameWrite(self.jvm, self._place, self._action(), self._stream, self._way)
 
     def _action(self) -> Callable[[DataFrame], Any]:
         table, where = self._table, self._where
@@ -87,6 +89,16 @@ class WriteBuilder(JavaProxy):
                 hint="use a write that overwrites, or leave the option out.",
             )
         return table.append
+
+    def _way(self) -> str:
+        """How the rows will be written, for plans."""
+        try:
+            schema = java.python_struct(self._info.schema())
+            rows = RowWriter.of(self._table, schema)
+        except AnabranchError:  # the write itself will say it
+            return "refused"
+        reason = impossible(self.jvm, rows) or mismatch(rows, schema)
+        return "by tasks of Spark" if reason is None else f"by processes of Python: {reason}"
 
     def _stream(self) -> Any:
         """A ``StreamingWrite``."""
@@ -115,15 +127,29 @@ class FrameWrite(JavaProxy):
         implements = [f"{_WRITE}.V1Write"]  # noqa: RUF012
 
     def __init__(
-        self, jvm: Jvm, place: Place, write: Callable[[DataFrame], Any], stream: Callable[[], Any] | None
+        self,
+        jvm: Jvm,
+        place: Place,
+        write: Callable[[DataFrame], Any],
+        stream: Callable[[], Any] | None,
+        way: Callable[[], str] | None = None,
     ) -> None:
         self.jvm = jvm
         self._place = place
         self._write = write
         self._stream = stream
+        self._way = way
+        self._text: str | None = None
 
     def description(self) -> str:
         return f"anabranch {self._place.name}"
+
+    def toString(self) -> str:  # noqa: N802
+        """In plans it says how the rows are written."""
+        if self._text is None:
+            way = "" if self._way is None else f" ({self._way()})"
+            self._text = super().toString() + way
+        return self._text
 
     def toInsertableRelation(self) -> Insert:  # noqa: N802
         return Insert(self.jvm, self._write)

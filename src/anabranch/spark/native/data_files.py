@@ -21,6 +21,7 @@ from anabranch.options import (
     PARTITION_DEFAULT_NAME,
     PARTITION_LEGACY_NAME,
     TARGET_FILE_SIZE,
+    WATERMARK_MAX_AHEAD,
     WATERMARK_SOURCE_COLUMN,
     WRITE_BUFFER_FOR_APPEND,
     WRITE_BUFFER_SIZE,
@@ -29,7 +30,7 @@ from anabranch.spark.native.compiled import compiled_class
 from anabranch.spark.native.internals import unsupported
 from anabranch.spark.native.proxy import Jvm
 from anabranch.spark.row_writer import RowWriter
-from anabranch.spark.types import spark_schema_json
+from anabranch.spark.types import spark_schema_json, spark_type
 from anabranch.spec.arrow_types import to_arrow_schema, to_arrow_type
 from anabranch.spec.schema import TableSchema
 from anabranch.spec.type_grammar import inner_types
@@ -97,6 +98,7 @@ def data_files(
     context = rows.context
     schema, options = context.schema, context.all_options
     pages = PageSettings.of(options)
+    definition = watermark_definition(schema)
     keyed = schema.bucket_keys if schema.bucket > 1 else ()
     budget = WRITE_BUFFER_SIZE.of(options) if WRITE_BUFFER_FOR_APPEND.of(options) else _NO_LIMIT
     settings = {
@@ -110,6 +112,8 @@ def data_files(
         "buckets": str(max(1, schema.bucket)),
         "ordered": str(ordered).lower(),
         "first-batch": str(first_batch),
+        "time-column": _places(schema, [] if definition is None else [definition.column]) or "-1",
+        "max-ahead": str(WATERMARK_MAX_AHEAD.of(options)),
         "legacy-names": str(PARTITION_LEGACY_NAME.of(options)).lower(),
         "default-name": PARTITION_DEFAULT_NAME.of(options),
         "slots": str(jvm.spark.sparkContext.getConf().get("spark.executor.cores", "0")),
@@ -129,6 +133,23 @@ def data_files(
 
     return kept.get_or(
         (make.toString(), *settings.values()), made, lambda _: sum(map(len, settings.values()))
+    )
+
+
+def mismatch(rows: RowWriter, given: st.StructType) -> str | None:
+    """Why rows of these columns are not written as they are; None if they are."""
+    for field, place in zip(rows.context.schema.fields, rows.places, strict=True):
+        wanted = spark_type(field.type)
+        if place is not None and not alike(given[place].dataType, wanted):
+            return other_type(field.name, given[place].dataType, wanted)
+    return None
+
+
+def other_type(name: str, given: st.DataType, wanted: st.DataType) -> str:
+    """That a column of the rows is of another type than the table's, as a reason."""
+    return (
+        f"column '{name}' is {wanted.simpleString()} and not {given.simpleString()}, as in the rows: each value is "
+        "checked"
     )
 
 
@@ -172,8 +193,9 @@ def _reason(rows: RowWriter) -> str | None:
         return f"column '{rules.fields[0].name}' has a DEFAULT"
     if rules.checks:
         return f"the table has the CHECK '{rules.checks[0].name}'"
-    if watermark_definition(schema) is not None or WATERMARK_SOURCE_COLUMN.of(options) is not None:
-        return "event times are looked at on the way, for its watermark"
+    source = WATERMARK_SOURCE_COLUMN.of(options)
+    if source is not None:
+        return f"its watermark is that of each source, which column '{source}' names"
     for field in schema.partition_fields:
         if not isinstance(field.type, _KEY_TYPES):
             return f"it is partitioned by '{field.name}', a column of type {field.type}"

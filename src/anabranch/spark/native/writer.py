@@ -15,7 +15,7 @@ from pyspark.sql import types as st
 
 from anabranch.arrow.writer import WriteContext
 from anabranch.spark.native.compiled import NotCompiledError, compiled_class, not_given
-from anabranch.spark.native.data_files import alike, commits, data_files, impossible
+from anabranch.spark.native.data_files import alike, commits, data_files, impossible, other_type
 from anabranch.spark.native.generations import Obstacle
 from anabranch.spark.native.internals import unsupported
 from anabranch.spark.native.proxy import Jvm
@@ -62,9 +62,9 @@ class NativeWriter:
         casts: list[st.DataType | None] = []
         for field, place in zip(rows.context.schema.fields, rows.places, strict=True):
             given = None if place is None else frame.schema.fields[place].dataType
-            cast = _cast(given, spark_type(field.type))
+            cast = _cast(field.name, given, spark_type(field.type))
             if isinstance(cast, Obstacle):
-                return Obstacle(f"column '{field.name}' {cast.reason}")
+                return cast
             casts.append(cast)
         try:
             compiled_class(jvm, "Commits")
@@ -126,7 +126,7 @@ def answers_of(heard: Any, context: WriteContext) -> list[TaskAnswer]:
     return found
 
 
-def _cast(given: st.DataType | None, wanted: st.DataType) -> st.DataType | Obstacle | None:
+def _cast(name: str, given: st.DataType | None, wanted: st.DataType) -> st.DataType | Obstacle | None:
     """What to cast values to so that nothing can be lost; None for nothing."""
     if given is None or alike(given, wanted):
         return None
@@ -145,6 +145,4 @@ def _cast(given: st.DataType | None, wanted: st.DataType) -> st.DataType | Obsta
                 and wanted.precision - wanted.scale >= given.precision - given.scale
             ):
                 return wanted
-    return Obstacle(
-        f"is {wanted.simpleString()} and not {given.simpleString()}, as in the rows: each value is checked"
-    )
+    return Obstacle(other_type(name, given, wanted))

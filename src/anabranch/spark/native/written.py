@@ -5,14 +5,14 @@ from __future__ import annotations
 import pickle
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Context, Decimal
 from typing import Any
 
 from anabranch.arrow.splitting import BucketKey, Splitter
 from anabranch.arrow.writer import WriteContext
 from anabranch.errors import AnabranchError, CorruptTableError, SchemaError
-from anabranch.kernel.commit.commit_message import CommitMessage
+from anabranch.kernel.commit.commit_message import CommitMessage, EventTimes
 from anabranch.spec.arrow_types import to_arrow_type
 from anabranch.spec.binary_row import encode_row, is_text, with_arity
 from anabranch.spec.data_file import DataFileMeta
@@ -61,7 +61,7 @@ def _parts(told: bytes) -> Iterator[memoryview]:
 
 
 def _answer(said: Any, context: WriteContext) -> TaskAnswer:
-    files, refusal = said
+    files, refusal, times = said
     schema = context.schema
     types = [f.type for f in schema.partition_fields]
     modes = stats_modes(schema)
@@ -95,6 +95,9 @@ def _answer(said: Any, context: WriteContext) -> TaskAnswer:
             )
         )
     messages = [CommitMessage(key.partition, key.bucket, schema.bucket, tuple(f)) for key, f in found.items()]
+    if messages and times is not None:
+        newest, ahead = times
+        messages[0] = replace(messages[0], event_times=EventTimes(newest, {}, ahead))
     return TaskAnswer(messages, None if refusal is None else SchemaError(refusal[0], hint=refusal[1]))
 
 

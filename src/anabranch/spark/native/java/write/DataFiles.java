@@ -53,6 +53,9 @@ public final class DataFiles implements DataWriterFactory, StreamingDataWriterFa
     final long targetSize;
     /** What the table's options allow of that. */
     private final long bufferSize;
+    /** Of the column of event times; -1 if the table has none. */
+    private final int timeColumn;
+    private final long maxAhead;
     /** Rows of earlier batches of a stream are not written. */
     private final long firstBatch;
     /** Tasks that run side by side in one process; 0 for as many as there are cores. */
@@ -76,6 +79,8 @@ public final class DataFiles implements DataWriterFactory, StreamingDataWriterFa
         compressionLevel = Integer.parseInt((String) settings.get("compression-level"));
         hasChecksums = "true".equals(settings.get("checksums"));
         targetSize = Long.parseLong((String) settings.get("target-size"));
+        timeColumn = Integer.parseInt((String) settings.get("time-column"));
+        maxAhead = Long.parseLong((String) settings.get("max-ahead"));
         firstBatch = Long.parseLong((String) settings.get("first-batch"));
         slots = Integer.parseInt((String) settings.get("slots"));
         bufferSize = Long.parseLong((String) settings.get("buffer-size"));
@@ -95,7 +100,7 @@ public final class DataFiles implements DataWriterFactory, StreamingDataWriterFa
         }
 
         public WriterCommitMessage commit() throws IOException {
-            return TaskWriter.message(new ArrayList(), null);
+            return TaskWriter.message(new ArrayList(), null, null);
         }
 
         public void abort() {
@@ -109,6 +114,11 @@ public final class DataFiles implements DataWriterFactory, StreamingDataWriterFa
     long bufferSize() {
         int tasks = slots > 0 ? slots : Runtime.getRuntime().availableProcessors();
         return Math.max(LEAST_BUFFER, Math.min(bufferSize, Runtime.getRuntime().maxMemory() / 4 / tasks));
+    }
+
+    /** What looks at the event times of rows; null if the table has none. */
+    EventTimes eventTimes() {
+        return timeColumn < 0 ? null : new EventTimes(positions[timeColumn], maxAhead);
     }
 
     /** A file without rows. */

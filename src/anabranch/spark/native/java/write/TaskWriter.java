@@ -43,6 +43,7 @@ final class TaskWriter implements DataWriter {
     private final FileMetaData empty;
     private final MessageType message;
     private final Places places;
+    private final EventTimes times;
     private final long bufferSize;
     private final Map open = new HashMap();
     private final List done = new ArrayList();
@@ -65,12 +66,16 @@ final class TaskWriter implements DataWriter {
         this.empty = files.empty();
         this.message = DataFiles.message(empty);
         this.places = new Places(files, message);
+        this.times = files.eventTimes();
         this.bufferSize = files.bufferSize();
     }
 
     public void write(Object record) throws IOException {
         if (refused != null) {
             return;
+        }
+        if (times != null) {
+            times.look((InternalRow) record);
         }
         try {
             if (first == null) {
@@ -130,13 +135,13 @@ final class TaskWriter implements DataWriter {
                 refuse(error);
             }
         }
-        return message(done, refused);
+        return message(done, refused, times);
     }
 
     /** What the driver is told: Spark's own class, which it has. */
-    static WriterCommitMessage message(List files, RowsRefused refused) throws IOException {
+    static WriterCommitMessage message(List files, RowsRefused refused, EventTimes times) throws IOException {
         Object[] said = refused == null ? null : new Object[] {refused.getMessage(), refused.hint};
-        return new PythonWriterCommitMessage(new Pickler().dumps(new Object[] {files, said}));
+        return new PythonWriterCommitMessage(new Pickler().dumps(new Object[] {files, said, times == null ? null : times.told()}));
     }
 
     public void abort() {
