@@ -8,13 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import anabranch
-from anabranch.spec.binary_row import encode_row, with_arity
-from anabranch.spec.data_file import DataFileMeta, FileKind, ManifestEntry, ManifestFileMeta, SimpleStats
-from anabranch.spec.layout import Layout, data_file_name, manifest_list_name, manifest_name
-from anabranch.spec.manifest import encode_manifest, encode_manifest_list
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import CommitKind, Snapshot
-from anabranch.spec.stats import partition_stats
+from anabranch.format.records.data_file import (
+    DataFileMeta,
+    FileKind,
+    ManifestEntry,
+    ManifestFileMeta,
+    SimpleStats,
+)
+from anabranch.format.records.layout import Layout, data_file_name, manifest_list_name, manifest_name
+from anabranch.format.records.manifest import encode_manifest, encode_manifest_list
+from anabranch.format.records.snapshot import CommitKind, Snapshot
+from anabranch.format.records.stats import partition_stats
+from anabranch.format.rows.binary_row import encode_row, with_arity
+from anabranch.format.schema.table_schema import TableSchema
 
 FILES_PER_PARTITION = 200
 ROWS_PER_FILE = 1_000

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 import anabranch
-from anabranch.kernel.cache import MetadataCache
+from anabranch.kernel.log.cache import MetadataCache
 from benchmarks.large_table import write_large_table
 from benchmarks.workers.counting import CountingStorage
 from benchmarks.workers.harness import Clock, main

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 import anabranch
 from anabranch.lineage.model import Engine
-from anabranch.spark.checkpoint import Checkpoint
-from anabranch.spark.lookups import Lookups
-from anabranch.spark.stream_lineage import batch_origin, batch_sources
+from anabranch.spark.lineage.checkpoint import Checkpoint
+from anabranch.spark.lineage.lookups import Lookups
+from anabranch.spark.lineage.stream_lineage import batch_origin, batch_sources
 from benchmarks.workers import table_stream
 from benchmarks.workers.harness import Clock, main
 

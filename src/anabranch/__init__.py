@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from anabranch.compare import Diff
     from anabranch.duck import duckdb
     from anabranch.expr import col
+    from anabranch.format.records.refs import Tag
+    from anabranch.format.records.savepoint import Savepoint
+    from anabranch.format.records.snapshot import Snapshot
+    from anabranch.format.schema.table_schema import TableSchema
     from anabranch.jobs import Job, Source, files, job, sql_job, static, stream, topic
     from anabranch.kernel.branches.branch_info import BranchInfo
+    from anabranch.kernel.log.moment import Moment
     from anabranch.kernel.merge.result import MergeResult
-    from anabranch.kernel.refs.moment import Moment
     from anabranch.kernel.replacement.result import ReplaceResult
     from anabranch.lake import Lake, connect
-    from anabranch.savepoint_manager import SavepointManager
-    from anabranch.scan import Scan
-    from anabranch.spec.refs import Tag
-    from anabranch.spec.savepoint import Savepoint
-    from anabranch.spec.schema import TableSchema
-    from anabranch.spec.snapshot import Snapshot
+    from anabranch.scan.scan import Scan
     from anabranch.table import Table
+    from anabranch.table.savepoint_manager import SavepointManager
 
 __all__ = [  # noqa: PLE0604 - the errors are named once, in their own module
     "BranchInfo",
@@ -64,15 +64,15 @@ _HOMES = {
     "Diff": "anabranch.compare",
     "Lake": "anabranch.lake",
     "MergeResult": "anabranch.kernel.merge.result",
-    "Moment": "anabranch.kernel.refs.moment",
+    "Moment": "anabranch.kernel.log.moment",
     "ReplaceResult": "anabranch.kernel.replacement.result",
-    "Savepoint": "anabranch.spec.savepoint",
-    "SavepointManager": "anabranch.savepoint_manager",
-    "Scan": "anabranch.scan",
-    "Snapshot": "anabranch.spec.snapshot",
+    "Savepoint": "anabranch.format.records.savepoint",
+    "SavepointManager": "anabranch.table.savepoint_manager",
+    "Scan": "anabranch.scan.scan",
+    "Snapshot": "anabranch.format.records.snapshot",
     "Table": "anabranch.table",
-    "TableSchema": "anabranch.spec.schema",
-    "Tag": "anabranch.spec.refs",
+    "TableSchema": "anabranch.format.schema.table_schema",
+    "Tag": "anabranch.format.records.refs",
     "Verdict": "anabranch.audit.verdict",
     "col": "anabranch.expr",
     "connect": "anabranch.lake",

@@ -46,7 +46,7 @@ class WritesFrames(Protocol):
     """What an engine may do beside: write rows that are on its own machines without bringing them here."""
 
     def columns(self, frame: Any) -> Sequence[Any] | None:
-        """The columns of a frame, as `anabranch.spec.types.Field`; None if it is none of the engine's kind."""
+        """The columns of a frame, as `anabranch.format.types.data_types.Field`; None if it is none of the engine's kind."""
         ...
 
     def write(self, frame: Any, table: Any, schema: Any = None) -> WrittenRows | None:
@@ -55,7 +55,7 @@ class WritesFrames(Protocol):
         Args:
             frame: what the user handed over as rows.
             table: the `anabranch.table.Table`.
-            schema: the `anabranch.spec.schema.TableSchema` to write them in; the table's if None.
+            schema: the `anabranch.format.schema.table_schema.TableSchema` to write them in; the table's if None.
 
         Returns:
             What was written; None if these are no rows of the engine's kind, or if its machines cannot reach the
@@ -69,7 +69,7 @@ class ReadsFrames(Protocol):
     """What an engine may do beside: give rows as a frame of its own, without bringing them here."""
 
     def frame(self, scan: Any) -> Any:
-        """The rows of an `anabranch.scan.Scan` as a frame of the engine's."""
+        """The rows of an `anabranch.scan.scan.Scan` as a frame of the engine's."""
         ...
 
 

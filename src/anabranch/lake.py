@@ -15,15 +15,15 @@ from anabranch.catalog import FilesystemCatalog, Identifier
 from anabranch.catalog.connectors import Connectors
 from anabranch.engine import Engine, LocalEngine, WrittenRows
 from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError
-from anabranch.kernel.context import TableContext
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.text.names import name_list
+from anabranch.format.types.data_types import Field
+from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.replacement.expected import ExpectedMain
 from anabranch.lineage.code_version import code_version
 from anabranch.lineage.recording import JobRun, running
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.schemas import to_columns
-from anabranch.spec.names import name_list
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.types import Field
 from anabranch.storage.open import open_storage
 from anabranch.storage.protocol import Storage
 from anabranch.system_tables import lake_table_of, read_lake_table
@@ -231,7 +231,7 @@ class Lake:
                 hint="open it with anabranch.connect(warehouse, spark=spark), or follow the table with "
                 "lake.table(name).tail().",
             )
-        from anabranch.spark.streams import read_stream
+        from anabranch.spark.streams.read_stream import read_stream
 
         here = {**self._options, "warehouse": self.url}
         return read_stream(self._spark, name, late_rows=late_rows, **{**here, **options})
@@ -445,7 +445,7 @@ class Lake:
         """What makes a job known to the session."""
         if self._spark is None:
             return None
-        from anabranch.spark.jobs import marked
+        from anabranch.spark.lineage.job_marks import marked
 
         spark = self._spark
         return lambda run: marked(spark, run)
@@ -491,7 +491,7 @@ def _engine(spark: Any) -> Engine:
     """What works on many files of the lake's tables."""
     if spark is None:
         return _Embedded()
-    from anabranch.spark.engine import SparkEngine
+    from anabranch.spark.tasks.engine import SparkEngine
 
     return SparkEngine(spark)
 
@@ -503,7 +503,7 @@ class _Embedded(LocalEngine):
         """See `anabranch.engine.WritesFrames`."""
         if not type(frame).__module__.startswith("pyspark.sql."):
             return None
-        from anabranch.spark.types import frame_columns
+        from anabranch.spark.types.columns import frame_columns
 
         return frame_columns(frame)
 
@@ -511,6 +511,6 @@ class _Embedded(LocalEngine):
         """See `anabranch.engine.WritesFrames`."""
         if not type(frame).__module__.startswith("pyspark.sql."):
             return None
-        from anabranch.spark.frame_writer import write_frame
+        from anabranch.spark.tasks.frame_writer import write_frame
 
         return write_frame(frame, table, schema)

@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.errors import SchemaError
-from anabranch.spec.arrow_types import fields_from_arrow
-from anabranch.spec.ddl import ColumnList, parse_column_list
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.types import Field
+from anabranch.format.schema.ddl import ColumnList, parse_column_list
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.arrow_types import fields_from_arrow
+from anabranch.format.types.data_types import Field
 
 
 def to_columns(schema: Any) -> ColumnList:
@@ -28,7 +28,7 @@ def to_columns(schema: Any) -> ColumnList:
         case [*fields] if all(isinstance(f, Field) for f in fields):
             return ColumnList(tuple(fields))
     if type(schema).__module__.startswith("pyspark."):
-        from anabranch.spark.types import fields_from_spark
+        from anabranch.spark.types.columns import fields_from_spark
 
         return ColumnList(fields_from_spark(schema))
     raise SchemaError(

@@ -7,10 +7,10 @@ from anabranch.arrow.reader import ReadContext, read_batches, read_table
 from anabranch.arrow.writer import WriteContext, file_paths, write
 from anabranch.expr.bind import bind
 from anabranch.expr.parse import parse
+from anabranch.format.schema.ddl import parse_columns
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.arrow_types import to_arrow_schema
 from anabranch.kernel.scan.split import Split, SplitFile
-from anabranch.spec.arrow_types import to_arrow_schema
-from anabranch.spec.ddl import parse_columns
-from anabranch.spec.schema import TableSchema
 from anabranch.storage.memory import MemoryStorage
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from anabranch.arrow.convert import convert
 from anabranch.errors import SchemaError
-from anabranch.spec.arrow_types import to_arrow_schema
-from anabranch.spec.ddl import parse_columns
+from anabranch.format.schema.ddl import parse_columns
+from anabranch.format.types.arrow_types import to_arrow_schema
 
 BERLIN = dt.timezone(dt.timedelta(hours=1))
 

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from anabranch.arrow.evolution import ColumnMapping
 from anabranch.errors import CorruptTableError, SchemaError, UnsupportedFeatureError
-from anabranch.kernel.scan.split import Split, SplitFile
-from anabranch.spec.arrow_types import to_arrow_schema, to_arrow_type
-from anabranch.spec.ddl import parse_columns
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.types import (
+from anabranch.format.schema.ddl import parse_columns
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.arrow_types import to_arrow_schema, to_arrow_type
+from anabranch.format.types.data_types import (
     ArrayType,
     BigIntType,
     DecimalType,
@@ -31,6 +30,7 @@ from anabranch.spec.types import (
     TimestampType,
     VarCharType,
 )
+from anabranch.kernel.scan.split import Split, SplitFile
 from anabranch.storage.memory import MemoryStorage
 from tests.arrow.helpers import context_of, read_batches, read_table, reading, splits_of, write
 

@@ -13,8 +13,8 @@ from pyarrow import orc
 from anabranch.arrow.orc_file import OrcData
 from anabranch.arrow.reader import ReadContext
 from anabranch.errors import CorruptTableError, UnsupportedFeatureError
+from anabranch.format.types.data_types import Field, IntType
 from anabranch.kernel.scan.split import Split, SplitFile
-from anabranch.spec.types import Field, IntType
 from anabranch.storage.local import LocalStorage
 from anabranch.storage.memory import MemoryStorage
 from tests.arrow.helpers import filtered, make_schema, read_batches, read_table

@@ -25,9 +25,9 @@ from anabranch.errors import (
     UnsupportedFeatureError,
 )
 from anabranch.expr.evaluate import filter_mask
+from anabranch.format.types.arrow_types import to_arrow_schema
+from anabranch.format.types.data_types import Field
 from anabranch.kernel.scan.split import Split
-from anabranch.spec.arrow_types import to_arrow_schema
-from anabranch.spec.types import Field
 from anabranch.storage.local import LocalStorage
 from anabranch.storage.memory import MemoryStorage
 from tests.arrow.helpers import (
@@ -43,7 +43,7 @@ from tests.arrow.helpers import (
     stored_paths,
     write,
 )
-from tests.spec.row_values import atomic_types, from_physical, same, values_of
+from tests.format.row_values import atomic_types, from_physical, same, values_of
 from tests.support.faults import FaultyStorage, fail, run
 
 COUNT = 10_000

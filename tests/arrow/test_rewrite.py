@@ -14,10 +14,10 @@ from anabranch.arrow import row_buffer
 from anabranch.arrow.reader import ReadContext
 from anabranch.arrow.rewrite import ReplacementWriter, rewrite, split_of
 from anabranch.errors import CorruptTableError, NotFoundError, StorageError, UnsupportedFeatureError
-from anabranch.kernel.compaction.task import CompactionTask
-from anabranch.spec.binary_row import decode_row, encode_row, with_arity
-from anabranch.spec.data_file import EMPTY_STATS, DataFileMeta, FileSource
-from anabranch.spec.types import BigIntType, Field, VarCharType
+from anabranch.format.records.data_file import EMPTY_STATS, DataFileMeta, FileSource
+from anabranch.format.rows.binary_row import decode_row, encode_row, with_arity
+from anabranch.format.types.data_types import BigIntType, Field, VarCharType
+from anabranch.kernel.commit.compaction_task import CompactionTask
 from anabranch.storage.local import LocalStorage
 from anabranch.storage.memory import MemoryStorage
 from tests.arrow.helpers import (

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from anabranch.arrow import row_buffer
 from anabranch.arrow.writer import TableWriter
 from anabranch.errors import OptionError, StorageError
-from anabranch.spec.binary_row import decode_row
+from anabranch.format.rows.binary_row import decode_row
 from anabranch.storage.memory import MemoryStorage
 from tests.arrow.helpers import (
     SCALABLE,
@@ -231,8 +231,8 @@ RSS = """
     import sys
     import numpy as np, pyarrow as pa
     from anabranch.arrow.writer import TableWriter, WriteContext
-    from anabranch.spec.ddl import parse_columns
-    from anabranch.spec.schema import TableSchema
+    from anabranch.format.schema.ddl import parse_columns
+    from anabranch.format.schema.table_schema import TableSchema
     from anabranch.storage.local import LocalStorage
 
     def peak():

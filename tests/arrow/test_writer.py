@@ -13,11 +13,11 @@ from anabranch.arrow import row_buffer
 from anabranch.arrow.convert import convert
 from anabranch.arrow.writer import TableWriter, abort, file_paths
 from anabranch.errors import OptionError, SchemaError, StorageError, UnsupportedFeatureError
+from anabranch.format.records.data_file import EMPTY_ROW, FileSource
+from anabranch.format.records.stats import StatsCollector, stats_modes
+from anabranch.format.rows.binary_row import decode_row
+from anabranch.format.rows.bucket import assign_buckets
 from anabranch.runtime import Runtime
-from anabranch.spec.binary_row import decode_row
-from anabranch.spec.bucket import assign_buckets
-from anabranch.spec.data_file import EMPTY_ROW, FileSource
-from anabranch.spec.stats import StatsCollector, stats_modes
 from anabranch.storage.local import LocalStorage
 from anabranch.storage.memory import MemoryStorage
 from tests.arrow.helpers import (

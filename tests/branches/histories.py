@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anabranch.errors import CommitConflictError, SchemaError
-from anabranch.kernel.cache import MetadataCache
-from anabranch.kernel.file_paths import bucket_folders
+from anabranch.format.rows.partition_path import DEFAULT_PARTITION_NAME
+from anabranch.kernel.log.cache import MetadataCache
+from anabranch.kernel.log.file_paths import bucket_folders
 from anabranch.kernel.merge.plan import Outcome
-from anabranch.kernel.partitions import key_of_row
+from anabranch.kernel.scan.partitions import key_of_row
 from anabranch.lake import Lake
-from anabranch.spec.partition_path import DEFAULT_PARTITION_NAME
 from anabranch.storage.memory import MemoryStorage
 from tests.branches.oracle import Did, Forked, Line, Step, can_say, judge, judge_columns
 from tests.support.chance import Chance

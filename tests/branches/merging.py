@@ -8,12 +8,12 @@ import pyarrow as pa
 
 import anabranch
 from anabranch.errors import CommitConflictError
+from anabranch.format.records.data_file import FileKind
+from anabranch.format.records.entry_frame import EntryFrame
+from anabranch.format.records.snapshot import CommitKind
 from anabranch.kernel.actions.append import added_entries
 from anabranch.kernel.commit.base import Base, Change
-from anabranch.kernel.partitions import key_of_row
-from anabranch.spec.data_file import FileKind
-from anabranch.spec.entry_frame import EntryFrame
-from anabranch.spec.snapshot import CommitKind
+from anabranch.kernel.scan.partitions import key_of_row
 
 _names = itertools.count()
 SCALABLE, QUEUE = {}, {"bucket": "1"}

@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 
 import anabranch
-from anabranch.kernel.cache import MetadataCache
+from anabranch.kernel.log.cache import MetadataCache
 from anabranch.runtime import Runtime
 from tests.support.tables import make_table, rows
 

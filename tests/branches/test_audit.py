@@ -11,8 +11,9 @@ import pytest
 import anabranch
 from anabranch.audit import Checks
 from anabranch.errors import CommitConflictError, CorruptTableError, InvalidInputError
-from anabranch.kernel.branches.audit_log import audits, check_audited
-from anabranch.kernel.context import TableContext
+from anabranch.kernel.commit.audit_gate import check_audited
+from anabranch.kernel.log.audit_log import audits
+from anabranch.kernel.log.context import TableContext
 from anabranch.runtime import Runtime
 from tests.support.tables import make_table, rows
 

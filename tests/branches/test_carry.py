@@ -8,7 +8,7 @@ import pytest
 
 import anabranch
 from anabranch.errors import CommitConflictError, CorruptTableError
-from anabranch.kernel.cache import MetadataCache
+from anabranch.kernel.log.cache import MetadataCache
 from anabranch.kernel.provenance.births import MIXED
 from anabranch.kernel.provenance.carry import behind
 from anabranch.kernel.provenance.fence import file_ages

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from anabranch.errors import CorruptTableError
-from anabranch.kernel.partitions import key_of_row
+from anabranch.format.records.snapshot import CommitKind
 from anabranch.kernel.provenance.classify import Marks, Span, WideOverwrite, joined, marks_of, span_of
 from anabranch.kernel.provenance.sides import covered, keyed
-from anabranch.spec.snapshot import CommitKind
+from anabranch.kernel.scan.partitions import key_of_row
 from tests.branches.merging import branched, commit_as_others, lake, parted, rewriting, rows
 
 

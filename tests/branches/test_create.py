@@ -13,7 +13,7 @@ from anabranch.errors import (
     NotFoundError,
     StorageError,
 )
-from anabranch.kernel.cache import MetadataCache
+from anabranch.kernel.log.cache import MetadataCache
 from tests.support.clock import at_time
 from tests.support.deaths import calls_of, through
 from tests.support.dying import deaths

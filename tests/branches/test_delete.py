@@ -12,9 +12,9 @@ from anabranch.errors import (
     InvalidInputError,
     NotFoundError,
 )
+from anabranch.format.records.main_pointer import BranchRef, MainPointer
+from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.actions.append import Append
-from anabranch.spec.main_pointer import BranchRef, MainPointer
-from anabranch.spec.snapshot import Snapshot
 from tests.branches.test_create import FORK_PIN, again, later, paths, pins, tagged
 from tests.support.deaths import Died, calls_of, through
 from tests.support.dying import deaths

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.errors import InvalidInputError, NotFoundError, PredicateError, SchemaError
-from anabranch.spec.types import BooleanType
+from anabranch.format.types.data_types import BooleanType
 from tests.support.tables import make_table, rows
 
 _PLACES = itertools.count()

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from anabranch.errors import CommitConflictError, InvalidInputError, NotFoundError
+from anabranch.format.records.snapshot import CommitKind
 from anabranch.kernel.actions.append import Append, added_entries
-from anabranch.spec.snapshot import CommitKind
 from tests.branches.merging import (
     MODES,
     branched,

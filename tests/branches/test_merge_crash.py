@@ -8,9 +8,9 @@ import pytest
 
 import anabranch
 from anabranch.errors import CommitConflictError, CommitError, CommitOutcomeUnknownError, StorageError
-from anabranch.kernel.cache import MetadataCache
-from anabranch.kernel.merge.record import merge_log
-from anabranch.spec.snapshot import CommitKind
+from anabranch.format.records.snapshot import CommitKind
+from anabranch.kernel.log.cache import MetadataCache
+from anabranch.kernel.log.merge_record import merge_log
 from tests.branches.merging import SCALABLE, branched, contents, lake, parted, rows
 from tests.support import dying
 from tests.support.deaths import calls_of, through

@@ -7,13 +7,13 @@ import pytest
 
 from anabranch.engine import LocalEngine
 from anabranch.errors import CommitConflictError, OptionError
+from anabranch.format.records.data_file import FileKind
+from anabranch.format.records.entry_frame import EntryFrame
+from anabranch.format.records.snapshot import CommitKind
 from anabranch.kernel.actions.append import added_entries
 from anabranch.kernel.compaction.planning import plan_full
 from anabranch.maintenance.compact import newest_files
 from anabranch.maintenance.rewrites import carry_out
-from anabranch.spec.data_file import FileKind
-from anabranch.spec.entry_frame import EntryFrame
-from anabranch.spec.snapshot import CommitKind
 from tests.branches.merging import (
     MODES,
     QUEUE,

@@ -1,6 +1,6 @@
 """What is pinned by merges, for how long, and that nothing is lost or kept for ever."""
 
-from anabranch.kernel.merge.pins import tend_merge_pins
+from anabranch.kernel.log.merge_pins import tend_merge_pins
 from tests.branches.merging import branched, contents, parted, rows
 from tests.support.dying import deaths
 from tests.support.foreign_expiry import expire_as_others

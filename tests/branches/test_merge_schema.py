@@ -6,11 +6,7 @@ from dataclasses import replace
 import pytest
 
 from anabranch.errors import AnabranchError
-from anabranch.kernel.branches.field_ids import last_id_before
-from anabranch.kernel.merge.schema import merge_schemas
-from anabranch.spec.ddl import parse_columns
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.schema_change import (
+from anabranch.format.schema.change import (
     AddColumn,
     After,
     DropColumn,
@@ -25,7 +21,11 @@ from anabranch.spec.schema_change import (
     WidenColumn,
     apply_changes,
 )
-from anabranch.spec.type_grammar import parse_sql_type
+from anabranch.format.schema.ddl import parse_columns
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.grammar import parse_sql_type
+from anabranch.kernel.log.field_ids import last_id_before
+from anabranch.kernel.merge.schema import merge_schemas
 
 WATERMARK = {
     "schema.watermark.0.rowtime": "ts",

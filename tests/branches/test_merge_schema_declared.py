@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from anabranch.format.records.data_file import EMPTY_STATS, DataFileMeta, SimpleStats
+from anabranch.format.rows.binary_row import decode_row, encode_row, with_arity
+from anabranch.format.schema.change import DropColumn, RenameColumn, SetNullable
 from anabranch.kernel.merge.declare import declared, declared_as
-from anabranch.spec.binary_row import decode_row, encode_row, with_arity
-from anabranch.spec.data_file import EMPTY_STATS, DataFileMeta, SimpleStats
-from anabranch.spec.schema_change import DropColumn, RenameColumn, SetNullable
 from tests.branches.test_merge_schema import add, changed, merge_schemas, on_branch, schema, widen
 
 COLUMNS = "a INT NOT NULL, b STRING, c INT"

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from anabranch.errors import AnabranchError
+from anabranch.format.records.snapshot import CommitKind
 from anabranch.kernel.expiry import expire
 from anabranch.kernel.merge import entries as merge_entries
 from anabranch.kernel.merge import plan as merge_plan
@@ -17,7 +18,6 @@ from anabranch.kernel.provenance import births as provenance
 from anabranch.kernel.provenance import carry, classify, fence, sides
 from anabranch.kernel.provenance.births import Birth
 from anabranch.kernel.provenance.classify import Marks, SnapshotMarks, Work
-from anabranch.spec.snapshot import CommitKind
 from tests.branches.histories import World, Wrong
 
 _SHORT = 10

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 import anabranch
-from anabranch.spec.partition_path import partition_label
-from anabranch.spec.type_grammar import parse_sql_type
-from anabranch.spec.types import Field
+from anabranch.format.rows.partition_path import partition_label
+from anabranch.format.types.data_types import Field
+from anabranch.format.types.grammar import parse_sql_type
 from tests.branches.merging import branched, conflicts_of
 
 _names = itertools.count()

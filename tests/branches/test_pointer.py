@@ -9,19 +9,7 @@ import pytest
 import anabranch
 from anabranch.catalog import Identifier
 from anabranch.errors import CorruptTableError, InvalidInputError, InvalidNameError, NotFoundError
-from anabranch.kernel.cache import MetadataCache
-from anabranch.kernel.expiry.ref_files import RefReader
-from anabranch.kernel.replacement.main import is_in_past, main_by_uuid, main_of
-from anabranch.kernel.replacement.pointer import (
-    find_pointer,
-    newest_pointer,
-    numbers,
-    put_pointer,
-    put_release,
-)
-from anabranch.kernel.replacement.release import release_due, take_back
-from anabranch.kernel.replacement.seal import check_open
-from anabranch.spec.main_pointer import (
+from anabranch.format.records.main_pointer import (
     MAIN_PREFIX,
     BranchRef,
     MainPointer,
@@ -30,7 +18,19 @@ from anabranch.spec.main_pointer import (
     Seal,
     former_main_of,
 )
-from anabranch.spec.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.kernel.expiry.ref_files import RefReader
+from anabranch.kernel.log.cache import MetadataCache
+from anabranch.kernel.log.main_branch import is_in_past, main_by_uuid, main_of
+from anabranch.kernel.log.main_pointer import (
+    find_pointer,
+    newest_pointer,
+    numbers,
+    put_pointer,
+    put_release,
+)
+from anabranch.kernel.log.seals import check_open
+from anabranch.kernel.replacement.release import release_due, take_back
 from anabranch.storage.local import LocalStorage
 from tests.branches.replacing import BEFORE, again, files, parted, timed
 from tests.support.faults import FaultyStorage

@@ -14,11 +14,11 @@ from anabranch.errors import (
     NotFoundError,
     SealedBranchError,
 )
+from anabranch.format.records.snapshot import CommitKind
 from anabranch.kernel.actions.append import Append
-from anabranch.kernel.commit.identity import CommitIdentity
-from anabranch.kernel.properties import SEAL_PROPERTY, WRITER_PROPERTY
-from anabranch.kernel.replacement.pointer import find_pointer, replacements
-from anabranch.spec.snapshot import CommitKind
+from anabranch.kernel.log.identity import CommitIdentity
+from anabranch.kernel.log.main_pointer import find_pointer, replacements
+from anabranch.kernel.log.properties import SEAL_PROPERTY, WRITER_PROPERTY
 from tests.branches.replacing import BEFORE, again, files, parted, timed
 from tests.support.faults import FaultyStorage, run
 from tests.support.tables import ids_of, rows, written

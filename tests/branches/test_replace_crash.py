@@ -7,7 +7,7 @@ import pytest
 
 import anabranch
 from anabranch.errors import AnabranchError
-from anabranch.kernel.replacement.pointer import replacements
+from anabranch.kernel.log.main_pointer import replacements
 from tests.branches.replacing import BEFORE, Time, again, files, parted, timed
 from tests.support.dying import deaths
 from tests.support.faults import Fault, FaultyStorage

@@ -13,12 +13,12 @@ import pytest
 
 import anabranch
 from anabranch.errors import AnabranchError, CommitConflictError, SealedBranchError
+from anabranch.format.records.main_pointer import MAIN_PREFIX, SEAL_PREFIX
 from anabranch.kernel.actions.append import Append
-from anabranch.kernel.cache import MetadataCache
-from anabranch.kernel.commit.identity import CommitIdentity
-from anabranch.kernel.replacement.pointer import numbers, replacements
+from anabranch.kernel.log.cache import MetadataCache
+from anabranch.kernel.log.identity import CommitIdentity
+from anabranch.kernel.log.main_pointer import numbers, replacements
 from anabranch.runtime import Runtime
-from anabranch.spec.main_pointer import MAIN_PREFIX, SEAL_PREFIX
 from tests.branches.replacing import BEFORE, Ids, Time, again, parted, timed
 from tests.support.faults import FaultyStorage, run
 from tests.support.tables import ids_of, rows, written

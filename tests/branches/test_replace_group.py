@@ -13,10 +13,10 @@ from anabranch.errors import (
     InvalidInputError,
     NotFoundError,
 )
-from anabranch.kernel.cache import MetadataCache
-from anabranch.kernel.replacement.pointer import find_pointer, newest_pointer, numbers, replacements
-from anabranch.spec.group import GroupDecision, GroupIntent, GroupMember
-from anabranch.spec.main_pointer import MAIN_PREFIX, BranchRef
+from anabranch.format.records.group import GroupDecision, GroupIntent, GroupMember
+from anabranch.format.records.main_pointer import MAIN_PREFIX, BranchRef
+from anabranch.kernel.log.cache import MetadataCache
+from anabranch.kernel.log.main_pointer import find_pointer, newest_pointer, numbers, replacements
 from anabranch.table.grouping import replace_together
 from tests.branches.grouping import NEW, OLD, again, all_ids, copy_of, lake_on, parted_lake, storage_of
 from tests.branches.replacing import Time

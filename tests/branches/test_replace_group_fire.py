@@ -6,10 +6,10 @@ from random import Random
 import pytest
 
 from anabranch.errors import AnabranchError, CommitConflictError
-from anabranch.kernel.replacement.pointer import numbers, replacements
+from anabranch.format.records.main_pointer import MAIN_PREFIX
+from anabranch.kernel.log.main_pointer import numbers, replacements
 from anabranch.lake import Lake
 from anabranch.runtime import Runtime
-from anabranch.spec.main_pointer import MAIN_PREFIX
 from tests.branches.grouping import again, parted_lake, storage_of
 from tests.branches.replacing import Ids
 from tests.branches.test_replace_fire import DECIDING, Killed, Stage

@@ -3,7 +3,7 @@
 import pytest
 
 import anabranch
-from anabranch.spec.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot_ref import SnapshotRef
 from tests.branches.replacing import BEFORE, again, parted
 from tests.support.tables import ids_of, rows
 
@@ -121,15 +121,15 @@ def test_what_names_no_snapshot(asked):
 @pytest.mark.parametrize("key", ["scan.timestamp", "scan.timestamp-millis"])
 def test_a_read_of_a_catalog_sees_the_moment_that_its_options_name(key):
     """As Spark hands options over that stand with a table: `FROM t WITH ('scan.timestamp' = '...')`."""
-    from anabranch.kernel.refs.moment import time_text
-    from anabranch.spark.catalog.tables import Seen
+    from anabranch.kernel.log.moment import time_text
+    from anabranch.spark.context.table_state import TableState
 
     table = parted()
     millis = int(table.context.runtime.clock.millis)
     table.replace_main_branch("fix")
     options = {key: str(millis) if key.endswith("millis") else time_text(millis)}
-    assert ids_of(Seen.of(table).by(options).table) == [*BEFORE, 100]
-    assert not Seen.of(table).by(options).table.moment.is_exact
-    seen = Seen.of(table).by({**options, "scan.published": "true"})
+    assert ids_of(TableState.of(table).by(options).table) == [*BEFORE, 100]
+    assert not TableState.of(table).by(options).table.moment.is_exact
+    seen = TableState.of(table).by({**options, "scan.published": "true"})
     assert (ids_of(seen.table), seen.snapshot.id) == ([*BEFORE, 1000], 3)
-    assert Seen.of(table).by({"scan.version": "good"}).snapshot.id == 2
+    assert TableState.of(table).by({"scan.version": "good"}).snapshot.id == 2

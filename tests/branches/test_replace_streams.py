@@ -7,8 +7,8 @@ import pytest
 
 from anabranch.errors import InvalidInputError, NotFoundError, OptionError
 from anabranch.kernel.actions.append import Append
-from anabranch.kernel.commit.identity import CommitIdentity
-from anabranch.kernel.refs.consumers import find_consumer
+from anabranch.kernel.log.consumers import find_consumer
+from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.lineage.coverage import coverage
 from anabranch.lineage.model import LINEAGE_PROPERTY, Engine, LineageEntry, SourceInput
 from anabranch.lineage.overlap import first_overlap

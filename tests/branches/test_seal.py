@@ -8,12 +8,12 @@ import pytest
 
 import anabranch
 from anabranch.errors import CommitConflictError, CommitOutcomeUnknownError, NotFoundError, StorageError
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.replacement.main import main_of
-from anabranch.kernel.replacement.pointer import find_pointer, put_pointer, put_seal, replacements
-from anabranch.kernel.replacement.seal import check_open
-from anabranch.spec.main_pointer import BranchRef, MainPointer, Replaced, Seal
-from anabranch.spec.snapshot_ref import SnapshotRef
+from anabranch.format.records.main_pointer import BranchRef, MainPointer, Replaced, Seal
+from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.main_branch import main_of
+from anabranch.kernel.log.main_pointer import find_pointer, put_pointer, put_seal, replacements
+from anabranch.kernel.log.seals import check_open
 from tests.branches.replacing import BEFORE, Time, again, files, parted, timed
 from tests.support.faults import FaultyStorage, lose_answer, lose_request, run
 from tests.support.tables import ids_of, rows

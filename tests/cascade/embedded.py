@@ -14,7 +14,7 @@ from anabranch.jobs.prepare import Run
 from anabranch.jobs.source import static
 from anabranch.jobs.supervise import JobStatus, State
 from anabranch.kernel.actions.append import Append
-from anabranch.kernel.commit.identity import CommitIdentity
+from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.lineage.model import LINEAGE_PROPERTY, Engine, LineageEntry, TableInput, lineage_of
 from anabranch.options import SCAN_START_OFFSET
 from anabranch.streaming.offsets import BEGINNING, Offset, Position

@@ -4,8 +4,8 @@ import pytest
 
 from anabranch.cascade import plan_cascade, run_cascade, undo_cascade
 from anabranch.cascade.naming import branch_name, is_cascade_of
+from anabranch.format.text.names import check_branch_name, check_table_name
 from anabranch.jobs.prepare import Run
-from anabranch.spec.names import check_branch_name, check_table_name
 from tests.cascade.embedded import run, streaming
 from tests.cascade.story import new_lake, rows, values
 

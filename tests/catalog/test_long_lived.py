@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import anabranch
-from anabranch.kernel.cache import ENTRY_BYTES, MetadataCache
+from anabranch.kernel.log.cache import ENTRY_BYTES, MetadataCache
 from anabranch.storage.files import KnownFolders
 
 ROWS = pa.table({"id": pa.array([1], pa.int64())})

@@ -13,7 +13,7 @@ from anabranch.expr import nodes
 from anabranch.expr.like import Wildcard, split_pattern
 from anabranch.expr.nodes import Column, Literal, Operator
 from anabranch.expr.values import Timestamp
-from anabranch.spec.types import (
+from anabranch.format.types.data_types import (
     BigIntType,
     BooleanType,
     CharType,
@@ -32,7 +32,7 @@ from anabranch.spec.types import (
     VarBinaryType,
     VarCharType,
 )
-from anabranch.spec.values import from_physical
+from anabranch.format.types.values import from_physical
 
 NAN, INF = math.nan, math.inf
 DAY = 86_400 * 10**9

@@ -12,8 +12,8 @@ from anabranch.errors import PredicateError
 from anabranch.expr import bind, col, filter_mask, parse, rebind
 from anabranch.expr.bound import ALWAYS
 from anabranch.expr.coerce import converts_exactly
-from anabranch.spec.arrow_types import to_arrow_schema
-from anabranch.spec.types import (
+from anabranch.format.types.arrow_types import to_arrow_schema
+from anabranch.format.types.data_types import (
     ArrayType,
     BigIntType,
     BinaryType,
@@ -33,7 +33,7 @@ from anabranch.spec.types import (
     VarBinaryType,
     VarCharType,
 )
-from anabranch.spec.values import from_physical
+from anabranch.format.types.values import from_physical
 
 from .model import CASES, SCHEMA, predicates
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.expr import any_of, bind, col, filter_mask, for_footers, parse, to_arrow
-from anabranch.spec.types import BigIntType, DoubleType, Field, IntType, RowType, VarCharType
+from anabranch.format.types.data_types import BigIntType, DoubleType, Field, IntType, RowType, VarCharType
 
 from .model import CASES, SCHEMA, every_row, every_test, predicates, rows, table_of, truth
 

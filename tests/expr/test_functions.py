@@ -16,8 +16,8 @@ import anabranch
 from anabranch.errors import PredicateError
 from anabranch.expr import parse
 from anabranch.expr.bind import bind
-from anabranch.spec.arrow_types import to_arrow_schema
-from anabranch.spec.ddl import parse_columns
+from anabranch.format.schema.ddl import parse_columns
+from anabranch.format.types.arrow_types import to_arrow_schema
 
 COLUMNS = """
     i INT, j BIGINT, t TINYINT, x DOUBLE, f FLOAT, d DECIMAL(10, 2), v STRING, w STRING, dt DATE, ts TIMESTAMP(6), z TIMESTAMP(3) WITH LOCAL TIME ZONE,

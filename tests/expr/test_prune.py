@@ -24,8 +24,8 @@ from anabranch.expr import (
 )
 from anabranch.expr.bound import ALWAYS, NEVER
 from anabranch.expr.nodes import TRUE
-from anabranch.spec.arrow_types import to_arrow_type
-from anabranch.spec.types import (
+from anabranch.format.types.arrow_types import to_arrow_type
+from anabranch.format.types.data_types import (
     BigIntType,
     CharType,
     DateType,
@@ -38,7 +38,7 @@ from anabranch.spec.types import (
     VarBinaryType,
     VarCharType,
 )
-from anabranch.spec.values import from_physical
+from anabranch.format.types.values import from_physical
 
 from .model import CASES, FIELDS, SCHEMA, every_test, predicates, rows, table_of, truth
 

@@ -3,7 +3,7 @@
 import json
 
 from anabranch.arrow.footer_checksum import KEY
-from anabranch.spec.avro_container import Block, frame_container, pack_block, read_blocks, read_header
+from anabranch.format.avro.container import Block, frame_container, pack_block, read_blocks, read_header
 
 VALUES = (
     None, True, False, 0, -1, 1, 2**31, 2**63, -(2**63) - 1, 10**400, 1e308, float("nan"), "", "\0", "..", "../../x",

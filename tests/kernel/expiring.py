@@ -5,9 +5,9 @@ from dataclasses import replace
 import pyarrow as pa
 
 import anabranch
-from anabranch.kernel.cache import MetadataCache
 from anabranch.kernel.expiry.expire import expire
 from anabranch.kernel.expiry.retention import Retention
+from anabranch.kernel.log.cache import MetadataCache
 from anabranch.lake import Lake
 from anabranch.runtime import Runtime
 from anabranch.storage.memory import MemoryStorage

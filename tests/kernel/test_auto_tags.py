@@ -11,10 +11,10 @@ import pytest
 
 import anabranch
 from anabranch.errors import OptionError
-from anabranch.kernel.context import TableContext
+from anabranch.format.records.snapshot import CommitKind, Snapshot
+from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.refs.auto_tags import due_tags
 from anabranch.runtime import SystemClock
-from anabranch.spec.snapshot import CommitKind, Snapshot
 from anabranch.storage.memory import MemoryStorage
 from tests.support.clock import at_time
 from tests.support.deaths import each_death, through

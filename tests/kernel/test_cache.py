@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import anabranch
-from anabranch.kernel.cache import ENTRY_BYTES, MetadataCache
+from anabranch.kernel.log.cache import ENTRY_BYTES, MetadataCache
 from tests.kernel.expiring import fill, new_table
 from tests.support.clock import Clock
 

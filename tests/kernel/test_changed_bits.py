@@ -10,7 +10,7 @@ import pytest
 
 import anabranch
 from anabranch.errors import AnabranchError, CorruptTableError
-from anabranch.kernel.cache import MetadataCache
+from anabranch.kernel.log.cache import MetadataCache
 from tests.support.faults import FaultyStorage, run
 from tests.support.tables import ids_of, make_table, rows
 

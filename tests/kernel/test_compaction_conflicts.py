@@ -10,17 +10,17 @@ import pytest
 import anabranch
 from anabranch.arrow.rewrite import rewrite
 from anabranch.engine import LocalEngine
+from anabranch.format.records.data_file import FileKind, ManifestEntry
+from anabranch.format.records.snapshot import CommitKind
+from anabranch.format.rows.binary_row import encode_row, with_arity
+from anabranch.format.types.data_types import DecimalType
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.actions.compact import Compact
 from anabranch.kernel.commit.base import Change
+from anabranch.kernel.commit.compaction_task import CompactionTask
 from anabranch.kernel.compaction.live import live_files
 from anabranch.kernel.compaction.planning import plan_full
-from anabranch.kernel.compaction.task import CompactionTask
 from anabranch.maintenance.rewrites import commit_rewrites, write_context
-from anabranch.spec.binary_row import encode_row, with_arity
-from anabranch.spec.data_file import FileKind, ManifestEntry
-from anabranch.spec.snapshot import CommitKind
-from anabranch.spec.types import DecimalType
 from tests.support.faults import FaultyStorage, run
 from tests.support.tables import ids_of, make_table
 

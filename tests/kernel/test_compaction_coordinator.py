@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from anabranch.errors import NotFoundError, UnsupportedFeatureError
+from anabranch.format.records.data_file import EMPTY_STATS, DataFileMeta
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.actions.compact import Compact
 from anabranch.kernel.actions.overwrite import Overwrite
+from anabranch.kernel.commit.compaction_task import Rewrite
 from anabranch.kernel.compaction.coordinator import Coordinator, TaskEnd
 from anabranch.kernel.compaction.live import live_files
-from anabranch.kernel.compaction.task import Rewrite
-from anabranch.spec.data_file import EMPTY_STATS, DataFileMeta
 from tests.streaming.history import ROW_BYTES, History
 
 _names = itertools.count()

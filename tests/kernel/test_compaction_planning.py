@@ -6,6 +6,9 @@ import time
 import polars as pl
 import pytest
 
+from anabranch.format.records.entry_frame import EntryFrame
+from anabranch.format.rows.binary_row import encode_row, with_arity
+from anabranch.format.types.data_types import DecimalType
 from anabranch.kernel.compaction.planning import (
     PLAN_COLUMNS,
     full_outline,
@@ -15,9 +18,6 @@ from anabranch.kernel.compaction.planning import (
     plan_rest,
     plan_sort,
 )
-from anabranch.spec.binary_row import encode_row, with_arity
-from anabranch.spec.entry_frame import EntryFrame
-from anabranch.spec.types import DecimalType
 from tests.support.live_files import ROW_BYTES, TARGET, LiveFiles, fenced, names_of, partition_row, schema_of
 
 OPTIONS = {

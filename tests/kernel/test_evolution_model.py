@@ -14,9 +14,7 @@ import pytest
 
 import anabranch
 from anabranch.errors import CommitConflictError
-from anabranch.kernel.actions.append import Append
-from anabranch.kernel.actions.overwrite import Overwrite
-from anabranch.spec.types import (
+from anabranch.format.types.data_types import (
     ArrayType,
     BigIntType,
     DecimalType,
@@ -27,6 +25,8 @@ from anabranch.spec.types import (
     VarCharType,
     is_atomic,
 )
+from anabranch.kernel.actions.append import Append
+from anabranch.kernel.actions.overwrite import Overwrite
 from tests.support.tables import make_table
 
 COLUMNS = """

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 
 import anabranch
+from anabranch.arrow.table_read import Reader
 from anabranch.errors import AnabranchError, SchemaError, UnsupportedFeatureError
 from anabranch.expr.bind import bind
 from anabranch.expr.parse import parse
 from anabranch.kernel.actions.append import Append
-from anabranch.read import Reader
 from anabranch.streaming.feed import Feed
 from anabranch.streaming.offsets import BEGINNING
 from tests.support.tables import make_table

@@ -6,7 +6,7 @@ import struct
 import pytest
 
 import anabranch
-from anabranch.spec.avro_container import read_header, write_long
+from anabranch.format.avro.container import read_header, write_long
 from tests.support.hostile import bad, survive
 from tests.support.tables import make_table, rows
 

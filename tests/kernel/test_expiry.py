@@ -14,11 +14,11 @@ from anabranch.errors import (
     InvalidInputError,
     UnsupportedFeatureError,
 )
+from anabranch.format.records.refs import Consumer
+from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.expiry.retention import Retention
 from anabranch.kernel.provenance.job_states import JobState, KeptState, record_job_state
-from anabranch.spec.refs import Consumer
-from anabranch.spec.snapshot import CommitKind, Snapshot
 from tests.kernel.expiring import fill, ids, new_table, through
 from tests.support.canonical import canonical_rows, digest
 from tests.support.clock import DAY, HOUR, MINUTE, START, Clock

@@ -2,8 +2,8 @@
 
 import pytest
 
+from anabranch.format.records.refs import Consumer
 from anabranch.maintenance.expire import expire_after_commit
-from anabranch.spec.refs import Consumer
 from tests.kernel.expiring import fill, ids, new_table, through
 from tests.support.clock import DAY, HOUR, Clock
 from tests.support.faults import run

@@ -15,11 +15,11 @@ from anabranch.errors import (
     StorageError,
     UnsupportedFeatureError,
 )
-from anabranch.kernel.cache import MetadataCache
-from anabranch.kernel.commit.identity import CommitIdentity
-from anabranch.kernel.commit.ledger import find_commit
+from anabranch.format.records.snapshot_ref import SnapshotRef
 from anabranch.kernel.expiry import expire as expiry
-from anabranch.spec.snapshot_ref import SnapshotRef
+from anabranch.kernel.log.cache import MetadataCache
+from anabranch.kernel.log.identity import CommitIdentity
+from anabranch.kernel.log.ledger import find_commit
 from anabranch.storage.memory import MemoryStorage
 from tests.kernel.expiring import expire_to, fill, ids, new_table, through
 from tests.support.clock import DAY, HOUR, MINUTE, Clock

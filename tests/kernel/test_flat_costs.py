@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 import anabranch
-from anabranch.kernel.refs.consumers import consumer_lags, record_consumer
-from anabranch.spec.refs import Consumer
+from anabranch.format.records.refs import Consumer
+from anabranch.kernel.log.consumers import consumer_lags, record_consumer
 from tests.kernel.expiring import expire_to, fill, new_table, through
 from tests.support.clock import Clock
 from tests.support.depth import cost_of

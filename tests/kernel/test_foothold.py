@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 import anabranch
-from anabranch.kernel.cache import MetadataCache
 from anabranch.kernel.commit.leftovers import take_over
+from anabranch.kernel.log.cache import MetadataCache
 from tests.support.faults import FaultyStorage, run
 from tests.support.tables import ids_of, make_table, rows
 

@@ -8,8 +8,8 @@ import pytest
 
 import anabranch
 from anabranch.kernel.compaction.live import live_files
-from anabranch.kernel.file_paths import missing_files
-from anabranch.kernel.health import size_text
+from anabranch.kernel.log.file_paths import missing_files
+from anabranch.kernel.repair.health import size_text
 from anabranch.runtime import Runtime, SystemClock
 from tests.streaming.history import History
 from tests.support.tables import make_table, rows

@@ -14,13 +14,13 @@ import pytest
 
 import anabranch
 from anabranch.errors import AnabranchError, CommitOutcomeUnknownError
+from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER
+from anabranch.format.records.snapshot_ref import SnapshotRef
 from anabranch.kernel.actions.append import Append
-from anabranch.kernel.cache import MetadataCache
-from anabranch.kernel.commit.identity import CommitIdentity
-from anabranch.kernel.commit.ledger import hand_over
+from anabranch.kernel.log.cache import MetadataCache
+from anabranch.kernel.log.identity import CommitIdentity
+from anabranch.kernel.log.ledger import hand_over
 from anabranch.lake import Lake
-from anabranch.spec.snapshot import BATCH_COMMIT_IDENTIFIER
-from anabranch.spec.snapshot_ref import SnapshotRef
 from anabranch.storage.memory import MemoryStorage
 from tests.support.writers import Died, Writer
 

@@ -8,7 +8,7 @@ import pytest
 
 import anabranch
 from anabranch.kernel.actions.append import Append
-from anabranch.kernel.properties import BRANCH_PROPERTY
+from anabranch.kernel.log.properties import BRANCH_PROPERTY
 from tests.support.faults import FaultyStorage, run
 from tests.support.tables import ids_of, make_table, rows, written
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 import anabranch
+from anabranch.format.records.snapshot_ref import SnapshotRef
 from anabranch.kernel.actions.append import Append
-from anabranch.kernel.commit.identity import CommitIdentity
-from anabranch.kernel.commit.ledger import hand_over, recorded_after, tidy
-from anabranch.spec.snapshot_ref import SnapshotRef
+from anabranch.kernel.log.identity import CommitIdentity
+from anabranch.kernel.log.ledger import hand_over, recorded_after, tidy
 from tests.support.faults import FaultyStorage, run
 from tests.support.moments import forget
 from tests.support.tables import ids_of, make_table, rows, written

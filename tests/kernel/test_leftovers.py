@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 import anabranch
-from anabranch.kernel.properties import LEFTOVER_PROPERTY, PARENT_PROPERTY, WRITER_PROPERTY
+from anabranch.format.records.snapshot import CommitKind, Snapshot
+from anabranch.kernel.log.properties import LEFTOVER_PROPERTY, PARENT_PROPERTY, WRITER_PROPERTY
 from anabranch.kernel.repair.sweep import sweep
-from anabranch.spec.snapshot import CommitKind, Snapshot
 from tests.support.dying import Died, copy_of, through
 from tests.support.faults import FaultyStorage, run
 from tests.support.tables import ids_of, make_table, rows

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anabranch.format.avro.container import read_header
+from anabranch.format.records.data_file import EMPTY_ROW, FileKind, ManifestEntry, SimpleStats
+from anabranch.format.records.snapshot import CommitKind
+from anabranch.format.rows.binary_row import encode_row, with_arity
 from anabranch.kernel.commit.base import Change
 from anabranch.kernel.commit.manifest_merge import merge_manifests
 from anabranch.kernel.commit.manifest_writer import ManifestWriter
-from anabranch.spec.avro_container import read_header
-from anabranch.spec.binary_row import encode_row, with_arity
-from anabranch.spec.data_file import EMPTY_ROW, FileKind, ManifestEntry, SimpleStats
-from anabranch.spec.snapshot import CommitKind
 from tests.support.tables import ids_of, make_table, rows
 
 _names = itertools.count()

@@ -5,9 +5,9 @@ import itertools
 import pytest
 
 import anabranch
+from anabranch.format.records.snapshot_ref import SnapshotRef
 from anabranch.kernel.actions.append import Append
-from anabranch.kernel.commit.identity import CommitIdentity
-from anabranch.spec.snapshot_ref import SnapshotRef
+from anabranch.kernel.log.identity import CommitIdentity
 from tests.support.processes import forking
 from tests.support.s3 import running_s3
 from tests.support.tables import ids_of, rows, written

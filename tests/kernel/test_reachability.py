@@ -10,14 +10,14 @@ import pytest
 
 import anabranch
 from anabranch.errors import CorruptTableError, UnsupportedFeatureError
-from anabranch.kernel.cache import MetadataCache
+from anabranch.format.records.data_file import FileKind
+from anabranch.format.records.manifest import encode_manifest
+from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.kernel.commit.base import Change
 from anabranch.kernel.expiry.reachability import Reachability
 from anabranch.kernel.expiry.ref_files import RefReader
+from anabranch.kernel.log.cache import MetadataCache
 from anabranch.lake import Lake
-from anabranch.spec.data_file import FileKind
-from anabranch.spec.manifest import encode_manifest
-from anabranch.spec.snapshot import CommitKind, Snapshot
 from anabranch.storage.memory import MemoryStorage
 from tests.support.faults import FaultyStorage, run
 from tests.support.reached import reached_paths, stored_paths

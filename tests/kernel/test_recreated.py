@@ -3,8 +3,8 @@
 import pytest
 
 import anabranch
-from anabranch.kernel.refs.consumers import forget_consumer, move_consumer, record_consumer
-from anabranch.spec.refs import Consumer
+from anabranch.format.records.refs import Consumer
+from anabranch.kernel.log.consumers import forget_consumer, move_consumer, record_consumer
 from anabranch.streaming.consumers import consumed_position
 from tests.support.tables import ids_of, rows
 

@@ -11,14 +11,14 @@ import pytest
 
 import anabranch
 from anabranch.errors import CommitConflictError, InvalidInputError, NotFoundError, OptionError
-from anabranch.kernel.cache import MetadataCache
-from anabranch.kernel.commit.identity import CommitIdentity
-from anabranch.kernel.properties import ROLLBACK_PROPERTY
-from anabranch.kernel.refs.tag_log import find_tags
-from anabranch.kernel.rollback.pins import brings_back, tend_pins
+from anabranch.format.records.data_file import FileKind
+from anabranch.format.records.entry_frame import IDENTITY
+from anabranch.kernel.log.cache import MetadataCache
+from anabranch.kernel.log.identity import CommitIdentity
+from anabranch.kernel.log.properties import ROLLBACK_PROPERTY
+from anabranch.kernel.log.rollback_pins import brings_back, tend_pins
+from anabranch.kernel.log.tag_log import find_tags
 from anabranch.runtime import Runtime, SystemClock
-from anabranch.spec.data_file import FileKind
-from anabranch.spec.entry_frame import IDENTITY
 from anabranch.streaming.feed import Feed
 from anabranch.streaming.offsets import Position
 from tests.support.clock import at_time

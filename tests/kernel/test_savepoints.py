@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 import anabranch
+from anabranch.format.records.savepoint import Savepoint
 from anabranch.kernel.refs.savepoints import due_savepoint, tend
 from anabranch.runtime import Runtime, SystemClock
-from anabranch.spec.savepoint import Savepoint
 from tests.support.clock import at_time
 from tests.support.deaths import calls_of, each_death, through
 from tests.support.faults import lose_answer, lose_request, no_space, run
@@ -119,7 +119,7 @@ def test_it_is_read_through_the_full_list_when_another_engine_removed_the_rest(t
 
 def _fresh(table):
     """Without what this process remembers of manifests."""
-    from anabranch.kernel.cache import MetadataCache
+    from anabranch.kernel.log.cache import MetadataCache
 
     return anabranch.Table(replace(table.context, cache=MetadataCache()))
 

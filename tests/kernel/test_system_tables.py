@@ -19,14 +19,14 @@ from anabranch.errors import (
     SchemaError,
     UnsupportedFeatureError,
 )
+from anabranch.format.records.data_file import DataFileMeta, SimpleStats
+from anabranch.format.records.refs import Consumer
+from anabranch.format.rows.binary_row import encode_row, with_arity
 from anabranch.kernel.actions.append import Append
-from anabranch.kernel.cache import MetadataCache
 from anabranch.kernel.commit.commit_message import CommitMessage
-from anabranch.kernel.refs.consumers import record_consumer
+from anabranch.kernel.log.cache import MetadataCache
+from anabranch.kernel.log.consumers import record_consumer
 from anabranch.lineage.model import LINEAGE_PROPERTY, Engine, LineageEntry, SourceInput, TableInput
-from anabranch.spec.binary_row import encode_row, with_arity
-from anabranch.spec.data_file import DataFileMeta, SimpleStats
-from anabranch.spec.refs import Consumer
 from anabranch.streaming.offsets import Position
 from anabranch.system_tables import LAKE_TABLES, SYSTEM_TABLES, View, read_system_table, select, system_table
 from tests.support.tables import make_table, rows, written

@@ -385,7 +385,7 @@ def _expire(table):
 
 
 def _fresh(table):
-    from anabranch.kernel.cache import MetadataCache
+    from anabranch.kernel.log.cache import MetadataCache
 
     return anabranch.Table(replace(table.context, cache=MetadataCache()))
 

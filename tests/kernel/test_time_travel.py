@@ -8,11 +8,11 @@ from datetime import UTC, date, datetime, timedelta, timezone
 import pytest
 
 import anabranch
-from anabranch.kernel.context import TableContext
+from anabranch.format.records.savepoint import Savepoint
+from anabranch.format.records.snapshot import CommitKind, Snapshot
+from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.refs.published import at_time
 from anabranch.runtime import Runtime
-from anabranch.spec.savepoint import Savepoint
-from anabranch.spec.snapshot import CommitKind, Snapshot
 from anabranch.storage.memory import MemoryStorage
 from tests.support.faults import FaultyStorage, run
 from tests.support.moments import foreign_savepoint, foreign_tag, forget, history, rewrite, set_times

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import anabranch
-from anabranch.kernel.cache import MetadataCache
+from anabranch.kernel.log.cache import MetadataCache
 from tests.support.faults import FaultyStorage, run
 from tests.support.tables import ids_of, make_table, rows
 

@@ -12,9 +12,9 @@ import pytest
 import anabranch
 from anabranch.errors import SchemaError
 from anabranch.kernel.actions.append import Append
-from anabranch.kernel.commit.identity import CommitIdentity
-from anabranch.kernel.properties import WATERMARK_PROPERTY
-from anabranch.kernel.watermark import claim
+from anabranch.kernel.commit.watermark import claim
+from anabranch.kernel.log.identity import CommitIdentity
+from anabranch.kernel.log.properties import WATERMARK_PROPERTY
 from anabranch.runtime import Runtime, SystemClock
 from tests.support.faults import FaultyStorage, fail
 from tests.support.tables import make_table

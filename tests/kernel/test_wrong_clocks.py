@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 import anabranch
-from anabranch.kernel.cache import MetadataCache
+from anabranch.kernel.log.cache import MetadataCache
 from anabranch.lake import Lake
 from anabranch.runtime import Runtime
 from anabranch.storage.memory import MemoryStorage

@@ -7,8 +7,9 @@ import pytest
 
 import anabranch
 from anabranch.errors import CorruptTableError, StorageError
-from anabranch.kernel.branches.branch_log import branch_names
-from anabranch.kernel.history.archive import (
+from anabranch.format.records.history_segment import BranchFacts, HistorySegment, PastSnapshot, SegmentName
+from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.kernel.log.archive import (
     Following,
     archive,
     archived,
@@ -18,9 +19,8 @@ from anabranch.kernel.history.archive import (
     segment_names,
     tidy,
 )
+from anabranch.kernel.log.branch_log import branch_names
 from anabranch.kernel.replacement.release import release_due
-from anabranch.spec.history_segment import BranchFacts, HistorySegment, PastSnapshot, SegmentName
-from anabranch.spec.snapshot_ref import SnapshotRef
 from tests.support.dying import deaths, through
 from tests.support.faults import FaultyStorage, fail, run
 from tests.support.tables import ids_of, make_table, rows

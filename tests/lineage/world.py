@@ -3,8 +3,8 @@
 import random
 
 from anabranch.errors import AnabranchError
-from anabranch.kernel.branches.branch_log import branch_names
-from anabranch.kernel.history.archive import is_own
+from anabranch.kernel.log.archive import is_own
+from anabranch.kernel.log.branch_log import branch_names
 from anabranch.kernel.replacement.release import release_due
 from anabranch.lake import Lake
 from anabranch.lineage.commit import CommitRef

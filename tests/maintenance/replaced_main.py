@@ -3,7 +3,7 @@
 import os
 
 import anabranch
-from anabranch.kernel.cache import SHARED
+from anabranch.kernel.log.cache import SHARED
 from tests.support.tables import ids_of
 
 SCHEMA = "id BIGINT, p STRING"

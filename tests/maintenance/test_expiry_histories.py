@@ -24,11 +24,11 @@ from anabranch.errors import (
     NotFoundError,
     StorageError,
 )
-from anabranch.kernel.cache import MetadataCache
+from anabranch.format.records.refs import Consumer
+from anabranch.format.records.savepoint import Savepoint
+from anabranch.kernel.log.cache import MetadataCache
 from anabranch.kernel.scan.request import ScanRequest
 from anabranch.lake import Lake
-from anabranch.spec.refs import Consumer
-from anabranch.spec.savepoint import Savepoint
 from anabranch.storage.memory import MemoryStorage
 from tests.support.chance import Chance
 from tests.support.faults import FaultyStorage, run

@@ -13,8 +13,8 @@ import anabranch
 from anabranch.cli.main import run as run_command
 from anabranch.errors import AnabranchError, CorruptTableError, InvalidInputError, NotFoundError, StorageError
 from anabranch.kernel.actions.append import Append
-from anabranch.kernel.cache import MetadataCache
 from anabranch.kernel.expiry.expire import Tally
+from anabranch.kernel.log.cache import MetadataCache
 from anabranch.lake import Lake
 from anabranch.maintenance.orphans import orphan_runs
 from anabranch.runtime import Runtime

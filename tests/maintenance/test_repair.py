@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import anabranch
-from anabranch.kernel.properties import BRANCH_PROPERTY
+from anabranch.kernel.log.properties import BRANCH_PROPERTY
 from anabranch.kernel.repair.problem import Kind
 from tests.support.dying import Died, through
 from tests.support.faults import FaultyStorage, run

@@ -7,7 +7,7 @@ import os
 import pytest
 
 import anabranch
-from anabranch.kernel.refs.consumers import forget_consumer, move_consumer
+from anabranch.kernel.log.consumers import forget_consumer, move_consumer
 from anabranch.kernel.replacement.release import release_due
 from tests.support.tables import ids_of, make_table, rows
 

@@ -13,9 +13,9 @@ import pytest
 
 import anabranch
 from anabranch.errors import InvalidInputError, SchemaError, StorageError, UnsupportedFeatureError
+from anabranch.format.types.data_types import ArrayType, MapType, MultisetType, RowType
 from anabranch.kernel.actions.append import Append
 from anabranch.maintenance import sort as sort_module
-from anabranch.spec.types import ArrayType, MapType, MultisetType, RowType
 from anabranch.streaming.feed import Feed
 from anabranch.streaming.offsets import Position
 from anabranch.table import Table

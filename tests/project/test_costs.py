@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from anabranch.kernel.refs.consumers import consumer_lags, record_consumer
-from anabranch.spec.refs import Consumer
+from anabranch.format.records.refs import Consumer
+from anabranch.kernel.log.consumers import consumer_lags, record_consumer
 from anabranch.streaming.feed import UNLIMITED, Feed, Limits
 from anabranch.streaming.offsets import BEGINNING
 from tests.kernel.expiring import expire_to, fill, new_table, through

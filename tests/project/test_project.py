@@ -126,7 +126,7 @@ def test_the_kernel_loads_no_engine():
 
 def test_sparks_processes_do_not_load_what_they_seldom_need():
     """Spark starts several for each query, and each imports anew what the source needs."""
-    code = "import sys, anabranch.spark.source; print(sorted({'pandas', 'rich', 'yaml', 'sqlglot', 'anabranch.audit', 'anabranch.kernel.merge.merge'} & set(sys.modules)))"
+    code = "import sys, anabranch.spark.source.data_source; print(sorted({'pandas', 'rich', 'yaml', 'sqlglot', 'anabranch.audit', 'anabranch.kernel.merge.merge'} & set(sys.modules)))"
     assert _run("-c", code).stdout.strip() == "[]"
 
 

@@ -11,7 +11,7 @@ from anabranch.errors import (
     StorageError,
 )
 from anabranch.kernel.actions.append import Append as Appending
-from anabranch.kernel.commit.identity import CommitIdentity
+from anabranch.kernel.log.identity import CommitIdentity
 from tests.simulation.process import Known, Violation
 
 PARTS = ("a", "b", "c")

@@ -31,7 +31,7 @@ def mutation(scene, first=0, seeds=300):
 
 @mutation("clocks", 56)
 def tags_are_as_old_as_their_creators_wall_clock_says():
-    from anabranch.spec import refs
+    from anabranch.format.records import refs
 
     refs.Tag.is_expired = _is_expired_by_wall_clock
 
@@ -44,7 +44,7 @@ def _is_expired_by_wall_clock(self, now, stored=None):
 
 @mutation("clocks", 190)
 def tags_are_as_old_as_their_creators_clock_says():
-    from anabranch.spec import refs
+    from anabranch.format.records import refs
 
     refs.Tag.created = lambda self, stored: self.created_millis
 
@@ -90,7 +90,7 @@ def snapshots_are_as_old_as_their_writers_clock_says():
 
 @mutation("others", seeds=60)
 def what_follows_in_number_is_history():
-    from anabranch.kernel import snapshot_log
+    from anabranch.kernel.log import snapshot_log
 
     snapshot_log.SnapshotLog.follows = lambda self, older, newer: True
 
@@ -120,7 +120,7 @@ def expiry_does_not_ask_consumers():
 
 @mutation("recreated")
 def old_handles_work_on_the_new_table():
-    from anabranch.kernel.context import TableContext
+    from anabranch.kernel.log.context import TableContext
 
     TableContext.check_same_table = lambda self: None
 
@@ -141,7 +141,7 @@ def full_disks_get_no_room():
 
 @mutation("damaged")
 def deleted_snapshots_are_not_noticed():
-    from anabranch.kernel.snapshot_log import SnapshotLog
+    from anabranch.kernel.log.snapshot_log import SnapshotLog
 
     SnapshotLog._look_for_deleted = lambda self, found, strict: None
 
@@ -155,7 +155,7 @@ def orphans_are_cleaned_though_snapshots_are_missing():
 
 @mutation("damaged")
 def snapshots_have_no_checksum():
-    from anabranch.spec import snapshot
+    from anabranch.format.records import snapshot
 
     snapshot._OURS = "nobody."
 

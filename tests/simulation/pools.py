@@ -4,8 +4,8 @@ from concurrent.futures import Future
 
 import anabranch.arrow.pipeline
 import anabranch.arrow.reader
-import anabranch.kernel.parallel
-import anabranch.spec.avro
+import anabranch.format.avro.files
+import anabranch.kernel.log.parallel
 
 
 class Inline:
@@ -40,7 +40,7 @@ def do_without():
     for module in (
         anabranch.arrow.pipeline,
         anabranch.arrow.reader,
-        anabranch.kernel.parallel,
-        anabranch.spec.avro,
+        anabranch.kernel.log.parallel,
+        anabranch.format.avro.files,
     ):
         module.ThreadPoolExecutor = Inline

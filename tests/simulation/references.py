@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from anabranch.kernel.refs.consumers import forget_consumer
+from anabranch.kernel.log.consumers import forget_consumer
 from anabranch.streaming.consumers import consumed_position
 from tests.simulation.acts import Act, Overwrite, part_of, table_of
 from tests.simulation.process import Violation

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from anabranch.catalog.filesystem import FilesystemCatalog
 from anabranch.catalog.identifier import Identifier
-from anabranch.spec.ddl import parse_columns
+from anabranch.format.schema.ddl import parse_columns
 from tests.simulation import acts, branching, others
 from tests.simulation.store import View
 

@@ -6,8 +6,8 @@ from random import Random
 
 import anabranch
 from anabranch.errors import CorruptTableError
-from anabranch.kernel.cache import MetadataCache
-from anabranch.kernel.context import TableContext
+from anabranch.kernel.log.cache import MetadataCache
+from anabranch.kernel.log.context import TableContext
 from tests.simulation.model import Model
 from tests.simulation.process import Killed, Known, Process, Violation
 from tests.simulation.store import Store, View
@@ -267,7 +267,7 @@ class World:
 
 
 def _opened(context):
-    from anabranch.kernel.replacement.main import main_of
+    from anabranch.kernel.log.main_branch import main_of
 
     context = replace(context, known_uuid=context.read_table_uuid())
     return main_of(context)

@@ -16,7 +16,7 @@ from dataclasses import replace
 import anabranch
 import anabranch.spark
 from anabranch.maintenance import rewrites
-from anabranch.spark.compaction import watch
+from anabranch.spark.tasks.stream_compaction import watch
 from tests.spark.conftest import CONF
 from tests.support.faults import Fault, FaultyStorage
 

@@ -8,7 +8,7 @@ import pytest
 import anabranch
 import anabranch.spark
 from anabranch.spark.native import door
-from anabranch.spark.stream_reader import HAS_READ_LIMITS
+from anabranch.spark.streams.stream_reader import HAS_READ_LIMITS
 from tests.spark.stream_queries import Stream
 
 CONF = {

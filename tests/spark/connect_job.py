@@ -15,8 +15,8 @@ from pyspark.sql import functions
 
 import anabranch
 import anabranch.spark
-from anabranch.spark import sort
-from anabranch.spark.compaction import watch
+from anabranch.spark.tasks import sort
+from anabranch.spark.tasks.stream_compaction import watch
 from tests.spark.corpus_files import CORPUS, carry_out, statements_in
 from tests.spark.events import EVENTS, add, at, from_first
 from tests.support.tables import SCHEMA, rows

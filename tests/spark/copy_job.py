@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 import anabranch.spark
-from anabranch.spark.source import AnabranchSource
-from anabranch.spark.stream_writer import StreamWriter
+from anabranch.spark.source.data_source import AnabranchSource
+from anabranch.spark.source.stream_writer import StreamWriter
 from tests.spark.conftest import CONF
 
 

@@ -10,12 +10,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from anabranch.spark.arrow_values import to_schema
 from anabranch.spark.catalog import java
-from anabranch.spark.native.callbacks import start_callbacks
-from anabranch.spark.native.proxy import JavaProxy, Jvm
+from anabranch.spark.jvm.callbacks import start_callbacks
+from anabranch.spark.jvm.proxy import JavaProxy, Jvm
 from anabranch.spark.native.scan_builder import ScanBuilder
-from anabranch.spark.types import arrow_schema, spark_schema
+from anabranch.spark.types.arrow_values import to_schema
+from anabranch.spark.types.columns import arrow_schema, spark_schema
 from tests.kernel.test_evolution_model import LAYOUTS, Model
 from tests.support.tables import make_table
 

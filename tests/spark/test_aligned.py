@@ -9,9 +9,9 @@ import pytest
 
 import anabranch
 from anabranch.errors import OptionError
-from anabranch.spark.aligned import alignment_of
-from anabranch.spark.stream_reader import HAS_READ_LIMITS, stream_reader
-from anabranch.spark.types import arrow_schema
+from anabranch.spark.streams.alignment import alignment_of
+from anabranch.spark.streams.stream_reader import HAS_READ_LIMITS, stream_reader
+from anabranch.spark.types.columns import arrow_schema
 from anabranch.streaming.offsets import Position
 from tests.spark.events import EVENTS, add, at, from_first
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.spark.arrow_values import to_schema, to_type
+from anabranch.spark.types.arrow_values import to_schema, to_type
 
 US, NS, MS = pa.timestamp("us"), pa.timestamp("ns"), pa.timestamp("ms")
 

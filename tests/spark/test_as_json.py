@@ -14,9 +14,9 @@ import pytest
 import anabranch
 from anabranch import col
 from anabranch.errors import CorruptTableError, UnsupportedFeatureError
-from anabranch.spark.as_json import scan_from, scan_values
-from anabranch.spark.notices import BoundReached, Notice, leave, make_folder, take
-from anabranch.spec.json_object import JsonObject
+from anabranch.format.text.json_object import JsonObject
+from anabranch.spark.context.as_json import scan_from, scan_values
+from anabranch.spark.context.notices import BoundReached, Notice, leave, make_folder, take
 from anabranch.storage.open import open_storage, settings_of
 
 NAN = math.nan

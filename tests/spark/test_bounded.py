@@ -10,12 +10,12 @@ import pytest
 
 import anabranch
 import anabranch.spark
-from anabranch.spark import compaction
-from anabranch.spark.bounded import Ends
-from anabranch.spark.notices import BoundReached, leave, make_folder, take
-from anabranch.spark.source import AnabranchSource
-from anabranch.spark.stream_reader import HAS_READ_LIMITS, stream_reader
-from anabranch.spark.types import arrow_schema
+from anabranch.spark.context.notices import BoundReached, leave, make_folder, take
+from anabranch.spark.source.data_source import AnabranchSource
+from anabranch.spark.streams.bounded import Ends
+from anabranch.spark.streams.stream_reader import HAS_READ_LIMITS, stream_reader
+from anabranch.spark.tasks import stream_compaction as compaction
+from anabranch.spark.types.columns import arrow_schema
 from tests.spark.events import EVENTS, add, at, from_first
 
 

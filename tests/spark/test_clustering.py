@@ -10,12 +10,12 @@ import pytest
 
 import anabranch
 from anabranch.errors import InvalidInputError, NotFoundError, SchemaError
+from anabranch.format.rows.bucket import assign_buckets
+from anabranch.format.types.arrow_types import to_arrow_schema
+from anabranch.format.types.data_types import BigIntType
 from anabranch.spark import cluster
-from anabranch.spark.batch import BatchWriter
-from anabranch.spark.types import spark_schema
-from anabranch.spec.arrow_types import to_arrow_schema
-from anabranch.spec.bucket import assign_buckets
-from anabranch.spec.types import BigIntType
+from anabranch.spark.source.batch import BatchWriter
+from anabranch.spark.types.columns import spark_schema
 from tests.support.tables import ids_of, make_table
 
 COLUMNS = "id BIGINT, p INT, k BIGINT"

@@ -6,9 +6,9 @@ import pytest
 
 from anabranch.engine import LocalEngine
 from anabranch.maintenance import rewrites
-from anabranch.spark import compactor
-from anabranch.spark.engine import JobFailedError
-from anabranch.spark.notices import Notice
+from anabranch.spark.context.notices import Notice
+from anabranch.spark.tasks import compactor
+from anabranch.spark.tasks.task_engine import JobFailedError
 from tests.support.tables import ids_of, make_table, rows
 
 

@@ -9,7 +9,8 @@ from pyspark import TaskContext
 
 import anabranch
 from anabranch.errors import AnabranchError, CommitConflictError
-from anabranch.spark.engine import SparkEngine, slots_of
+from anabranch.spark.context.running import slots_of
+from anabranch.spark.tasks.engine import SparkEngine
 from tests.spark import engine_work
 from tests.support.tables import SCHEMA, ids_of, rows
 

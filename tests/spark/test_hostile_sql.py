@@ -7,9 +7,9 @@ import pytest
 
 import anabranch
 import anabranch.spark
-from anabranch.spark.native import plans
-from anabranch.spark.native.proxy import Jvm
-from anabranch.spark.plan_inputs import found_in
+from anabranch.spark.jvm.proxy import Jvm
+from anabranch.spark.lineage import plans
+from anabranch.spark.lineage.plan_inputs import found_in
 from tests.support.tables import make_table, rows
 
 pytestmark = pytest.mark.spark

@@ -150,12 +150,12 @@ def test_nothing_of_it_stops_a_write(spark, out, monkeypatch):
         raise TypeError("no such thing")
 
     before = out.snapshot.id
-    monkeypatch.setattr("anabranch.spark.native.plans.executed_leaves", broken)
+    monkeypatch.setattr("anabranch.spark.lineage.plans.executed_leaves", broken)
     spark.sql("INSERT INTO traced.db.out SELECT * FROM traced.db.items")
     assert out.snapshot.id == before + 1
     entry = entry_of(out)
     assert (entry.job, entry.inputs) == ("anabranch-tests", ())
     assert "no such thing" in entry.problems[0]
-    monkeypatch.setattr("anabranch.spark.batch_lineage.producer", broken)
+    monkeypatch.setattr("anabranch.spark.lineage.batch_lineage.producer", broken)
     spark.sql("INSERT INTO traced.db.out SELECT * FROM traced.db.items")
     assert (entry_of(out).job, out.snapshot.id) == ("spark", before + 2)

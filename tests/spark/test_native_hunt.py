@@ -5,8 +5,8 @@ from decimal import Decimal
 
 import pytest
 
+from anabranch.format.types.data_types import VarCharType
 from anabranch.spark.native.frame import native_frame
-from anabranch.spec.types import VarCharType
 from tests.kernel.test_evolution_model import COLUMNS, _inside, _leaves, _read
 from tests.spark.native_cases import LocalModel, check, v2_frame
 

@@ -12,14 +12,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import types as st
 
 from anabranch.errors import UnsupportedFeatureError
-from anabranch.spark.native import bulk, internals
-from anabranch.spark.native.answers import Answers
-from anabranch.spark.native.callbacks import start_callbacks
+from anabranch.format.types.data_types import Field, IntType, VarCharType
+from anabranch.spark.jvm import bulk
+from anabranch.spark.jvm.answers import Answers
+from anabranch.spark.jvm.callbacks import start_callbacks
+from anabranch.spark.jvm.handles import Handles
+from anabranch.spark.jvm.proxy import JavaProxy, Jvm
+from anabranch.spark.native import internals
 from anabranch.spark.native.catalyst import Filters
 from anabranch.spark.native.expressions import predicate_of
-from anabranch.spark.native.handles import Handles
-from anabranch.spark.native.proxy import JavaProxy, Jvm
-from anabranch.spec.types import Field, IntType, VarCharType
 from tests.spark.native_cases import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.versions]

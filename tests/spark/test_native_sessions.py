@@ -8,9 +8,10 @@ from pyspark.sql import SparkSession
 
 import anabranch
 import anabranch.spark
-from anabranch.spark.native import bulk, handles, internals, proxy
+from anabranch.spark.jvm import bulk, handles, proxy
+from anabranch.spark.jvm.proxy import Jvm
+from anabranch.spark.native import internals
 from anabranch.spark.native.frame import native_frame
-from anabranch.spark.native.proxy import Jvm
 from tests.support.tables import make_table, rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.versions]

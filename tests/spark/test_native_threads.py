@@ -12,8 +12,8 @@ from py4j.java_gateway import JavaObject
 
 import anabranch
 import anabranch.spark
+from anabranch.spark.jvm.proxy import JavaProxy
 from anabranch.spark.native.frame import native_frame
-from anabranch.spark.native.proxy import JavaProxy
 from tests.spark.native_cases import eventually
 
 pytestmark = pytest.mark.spark

@@ -11,12 +11,12 @@ import anabranch.spark
 from anabranch.errors import InvalidInputError, NotFoundError, OptionError, UnsupportedFeatureError
 from anabranch.lineage.model import Engine
 from anabranch.lineage.spark_offsets import BatchOffsets
-from anabranch.spark.checkpoint import Checkpoint
-from anabranch.spark.lookups import Lookups
-from anabranch.spark.options import spelled, table_options
-from anabranch.spark.source import AnabranchSource, source_with
-from anabranch.spark.stream_lineage import batch_origin, batch_sources
-from anabranch.spark.tables import open_table, view_of
+from anabranch.spark.context.options import spelled, table_options
+from anabranch.spark.context.tables import open_table, view_of
+from anabranch.spark.lineage.checkpoint import Checkpoint
+from anabranch.spark.lineage.lookups import Lookups
+from anabranch.spark.lineage.stream_lineage import batch_origin, batch_sources
+from anabranch.spark.source.data_source import AnabranchSource, source_with
 from tests.support.tables import make_table
 
 

@@ -9,9 +9,9 @@ from pyspark.sql import types as st
 from anabranch.errors import SchemaError, UnsupportedFeatureError
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.scan.split import SplitFile
-from anabranch.spark.row_reader import partitions_of, snapshot_rows, spread
-from anabranch.spark.row_writer import RowWriter
-from anabranch.spark.types import arrow_schema, spark_schema
+from anabranch.spark.rows.row_reader import partitions_of, snapshot_rows, spread
+from anabranch.spark.rows.row_writer import RowWriter
+from anabranch.spark.types.columns import arrow_schema, spark_schema
 from anabranch.streaming.delivery import FeedFile, FeedSplit
 from tests.support.tables import make_table, rows
 
@@ -71,7 +71,7 @@ def test_tables_that_cannot_be_written_are_refused_before_rows_are(tmp_path):
     path = table.context.layout.schema_path(0)
     text = table.context.storage.get(path).decode().replace('"primaryKeys": []', '"primaryKeys": ["id"]')
     table.context.storage.put(path, text.encode())
-    from anabranch.spark.tables import open_table
+    from anabranch.spark.context.tables import open_table
 
     again = open_table({"path": "db.t", "warehouse": str(tmp_path)})
     with pytest.raises(UnsupportedFeatureError, match="primary key"):

@@ -13,8 +13,8 @@ import anabranch
 from anabranch.arrow.sort_key import SortOrder
 from anabranch.arrow.sorting import SortPlan
 from anabranch.errors import NotFoundError, StorageError
-from anabranch.spark import sort
-from anabranch.spark.engine import SparkEngine
+from anabranch.spark.tasks import sort
+from anabranch.spark.tasks.engine import SparkEngine
 from anabranch.table import Table
 from tests.support.canonical import canonical_rows
 from tests.support.faults import FaultyStorage, fail

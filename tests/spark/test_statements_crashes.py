@@ -2,10 +2,10 @@
 
 import pyarrow as pa
 
+from anabranch.format.schema.ddl import parse_columns
 from anabranch.spark.catalog.properties import TableDefinition
 from anabranch.spark.catalog.replacement import Replacement
-from anabranch.spark.frame_writer import _AsPlanned
-from anabranch.spec.ddl import parse_columns
+from anabranch.spark.tasks.frame_writer import _AsPlanned
 from tests.support.dying import deaths
 from tests.support.tables import make_table
 

@@ -3,6 +3,9 @@
 import pytest
 
 import anabranch
+from anabranch.format.schema.change import RemoveOption, SetComment, SetOption
+from anabranch.format.types.data_types import IntType
+from anabranch.spark.context.tables import catalog_of
 from anabranch.spark.sql.changes import changes
 from anabranch.spark.sql.connect import Portable
 from anabranch.spark.sql.create import table_statement
@@ -11,9 +14,6 @@ from anabranch.spark.sql.names import Names
 from anabranch.spark.sql.reader import Reader
 from anabranch.spark.sql.references import references, replaced
 from anabranch.spark.sql.script import statements_of
-from anabranch.spark.tables import catalog_of
-from anabranch.spec.schema_change import RemoveOption, SetComment, SetOption
-from anabranch.spec.types import IntType
 
 
 def with_marks(query):

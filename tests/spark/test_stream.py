@@ -6,7 +6,7 @@ import time
 import pytest
 
 from anabranch.lineage.model import SourceInput, TableInput, lineage_of
-from anabranch.spark.stream_reader import HAS_READ_LIMITS
+from anabranch.spark.streams.stream_reader import HAS_READ_LIMITS
 from tests.spark.stream_queries import Stream, failing
 from tests.support.tables import ids_of, rows
 

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from anabranch.spark.compactor import Compactor
-from anabranch.spark.notices import Notice, leave, make_folder, take
+from anabranch.spark.context.notices import Notice, leave, make_folder, take
 from anabranch.spark.sessions import _check_scheduling, attach
+from anabranch.spark.tasks.compactor import Compactor
 from tests.support.faults import FaultyStorage, fail, run
 from tests.support.tables import SCHEMA, ids_of, rows
 
@@ -122,7 +122,7 @@ def nap(path):
 
 
 def test_a_query_that_ends_cancels_what_runs_and_the_next_does_it(table, compacting, spark, monkeypatch):
-    monkeypatch.setattr("anabranch.spark.compactor._DYING_SECONDS", 0.5)
+    monkeypatch.setattr("anabranch.spark.tasks.compactor._DYING_SECONDS", 0.5)
     tracker = spark.sparkContext.statusTracker()
     # A task has written its file and then hangs.
     first = compacting(table, run("after", "open_output", nap, where="bucket-0/*"))
@@ -141,8 +141,8 @@ def test_a_query_that_ends_cancels_what_runs_and_the_next_does_it(table, compact
 
 
 def test_what_fails_is_said_once_and_tried_again(table, compacting, caplog, monkeypatch):
-    monkeypatch.setattr("anabranch.spark.compactor._LONGEST_REST_SECONDS", 0.1)
-    caplog.set_level(logging.DEBUG, "anabranch.spark.compactor")
+    monkeypatch.setattr("anabranch.spark.tasks.compactor._LONGEST_REST_SECONDS", 0.1)
+    caplog.set_level(logging.DEBUG, "anabranch.spark.tasks.compactor")
     compactor = compacting(table, fail("put_if_absent", times=2))
 
     def woken():

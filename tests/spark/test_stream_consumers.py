@@ -7,12 +7,12 @@ import pytest
 
 import anabranch
 from anabranch.errors import InvalidNameError, NotFoundError, OptionError
-from anabranch.kernel.refs.consumers import consumer_lags, find_consumer
+from anabranch.kernel.log.consumers import consumer_lags, find_consumer
 from anabranch.options import CONSUMER_ID
 from anabranch.runtime import SystemClock
 from anabranch.service import refs as service
-from anabranch.spark.stream_reader import HAS_READ_LIMITS, stream_reader
-from anabranch.spark.types import arrow_schema
+from anabranch.spark.streams.stream_reader import HAS_READ_LIMITS, stream_reader
+from anabranch.spark.types.columns import arrow_schema
 from tests.support.faults import FaultyStorage, fail, run
 from tests.support.tables import ids_of, make_table, rows
 

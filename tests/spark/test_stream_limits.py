@@ -8,8 +8,8 @@ import pytest
 import anabranch
 from anabranch.errors import OptionError
 from anabranch.runtime import SystemClock
-from anabranch.spark.stream_reader import HAS_READ_LIMITS, stream_reader
-from anabranch.spark.types import arrow_schema
+from anabranch.spark.streams.stream_reader import HAS_READ_LIMITS, stream_reader
+from anabranch.spark.types.columns import arrow_schema
 from tests.support.tables import ids_of, make_table, rows
 
 pytestmark = pytest.mark.skipif(not HAS_READ_LIMITS, reason="Spark 4.1 has no read limits")

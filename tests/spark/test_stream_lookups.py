@@ -5,7 +5,7 @@ import pytest
 import anabranch
 from anabranch.lineage.model import TableInput, lineage_of
 from anabranch.spark.catalog import register_catalog
-from anabranch.spark.lookups import Lookups, ask
+from anabranch.spark.lineage.lookups import Lookups, ask
 from anabranch.storage.open import open_storage
 
 FACTS = "id BIGINT, k BIGINT"

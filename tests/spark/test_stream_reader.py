@@ -6,8 +6,8 @@ import pickle
 import pytest
 
 from anabranch.errors import InvalidInputError, NotFoundError, OptionError
-from anabranch.spark.stream_reader import HAS_READ_LIMITS, stream_reader
-from anabranch.spark.types import arrow_schema
+from anabranch.spark.streams.stream_reader import HAS_READ_LIMITS, stream_reader
+from anabranch.spark.types.columns import arrow_schema
 from tests.support.moments import forget
 from tests.support.tables import make_table, rows
 
@@ -157,7 +157,7 @@ def test_available_now_ends_at_what_was_there_when_it_began(table):
 
 
 def test_spark_4_1_may_ask_for_the_newest_offset_before_it_says_where_it_is(table, monkeypatch):
-    monkeypatch.setattr("anabranch.spark.stream_reader.HAS_READ_LIMITS", False)
+    monkeypatch.setattr("anabranch.spark.streams.stream_reader.HAS_READ_LIMITS", False)
     for i in range(4):
         table.append(rows(i, 1))
     first = reader_of(table, scan__snapshot_id=1)

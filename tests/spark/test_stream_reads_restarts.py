@@ -11,8 +11,8 @@ import random
 import pytest
 
 from anabranch.options import CONSUMER_ID
-from anabranch.spark.stream_reader import HAS_READ_LIMITS, stream_reader
-from anabranch.spark.types import arrow_schema
+from anabranch.spark.streams.stream_reader import HAS_READ_LIMITS, stream_reader
+from anabranch.spark.types.columns import arrow_schema
 from tests.support.tables import make_table
 
 pytestmark = pytest.mark.skipif(not HAS_READ_LIMITS, reason="Spark 4.1 has no read limits")

@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 from anabranch.errors import NotFoundError, OptionError, SchemaError
-from anabranch.spark.source import AnabranchSource
-from anabranch.spark.stream_reader import HAS_READ_LIMITS
+from anabranch.spark.source.data_source import AnabranchSource
+from anabranch.spark.streams.stream_reader import HAS_READ_LIMITS
 from tests.spark.stream_queries import failing
 from tests.support.tables import ids_of, make_table, rows
 

@@ -8,9 +8,9 @@ from pyspark.sql import types as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from anabranch.errors import SchemaError
-from anabranch.spark.types import arrow_schema, fields_from_spark, spark_schema, type_from_spark
-from anabranch.spec import types as t
-from anabranch.spec.types import Field
+from anabranch.format.types import data_types as t
+from anabranch.format.types.data_types import Field
+from anabranch.spark.types.columns import arrow_schema, fields_from_spark, spark_schema, type_from_spark
 
 NOT_NULL = {"nullable": False}
 ALL_TYPES = [

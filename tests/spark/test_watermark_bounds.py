@@ -7,10 +7,10 @@ import pytest
 import anabranch
 from anabranch.errors import StorageError
 from anabranch.kernel.commit.commit_message import CommitMessage, EventTimes
-from anabranch.kernel.watermark import SourceProgress, Unknown
+from anabranch.kernel.commit.watermark import SourceProgress, Unknown
 from anabranch.lineage.spark_offsets import BatchOffsets
-from anabranch.spark import stream_watermark
-from anabranch.spark.stream_watermark import batch_watermark
+from anabranch.spark.streams.read_stream import stream_watermark
+from anabranch.spark.streams.stream_watermark import batch_watermark
 from anabranch.streaming.offsets import BEGINNING, Offset, Position
 
 COLUMNS = "id BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"

@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as sf
 
 import anabranch
-from anabranch.kernel.properties import WATERMARK_PROPERTY
+from anabranch.kernel.log.properties import WATERMARK_PROPERTY
 
 pytestmark = pytest.mark.spark
 

@@ -5,8 +5,7 @@ from decimal import Context, Decimal
 
 import pyarrow as pa
 
-from anabranch.spark.types import arrow_schema
-from anabranch.spec.types import (
+from anabranch.format.types.data_types import (
     ArrayType,
     BigIntType,
     BinaryType,
@@ -28,6 +27,7 @@ from anabranch.spec.types import (
     VarBinaryType,
     VarCharType,
 )
+from anabranch.spark.types.columns import arrow_schema
 
 EVERY_TYPE = (
     "a BOOLEAN, b TINYINT, c SMALLINT, d INT, e BIGINT, f FLOAT, g DOUBLE, h DATE, i TIME(3), j CHAR(5), k VARCHAR(20), "

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from anabranch.errors import OptionError
-from anabranch.spec.data_file import FileKind, ManifestEntry
-from anabranch.spec.snapshot import CommitKind
+from anabranch.format.records.data_file import FileKind, ManifestEntry
+from anabranch.format.records.snapshot import CommitKind
 from anabranch.streaming.feed import Feed, Limits
 from anabranch.streaming.offsets import BEGINNING, Position
 from tests.streaming.history import Delta, History, names, partition_row

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from anabranch.catalog import FilesystemCatalog, Identifier
 from anabranch.errors import OptionError
-from anabranch.kernel.partitions import in_order_of_values
-from anabranch.spec.binary_row import encode_row, with_arity
-from anabranch.spec.ddl import parse_columns
+from anabranch.format.rows.binary_row import encode_row, with_arity
+from anabranch.format.schema.ddl import parse_columns
+from anabranch.kernel.scan.partitions import in_order_of_values
 from anabranch.storage.open import open_storage
 from anabranch.streaming.feed import Feed, Limits
 from anabranch.streaming.offsets import BEGINNING, Position

@@ -3,7 +3,7 @@
 import pytest
 
 from anabranch.errors import NotFoundError, OptionError
-from anabranch.spec.snapshot import Snapshot
+from anabranch.format.records.snapshot import Snapshot
 from anabranch.streaming.feed import Feed, Limits
 from anabranch.streaming.offsets import BEGINNING, Position
 from anabranch.streaming.pace import Pace

@@ -9,7 +9,7 @@ import pytest
 
 import anabranch
 from anabranch.errors import InvalidInputError, OptionError
-from anabranch.spec.ddl import parse_columns
+from anabranch.format.schema.ddl import parse_columns
 from anabranch.streaming.late_rows import late, on_time
 from tests.support.faults import FaultyStorage
 from tests.support.tables import make_table

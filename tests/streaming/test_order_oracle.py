@@ -17,10 +17,10 @@ import pytest
 
 import anabranch
 from anabranch.errors import CommitError
-from anabranch.kernel.cache import MetadataCache
-from anabranch.read_feed import FeedReader
-from anabranch.spec.bucket import assign_buckets
-from anabranch.spec.types import BigIntType
+from anabranch.format.rows.bucket import assign_buckets
+from anabranch.format.types.data_types import BigIntType
+from anabranch.kernel.log.cache import MetadataCache
+from anabranch.scan.feed import FeedReader
 from anabranch.streaming.feed import Feed, Limits
 from anabranch.streaming.tail import Follower
 from tests.support.faults import FaultyStorage, run

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from anabranch.errors import NotFoundError, OptionError
-from anabranch.kernel.cache import MetadataCache
+from anabranch.kernel.log.cache import MetadataCache
 from anabranch.streaming.feed import Feed
 from anabranch.streaming.limits import Limits
 from anabranch.streaming.scan_modes import first_position

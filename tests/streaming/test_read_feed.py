@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from anabranch.errors import SchemaError
-from anabranch.read_feed import FeedReader
+from anabranch.scan.feed import FeedReader
 from anabranch.streaming.feed import Feed
 from anabranch.streaming.offsets import BEGINNING, Position
 from tests.support.tables import make_table, rows

@@ -1,7 +1,7 @@
 import pytest
 
 from anabranch.errors import NotFoundError, OptionError
-from anabranch.kernel.properties import PARENT_PROPERTY
+from anabranch.kernel.log.properties import PARENT_PROPERTY
 from anabranch.streaming.offsets import BEGINNING, Position
 from anabranch.streaming.scan_modes import first_position
 from tests.streaming.history import History

@@ -8,9 +8,9 @@ import pytest
 
 import anabranch
 from anabranch.errors import InvalidInputError, NotFoundError, OptionError
-from anabranch.kernel.refs.consumers import consumer_lags, find_consumer, forget_consumer, record_consumer
+from anabranch.format.records.refs import Consumer
+from anabranch.kernel.log.consumers import consumer_lags, find_consumer, forget_consumer, record_consumer
 from anabranch.runtime import Runtime
-from anabranch.spec.refs import Consumer
 from tests.support.tables import make_table, rows
 
 _names = itertools.count()

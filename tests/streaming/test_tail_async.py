@@ -9,7 +9,7 @@ import pytest
 
 import anabranch
 from anabranch.errors import StorageError
-from anabranch.kernel.refs.consumers import find_consumer
+from anabranch.kernel.log.consumers import find_consumer
 from anabranch.runtime import Runtime, ThreadSleeper
 from tests.support.faults import FaultyStorage, run
 from tests.support.tables import make_table, rows

@@ -6,7 +6,7 @@ import math
 
 import pyarrow as pa
 
-from anabranch.spec.types import (
+from anabranch.format.types.data_types import (
     ArrayType,
     BinaryType,
     CharType,

@@ -4,7 +4,7 @@ import itertools
 from dataclasses import replace
 
 import anabranch
-from anabranch.kernel.cache import MetadataCache
+from anabranch.kernel.log.cache import MetadataCache
 from anabranch.storage.open import open_storage
 from tests.support.faults import FaultyStorage
 

@@ -5,9 +5,9 @@ the snapshot that stays, or a tag in the range, names it. With a tag whose snaps
 neighbours do not have.
 """
 
-from anabranch.kernel.file_paths import bucket_folders
-from anabranch.kernel.refs.tag_log import find_tag, find_tags, tag_names
-from anabranch.spec.data_file import FileKind
+from anabranch.format.records.data_file import FileKind
+from anabranch.kernel.log.file_paths import bucket_folders
+from anabranch.kernel.log.tag_log import find_tag, find_tags, tag_names
 
 
 def expire_as_others(table, keep):

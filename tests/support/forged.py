@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from anabranch.kernel.properties import PARENT_PROPERTY
+from anabranch.kernel.log.properties import PARENT_PROPERTY
 
 
 def forge_history(table, count):

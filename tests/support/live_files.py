@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from anabranch.format.records.data_file import EMPTY_STATS, DataFileMeta, FileKind, ManifestEntry
+from anabranch.format.records.entry_frame import EntryFrame
+from anabranch.format.rows.binary_row import encode_row, with_arity
+from anabranch.format.schema.ddl import parse_columns
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.data_types import VarCharType
 from anabranch.kernel.compaction.planning import PLAN_COLUMNS
-from anabranch.spec.binary_row import encode_row, with_arity
-from anabranch.spec.data_file import EMPTY_STATS, DataFileMeta, FileKind, ManifestEntry
-from anabranch.spec.ddl import parse_columns
-from anabranch.spec.entry_frame import EntryFrame
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.types import VarCharType
 
 ROW_BYTES = 10
 TARGET = 1000

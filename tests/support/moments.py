@@ -5,7 +5,7 @@ import json
 from dataclasses import replace
 
 import anabranch
-from anabranch.kernel.context import TableContext
+from anabranch.kernel.log.context import TableContext
 from anabranch.storage.memory import MemoryStorage
 from tests.support.tables import make_table, rows
 

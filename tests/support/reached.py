@@ -2,9 +2,9 @@
 
 import json
 
-from anabranch.kernel.cache import MetadataCache
-from anabranch.kernel.file_paths import bucket_folders
-from anabranch.kernel.manifest_store import ManifestStore
+from anabranch.kernel.log.cache import MetadataCache
+from anabranch.kernel.log.file_paths import bucket_folders
+from anabranch.kernel.log.manifest_store import ManifestStore
 
 _FOLDERS = ("manifest/", "index/", "statistics/", "bucket-")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import anabranch
 from anabranch.errors import StorageError
-from anabranch.kernel.cache import MetadataCache
+from anabranch.kernel.log.cache import MetadataCache
 from anabranch.runtime import Runtime
 from tests.support.faults import FaultyStorage, run
 

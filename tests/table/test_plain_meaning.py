@@ -6,7 +6,7 @@ import types
 import pytest
 
 import anabranch
-from anabranch.spec.per_use import check_use
+from anabranch.format.schema.per_use import check_use
 from tests.support.tables import make_table, rows
 
 _names = iter(range(1_000))
@@ -61,7 +61,7 @@ def test_options_of_one_use_that_nobody_knows(table, option, meant):
 
 
 def test_what_spark_hands_over_is_checked_by_the_same_table():
-    from anabranch.spark.options import spelled
+    from anabranch.spark.context.options import spelled
 
     assert spelled({"SCAN.FILTER": "a = 1", "path": "db.t", "s3.endpoint": "http://x"}) == {
         "scan.filter": "a = 1",

@@ -13,11 +13,10 @@ import pyarrow as pa
 
 from anabranch.arrow.data_files import check_rows
 from anabranch.errors import CorruptTableError
-from anabranch.kernel.scan.split import SplitFile
-from anabranch.spec.arrow_types import to_arrow_type
-from anabranch.spec.avro_container import Block, read_blocks, read_header
-from anabranch.spec.avro_schema import SchemaProblemError, writer_schema
-from anabranch.spec.types import (
+from anabranch.format.avro.container import Block, read_blocks, read_header
+from anabranch.format.avro.schema import SchemaProblemError, writer_schema
+from anabranch.format.types.arrow_types import to_arrow_type
+from anabranch.format.types.data_types import (
     ArrayType,
     DataType,
     DecimalType,
@@ -30,6 +29,7 @@ from anabranch.spec.types import (
     TimestampType,
     TimeType,
 )
+from anabranch.kernel.scan.split import SplitFile
 from anabranch.storage.protocol import Storage
 
 ToArrow = Callable[[list[Any]], pa.Array]

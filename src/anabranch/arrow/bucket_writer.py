@@ -15,11 +15,11 @@ from anabranch.arrow.parquet_footer import JoinedFile
 from anabranch.arrow.pipeline import Pipeline
 from anabranch.arrow.splitting import BucketKey
 from anabranch.errors import AnabranchError
+from anabranch.format.records.data_file import DataFileMeta, FileSource
+from anabranch.format.records.layout import data_file_name
+from anabranch.format.records.stats import StatsCollector
+from anabranch.format.schema.table_schema import TableSchema
 from anabranch.runtime import Runtime
-from anabranch.spec.data_file import DataFileMeta, FileSource
-from anabranch.spec.layout import data_file_name
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.stats import StatsCollector
 from anabranch.storage.protocol import Sink, Storage
 
 FORMAT: Final = "parquet"

@@ -17,8 +17,8 @@ from anabranch.arrow import nested
 from anabranch.arrow.sources import batches_of
 from anabranch.errors import SchemaError
 from anabranch.expr.row_rules import filled
-from anabranch.spec.arrow_types import to_arrow_schema, to_arrow_type
-from anabranch.spec.types import (
+from anabranch.format.types.arrow_types import to_arrow_schema, to_arrow_type
+from anabranch.format.types.data_types import (
     MAX_LENGTH,
     ArrayType,
     BigIntType,

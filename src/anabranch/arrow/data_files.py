@@ -8,8 +8,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from anabranch.errors import CorruptTableError
+from anabranch.format.types.data_types import Field
 from anabranch.kernel.scan.split import SplitFile
-from anabranch.spec.types import Field
 
 
 class Piece(Protocol):

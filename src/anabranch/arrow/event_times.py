@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.errors import SchemaError
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.schema.watermark import watermark_definition
+from anabranch.format.types.data_types import Field, VarCharType
+from anabranch.format.types.field_ids import UNASSIGNED_ID
 from anabranch.kernel.commit.commit_message import CommitMessage, EventTimes
 from anabranch.options import WATERMARK_MAX_AHEAD, WATERMARK_SOURCE_COLUMN
 from anabranch.runtime import Clock
-from anabranch.spec.field_ids import UNASSIGNED_ID
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.types import Field, VarCharType
-from anabranch.spec.watermark import watermark_definition
 
 _PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 

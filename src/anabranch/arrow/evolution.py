@@ -18,9 +18,9 @@ from anabranch.arrow import nested
 from anabranch.arrow.data_files import without_columns
 from anabranch.arrow.stored_values import restored, timestamps
 from anabranch.errors import AnabranchError, CorruptTableError, SchemaError, UnsupportedFeatureError
-from anabranch.spec.arrow_types import to_arrow_field, to_arrow_type
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.types import (
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.arrow_types import to_arrow_field, to_arrow_type
+from anabranch.format.types.data_types import (
     ArrayType,
     BigIntType,
     BinaryType,

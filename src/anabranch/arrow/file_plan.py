@@ -13,9 +13,9 @@ from anabranch.expr.bind import rebind
 from anabranch.expr.bound import ALWAYS, NEVER, BoundPredicate, columns
 from anabranch.expr.evaluate import filter_mask, to_arrow
 from anabranch.expr.prune import for_footers
-from anabranch.spec.arrow_types import to_arrow_schema, to_arrow_type
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.types import Field
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.arrow_types import to_arrow_schema, to_arrow_type
+from anabranch.format.types.data_types import Field
 
 
 class FilePlan:

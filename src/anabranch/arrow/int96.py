@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from anabranch.spec.buffers import array_of, fixed_width, validity
-from anabranch.spec.values import NANOS_PER_UNIT
+from anabranch.format.types.buffers import array_of, fixed_width, validity
+from anabranch.format.types.values import NANOS_PER_UNIT
 
 INT96: Final = pa.binary(12)
 

@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from anabranch.arrow.convert import fit
 from anabranch.errors import SchemaError
-from anabranch.spec.arrow_types import to_arrow_type
-from anabranch.spec.common_type import common_type
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.schema_change import AddColumn, SchemaChange, WidenColumn
-from anabranch.spec.types import (
+from anabranch.format.schema.change import AddColumn, SchemaChange, WidenColumn
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.arrow_types import to_arrow_type
+from anabranch.format.types.common_type import common_type
+from anabranch.format.types.data_types import (
     ArrayType,
     BigIntType,
     DataType,
@@ -32,7 +32,7 @@ from anabranch.spec.types import (
     TinyIntType,
     VarCharType,
 )
-from anabranch.spec.widening import is_wider
+from anabranch.format.types.widening import is_wider
 
 _KINDS: tuple[tuple[type[DataType], ...], ...] = (
     (TinyIntType, SmallIntType, IntType, BigIntType),

@@ -14,8 +14,8 @@ from anabranch.arrow import nested
 from anabranch.arrow.data_files import check_rows
 from anabranch.arrow.files import open_whole
 from anabranch.errors import UnsupportedFeatureError
+from anabranch.format.types.data_types import ArrayType, CharType, DataType, Field, MapType, RowType
 from anabranch.kernel.scan.split import SplitFile
-from anabranch.spec.types import ArrayType, CharType, DataType, Field, MapType, RowType
 from anabranch.storage.protocol import Storage
 
 

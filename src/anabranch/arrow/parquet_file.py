@@ -22,9 +22,9 @@ from anabranch.arrow.parquet_footer import (
     with_int96_as_bytes,
     with_length,
 )
+from anabranch.format.types.data_types import Field
 from anabranch.kernel.scan.split import SplitFile
 from anabranch.lazy import lazy
-from anabranch.spec.types import Field
 from anabranch.storage.protocol import Storage
 
 _T = TypeVar("_T")

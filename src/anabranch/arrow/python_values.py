@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.errors import SchemaError
-from anabranch.spec.arrow_types import to_arrow_type
-from anabranch.spec.types import (
+from anabranch.format.types.arrow_types import to_arrow_type
+from anabranch.format.types.data_types import (
     ArrayType,
     BigIntType,
     BinaryType,

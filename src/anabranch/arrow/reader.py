@@ -26,10 +26,10 @@ from anabranch.arrow.parquet_file import ParquetData
 from anabranch.arrow.pipeline import MAX_THREADS, available_cores
 from anabranch.errors import SchemaError, UnsupportedFeatureError
 from anabranch.expr.bound import BoundPredicate
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.arrow_types import to_arrow_schema
+from anabranch.format.types.data_types import Field
 from anabranch.kernel.scan.split import Split, SplitFile
-from anabranch.spec.arrow_types import to_arrow_schema
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.types import Field
 from anabranch.storage.protocol import Storage
 
 T = TypeVar("T")

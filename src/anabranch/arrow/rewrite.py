@@ -16,12 +16,12 @@ from anabranch.arrow.row_buffer import RowBuffer, split_evenly
 from anabranch.arrow.splitting import BucketKey, Splitter
 from anabranch.arrow.writer import WriteContext, file_settings
 from anabranch.errors import CorruptTableError
-from anabranch.kernel.compaction.task import CompactionTask, Rewrite
+from anabranch.format.records.data_file import DataFileMeta, FileSource
+from anabranch.format.records.layout import file_format_of
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.arrow_types import to_arrow_schema
+from anabranch.kernel.commit.compaction_task import CompactionTask, Rewrite
 from anabranch.kernel.scan.split import Split, SplitFile
-from anabranch.spec.arrow_types import to_arrow_schema
-from anabranch.spec.data_file import DataFileMeta, FileSource
-from anabranch.spec.layout import file_format_of
-from anabranch.spec.schema import TableSchema
 
 INLINE_SIZE: Final = 1 << 20
 """Bytes of rows up to which threads cost more than they save."""

@@ -25,11 +25,11 @@ from anabranch.arrow.row_buffer import MAX_BYTES, RowBuffer
 from anabranch.arrow.sort_key import KeyMaker, SortOrder
 from anabranch.arrow.spill import Spill, SpilledRows
 from anabranch.arrow.writer import WriteContext
-from anabranch.kernel.compaction.task import CompactionTask, Rewrite
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.arrow_types import to_arrow_schema
+from anabranch.kernel.commit.compaction_task import CompactionTask, Rewrite
 from anabranch.kernel.scan.split import Split
 from anabranch.options import WRITE_BUFFER_SIZE
-from anabranch.spec.arrow_types import to_arrow_schema
-from anabranch.spec.schema import TableSchema
 
 SAMPLE_ROWS: Final = 1 << 17
 """About how many rows of a partition are sampled; all of a smaller one."""

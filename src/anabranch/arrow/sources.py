@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from anabranch.arrow.python_values import rows_to_batch, to_array
 from anabranch.errors import SchemaError
-from anabranch.spec.types import Field
+from anabranch.format.types.data_types import Field
 
 ROWS_AT_ONCE: Final = 1 << 16
 """Dictionaries that become one batch."""

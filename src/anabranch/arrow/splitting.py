@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from anabranch.format.records.layout import Layout
+from anabranch.format.rows.binary_row import decode_row, encode_row, with_arity
+from anabranch.format.rows.bucket import assign_buckets
+from anabranch.format.rows.partition_path import partition_path
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.values import physical_values
 from anabranch.options import PARTITION_DEFAULT_NAME, PARTITION_LEGACY_NAME
-from anabranch.spec.binary_row import decode_row, encode_row, with_arity
-from anabranch.spec.bucket import assign_buckets
-from anabranch.spec.layout import Layout
-from anabranch.spec.partition_path import partition_path
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.values import physical_values
 
 
 @dataclass(frozen=True, slots=True)

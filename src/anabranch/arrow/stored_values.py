@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from anabranch.arrow import nested
 from anabranch.arrow.int96 import INT96, from_int96
-from anabranch.spec.arrow_types import to_arrow_type
-from anabranch.spec.buffers import array_of, fixed_width, validity
-from anabranch.spec.types import (
+from anabranch.format.types.arrow_types import to_arrow_type
+from anabranch.format.types.buffers import array_of, fixed_width, validity
+from anabranch.format.types.data_types import (
     ArrayType,
     DataType,
     Field,
@@ -23,7 +23,7 @@ from anabranch.spec.types import (
     MultisetType,
     RowType,
 )
-from anabranch.spec.values import NANOS_PER_UNIT
+from anabranch.format.types.values import NANOS_PER_UNIT
 
 _COUNT: Final = IntType(nullable=False)
 """What a multiset holds of each element."""

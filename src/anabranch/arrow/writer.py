@@ -21,6 +21,10 @@ from anabranch.arrow.splitting import BucketKey, Splitter
 from anabranch.arrow.waiting import WaitingRows
 from anabranch.errors import AnabranchError, SchemaError, UnsupportedFeatureError
 from anabranch.expr.row_rules import RowRules
+from anabranch.format.records.data_file import FileSource
+from anabranch.format.records.stats import StatsCollector, stats_modes
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.arrow_types import to_arrow_schema
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.options import (
     FILE_FORMAT,
@@ -31,10 +35,6 @@ from anabranch.options import (
     WRITE_BUFFER_SPILLABLE,
 )
 from anabranch.runtime import SYSTEM, Runtime
-from anabranch.spec.arrow_types import to_arrow_schema
-from anabranch.spec.data_file import FileSource
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.stats import StatsCollector, stats_modes
 from anabranch.storage.protocol import Storage
 
 _INLINE_SIZE: Final = 1 << 20

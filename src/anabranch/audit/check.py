@@ -16,7 +16,7 @@ from anabranch.expr.bind import bind, resolve
 from anabranch.expr.bound import BoundColumn
 from anabranch.expr.nodes import Predicate, col
 from anabranch.expr.parse import parse
-from anabranch.spec.types import (
+from anabranch.format.types.data_types import (
     DataType,
     Field,
 )

@@ -28,8 +28,7 @@ from anabranch.expr.bound import columns as bound_columns
 from anabranch.expr.names import quote_name
 from anabranch.expr.nodes import Predicate, all_of, any_of, col
 from anabranch.expr.parse import parse
-from anabranch.kernel.refs.moment import duration_text, time_text
-from anabranch.spec.types import (
+from anabranch.format.types.data_types import (
     BigIntType,
     DateType,
     DecimalType,
@@ -41,6 +40,7 @@ from anabranch.spec.types import (
     TimestampType,
     TinyIntType,
 )
+from anabranch.kernel.log.moment import duration_text, time_text
 
 _NUMBERS = (TinyIntType, SmallIntType, IntType, BigIntType, FloatType, DoubleType, DecimalType)
 _TIMES = (DateType, TimestampType, LocalZonedTimestampType)

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from anabranch.audit.check import Asked, Check
 from anabranch.audit.check_kinds import COUNTING, READERS
 from anabranch.audit.checks_file import Checks, Item
-from anabranch.spec.types import Field
+from anabranch.format.types.data_types import Field
 
 _MOST_CHECKS = 1_000
 

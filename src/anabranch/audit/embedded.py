@@ -39,8 +39,8 @@ from anabranch.expr.bound import columns as ids_of
 from anabranch.expr.evaluate import filter_mask
 from anabranch.expr.nodes import col
 from anabranch.expr.parse import parse
-from anabranch.spec.arrow_types import to_arrow_schema
-from anabranch.spec.types import Field
+from anabranch.format.types.arrow_types import to_arrow_schema
+from anabranch.format.types.data_types import Field
 
 _EXACT = Context(prec=100)
 

@@ -14,11 +14,11 @@ from anabranch.audit.sides import Sides
 from anabranch.audit.verdict import Verdict
 from anabranch.engine import MeasuresRows
 from anabranch.errors import InvalidInputError
-from anabranch.kernel.branches.audit_log import record_audit
+from anabranch.format.records.audit import AuditRecord, CheckResult
+from anabranch.format.records.snapshot_ref import SnapshotRef
 from anabranch.kernel.branches.diff import Side
-from anabranch.kernel.branches.fork_pins import fork_snapshot
-from anabranch.spec.audit import AuditRecord, CheckResult
-from anabranch.spec.snapshot_ref import SnapshotRef
+from anabranch.kernel.log.audit_log import record_audit
+from anabranch.kernel.log.fork_pins import fork_snapshot
 
 
 def audit(sides: Sides, file: Checks, *, by: str | None = None) -> Verdict:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from anabranch.compare.columns import ComparedColumns
 from anabranch.engine import Engine
 from anabranch.errors import InvalidInputError
+from anabranch.format.types.data_types import Field
 from anabranch.kernel.branches.diff import Side, TableDiff, changed_files
 from anabranch.lazy import lazy
-from anabranch.scan import Scan
-from anabranch.spec.types import Field
+from anabranch.scan.scan import Scan
 
 
 @dataclass(frozen=True)

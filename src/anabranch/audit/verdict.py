@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.kernel.refs.moment import time_text
-from anabranch.spec.audit import AuditRecord, CheckResult
+from anabranch.format.records.audit import AuditRecord, CheckResult
+from anabranch.kernel.log.moment import time_text
 from anabranch.tabular import as_html, as_text
 
 _COLUMNS = ("", "check", "expected", "found")

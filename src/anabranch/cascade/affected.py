@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from anabranch.cascade.naming import is_cascade_of
 from anabranch.cascade.readers import readers_of
 from anabranch.errors import InvalidInputError, NotFoundError
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.refs.tag_log import find_tags, is_internal, tag_names
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.tag_log import find_tags, is_internal, tag_names
 from anabranch.lineage.commit import CommitRef
 from anabranch.lineage.content import Contents, Segment, Segments, union, without
 from anabranch.lineage.questions.asked import Asked

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from anabranch.cascade.affected import Affected, Fork
 from anabranch.cascade.naming import branch_name, correction_name
 from anabranch.errors import InvalidInputError, NotFoundError
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.refs.tag_log import get_tag
-from anabranch.kernel.replacement.main import is_in_past, main_of
-from anabranch.kernel.replacement.pointer import replacements
+from anabranch.format.records.main_pointer import former_main_name
+from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.main_branch import is_in_past, main_of
+from anabranch.kernel.log.main_pointer import replacements
+from anabranch.kernel.log.tag_log import get_tag
 from anabranch.lineage.commit import CommitRef
 from anabranch.lineage.content import Contents, Segment, Segments, union, without
 from anabranch.lineage.store import CommitStore
-from anabranch.spec.main_pointer import former_main_name
-from anabranch.spec.snapshot_ref import SnapshotRef
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from anabranch.cascade.writers import Writer, writers_of
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.jobs.job import Job
 from anabranch.jobs.state.expected import expected_state
-from anabranch.kernel.branches.branch_log import open_branch
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.refs.moment import Moment, of_snapshot, of_tag
-from anabranch.kernel.refs.tag_log import find_tags, is_internal, tag_names
+from anabranch.kernel.log.branch_log import open_branch
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.moment import Moment, of_snapshot, of_tag
+from anabranch.kernel.log.tag_log import find_tags, is_internal, tag_names
 from anabranch.lineage.commit import CommitRef
 from anabranch.lineage.questions.asked import Asked
 from anabranch.lineage.questions.positions import positions

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from anabranch.cascade.plan import Work, work_of
 from anabranch.cascade.values import CascadePlan, CascadeStep
 from anabranch.errors import CommitConflictError
+from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.jobs.job import Job
 from anabranch.kernel.replacement.group_result import GroupResult
 from anabranch.kernel.replacement.wishes import Seen
 from anabranch.lineage.model import entry_or_none
-from anabranch.spec.snapshot import CommitKind, Snapshot
 from anabranch.table.grouping import replace_together
 
 if TYPE_CHECKING:

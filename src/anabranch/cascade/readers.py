@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from anabranch.kernel.context import TableContext
+from anabranch.kernel.log.context import TableContext
 from anabranch.lineage.commit import CommitRef
 from anabranch.lineage.content import Contents, Segment, Segments
 from anabranch.lineage.ranges import Ids

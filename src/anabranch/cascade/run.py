@@ -25,21 +25,21 @@ from anabranch.cascade.starts import Corrected, on_corrected
 from anabranch.cascade.values import CascadePlan, CascadeStep, JobPart
 from anabranch.cascade.writers import EMPTYING
 from anabranch.errors import AnabranchError, CommitConflictError, InvalidInputError
+from anabranch.format.records.snapshot import Snapshot
 from anabranch.jobs.job import Job
 from anabranch.jobs.prepare import Run
 from anabranch.jobs.run import Schedule, run_jobs
 from anabranch.jobs.supervise import JobStatus, Policy, RunEvent, Stop
 from anabranch.jobs.trigger import AVAILABLE_NOW
 from anabranch.kernel.actions.overwrite import Overwrite
-from anabranch.kernel.branches.branch_log import open_branch
 from anabranch.kernel.branches.create import create_branch
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.refs.moment import Moment
+from anabranch.kernel.log.branch_log import open_branch
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.main_branch import main_of
+from anabranch.kernel.log.moment import Moment
+from anabranch.kernel.log.seals import is_replaced_by
 from anabranch.kernel.replacement.copy_history import copy_past
-from anabranch.kernel.replacement.main import main_of
-from anabranch.kernel.replacement.seal import is_replaced_by
 from anabranch.lineage.model import LINEAGE_PROPERTY, LineageEntry, TableInput, entry_or_none, lineage_of
-from anabranch.spec.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from anabranch.lake import Lake

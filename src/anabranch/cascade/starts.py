@@ -13,15 +13,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anabranch.errors import AnabranchError, NotFoundError
+from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.jobs.job import Job
 from anabranch.jobs.positions import known_positions, starts_at
 from anabranch.jobs.state.point import Point
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.replacement.main import main_by_uuid, succession
-from anabranch.kernel.replacement.pointer import replacements
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.main_branch import main_by_uuid, succession
+from anabranch.kernel.log.main_pointer import replacements
 from anabranch.lineage.trace import Positions
 from anabranch.options import SCAN_START_OFFSET
-from anabranch.spec.snapshot import CommitKind, Snapshot
 from anabranch.streaming.offsets import BEGINNING, Offset, Position
 
 

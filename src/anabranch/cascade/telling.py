@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from anabranch.cascade.result import CascadeResult
 from anabranch.cascade.values import CascadePlan, CascadeStep
-from anabranch.kernel.refs.moment import duration_text
+from anabranch.kernel.log.moment import duration_text
 from anabranch.kernel.replacement.group_result import GroupInfo, GroupResult
 from anabranch.lineage.trace import Range
 

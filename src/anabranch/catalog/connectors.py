@@ -12,11 +12,11 @@ from typing import Final
 
 from anabranch.catalog.identifier import Identifier
 from anabranch.errors import AlreadyExistsError, InvalidNameError, NotFoundError
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.text.names import check_database_name, check_table_name
+from anabranch.format.types.data_types import Field
 from anabranch.options import Option
 from anabranch.runtime import SYSTEM, Runtime
-from anabranch.spec.names import check_database_name, check_table_name
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.types import Field
 from anabranch.storage.protocol import Storage
 
 CONNECTOR: Final[Option[str | None]] = Option(

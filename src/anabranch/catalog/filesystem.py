@@ -18,17 +18,17 @@ from anabranch.catalog.identifier import Identifier
 from anabranch.catalog.place import DATABASE_SUFFIX, MARKER, check_place
 from anabranch.errors import AlreadyExistsError, InvalidInputError, NotFoundError, UnsupportedFeatureError
 from anabranch.expr.row_rules import check_rules
-from anabranch.kernel.branches.branch_log import open_branch
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.guards import check_main_readable
-from anabranch.kernel.replacement.main import main_of
+from anabranch.format.records.group import GROUPS_FOLDER
+from anabranch.format.records.layout import HISTORY_FOLDER, Layout
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.text.names import check_database_name
+from anabranch.format.types.data_types import Field
+from anabranch.kernel.log.branch_log import open_branch
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.guards import check_main_readable
+from anabranch.kernel.log.main_branch import main_of
 from anabranch.options import TABLE_UUID, check_options
 from anabranch.runtime import SYSTEM, Runtime
-from anabranch.spec.group import GROUPS_FOLDER
-from anabranch.spec.layout import HISTORY_FOLDER, Layout
-from anabranch.spec.names import check_database_name
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.types import Field
 from anabranch.storage.protocol import Storage
 
 _DROPPED = ".dropped-"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anabranch.errors import InvalidNameError
-from anabranch.spec.main_pointer import former_main_of
-from anabranch.spec.names import check_branch_name, check_database_name, check_table_name
+from anabranch.format.records.main_pointer import former_main_of
+from anabranch.format.text.names import check_branch_name, check_database_name, check_table_name
 
 _BRANCH_PREFIX = "branch_"
 

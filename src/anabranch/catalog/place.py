@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from anabranch.errors import InvalidInputError, NotFoundError
-from anabranch.spec.layout import Layout
+from anabranch.format.records.layout import Layout
 from anabranch.storage.open import local_folder
 from anabranch.storage.protocol import Storage
 

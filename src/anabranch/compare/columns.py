@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from anabranch.errors import SchemaError
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.text.names import name_list
+from anabranch.format.types.common_type import common_field
+from anabranch.format.types.data_types import Field
 from anabranch.kernel.branches.diff import Side
 from anabranch.lazy import lazy
 from anabranch.options import BUCKET, BUCKET_KEY
-from anabranch.spec.common_type import common_field
-from anabranch.spec.names import name_list
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.types import Field
 
 _ABSENT = 1 << 40
 """Added to the id of a column makes one that no file knows."""

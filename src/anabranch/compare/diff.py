@@ -14,6 +14,7 @@ from anabranch.expr.bind import bind
 from anabranch.expr.bound import columns as ids_of
 from anabranch.expr.nodes import Predicate
 from anabranch.expr.parse import parse
+from anabranch.format.types.data_types import DoubleType, Field, FloatType
 from anabranch.kernel.branches.diff import (
     FileDiff,
     PartitionDiff,
@@ -22,12 +23,11 @@ from anabranch.kernel.branches.diff import (
     TableDiff,
     changed_files,
 )
-from anabranch.kernel.replacement.coverage import JobOnMain
+from anabranch.kernel.provenance.coverage import JobOnMain
 from anabranch.lazy import lazy
 from anabranch.lineage.only_on_main import jobs_only_on_main
 from anabranch.options import PARTITION_DEFAULT_NAME, PARTITION_LEGACY_NAME
-from anabranch.scan import Scan, check_limit
-from anabranch.spec.types import DoubleType, Field, FloatType
+from anabranch.scan.scan import Scan, check_limit
 from anabranch.tabular import as_html, as_text, one_screen
 
 _MOST_SHOWN = 20

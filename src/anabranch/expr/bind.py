@@ -42,7 +42,7 @@ from anabranch.expr.like import Pattern, Wildcard, split_pattern
 from anabranch.expr.names import quote_name
 from anabranch.expr.nodes import Call, Column, Literal, Operator, Predicate
 from anabranch.expr.values import Value
-from anabranch.spec.types import CharType, DataType, Field, RowType, VarCharType, is_atomic
+from anabranch.format.types.data_types import CharType, DataType, Field, RowType, VarCharType, is_atomic
 
 __all__ = ["BoundPredicate", "bind", "rebind", "resolve"]
 

@@ -5,7 +5,7 @@ logic, and every test says for which rows it is TRUE. FALSE and "unknown" then m
 OR never make a row TRUE out of tests that are not. So a test may be replaced by a weaker one (by ALWAYS, at
 the extreme) and the whole predicate only gets weaker: that is what pruning rests on.
 
-Values are physical values (see `anabranch.spec.values`), never null and never NaN. Floating-point columns
+Values are physical values (see `anabranch.format.types.values`), never null and never NaN. Floating-point columns
 compare as in Spark, not as in IEEE 754: NaN equals NaN and is greater than every other number; -0.0 equals 0.0.
 """
 
@@ -23,9 +23,9 @@ from anabranch.expr.like import Pattern, join_pattern
 from anabranch.expr.names import quote_name
 from anabranch.expr.nodes import Operator
 from anabranch.expr.values import EPOCH_ORDINAL, Timestamp, Value, quote_text, sql_text
-from anabranch.spec.arrow_types import to_arrow_type
-from anabranch.spec.buffers import ArrowArray
-from anabranch.spec.types import (
+from anabranch.format.types.arrow_types import to_arrow_type
+from anabranch.format.types.buffers import ArrowArray
+from anabranch.format.types.data_types import (
     DataType,
     DateType,
     DoubleType,
@@ -35,7 +35,7 @@ from anabranch.spec.types import (
     TimestampType,
     TimeType,
 )
-from anabranch.spec.values import from_physical
+from anabranch.format.types.values import from_physical
 
 Physical: TypeAlias = bool | int | float | Decimal | str | bytes
 ArrowScalar: TypeAlias = "pa.Scalar[Any]"

@@ -47,8 +47,8 @@ from anabranch.expr.values import (
     to_double,
     to_single,
 )
-from anabranch.spec.arrow_types import to_arrow_type
-from anabranch.spec.types import (
+from anabranch.format.types.arrow_types import to_arrow_type
+from anabranch.format.types.data_types import (
     BigIntType,
     BinaryType,
     BooleanType,
@@ -67,7 +67,7 @@ from anabranch.spec.types import (
     VarBinaryType,
     VarCharType,
 )
-from anabranch.spec.values import NANOS_PER_UNIT
+from anabranch.format.types.values import NANOS_PER_UNIT
 
 INTEGER_BITS: dict[type[DataType], int] = {TinyIntType: 8, SmallIntType: 16, IntType: 32, BigIntType: 64}
 

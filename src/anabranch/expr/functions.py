@@ -19,9 +19,9 @@ from anabranch.errors import PredicateError, SchemaError
 from anabranch.expr.bound import BoundColumn
 from anabranch.expr.nodes import Call, Column, Literal
 from anabranch.expr.values import Timestamp, Value
-from anabranch.spec.arrow_types import from_arrow_type, to_arrow_type
-from anabranch.spec.type_grammar import parse_sql_type
-from anabranch.spec.types import Field, is_atomic
+from anabranch.format.types.arrow_types import from_arrow_type, to_arrow_type
+from anabranch.format.types.data_types import Field, is_atomic
+from anabranch.format.types.grammar import parse_sql_type
 
 _Data: TypeAlias = Any
 """An Arrow expression, array or scalar."""

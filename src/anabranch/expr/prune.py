@@ -36,8 +36,8 @@ from anabranch.expr.bound import (
     tests,
 )
 from anabranch.expr.nodes import Operator
+from anabranch.format.types.buffers import ArrowArray
 from anabranch.lazy import lazy
-from anabranch.spec.buffers import ArrowArray
 
 __all__ = ["ColumnStats", "columns", "for_footers", "key_values", "may_match", "split_conjuncts"]
 

@@ -24,10 +24,17 @@ from anabranch.expr.coerce import Spot, place
 from anabranch.expr.evaluate import filter_mask
 from anabranch.expr.nodes import Not
 from anabranch.expr.parse import parse
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.arrow_types import to_arrow_type
+from anabranch.format.types.data_types import (
+    BinaryType,
+    CharType,
+    Field,
+    VarBinaryType,
+    VarCharType,
+    is_atomic,
+)
 from anabranch.options import CHECK_PREFIX
-from anabranch.spec.arrow_types import to_arrow_type
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.types import BinaryType, CharType, Field, VarBinaryType, VarCharType, is_atomic
 
 _NAME = re.compile(r"[\w-]{1,100}")
 

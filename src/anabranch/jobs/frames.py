@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from anabranch.errors import InvalidInputError
+from anabranch.format.records.layout import MAIN_BRANCH
+from anabranch.format.rows.partition_path import parse_partition
 from anabranch.jobs.job import Job
 from anabranch.jobs.prepare import Prepared
 from anabranch.jobs.source import Source
@@ -26,10 +28,8 @@ from anabranch.options import (
     SCAN_START_OFFSET,
     SCAN_VERSION,
 )
-from anabranch.spark.lookups import Lookups
-from anabranch.spark.options import CHECKPOINT, spelled, table_options
-from anabranch.spec.layout import MAIN_BRANCH
-from anabranch.spec.partition_path import parse_partition
+from anabranch.spark.context.options import CHECKPOINT, spelled, table_options
+from anabranch.spark.lineage.lookups import Lookups
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from anabranch.jobs.frames import Reading, frames_of, rows_of
 from anabranch.jobs.job import Job
 from anabranch.lineage.recording import Gathered, JobRun, gathering, unknown_rows
-from anabranch.spark.jobs import marked
+from anabranch.spark.lineage.job_marks import marked
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

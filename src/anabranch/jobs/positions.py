@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError
+from anabranch.format.records.snapshot import Snapshot
 from anabranch.jobs.source import Source
 from anabranch.jobs.state.point import Point
-from anabranch.kernel.context import TableContext
+from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.provenance.past import rolled_back_to
 from anabranch.lineage.model import Input, LineageEntry, TableInput, lineage_of
 from anabranch.lineage.trace import Positions, SourcePosition
-from anabranch.spec.snapshot import Snapshot
 from anabranch.streaming.offsets import Offset
 
 

@@ -9,6 +9,9 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from anabranch.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from anabranch.format.records.layout import MAIN_BRANCH
+from anabranch.format.records.refs import Tag
+from anabranch.format.records.snapshot import CommitKind
 from anabranch.jobs.checkpoint import Beginning, JobCheckpoint, default_checkpoint, opened
 from anabranch.jobs.job import Job
 from anabranch.jobs.positions import Starts, known_positions, starts_at
@@ -16,11 +19,8 @@ from anabranch.jobs.resume import resumed
 from anabranch.jobs.state.point import Point
 from anabranch.kernel.actions.rollback import difference_to
 from anabranch.kernel.commit.base import Base
-from anabranch.kernel.refs.tag_log import get_tag
-from anabranch.kernel.replacement.main import main_by_uuid, main_of
-from anabranch.spec.layout import MAIN_BRANCH
-from anabranch.spec.refs import Tag
-from anabranch.spec.snapshot import CommitKind
+from anabranch.kernel.log.main_branch import main_by_uuid, main_of
+from anabranch.kernel.log.tag_log import get_tag
 from anabranch.streaming.offsets import Offset
 from anabranch.table import Table
 

@@ -10,10 +10,10 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from anabranch.errors import AnabranchError, InvalidInputError
+from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.jobs.job import Job
 from anabranch.jobs.positions import Starts, content_of, known_positions, starts_at
 from anabranch.lineage.model import entry_or_none
-from anabranch.spec.snapshot import CommitKind, Snapshot
 from anabranch.table import Table
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from anabranch.jobs.supervise import JobStatus, Policy, RunEvent, Running, Stop,
 from anabranch.jobs.topics import check_kept
 from anabranch.jobs.trigger import AVAILABLE_NOW, ONCE, Trigger
 from anabranch.runtime import SYSTEM, Runtime
-from anabranch.spark.executors import check_shared
+from anabranch.spark.deploy.executors import check_shared
 from anabranch.storage.open import local_folder
 
 if TYPE_CHECKING:

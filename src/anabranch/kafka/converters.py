@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 
 from anabranch.errors import UnsupportedFeatureError
-from anabranch.spec import types as t
+from anabranch.format.types import data_types as t
 
 Convert = Callable[[Any], Any]
 

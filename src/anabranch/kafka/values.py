@@ -1,7 +1,7 @@
 """Values of records as rows: JSON by the names of columns, CSV by their places; and what becomes of those that are neither.
 
 A record that cannot be read is an error that names topic, partition, offset and its first bytes; or it is left out and
-counted; or it goes to a table of dead letters (`anabranch.spark.dead_letters`).
+counted; or it goes to a table of dead letters (`anabranch.spark.source.dead_letters`).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import pyarrow as pa
 
 from anabranch.errors import InvalidInputError, OptionError
+from anabranch.format.schema.ddl import parse_columns
+from anabranch.format.types.data_types import DecimalType, Field
 from anabranch.kafka.converters import BadValueError, Convert, row_of, row_of_texts, struct_of
 from anabranch.kafka.registry import Registry
 from anabranch.options import Option
-from anabranch.spec.ddl import parse_columns
-from anabranch.spec.types import DecimalType, Field
 
 if TYPE_CHECKING:
     from confluent_kafka import Message

@@ -13,22 +13,22 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from anabranch.errors import CorruptTableError
-from anabranch.kernel.branches.branch_log import branch_names
+from anabranch.format.records.history_segment import BranchFacts, PastSnapshot, SegmentName
+from anabranch.format.records.main_pointer import former_main_name
+from anabranch.format.records.snapshot import CommitKind
 from anabranch.kernel.branches.operations import is_deleted
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.history.archive import archived, archived_branch, facts_of, is_own, segment_names
-from anabranch.kernel.history.commits import own_commits
-from anabranch.kernel.parallel import each
-from anabranch.kernel.properties import OVERWRITE_PROPERTY
+from anabranch.kernel.log.archive import archived, archived_branch, facts_of, is_own, segment_names
+from anabranch.kernel.log.branch_log import branch_names
+from anabranch.kernel.log.commits import own_commits
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.main_branch import main_of
+from anabranch.kernel.log.main_pointer import replacements
+from anabranch.kernel.log.parallel import each
+from anabranch.kernel.log.properties import OVERWRITE_PROPERTY
+from anabranch.kernel.log.replacement_facts import replace_facts
 from anabranch.kernel.provenance.past import rolled_back_to
-from anabranch.kernel.replacement.facts import replace_facts
-from anabranch.kernel.replacement.main import main_of
-from anabranch.kernel.replacement.pointer import replacements
 from anabranch.lineage.commit import Commit, CommitRef, Line
 from anabranch.lineage.model import LineageEntry, lineage_of
-from anabranch.spec.history_segment import BranchFacts, PastSnapshot, SegmentName
-from anabranch.spec.main_pointer import former_main_name
-from anabranch.spec.snapshot import CommitKind
 
 _NONE: Final[Mapping[str, Line]] = MappingProxyType({})
 

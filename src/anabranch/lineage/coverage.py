@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from anabranch.format.records.snapshot import CommitKind, Snapshot
+from anabranch.kernel.provenance.coverage import Covered
 from anabranch.kernel.provenance.past import counting
-from anabranch.kernel.replacement.coverage import Covered
 from anabranch.lineage.model import entry_or_none
 from anabranch.lineage.overlap import Place, places
 from anabranch.lineage.since_fork import Past
-from anabranch.spec.snapshot import CommitKind, Snapshot
 
 
 def coverage(
     main: Sequence[Snapshot], branch: Sequence[Snapshot], fork: Snapshot | None, /
 ) -> Covered | None:
-    """See `anabranch.kernel.replacement.coverage.Coverage`.
+    """See `anabranch.kernel.provenance.coverage.Coverage`.
 
     Not known if a commit of main since the two parted does not say what it read, if the branch has commits and none of
     them does, or if one read a source whose positions cannot be compared.

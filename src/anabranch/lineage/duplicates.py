@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
+from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.merge.conflict import MergeConflict
 from anabranch.lineage.model import entry_or_none
 from anabranch.lineage.overlap import Place, spans, titles_of
-from anabranch.spec.snapshot import Snapshot
 
 Range = tuple[Place, Place]
 

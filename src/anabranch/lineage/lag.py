@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, Self
 
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.history.archive import Following
-from anabranch.kernel.history.commits import back_from, expired
+from anabranch.format.records.snapshot import CommitKind
+from anabranch.kernel.log.archive import Following
+from anabranch.kernel.log.commits import back_from, expired
+from anabranch.kernel.log.context import TableContext
 from anabranch.lineage.model import Input, TableInput, entry_or_none
 from anabranch.lineage.overlap import Place, places
 from anabranch.lineage.since_fork import Content, Past, commits_since, title_of
-from anabranch.spec.snapshot import CommitKind
 
 _MOST_BEFORE = 1_000
 """Commits before the fork that are looked through for where a source stood there."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Self
 
-from anabranch.kernel.context import TableContext
+from anabranch.kernel.log.context import TableContext
 from anabranch.lazy import lazy
 from anabranch.lineage.commit import Commit, CommitRef, Line
 from anabranch.lineage.commits import branches_of, commits_backwards

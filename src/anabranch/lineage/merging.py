@@ -12,14 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from anabranch.errors import AnabranchError
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.history.archive import Following
-from anabranch.kernel.history.commits import expired
+from anabranch.format.records.history_segment import PastSnapshot
+from anabranch.format.records.snapshot import CommitKind, Snapshot
+from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.kernel.log.archive import Following
+from anabranch.kernel.log.commits import expired
+from anabranch.kernel.log.context import TableContext
 from anabranch.lineage.joining import joined
 from anabranch.lineage.model import EMBEDDED, LINEAGE_PROPERTY, Input, LineageEntry, TableInput, entry_or_none
-from anabranch.spec.history_segment import PastSnapshot
-from anabranch.spec.snapshot import CommitKind, Snapshot
-from anabranch.spec.snapshot_ref import SnapshotRef
 from anabranch.streaming.offsets import Position
 
 _NAMED_AT_MOST = 5

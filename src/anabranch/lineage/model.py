@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from anabranch.errors import CorruptTableError
-from anabranch.spec.history_segment import PastSnapshot
-from anabranch.spec.snapshot import Snapshot
+from anabranch.format.records.history_segment import PastSnapshot
+from anabranch.format.records.snapshot import Snapshot
 from anabranch.streaming.offsets import Position
 from anabranch.version import __version__
 

@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.merge.facts import MERGE_USER
-from anabranch.kernel.replacement.coverage import JobOnMain, OnlyOnMain, by_job
-from anabranch.kernel.replacement.facts import replace_facts
+from anabranch.format.records.snapshot import CommitKind, Snapshot
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.merge_facts import MERGE_USER
+from anabranch.kernel.log.replacement_facts import replace_facts
+from anabranch.kernel.provenance.coverage import JobOnMain, OnlyOnMain, by_job
 from anabranch.lineage.coverage import adds_rows
 from anabranch.lineage.model import Input, LineageEntry, TableInput, entry_or_none
 from anabranch.lineage.overlap import Place, places
 from anabranch.lineage.since_fork import Content, Past, commits_since, title_of
-from anabranch.spec.snapshot import CommitKind, Snapshot
 
 Why = Literal["origin", "source", "job"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from anabranch.format.records.snapshot import Snapshot
 from anabranch.lineage.model import Input, LineageEntry, TableInput, entry_or_none
-from anabranch.spec.snapshot import Snapshot
 from anabranch.streaming.offsets import Position
 
 Place = tuple[int, int]

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from anabranch.errors import AnabranchError
-from anabranch.kernel.context import TableContext
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.kernel.log.context import TableContext
 from anabranch.lineage import remembered
 from anabranch.lineage.model import TableInput
 from anabranch.lineage.recording import JobRun, current, is_aside, open_runs
 from anabranch.lineage.steps import Step
-from anabranch.spec.snapshot import Snapshot
 from anabranch.streaming.offsets import BEGINNING, Position
 
 READERS: Final[list[Callable[[], JobRun | None]]] = []

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.history.commits import back_from
+from anabranch.format.records.history_segment import PastSnapshot
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.kernel.log.commits import back_from
+from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.provenance.past import rolled_back_to
 from anabranch.lineage.model import Input, TableInput
-from anabranch.spec.history_segment import PastSnapshot
-from anabranch.spec.snapshot import Snapshot
 
 Past = Snapshot | PastSnapshot
 

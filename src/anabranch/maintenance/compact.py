@@ -9,16 +9,16 @@ from typing import Final
 import polars as pl
 
 from anabranch.engine import Engine
+from anabranch.format.records.entry_frame import EntryFrame
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.compaction.coordinator import Coordinator, TaskEnd
 from anabranch.kernel.compaction.live import live_files
 from anabranch.kernel.compaction.planning import plan_full, plan_minor
 from anabranch.kernel.compaction.selection import Partitions, select_idle, select_partitions
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.guards import check_snapshot_writable
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.guards import check_snapshot_writable
 from anabranch.maintenance.rewrites import Outcome, carry_out, writable_schema
-from anabranch.spec.entry_frame import EntryFrame
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import Snapshot
 
 _ROUNDS: Final = 6
 """Most often that one compaction plans again. What tasks leave over grows fewer by a multiple each time."""

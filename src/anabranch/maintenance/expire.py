@@ -8,16 +8,17 @@ from dataclasses import replace
 
 from anabranch.engine import Engine
 from anabranch.errors import AnabranchError, InvalidInputError
-from anabranch.kernel.context import TableContext
+from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.expiry.consumer_expiry import expire_consumers, next_read
 from anabranch.kernel.expiry.expire import Expiry, check_cleanable, expire
 from anabranch.kernel.expiry.retention import FOREVER, LEAST_RETAINED, Retention
-from anabranch.kernel.health import size_text
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.rollback_pins import tend_pins
+from anabranch.kernel.log.store_clock import commit_time, removal_time
 from anabranch.kernel.provenance.job_states import job_states
 from anabranch.kernel.refs.savepoints import tend as tend_savepoints
 from anabranch.kernel.refs.tags import expire_tags
-from anabranch.kernel.rollback.pins import tend_pins
-from anabranch.kernel.store_clock import commit_time, removal_time
+from anabranch.kernel.repair.health import size_text
 from anabranch.maintenance.cutoff import Cutoff, cutoff_of
 from anabranch.options import (
     CONSUMER_EXPIRATION_TIME,
@@ -28,7 +29,6 @@ from anabranch.options import (
     SNAPSHOT_TIME_RETAINED,
     WRITE_ONLY,
 )
-from anabranch.spec.snapshot import Snapshot
 
 _LOG = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ from anabranch.engine import Engine
 from anabranch.errors import AnabranchError, StorageError
 from anabranch.kernel.branches.upkeep import BranchCare, tend_branches
 from anabranch.kernel.compaction.planning import plan_minor
-from anabranch.kernel.context import TableContext
 from anabranch.kernel.expiry.expire import Expiry
 from anabranch.kernel.expiry.missing_refs import check_main_there
-from anabranch.kernel.health import Finding, health
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.repair.health import Finding, health
 from anabranch.kernel.replacement.release import Releases, release_due
 from anabranch.maintenance.compact import CompactionResult, compact, newest_files
 from anabranch.maintenance.expire import expire_snapshots

@@ -17,10 +17,7 @@ from typing import Final
 import polars as pl
 
 from anabranch.engine import Engine
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.expiry.candidates import COLUMNS, DATA, INDEX, MANIFEST, STATISTICS
-from anabranch.kernel.parallel import stream
-from anabranch.spec.layout import (
+from anabranch.format.records.layout import (
     BRANCH_FOLDER,
     HISTORY_FOLDER,
     INDEX_FOLDER,
@@ -31,7 +28,10 @@ from anabranch.spec.layout import (
     bucket_of_folder,
     snapshot_id_of,
 )
-from anabranch.spec.partition_path import escape
+from anabranch.format.rows.partition_path import escape
+from anabranch.kernel.expiry.candidates import COLUMNS, DATA, INDEX, MANIFEST, STATISTICS
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.parallel import stream
 from anabranch.storage.links import is_link
 from anabranch.storage.names import is_temporary
 from anabranch.storage.protocol import ObjectInfo, Storage

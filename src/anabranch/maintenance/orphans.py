@@ -19,17 +19,17 @@ import polars as pl
 
 from anabranch.engine import Engine, LocalEngine
 from anabranch.errors import NotFoundError
-from anabranch.kernel.context import TableContext
+from anabranch.format.records.layout import ORPHANS_FOLDER
 from anabranch.kernel.expiry.candidates import DATA, no_files
 from anabranch.kernel.expiry.expire import Tally, check_cleanable, tallies
 from anabranch.kernel.expiry.missing_refs import check_no_snapshot_missing
 from anabranch.kernel.expiry.reachability import Reachability
 from anabranch.kernel.expiry.removal import delete_empty_folders
-from anabranch.kernel.store_clock import removal_time
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.store_clock import removal_time
 from anabranch.maintenance.cutoff import Cutoff, cutoff_of
 from anabranch.maintenance.orphan_listing import FOREIGN, old_files
 from anabranch.maintenance.set_aside import orphan_runs, reading_set_aside, set_aside
-from anabranch.spec.layout import ORPHANS_FOLDER
 from anabranch.storage.protocol import Storage
 
 DEFAULT_AGE = "1 d"

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from anabranch.engine import Engine
-from anabranch.kernel.branches.branch_log import branch_names
-from anabranch.kernel.context import TableContext
+from anabranch.format.records.layout import ORPHANS_FOLDER, snapshot_id_of
+from anabranch.kernel.log.branch_log import branch_names
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.repair.changed_bit import plan_bits
 from anabranch.kernel.repair.main_gone import plan_main
 from anabranch.kernel.repair.mend_records import plan_forks, plan_records
@@ -21,9 +23,7 @@ from anabranch.kernel.repair.repair import (
     plan_pins,
 )
 from anabranch.kernel.repair.step import Act, Step
-from anabranch.kernel.replacement.main import main_of
 from anabranch.maintenance.verify import looked_over
-from anabranch.spec.layout import ORPHANS_FOLDER, snapshot_id_of
 
 Progress = Callable[[str], None]
 

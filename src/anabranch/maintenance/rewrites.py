@@ -15,20 +15,20 @@ from anabranch.arrow.rewrite import rewrite
 from anabranch.arrow.writer import WriteContext, abort
 from anabranch.engine import Engine, LocalEngine
 from anabranch.errors import CommitConflictError, CommitRetriesExhaustedError, NotFoundError
+from anabranch.format.records.data_file import FileSource
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.schema.support import check_writable
+from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.actions.compact import Compact
 from anabranch.kernel.commit.base import Base
 from anabranch.kernel.commit.commit_message import CommitMessage
+from anabranch.kernel.commit.compaction_task import CompactionTask, Rewrite
 from anabranch.kernel.commit.conflicts import outdated
-from anabranch.kernel.commit.identity import CommitIdentity
+from anabranch.kernel.commit.fence_check import apart
 from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, commit
-from anabranch.kernel.compaction.task import CompactionTask, Rewrite
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.provenance.fence import apart
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.options import FILE_FORMAT
-from anabranch.spec.data_file import FileSource
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import Snapshot
-from anabranch.spec.support import check_writable
 
 _WAVE_TASKS: Final = 4096
 _WAVE_BYTES: Final = 256 << 30

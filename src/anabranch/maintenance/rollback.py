@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.kernel.context import TableContext
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.rollback.history_removal import Removal, plan_removal, remove_after
 from anabranch.kernel.rollback.roll_back import Changed, preview, roll_back
-from anabranch.spec.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

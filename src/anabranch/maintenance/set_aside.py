@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any, cast
 
 from anabranch.errors import NotFoundError
-from anabranch.kernel.context import TableContext
-from anabranch.spec.layout import ORPHANS_FOLDER
+from anabranch.format.records.layout import ORPHANS_FOLDER
+from anabranch.kernel.log.context import TableContext
 from anabranch.storage.protocol import Storage
 
 

@@ -12,16 +12,16 @@ from anabranch.arrow.sorting import sort
 from anabranch.arrow.writer import WriteContext
 from anabranch.engine import Engine, LocalEngine
 from anabranch.errors import InvalidInputError, SchemaError, UnsupportedFeatureError
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.text.names import name_list
+from anabranch.format.types.data_types import ArrayType, MapType, MultisetType, RowType
+from anabranch.kernel.commit.compaction_task import CompactionTask, Rewrite
 from anabranch.kernel.compaction.planning import plan_sort
 from anabranch.kernel.compaction.repeated import made_before
 from anabranch.kernel.compaction.selection import Partitions, select_partitions
-from anabranch.kernel.compaction.task import CompactionTask, Rewrite
-from anabranch.kernel.context import TableContext
+from anabranch.kernel.log.context import TableContext
 from anabranch.maintenance.compact import CompactionResult, newest_files
 from anabranch.maintenance.rewrites import Outcome, carry_out, write_context
-from anabranch.spec.names import name_list
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.types import ArrayType, MapType, MultisetType, RowType
 
 _SHAPING: Final = ("file.", "metadata.stats-mode", "parquet.", "target-file-size")
 """Options of a call, over the table's, with which the same rows give other files."""

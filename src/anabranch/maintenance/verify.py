@@ -16,15 +16,15 @@ from anabranch.arrow.orc_file import OrcData
 from anabranch.arrow.parquet_file import ParquetData, RowGroup
 from anabranch.engine import Engine, LocalEngine
 from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError, StorageError
-from anabranch.kernel.context import TableContext
+from anabranch.format.records.layout import file_format_of
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.data_types import Field
+from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.repair.problem import Kind, Problem, Verification
 from anabranch.kernel.repair.verify import Looked, about_file, look, makers_of
 from anabranch.kernel.scan.split import SplitFile
 from anabranch.lineage.model import entry_or_none
-from anabranch.spec.layout import file_format_of
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import Snapshot
-from anabranch.spec.types import Field
 from anabranch.storage.protocol import Storage
 
 _FILES_AT_ONCE: Final = 16

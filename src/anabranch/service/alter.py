@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from anabranch.format.schema.change_text import parse_change
+from anabranch.format.schema.diff import changes_between
 from anabranch.lake import Lake
 from anabranch.service.tables import ColumnInfo, View, columns_of_schema, open_table
-from anabranch.spec.change_text import parse_change
-from anabranch.spec.schema_diff import changes_between
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change: its kind and text, as `anabranch.spec.change_text` lists them."""
+    """One change: its kind and text, as `anabranch.format.schema.change_text` lists them."""
 
     kind: str
     text: str

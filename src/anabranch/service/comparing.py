@@ -9,7 +9,7 @@ from typing import Any
 from anabranch.audit import Verdict
 from anabranch.compare import Diff, RowCounts
 from anabranch.errors import InvalidInputError
-from anabranch.kernel.replacement.coverage import JobOnMain
+from anabranch.kernel.provenance.coverage import JobOnMain
 from anabranch.lineage.recording import aside
 from anabranch.service.tables import View, open_lake, open_table
 from anabranch.service.values import rows_of

@@ -16,7 +16,7 @@ from pathlib import Path
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.service.finding import Check, connector_check
 from anabranch.service.warehouse_doctor import checkpoint_checks, warehouse_checks
-from anabranch.spark.connectors import connector_for, hadoop_version, jars_of_spark
+from anabranch.spark.jvm.connectors import connector_for, hadoop_version, jars_of_spark
 
 __all__ = ["Check", "Examination", "examine"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from anabranch.spark.connectors import Connector
+    from anabranch.spark.jvm.connectors import Connector
 
 Status = Literal["ok", "missing", "warning", "failed"]
 

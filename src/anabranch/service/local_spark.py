@@ -49,7 +49,7 @@ def local_spark(
         UnsupportedFeatureError: executors, or the Python that they run, lack packages.
         InvalidInputError: executors do not see the warehouse.
     """
-    from anabranch.spark.executors import check_executors, check_python_here
+    from anabranch.spark.deploy.executors import check_executors, check_python_here
     from anabranch.spark.sessions import session
 
     is_here = master is not None and master.startswith("local")

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError
+from anabranch.format.rows.partition_path import parse_partition
 from anabranch.kernel.expiry.candidates import DATA
 from anabranch.kernel.expiry.expire import Expiry, Tally
-from anabranch.kernel.health import Health
+from anabranch.kernel.repair.health import Health
 from anabranch.kernel.repair.problem import Verification
 from anabranch.kernel.repair.repair import Repair
 from anabranch.lake import Lake, connect
@@ -20,7 +21,6 @@ from anabranch.maintenance.orphans import Cleaning
 from anabranch.options import parse_duration
 from anabranch.runtime import SYSTEM
 from anabranch.service.tables import View, open_lake, open_table
-from anabranch.spec.partition_path import parse_partition
 from anabranch.table import Table
 
 R = TypeVar("R")

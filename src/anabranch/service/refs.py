@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.kernel.refs.consumers import (
+from anabranch.format.records.refs import Tag
+from anabranch.format.records.savepoint import Savepoint
+from anabranch.kernel.log.consumers import (
     ConsumerLag,
     consumer_lags,
     forget_consumer,
     move_consumer,
 )
-from anabranch.kernel.refs.tag_log import find_tags, get_tag
+from anabranch.kernel.log.tag_log import find_tags, get_tag
 from anabranch.service.tables import View, open_lake, open_table
-from anabranch.spec.refs import Tag
-from anabranch.spec.savepoint import Savepoint
 from anabranch.table import Table
 
 

@@ -9,8 +9,8 @@ from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.jobs.checkpoint import local_root
 from anabranch.service.finding import Check, connector_check
 from anabranch.service.local_spark import local_spark
-from anabranch.spark.connectors import Connector, connector_for
-from anabranch.spark.executors import Executor, ask_executors, check_shared, is_cluster, problem_of
+from anabranch.spark.deploy.executors import Executor, ask_executors, check_shared, is_cluster, problem_of
+from anabranch.spark.jvm.connectors import Connector, connector_for
 from anabranch.storage.open import local_folder
 
 if TYPE_CHECKING:

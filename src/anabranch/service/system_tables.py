@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from anabranch.catalog import Identifier
 from anabranch.errors import InvalidInputError
-from anabranch.kernel.refs.moment import Moment
+from anabranch.format.types.data_types import Field
+from anabranch.kernel.log.moment import Moment
 from anabranch.lake import Lake
 from anabranch.service.tables import View, open_table
-from anabranch.spec.types import Field
 from anabranch.system_tables import lake_table, lake_table_of, select, system_table
 
 

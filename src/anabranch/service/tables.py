@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anabranch.errors import InvalidInputError, NotFoundError, StorageError
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.schema.watermark import watermark_definition
 from anabranch.kernel.refs.moments import to_millis
 from anabranch.lake import Lake, connect
 from anabranch.options import TABLE_UUID
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import Snapshot
-from anabranch.spec.watermark import watermark_definition
 from anabranch.storage.open import local_folder
 from anabranch.table import Table
 

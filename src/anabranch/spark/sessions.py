@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch.errors import NotFoundError, UnsupportedFeatureError
-from anabranch.spark.attached import remember
 from anabranch.spark.catalog import register_catalog
-from anabranch.spark.compaction import watch
-from anabranch.spark.engine import context_of
+from anabranch.spark.context.attached import remember
+from anabranch.spark.context.registering import register
+from anabranch.spark.context.running import context_of
+from anabranch.spark.context.tables import absolute
+from anabranch.spark.deploy.masters import check_master
 from anabranch.spark.kafka.source import kafka_source_with
-from anabranch.spark.lookups import answer
-from anabranch.spark.masters import check_master
-from anabranch.spark.registering import register
-from anabranch.spark.source import source_with
-from anabranch.spark.tables import absolute
+from anabranch.spark.lineage.lookups import answer
+from anabranch.spark.source.data_source import source_with
+from anabranch.spark.tasks.stream_compaction import watch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -137,7 +137,7 @@ def attach(
     knows the first that was attached. Attaching again replaces the warehouse.
 
     From now on this process compacts the tables that streams of the session write to, beside their batches and
-    unless the option ``write-only`` is set: see `anabranch.spark.compaction`.
+    unless the option ``write-only`` is set: see `anabranch.spark.tasks.stream_compaction`.
 
     Args:
         spark: the session.

@@ -15,9 +15,9 @@ from functools import partial
 from typing import Final
 
 from anabranch.errors import AnabranchError, CorruptTableError
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.parallel import each
-from anabranch.spec.snapshot import CommitKind, Snapshot
+from anabranch.format.records.snapshot import CommitKind, Snapshot
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.parallel import each
 
 _MOST: Final = 64
 

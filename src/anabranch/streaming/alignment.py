@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from anabranch.format.records.snapshot import Snapshot
 from anabranch.runtime import Clock
-from anabranch.spec.snapshot import Snapshot
 from anabranch.streaming.group import Member
 from anabranch.streaming.offsets import Position
 

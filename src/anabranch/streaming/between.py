@@ -14,7 +14,9 @@ import polars as pl
 
 from anabranch.errors import NotFoundError, OptionError
 from anabranch.expr.bound import BoundPredicate
-from anabranch.kernel.context import TableContext
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS, resolve, to_millis
 from anabranch.kernel.refs.published import at_time
 from anabranch.kernel.scan.plan import EMPTY_FILES, Plan, PlanStep
@@ -24,8 +26,6 @@ from anabranch.options import (
     SCAN_LATE_ROWS,
     SCAN_ON_OVERWRITE,
 )
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import Snapshot
 from anabranch.streaming.feed import Feed
 from anabranch.streaming.offsets import Position
 

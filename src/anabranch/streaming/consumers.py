@@ -13,13 +13,13 @@ from dataclasses import replace
 from typing import Final
 
 from anabranch.errors import NotFoundError, StorageError
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.refs.consumers import find_consumer, forget_consumer, record_consumer
-from anabranch.kernel.replacement.main import as_main
-from anabranch.kernel.replacement.pointer import replacements
+from anabranch.format.records.refs import UNREAD_FROM, Consumer
+from anabranch.format.text.names import check_consumer_name
+from anabranch.kernel.log.consumers import find_consumer, forget_consumer, record_consumer
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.main_branch import as_main
+from anabranch.kernel.log.main_pointer import replacements
 from anabranch.options import CONSUMER_EXPIRATION_TIME, SCAN_ON_OVERWRITE
-from anabranch.spec.names import check_consumer_name
-from anabranch.spec.refs import UNREAD_FROM, Consumer
 from anabranch.streaming.history import History
 from anabranch.streaming.offsets import Offset, Position, check_same_history
 from anabranch.streaming.scan_modes import first_position

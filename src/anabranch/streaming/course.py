@@ -23,14 +23,14 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from anabranch.errors import InvalidInputError, NotFoundError, OptionError, SourceReplacedError
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.guards import check_snapshot_readable
-from anabranch.kernel.replacement.main import as_main, main_by_uuid
-from anabranch.kernel.replacement.seal import is_replaced_by
+from anabranch.format.records.main_pointer import MainPointer, former_main_name
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.guards import check_snapshot_readable
+from anabranch.kernel.log.main_branch import as_main, main_by_uuid
+from anabranch.kernel.log.seals import is_replaced_by
 from anabranch.options import SCAN_ON_OVERWRITE, SCAN_ON_REPLACE
-from anabranch.spec.main_pointer import MainPointer, former_main_name
-from anabranch.spec.snapshot import Snapshot
-from anabranch.spec.snapshot_ref import SnapshotRef
 from anabranch.streaming.delivery import FeedSplit
 from anabranch.streaming.feed import Feed
 from anabranch.streaming.offsets import BEGINNING, Position

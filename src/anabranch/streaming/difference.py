@@ -21,12 +21,12 @@ from typing import Final
 import polars as pl
 
 from anabranch.errors import NotFoundError
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.history.commits import back_from
-from anabranch.kernel.properties import PARENT_PROPERTY, WRITER_PROPERTY
-from anabranch.spec.data_file import FileSource
-from anabranch.spec.history_segment import PastSnapshot
-from anabranch.spec.snapshot import CommitKind, Snapshot
+from anabranch.format.records.data_file import FileSource
+from anabranch.format.records.history_segment import PastSnapshot
+from anabranch.format.records.snapshot import CommitKind, Snapshot
+from anabranch.kernel.log.commits import back_from
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.properties import PARENT_PROPERTY, WRITER_PROPERTY
 
 _COLUMNS: Final = ("kind", "partition", "bucket", "level", "file_name", "row_count", "file_source")
 _PLACE: Final = ("partition", "bucket")

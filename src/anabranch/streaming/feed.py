@@ -21,10 +21,13 @@ import polars as pl
 
 from anabranch.errors import AnabranchError, OptionError
 from anabranch.expr.bind import BoundPredicate
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.guards import check_snapshot_readable
-from anabranch.kernel.partitions import in_order_of_values
-from anabranch.kernel.replacement.seal import is_replaced_by
+from anabranch.format.records.snapshot import CommitKind, Snapshot
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.data_types import Field
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.guards import check_snapshot_readable
+from anabranch.kernel.log.seals import is_replaced_by
+from anabranch.kernel.scan.partitions import in_order_of_values
 from anabranch.kernel.scan.plan import split_starts
 from anabranch.lazy import lazy
 from anabranch.options import (
@@ -36,9 +39,6 @@ from anabranch.options import (
     SPLIT_OPEN_FILE_COST,
     SPLIT_TARGET_SIZE,
 )
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import CommitKind, Snapshot
-from anabranch.spec.types import Field
 from anabranch.streaming.ahead import Ahead
 from anabranch.streaming.delivery import FeedFile, FeedSplit
 from anabranch.streaming.difference import Crossing

@@ -19,10 +19,10 @@ from dataclasses import asdict, dataclass
 from typing import Final, Self
 
 from anabranch.errors import CorruptTableError, NotFoundError, OptionError
+from anabranch.format.text.json_object import JsonObject
+from anabranch.format.text.names import check_group_name
 from anabranch.options import ALIGNMENT_GROUP, ALIGNMENT_MAX_DRIFT, ALIGNMENT_TIMEOUT
 from anabranch.runtime import Runtime
-from anabranch.spec.json_object import JsonObject
-from anabranch.spec.names import check_group_name
 from anabranch.storage.protocol import Storage
 
 _LOG = logging.getLogger(__name__)

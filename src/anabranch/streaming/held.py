@@ -6,10 +6,10 @@ them when it is restarted. The position names the snapshot by id and stamp; here
 
 from __future__ import annotations
 
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.refs.savepoint_log import readable_snapshot, savepoints
-from anabranch.kernel.refs.tag_log import find_tags, tag_names
-from anabranch.spec.snapshot import Snapshot
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.savepoint_log import readable_snapshot, savepoints
+from anabranch.kernel.log.tag_log import find_tags, tag_names
 from anabranch.streaming.offsets import Position
 
 

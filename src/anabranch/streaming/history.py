@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from anabranch.errors import AnabranchError, NotFoundError
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.properties import PARENT_PROPERTY
-from anabranch.spec.snapshot import Snapshot
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.properties import PARENT_PROPERTY
 from anabranch.streaming.difference import Crossing, crossing
 from anabranch.streaming.held import held_snapshot
 from anabranch.streaming.offsets import Position

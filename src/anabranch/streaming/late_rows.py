@@ -14,9 +14,9 @@ from anabranch.expr.bind import bind
 from anabranch.expr.bound import NEVER, BoundColumn, BoundPredicate, NullTest, disjunction
 from anabranch.expr.nodes import Column, Comparison, Literal, Operator
 from anabranch.expr.values import Timestamp
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.types import Field, LocalZonedTimestampType
-from anabranch.spec.watermark import watermark_definition
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.schema.watermark import watermark_definition
+from anabranch.format.types.data_types import Field, LocalZonedTimestampType
 
 _NANOS_PER_MILLI = 1_000_000
 _FIRST_MILLI = -62_135_596_800_000

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from anabranch.errors import InvalidInputError
-from anabranch.spec.snapshot import Snapshot
+from anabranch.format.records.snapshot import Snapshot
 
 OFFSET_VERSION = 1
 _SOURCE = "anabranch"

@@ -16,16 +16,16 @@ import polars as pl
 
 from anabranch.errors import AnabranchError
 from anabranch.expr.bind import BoundPredicate
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.properties import WRITER_PROPERTY
+from anabranch.format.records.data_file import FileKind, FileSource
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.data_types import Field
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.properties import WRITER_PROPERTY
 from anabranch.kernel.scan.deltas import added_files
 from anabranch.kernel.scan.plan import Plan
 from anabranch.kernel.scan.request import PartitionOrder, ScanRequest
 from anabranch.kernel.scan.split import SplitFile
-from anabranch.spec.data_file import FileKind, FileSource
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import Snapshot
-from anabranch.spec.types import Field
 from anabranch.streaming.difference import Crossing
 from anabranch.streaming.late_rows import late
 from anabranch.streaming.offsets import Position

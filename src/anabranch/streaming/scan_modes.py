@@ -24,13 +24,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from anabranch.errors import NotFoundError, OptionError
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.properties import PARENT_PROPERTY
-from anabranch.kernel.refs.moment import Moment, time_text
+from anabranch.format.records.snapshot import NO_LIST, CommitKind, Snapshot
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.main_versions import check_unambiguous
+from anabranch.kernel.log.moment import Moment, time_text
+from anabranch.kernel.log.properties import PARENT_PROPERTY
+from anabranch.kernel.log.tag_log import find_tag
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS, named_moment, to_millis
-from anabranch.kernel.refs.tag_log import find_tag
 from anabranch.kernel.refs.time_travel import retained_at
-from anabranch.kernel.replacement.versions import check_unambiguous
 from anabranch.options import (
     SCAN_BOUNDED_WATERMARK,
     SCAN_EXACT,
@@ -44,7 +45,6 @@ from anabranch.options import (
     SCAN_WATERMARK,
     Option,
 )
-from anabranch.spec.snapshot import NO_LIST, CommitKind, Snapshot
 from anabranch.streaming.difference import crossing
 from anabranch.streaming.history import History
 from anabranch.streaming.offsets import BEGINNING, Position

@@ -9,11 +9,11 @@ through, under a new identity, unless it is certain to write what is there alrea
 from __future__ import annotations
 
 from anabranch.errors import SealedBranchError
-from anabranch.kernel.commit.ledger import recorded_after
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.replacement.pointer import replacements
-from anabranch.spec.main_pointer import MainPointer, former_main_name
-from anabranch.spec.snapshot import BATCH_COMMIT_IDENTIFIER
+from anabranch.format.records.main_pointer import MainPointer, former_main_name
+from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.ledger import recorded_after
+from anabranch.kernel.log.main_pointer import replacements
 from anabranch.storage.protocol import Storage
 from anabranch.streaming.sink_identity import SinkIdentity, SinkRecord
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError
-from anabranch.spec.snapshot import Snapshot
-from anabranch.spec.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.records.snapshot_ref import SnapshotRef
 from anabranch.storage.protocol import Storage
 
 _VERSION = 1

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from anabranch.errors import InvalidInputError
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.refs.consumers import record_consumer
-from anabranch.kernel.refs.moment import Moment
+from anabranch.kernel.log.consumers import record_consumer
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.moment import Moment
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS
 from anabranch.options import (
     SCAN_BOUNDED_WATERMARK,

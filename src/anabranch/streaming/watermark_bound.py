@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anabranch.errors import NotFoundError
-from anabranch.kernel.context import TableContext
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.kernel.log.context import TableContext
 from anabranch.options import SCAN_BOUNDED_WATERMARK
-from anabranch.spec.snapshot import Snapshot
 from anabranch.streaming.offsets import BEGINNING, Position
 
 

@@ -12,13 +12,13 @@ import pyarrow as pa
 from anabranch.expr.bind import bind
 from anabranch.expr.evaluate import filter_mask
 from anabranch.expr.parse import parse
-from anabranch.kernel.context import TableContext
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.schema.ddl import parse_columns
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.arrow_types import to_arrow_schema
+from anabranch.format.types.data_types import Field
+from anabranch.kernel.log.context import TableContext
 from anabranch.lazy import lazy
-from anabranch.spec.arrow_types import to_arrow_schema
-from anabranch.spec.ddl import parse_columns
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import Snapshot
-from anabranch.spec.types import Field
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,14 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from anabranch.kernel.file_paths import bucket_folders
+from anabranch.format.records.data_file import FileSource, ManifestFileMeta
+from anabranch.format.records.entry_frame import COLUMNS, EntryFrame
+from anabranch.format.rows.binary_row import decode_row
+from anabranch.format.rows.partition_path import partition_label
+from anabranch.format.types.data_types import Field
+from anabranch.kernel.log.file_paths import bucket_folders
 from anabranch.kernel.scan.pruning import partition_values, statistics_of_files
 from anabranch.kernel.scan.statistics import Statistics
-from anabranch.spec.binary_row import decode_row
-from anabranch.spec.data_file import FileSource, ManifestFileMeta
-from anabranch.spec.entry_frame import COLUMNS, EntryFrame
-from anabranch.spec.partition_path import partition_label
-from anabranch.spec.types import Field
 from anabranch.system_tables.definition import Columns, SystemTable, View, by_column
 from anabranch.system_tables.json_text import json_objects
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from anabranch.kernel.parallel import each
-from anabranch.kernel.properties import PARENT_PROPERTY
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.kernel.log.parallel import each
+from anabranch.kernel.log.properties import PARENT_PROPERTY
 from anabranch.lineage.joining import made_of
 from anabranch.lineage.model import Input, LineageEntry, TableInput, lineage_of
 from anabranch.lineage.store import names_of
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import Snapshot
 from anabranch.system_tables.definition import Columns, SystemTable, View, as_json, by_column
 
 

@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from anabranch.catalog import FilesystemCatalog, Identifier
 from anabranch.errors import AnabranchError, NotFoundError
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.parallel import each
-from anabranch.spec.data_file import FileKind
-from anabranch.spec.ddl import parse_columns
-from anabranch.spec.names import SYSTEM_DATABASE
-from anabranch.spec.snapshot import Snapshot
-from anabranch.spec.types import Field
+from anabranch.format.records.data_file import FileKind
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.schema.ddl import parse_columns
+from anabranch.format.text.names import SYSTEM_DATABASE
+from anabranch.format.types.data_types import Field
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.parallel import each
 from anabranch.system_tables.definition import arrow_table, by_column
 from anabranch.system_tables.lake_lineage import LINEAGE_TABLES
 

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from anabranch.format.schema.ddl import parse_columns
+from anabranch.format.types.data_types import Field
 from anabranch.lineage.joining import made_of
 from anabranch.lineage.model import Input, TableInput
 from anabranch.lineage.questions.topology import jobs
 from anabranch.lineage.store import kind_of, names_of
-from anabranch.spec.ddl import parse_columns
-from anabranch.spec.types import Field
 from anabranch.system_tables.definition import as_json
 
 if TYPE_CHECKING:

@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from anabranch.errors import InvalidInputError
-from anabranch.kernel.branches.branch_log import open_branch
-from anabranch.kernel.context import TableContext
+from anabranch.kernel.log.branch_log import open_branch
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.refs.moments import resolve
 from anabranch.kernel.refs.tags import parse_retained
 from anabranch.kernel.refs.upkeep import keep_due
 from anabranch.kernel.replacement.follow import on_main
-from anabranch.kernel.replacement.main import main_of
 from anabranch.table.view import TableView
 
 if TYPE_CHECKING:
     from anabranch.kernel.branches.branch_info import BranchInfo
     from anabranch.kernel.branches.delete import DeletedBranch
     from anabranch.kernel.merge.result import MergeResult
-    from anabranch.kernel.replacement.coverage import JobOnMain
+    from anabranch.kernel.provenance.coverage import JobOnMain
     from anabranch.lineage.lag import BranchLag
 
 
@@ -120,8 +120,8 @@ class Branching(TableView):
             CommitConflictError: something stands against it; ``conflicts`` lists all of it. Nothing was merged.
             CommitError: see `anabranch.errors`.
         """
+        from anabranch.kernel.log.merge_record import wishes_of
         from anabranch.kernel.merge.merge import merge_branch
-        from anabranch.kernel.merge.record import wishes_of
         from anabranch.lineage.duplicates import duplicate_sources
         from anabranch.lineage.merging import merged_origin
 

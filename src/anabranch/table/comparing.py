@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from anabranch.kernel.replacement.main import main_of
+from anabranch.kernel.log.main_branch import main_of
 from anabranch.lineage.recording import aside
 from anabranch.table.view import TableView
 

@@ -13,17 +13,17 @@ from typing import Any
 
 from anabranch.arrow.convert import convert
 from anabranch.arrow.incoming import incoming
+from anabranch.arrow.table_write import Writer
 from anabranch.arrow.writer import WriteContext
 from anabranch.catalog import FilesystemCatalog, Identifier
 from anabranch.engine import Engine, WritesFrames
 from anabranch.errors import AlreadyExistsError, SchemaError
+from anabranch.format.schema.ddl import ColumnList
+from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.commit_message import CommitMessage
-from anabranch.kernel.context import TableContext
+from anabranch.kernel.log.context import TableContext
 from anabranch.runtime import Runtime
-from anabranch.spec.ddl import ColumnList
-from anabranch.spec.schema import TableSchema
 from anabranch.table.table import Table
-from anabranch.write import Writer
 
 
 @dataclass(frozen=True)

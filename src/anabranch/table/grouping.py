@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from anabranch.errors import InvalidInputError
-from anabranch.kernel.refs.moment import newest
+from anabranch.kernel.log.main_branch import main_of
+from anabranch.kernel.log.moment import newest
 from anabranch.kernel.replacement.expected import Expected, ExpectedMain
 from anabranch.kernel.replacement.group import Member, planned_group, replace_group
 from anabranch.kernel.replacement.group_result import GroupInfo, GroupResult, group_infos
-from anabranch.kernel.replacement.main import main_of
 from anabranch.kernel.replacement.release import release_due
 from anabranch.kernel.replacement.undo_group import group_to_undo, members_of, undo_group
 from anabranch.kernel.replacement.wishes import Replacement, Seen

@@ -6,19 +6,19 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from anabranch.errors import InvalidInputError
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.refs.moment import Moment, newest
+from anabranch.format.records.refs import Tag
+from anabranch.format.records.savepoint import Savepoint
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.moment import Moment, newest
+from anabranch.kernel.log.savepoint_log import find_savepoint, is_of, savepoints
+from anabranch.kernel.log.tag_log import find_tag, is_internal, tag_names
 from anabranch.kernel.refs.moments import resolve, to_millis
 from anabranch.kernel.refs.published import at_time
-from anabranch.kernel.refs.savepoint_log import find_savepoint, is_of, savepoints
 from anabranch.kernel.refs.savepoints import create_savepoint, delete_savepoint
-from anabranch.kernel.refs.tag_log import find_tag, is_internal, tag_names
 from anabranch.kernel.refs.tags import create_tag, delete_tag, parse_retained, rename_tag, replace_tag
 from anabranch.kernel.replacement.follow import on_main
-from anabranch.savepoint_manager import SavepointManager
-from anabranch.spec.refs import Tag
-from anabranch.spec.savepoint import Savepoint
-from anabranch.spec.snapshot import Snapshot
+from anabranch.table.savepoint_manager import SavepointManager
 from anabranch.table.view import TableView
 
 if TYPE_CHECKING:

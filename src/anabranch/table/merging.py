@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from anabranch.alter import Alter
 from anabranch.arrow.merging import merging_changes
 from anabranch.errors import CommitConflictError
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.data_types import Field
 from anabranch.kernel.commit.commit_message import CommitMessage
+from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.merge.declare import declared, declared_as
-from anabranch.kernel.replacement.main import main_of
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.types import Field
+from anabranch.table.alter import Alter
 from anabranch.table.view import TableView
 
 

@@ -7,8 +7,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from anabranch.errors import AlreadyExistsError, CommitConflictError
-from anabranch.kernel.branches.branch_log import open_branch
 from anabranch.kernel.commit.base import Conflict
+from anabranch.kernel.log.branch_log import open_branch
 from anabranch.table.branching import Branching
 from anabranch.table.comparing import Comparing
 from anabranch.table.keeping import Keeping
@@ -122,7 +122,7 @@ class Publication(Generic[T]):
         )
 
     def _refusal(self, verdict: Verdict) -> CommitConflictError:
-        from anabranch.kernel.branches.audit_log import AUDIT_FAILED
+        from anabranch.kernel.commit.audit_gate import AUDIT_FAILED
 
         failed = [check for check in verdict.failed if check.blocking]
         reasons = "; ".join(f"{c.name}: expected {c.expected}, found {c.found}" for c in failed)

@@ -11,7 +11,9 @@ import pyarrow as pa
 from anabranch.expr.bind import BoundPredicate, bind
 from anabranch.expr.nodes import Predicate
 from anabranch.expr.parse import parse
-from anabranch.kernel.context import TableContext
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.scan.plan import Plan
 from anabranch.kernel.scan.request import ScanRequest
 from anabranch.lineage.reads import note_step, range_read
@@ -24,10 +26,8 @@ from anabranch.options import (
     SCAN_ON_OVERWRITE,
     Option,
 )
-from anabranch.read_feed import FeedReader
-from anabranch.scan import Changes, Scan, check_columns, check_limit
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import Snapshot
+from anabranch.scan.feed import FeedReader
+from anabranch.scan.scan import Changes, Scan, check_columns, check_limit
 from anabranch.streaming.between import between_of, number_of
 from anabranch.streaming.course import Course, Place
 from anabranch.streaming.delivery import FeedSplit

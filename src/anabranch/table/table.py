@@ -10,16 +10,16 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from anabranch.errors import InvalidInputError
-from anabranch.kernel.branches.branch_log import open_branch
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.refs.moment import Moment, of_tag
+from anabranch.format.schema.per_use import check_use
+from anabranch.kernel.log.branch_log import open_branch
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.main_versions import located
+from anabranch.kernel.log.moment import Moment, of_tag
+from anabranch.kernel.log.tag_log import get_tag
 from anabranch.kernel.refs.moments import place_and_moment, resolve, to_millis
 from anabranch.kernel.refs.published import at_time, published_at
-from anabranch.kernel.refs.tag_log import get_tag
 from anabranch.kernel.refs.time_travel import at_watermark
-from anabranch.kernel.replacement.versions import located
 from anabranch.options import BRANCH
-from anabranch.spec.per_use import check_use
 from anabranch.table.branching import Branching
 from anabranch.table.comparing import Comparing
 from anabranch.table.keeping import Keeping

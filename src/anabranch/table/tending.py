@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from anabranch.errors import InvalidInputError
-from anabranch.kernel.branches.branch_log import check_still_the_same
-from anabranch.kernel.context import TableContext
+from anabranch.kernel.log.branch_log import check_still_the_same
+from anabranch.kernel.log.context import TableContext
 from anabranch.options import parse_duration
 from anabranch.table.view import TableView
 
 if TYPE_CHECKING:
     from anabranch.kernel.compaction.selection import Partitions
     from anabranch.kernel.expiry.expire import Expiry, Tally
-    from anabranch.kernel.health import Health
+    from anabranch.kernel.repair.health import Health
     from anabranch.kernel.repair.problem import Verification
     from anabranch.kernel.repair.repair import Repair
     from anabranch.maintenance.compact import CompactionResult
@@ -199,7 +199,7 @@ class Tending(TableView):
 
     def health(self) -> Health:
         """How the table is: small files, what compaction would gain, and the commands that mend it."""
-        from anabranch.kernel.health import health
+        from anabranch.kernel.repair.health import health
 
         if self._pinned is None:
             self._to_tend()

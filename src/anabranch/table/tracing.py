@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from anabranch.errors import CorruptTableError, NotFoundError
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.refs.moment import Moment
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.main_versions import check_unambiguous, located
+from anabranch.kernel.log.moment import Moment
+from anabranch.kernel.log.tag_log import find_tag
 from anabranch.kernel.refs.moments import resolve
-from anabranch.kernel.refs.tag_log import find_tag
-from anabranch.kernel.replacement.versions import check_unambiguous, located
 from anabranch.lineage.commit import CommitRef
 from anabranch.lineage.memory import MemoryStore
 from anabranch.lineage.questions.asked import Asked, commits, contained, whole

@@ -7,18 +7,18 @@ from collections.abc import Iterator, Mapping
 
 from anabranch.engine import Engine, LocalEngine
 from anabranch.errors import AnabranchError, InvalidInputError
-from anabranch.kernel.branches.branch_log import branch_names, check_still_there
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.guards import check_snapshot_readable
-from anabranch.kernel.refs.moment import Moment
-from anabranch.kernel.replacement.main import main_of
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.schema.per_use import asks_of_the_table, refuse_table_options
+from anabranch.format.schema.support import check_readable
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.kernel.log.branch_log import branch_names, check_still_there
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.guards import check_snapshot_readable
+from anabranch.kernel.log.main_branch import main_of
+from anabranch.kernel.log.moment import Moment
 from anabranch.lazy import lazy
 from anabranch.lineage.store import LineageSource
 from anabranch.options import check_values
-from anabranch.spec.per_use import asks_of_the_table, refuse_table_options
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import Snapshot
-from anabranch.spec.support import check_readable
 from anabranch.tabular import Glance
 
 

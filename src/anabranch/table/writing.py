@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
-from anabranch.alter import Alter
 from anabranch.arrow.convert import convert
 from anabranch.arrow.incoming import incoming
+from anabranch.arrow.table_write import Writer
 from anabranch.engine import WritesFrames, WrittenRows
 from anabranch.errors import (
     AnabranchError,
@@ -20,31 +20,31 @@ from anabranch.errors import (
 )
 from anabranch.expr.nodes import Predicate
 from anabranch.expr.parse import parse
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.schema.support import check_writable
+from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.actions.overwrite import Overwrite
 from anabranch.kernel.commit.base import Action
 from anabranch.kernel.commit.commit_message import CommitMessage
-from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, Committed, commit
+from anabranch.kernel.commit.watermark import Claim, claim
+from anabranch.kernel.commit.write_load import WriteLoad, load_warning
+from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.refs.moments import resolve
 from anabranch.kernel.refs.upkeep import keep_due
 from anabranch.kernel.replacement.follow import carried_over
-from anabranch.kernel.watermark import Claim, claim
-from anabranch.kernel.write_load import WriteLoad, load_warning
 from anabranch.lineage.model import LINEAGE_PROPERTY
 from anabranch.lineage.recording import current, is_aside
 from anabranch.lineage.remembered import Handed, handed
 from anabranch.lineage.unnamed import outside_of_jobs
 from anabranch.maintenance.expire import expire_now_and_then
 from anabranch.options import DYNAMIC_PARTITION_OVERWRITE
-from anabranch.scan import Rows
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import Snapshot
-from anabranch.spec.snapshot_ref import SnapshotRef
-from anabranch.spec.support import check_writable
+from anabranch.scan.scan import Rows
+from anabranch.table.alter import Alter
 from anabranch.table.merging import SchemaMerge
 from anabranch.table.view import TableView
-from anabranch.write import Writer
 
 _LOG = logging.getLogger(__name__)
 

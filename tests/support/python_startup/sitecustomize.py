@@ -18,6 +18,6 @@ if "pyspark.daemon" in sys.orig_argv:
     with contextlib.suppress(ImportError):
         import pyspark.worker  # noqa: F401
 
-        import anabranch.spark.source
-        import anabranch.spark.stream_reader  # noqa: F401
+        import anabranch.spark.source.data_source
+        import anabranch.spark.streams.stream_reader  # noqa: F401
     gc.freeze()

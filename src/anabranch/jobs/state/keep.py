@@ -13,16 +13,16 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from anabranch.errors import AnabranchError, NotFoundError
+from anabranch.format.records.refs import Tag
 from anabranch.jobs.state.carry import copy_objects
 from anabranch.jobs.state.held import KEPT_FOLDER, held_state, query_of
 from anabranch.jobs.state.mirror import StateMirror
-from anabranch.kernel.context import TableContext
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.tag_log import find_tags, tag_names
 from anabranch.kernel.provenance.job_states import JobState, KeptState, record_job_state
-from anabranch.kernel.refs.tag_log import find_tags, tag_names
 from anabranch.lineage.model import entry_or_none
 from anabranch.options import JOB_STATE_RETAINED
 from anabranch.runtime import SYSTEM, Runtime
-from anabranch.spec.refs import Tag
 from anabranch.storage.protocol import Storage
 
 _LOG = logging.getLogger(__name__)

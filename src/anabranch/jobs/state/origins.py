@@ -8,16 +8,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch.errors import NotFoundError
+from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.jobs.source import Source
 from anabranch.jobs.state.carry import Moved
 from anabranch.jobs.topics import STARTING_OFFSETS, check_rereadable
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.history.commits import back_from
+from anabranch.kernel.log.commits import back_from
+from anabranch.kernel.log.context import TableContext
 from anabranch.lineage.model import SourceInput, entry_or_none
 from anabranch.lineage.spark_offsets import BatchOffsets
 from anabranch.options import CONSUMER_ID, SCAN_MODE, SCAN_START_OFFSET
-from anabranch.spark.options import MOMENT_KEYS
-from anabranch.spec.snapshot import CommitKind, Snapshot
+from anabranch.spark.context.options import MOMENT_KEYS
 from anabranch.streaming.offsets import BEGINNING, Offset, Position, is_offset
 
 if TYPE_CHECKING:

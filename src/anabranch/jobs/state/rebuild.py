@@ -18,7 +18,7 @@ from anabranch.errors import InvalidInputError
 from anabranch.jobs.topics import STARTING_OFFSETS
 from anabranch.lineage.spark_offsets import parse_batch_offsets
 from anabranch.options import SCAN_START_OFFSET
-from anabranch.spark.options import CHECKPOINT
+from anabranch.spark.context.options import CHECKPOINT
 from anabranch.streaming.offsets import Offset, is_offset
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from anabranch.jobs.state.origins import origins
 from anabranch.jobs.state.point import Point
 from anabranch.jobs.state.rebuild import first_batch, next_batch
 from anabranch.jobs.topics import STARTING_OFFSETS
-from anabranch.kernel.context import TableContext
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.provenance.job_states import job_states
-from anabranch.kernel.replacement.main import main_of
 from anabranch.lineage.spark_offsets import parse_batch_offsets
 from anabranch.options import SCAN_START_OFFSET
 from anabranch.runtime import SYSTEM

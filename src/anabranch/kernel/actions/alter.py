@@ -15,16 +15,16 @@ from anabranch.errors import (
     UnsupportedFeatureError,
 )
 from anabranch.expr.row_rules import check_rules
-from anabranch.kernel.branches.field_ids import room_after
+from anabranch.format.schema.change import SchemaChange, apply_changes, meant_ids
+from anabranch.format.schema.diff import changes_between
+from anabranch.format.schema.support import check_writable
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.field_ids import shift_field_ids
 from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.commit.placement import keep_placement
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.exact import delete_exactly
-from anabranch.spec.field_ids import shift_field_ids
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.schema_change import SchemaChange, apply_changes, meant_ids
-from anabranch.spec.schema_diff import changes_between
-from anabranch.spec.support import check_writable
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.exact import delete_exactly
+from anabranch.kernel.log.field_ids import room_after
 
 _MOST_COLLISIONS = 100
 _MOST_REQUESTS = 3

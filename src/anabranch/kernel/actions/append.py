@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from anabranch.format.records.data_file import FileKind, ManifestEntry
+from anabranch.format.records.snapshot import CommitKind
 from anabranch.kernel.commit.base import Base, Change, Conflict
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.commit.conflicts import bucket_count_conflict, partition_buckets_conflict
 from anabranch.kernel.commit.sequence import continue_sequences
-from anabranch.spec.data_file import FileKind, ManifestEntry
-from anabranch.spec.snapshot import CommitKind
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,14 @@ from typing import Any
 import polars as pl
 
 from anabranch.errors import CorruptTableError
+from anabranch.format.records.data_file import DataFileMeta, FileKind, ManifestEntry
+from anabranch.format.records.entry_frame import IDENTITY, EntryFrame
+from anabranch.format.records.snapshot import CommitKind
 from anabranch.kernel.commit.base import Base, Change, Conflict
+from anabranch.kernel.commit.compaction_task import Rewrite
 from anabranch.kernel.commit.conflicts import gone_conflict, order_conflict
-from anabranch.kernel.compaction.task import Rewrite
-from anabranch.kernel.properties import REWRITE_PROPERTY
-from anabranch.kernel.provenance.fence import fence_conflict
-from anabranch.spec.data_file import DataFileMeta, FileKind, ManifestEntry
-from anabranch.spec.entry_frame import IDENTITY, EntryFrame
-from anabranch.spec.snapshot import CommitKind
+from anabranch.kernel.commit.fence_check import fence_conflict
+from anabranch.kernel.log.properties import REWRITE_PROPERTY
 
 
 @dataclass(frozen=True)

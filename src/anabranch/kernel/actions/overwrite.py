@@ -16,20 +16,20 @@ from anabranch.expr.bind import BoundPredicate, bind
 from anabranch.expr.bound import columns
 from anabranch.expr.evaluate import filter_mask
 from anabranch.expr.nodes import Column, ColumnExpression, Predicate, all_of, any_of
+from anabranch.format.records.data_file import FileKind
+from anabranch.format.records.entry_frame import EntryFrame
+from anabranch.format.records.snapshot import CommitKind
+from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.actions.append import added_entries
 from anabranch.kernel.commit.base import Base, Change, Conflict
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.commit.conflicts import bucket_count_conflict
 from anabranch.kernel.commit.sequence import continue_sequences
 from anabranch.kernel.commit.unchanged import changed_conflict
-from anabranch.kernel.partitions import key_of_row
-from anabranch.kernel.properties import OVERWRITE_PROPERTY
+from anabranch.kernel.log.properties import OVERWRITE_PROPERTY
+from anabranch.kernel.scan.partitions import key_of_row
 from anabranch.kernel.scan.pruning import partition_values
-from anabranch.spec.data_file import FileKind
-from anabranch.spec.entry_frame import EntryFrame
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import CommitKind
-from anabranch.spec.snapshot_ref import SnapshotRef
 
 _FEW_PARTITIONS = 64
 

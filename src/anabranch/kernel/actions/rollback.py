@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from anabranch.format.records.data_file import FileKind
+from anabranch.format.records.entry_frame import IDENTITY, EntryFrame
+from anabranch.format.records.snapshot import CommitKind, Snapshot
+from anabranch.format.records.snapshot_ref import SnapshotRef
 from anabranch.kernel.commit.base import Base, Change, Conflict
 from anabranch.kernel.commit.order import ordered_as
-from anabranch.kernel.file_paths import missing_files
-from anabranch.kernel.properties import ROLLBACK_PROPERTY
-from anabranch.kernel.watermark import given_back
-from anabranch.spec.data_file import FileKind
-from anabranch.spec.entry_frame import IDENTITY, EntryFrame
-from anabranch.spec.snapshot import CommitKind, Snapshot
-from anabranch.spec.snapshot_ref import SnapshotRef
+from anabranch.kernel.commit.watermark import given_back
+from anabranch.kernel.log.file_paths import missing_files
+from anabranch.kernel.log.properties import ROLLBACK_PROPERTY
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from anabranch.errors import CorruptTableError
-from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
-from anabranch.kernel.branches.fork_pins import fork_snapshot
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.parallel import each
-from anabranch.kernel.replacement.coverage import Gaps, JobOnMain, by_job
-from anabranch.spec.fork import Fork
-from anabranch.spec.layout import MAIN_BRANCH
-from anabranch.spec.snapshot import Snapshot
+from anabranch.format.records.fork import Fork
+from anabranch.format.records.layout import MAIN_BRANCH
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.kernel.log.branch_log import BranchState, branch_names, state_of
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.fork_pins import fork_snapshot
+from anabranch.kernel.log.parallel import each
+from anabranch.kernel.provenance.coverage import Gaps, JobOnMain, by_job
 from anabranch.tabular import Glance, Shown, time_text
 
 

@@ -18,23 +18,23 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from anabranch.errors import InvalidInputError, NotFoundError
-from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
-from anabranch.kernel.branches.fork_pins import unpin_fork
+from anabranch.format.records.fork import DELETING_FILE, FORK_FILE, Fork
+from anabranch.format.records.layout import MAIN_BRANCH
+from anabranch.format.records.main_pointer import former_main_name
+from anabranch.format.records.savepoint import Savepoint
 from anabranch.kernel.branches.lost_fork import readable_branch
 from anabranch.kernel.branches.operations import record_deletion
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.history.archive import archive_rest
-from anabranch.kernel.merge.pins import unpin_merges
-from anabranch.kernel.refs.savepoint_log import is_of, savepoints
+from anabranch.kernel.log.archive import archive_rest
+from anabranch.kernel.log.branch_log import BranchState, branch_names, state_of
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.fork_pins import unpin_fork
+from anabranch.kernel.log.lost_pointers import check_decisions
+from anabranch.kernel.log.main_branch import main_of, succession
+from anabranch.kernel.log.main_pointer import find_release
+from anabranch.kernel.log.merge_pins import unpin_merges
+from anabranch.kernel.log.savepoint_log import is_of, savepoints
+from anabranch.kernel.log.seals import settled
 from anabranch.kernel.refs.savepoints import delete_savepoint
-from anabranch.kernel.replacement.lost import check_decisions
-from anabranch.kernel.replacement.main import main_of, succession
-from anabranch.kernel.replacement.pointer import find_release
-from anabranch.kernel.replacement.seal import settled
-from anabranch.spec.fork import DELETING_FILE, FORK_FILE, Fork
-from anabranch.spec.layout import MAIN_BRANCH
-from anabranch.spec.main_pointer import former_main_name
-from anabranch.spec.savepoint import Savepoint
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,19 +13,19 @@ from dataclasses import dataclass
 import polars as pl
 
 from anabranch.errors import AnabranchError, NotFoundError
-from anabranch.kernel.branches.branch_log import open_branch
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.guards import check_snapshot_readable
-from anabranch.kernel.partitions import partition_text
+from anabranch.format.records.entry_frame import IDENTITY, EntryFrame
+from anabranch.format.records.layout import MAIN_BRANCH
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.schema.diff import changes_between
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.data_types import Field
+from anabranch.kernel.log.branch_log import open_branch
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.guards import check_snapshot_readable
 from anabranch.kernel.refs.moments import resolve
+from anabranch.kernel.scan.partitions import partition_text
 from anabranch.kernel.scan.request import check_supported
 from anabranch.lazy import lazy
-from anabranch.spec.entry_frame import IDENTITY, EntryFrame
-from anabranch.spec.layout import MAIN_BRANCH
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.schema_diff import changes_between
-from anabranch.spec.snapshot import Snapshot
-from anabranch.spec.types import Field
 
 FILE_KEY = ("partition", "bucket", "file_name")
 """What makes a data file one, on every branch of a table."""

@@ -12,23 +12,23 @@ import logging
 from collections.abc import Iterator
 
 from anabranch.errors import CorruptTableError, NotFoundError
-from anabranch.kernel.branches.audit_log import audits
-from anabranch.kernel.branches.branch_log import branch_names
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.history.commits import own_commits
-from anabranch.kernel.merge.record import merge_log
-from anabranch.kernel.parallel import each
-from anabranch.kernel.replacement.facts import replace_facts
-from anabranch.kernel.replacement.main import main_by_uuid, main_of
-from anabranch.kernel.replacement.pointer import find_release, replacements
-from anabranch.spec.branch_end import (
+from anabranch.format.records.branch_end import (
     DELETED_PREFIX,
     BranchOperation,
     operations_from_json,
     operations_to_json,
 )
-from anabranch.spec.layout import BRANCH_FOLDER, MAIN_BRANCH
-from anabranch.spec.main_pointer import MainPointer
+from anabranch.format.records.layout import BRANCH_FOLDER, MAIN_BRANCH
+from anabranch.format.records.main_pointer import MainPointer
+from anabranch.kernel.log.audit_log import audits
+from anabranch.kernel.log.branch_log import branch_names
+from anabranch.kernel.log.commits import own_commits
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.main_branch import main_by_uuid, main_of
+from anabranch.kernel.log.main_pointer import find_release, replacements
+from anabranch.kernel.log.merge_record import merge_log
+from anabranch.kernel.log.parallel import each
+from anabranch.kernel.log.replacement_facts import replace_facts
 
 _LOG = logging.getLogger(__name__)
 

@@ -7,19 +7,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError
-from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
+from anabranch.format.records.fork import FORK_FILE
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.kernel.branches.copied_past import drop_expired
 from anabranch.kernel.branches.delete import delete_branch
-from anabranch.kernel.branches.fork_pins import ForkPinCare, tend_fork_pins
 from anabranch.kernel.branches.operations import is_deleted
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.merge.pins import MergePinCare, tend_merge_pins
-from anabranch.kernel.parallel import stream
-from anabranch.kernel.properties import BRANCH_PROPERTY
-from anabranch.kernel.refs.tag_log import find_tags, tag_names
-from anabranch.kernel.replacement.copy_history import drop_expired
-from anabranch.kernel.store_clock import removal_time
-from anabranch.spec.fork import FORK_FILE
-from anabranch.spec.snapshot import Snapshot
+from anabranch.kernel.log.branch_log import BranchState, branch_names, state_of
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.fork_pins import ForkPinCare, tend_fork_pins
+from anabranch.kernel.log.merge_pins import MergePinCare, tend_merge_pins
+from anabranch.kernel.log.parallel import stream
+from anabranch.kernel.log.properties import BRANCH_PROPERTY
+from anabranch.kernel.log.store_clock import removal_time
+from anabranch.kernel.log.tag_log import find_tags, tag_names
 
 _GRACE_MILLIS = 24 * 3_600_000
 """How old a creation must be that did not come to its end, before it is undone."""

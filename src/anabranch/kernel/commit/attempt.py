@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.errors import AnabranchError
+from anabranch.format.records.data_file import FileKind, ManifestEntry, ManifestFileMeta
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.base import Base, Change
-from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.manifest_merge import merge_manifests, without_files
 from anabranch.kernel.commit.manifest_writer import ManifestWriter
 from anabranch.kernel.commit.presence import aged_files, is_aged, lost_files
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.properties import BRANCH_PROPERTY, PARENT_PROPERTY, WRITER_PROPERTY
-from anabranch.kernel.store_clock import commit_time
-from anabranch.kernel.watermark import Claim, recorded
-from anabranch.spec.data_file import FileKind, ManifestEntry, ManifestFileMeta
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import Snapshot
+from anabranch.kernel.commit.watermark import Claim, recorded
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.identity import CommitIdentity
+from anabranch.kernel.log.properties import BRANCH_PROPERTY, PARENT_PROPERTY, WRITER_PROPERTY
+from anabranch.kernel.log.store_clock import commit_time
 from anabranch.version import __version__
 
 SNAPSHOT_VERSION = 3

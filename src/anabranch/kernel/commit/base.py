@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from anabranch.expr.bind import BoundPredicate
-from anabranch.kernel.context import TableContext
+from anabranch.format.records.data_file import ManifestEntry
+from anabranch.format.records.entry_frame import EntryFrame
+from anabranch.format.records.snapshot import CommitKind, Snapshot
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.kernel.commit.watermark import Recorded
+from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.scan.pruning import manifests_may_match, partitions_match
-from anabranch.kernel.watermark import Recorded
 from anabranch.lazy import lazy
-from anabranch.spec.data_file import ManifestEntry
-from anabranch.spec.entry_frame import EntryFrame
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import CommitKind, Snapshot
 
 
 @dataclass(frozen=True)

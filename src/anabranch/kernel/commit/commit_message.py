@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from anabranch.spec.data_file import DataFileMeta
+from anabranch.format.records.data_file import DataFileMeta
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,18 +33,18 @@ from collections.abc import Collection, Iterator, Sequence
 
 import polars as pl
 
+from anabranch.format.records.data_file import FileKind, ManifestEntry
+from anabranch.format.records.entry_frame import COLUMNS, IDENTITY
+from anabranch.format.records.snapshot import CommitKind
 from anabranch.kernel.commit.base import Base, Change, Conflict
 from anabranch.kernel.commit.commit_message import CommitMessage
+from anabranch.kernel.commit.compaction_task import Rewrite
+from anabranch.kernel.commit.fence_check import crossing
 from anabranch.kernel.commit.placement import placement_conflict
 from anabranch.kernel.commit.sequence import bucket_counts
-from anabranch.kernel.compaction.task import Rewrite
-from anabranch.kernel.partitions import PartitionKey, key_of_row, keys_of_rows, partition_text
-from anabranch.kernel.properties import BRANCH_PROPERTY
-from anabranch.kernel.provenance.fence import crossing
+from anabranch.kernel.log.properties import BRANCH_PROPERTY
+from anabranch.kernel.scan.partitions import PartitionKey, key_of_row, keys_of_rows, partition_text
 from anabranch.options import BUCKET
-from anabranch.spec.data_file import FileKind, ManifestEntry
-from anabranch.spec.entry_frame import COLUMNS, IDENTITY
-from anabranch.spec.snapshot import CommitKind
 
 
 def bucket_count_conflict(base: Base, messages: Sequence[CommitMessage]) -> Conflict | None:

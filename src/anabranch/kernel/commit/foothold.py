@@ -10,14 +10,14 @@ from __future__ import annotations
 import logging
 
 from anabranch.errors import AnabranchError, CommitOutcomeUnknownError, NotFoundError
+from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.commit.leftovers import displace, take_over
 from anabranch.kernel.commit.placement import is_misplaced
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.exact import delete_snapshot
-from anabranch.kernel.properties import LEFTOVER_PROPERTY, PARENT_PROPERTY
-from anabranch.kernel.removals import record_removal
-from anabranch.kernel.replacement.seal import check_open
-from anabranch.spec.snapshot import Snapshot
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.exact import delete_snapshot
+from anabranch.kernel.log.properties import LEFTOVER_PROPERTY, PARENT_PROPERTY
+from anabranch.kernel.log.removals import record_removal
+from anabranch.kernel.log.seals import check_open
 
 _LOG = logging.getLogger(__name__)
 

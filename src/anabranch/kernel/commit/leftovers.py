@@ -19,23 +19,23 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from anabranch.errors import AnabranchError
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.exact import delete_exactly
-from anabranch.kernel.properties import (
+from anabranch.format.records.data_file import ManifestFileMeta
+from anabranch.format.records.entry_frame import IDENTITY
+from anabranch.format.records.layout import manifest_list_name
+from anabranch.format.records.manifest import encode_manifest_list
+from anabranch.format.records.refs import Tag
+from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.exact import delete_exactly
+from anabranch.kernel.log.properties import (
     BRANCH_PROPERTY,
     LEFTOVER_PROPERTY,
     PARENT_PROPERTY,
     WATERMARK_PROPERTY,
     WRITER_PROPERTY,
 )
-from anabranch.kernel.removals import is_after_removed, record_removal
+from anabranch.kernel.log.removals import is_after_removed, record_removal
 from anabranch.options import MANIFEST_COMPRESSION
-from anabranch.spec.data_file import ManifestFileMeta
-from anabranch.spec.entry_frame import IDENTITY
-from anabranch.spec.layout import manifest_list_name
-from anabranch.spec.manifest import encode_manifest_list
-from anabranch.spec.refs import Tag
-from anabranch.spec.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from anabranch.version import __version__
 
 _LOG = logging.getLogger(__name__)

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from anabranch.format.records.data_file import FileKind, ManifestEntry, ManifestFileMeta
+from anabranch.format.records.entry_frame import IDENTITY, EntryFrame
 from anabranch.kernel.commit.manifest_writer import ManifestWriter
 from anabranch.options import MANIFEST_FULL_COMPACTION_SIZE, MANIFEST_MERGE_MIN_COUNT, MANIFEST_TARGET_SIZE
-from anabranch.spec.data_file import FileKind, ManifestEntry, ManifestFileMeta
-from anabranch.spec.entry_frame import IDENTITY, EntryFrame
 
 
 def merge_manifests(metas: Sequence[ManifestFileMeta], writer: ManifestWriter) -> list[ManifestFileMeta]:

@@ -7,16 +7,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from anabranch.kernel.context import TableContext
+from anabranch.format.records.data_file import FileKind, ManifestEntry, ManifestFileMeta, SimpleStats
+from anabranch.format.records.entry_frame import EntryFrame
+from anabranch.format.records.layout import manifest_list_name, manifest_name
+from anabranch.format.records.manifest import (
+    concat_manifests,
+    encode_manifest,
+    encode_manifest_list,
+    roll_frame,
+)
+from anabranch.format.records.stats import partition_stats
+from anabranch.format.rows.binary_row import arity, decode_row
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.data_types import DataType
+from anabranch.kernel.log.context import TableContext
 from anabranch.options import MANIFEST_COMPRESSION, MANIFEST_TARGET_SIZE
-from anabranch.spec.binary_row import arity, decode_row
-from anabranch.spec.data_file import FileKind, ManifestEntry, ManifestFileMeta, SimpleStats
-from anabranch.spec.entry_frame import EntryFrame
-from anabranch.spec.layout import manifest_list_name, manifest_name
-from anabranch.spec.manifest import concat_manifests, encode_manifest, encode_manifest_list, roll_frame
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.stats import partition_stats
-from anabranch.spec.types import DataType
 
 _FEW_ENTRIES = 2_000
 _CODECS = {"zstd": "zstandard"}

@@ -11,17 +11,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import polars as pl
 
+from anabranch.format.records.data_file import ManifestEntry
+from anabranch.format.records.entry_frame import IDENTITY, EntryFrame
 from anabranch.kernel.commit.base import Base, Conflict
 from anabranch.kernel.commit.sequence import continue_sequences
-from anabranch.kernel.partitions import (
+from anabranch.kernel.scan.partitions import (
     PartitionKey,
     key_of_row,
     keys_of_rows,
     of_partitions,
     partition_text,
 )
-from anabranch.spec.data_file import ManifestEntry
-from anabranch.spec.entry_frame import IDENTITY, EntryFrame
 
 Place = tuple[PartitionKey, int]
 

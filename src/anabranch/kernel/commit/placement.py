@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from anabranch.errors import CommitConflictError
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.schema.option_change import differing_placement
+from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.base import Base, Conflict
-from anabranch.kernel.context import TableContext
-from anabranch.spec.option_change import differing_placement
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import Snapshot
+from anabranch.kernel.log.context import TableContext
 
 
 def placement_conflict(base: Base, schema_ids: set[int]) -> Conflict | None:

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from anabranch.format.records.data_file import FileKind, ManifestEntry
+from anabranch.format.records.layout import ORPHANS_FOLDER
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.base import Conflict
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.file_paths import data_file_paths
-from anabranch.kernel.parallel import each
-from anabranch.spec.data_file import FileKind, ManifestEntry
-from anabranch.spec.layout import ORPHANS_FOLDER
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import Snapshot
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.file_paths import data_file_paths
+from anabranch.kernel.log.parallel import each
 
 _SAFE_MILLIS = 3_600_000
 """A 24th of the age that the cleaning of orphans spares unless it is told otherwise."""

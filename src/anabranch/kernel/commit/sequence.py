@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 
 from anabranch.errors import CorruptTableError
+from anabranch.format.records.data_file import FileKind, ManifestEntry
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.base import Base
-from anabranch.kernel.partitions import PartitionKey, key_of_row
-from anabranch.spec.data_file import FileKind, ManifestEntry
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import Snapshot
+from anabranch.kernel.scan.partitions import PartitionKey, key_of_row
 
 _WEIGHT = 200  # bytes that a bucket or a partition takes, about
 

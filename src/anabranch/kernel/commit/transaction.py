@@ -28,28 +28,28 @@ from anabranch.errors import (
     StorageError,
     UnsupportedFeatureError,
 )
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.schema.support import check_writable
 from anabranch.kernel.commit.attempt import Attempts
 from anabranch.kernel.commit.base import Action, Base, Change, Conflict
 from anabranch.kernel.commit.conflicts import file_conflict, identity_conflict
 from anabranch.kernel.commit.foothold import took_hold
-from anabranch.kernel.commit.identity import CommitIdentity
-from anabranch.kernel.commit.ledger import LedgerEntry, find_commit
 from anabranch.kernel.commit.leftovers import displace, withdraw
 from anabranch.kernel.commit.presence import lost_conflict, lost_files_of
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.exact import delete_snapshot
-from anabranch.kernel.guards import check_snapshot_writable
-from anabranch.kernel.replacement.seal import check_open
-from anabranch.kernel.watermark import Claim
+from anabranch.kernel.commit.watermark import Claim
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.exact import delete_snapshot
+from anabranch.kernel.log.guards import check_snapshot_writable
+from anabranch.kernel.log.identity import CommitIdentity
+from anabranch.kernel.log.ledger import LedgerEntry, find_commit
+from anabranch.kernel.log.seals import check_open
 from anabranch.options import (
     COMMIT_MAX_RETRIES,
     COMMIT_MAX_RETRY_WAIT,
     COMMIT_MIN_RETRY_WAIT,
     COMMIT_TIMEOUT,
 )
-from anabranch.spec.snapshot import Snapshot
-from anabranch.spec.snapshot_ref import SnapshotRef
-from anabranch.spec.support import check_writable
 
 NOT_PUBLISHED = (
     *(CommitConflictError, CommitRetriesExhaustedError, SealedBranchError),

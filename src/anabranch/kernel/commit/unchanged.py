@@ -7,9 +7,9 @@ from collections.abc import Callable
 import polars as pl
 
 from anabranch.errors import CorruptTableError
+from anabranch.format.records.snapshot import CommitKind, Snapshot
+from anabranch.format.records.snapshot_ref import SnapshotRef
 from anabranch.kernel.commit.base import Base, Conflict
-from anabranch.spec.snapshot import CommitKind, Snapshot
-from anabranch.spec.snapshot_ref import SnapshotRef
 
 
 def changed_conflict(

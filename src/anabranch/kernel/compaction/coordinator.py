@@ -25,20 +25,20 @@ from typing import Final
 import polars as pl
 
 from anabranch.errors import CorruptTableError, NotFoundError
+from anabranch.format.records.entry_frame import COLUMNS, EntryFrame
+from anabranch.format.records.snapshot import CommitKind, Snapshot
+from anabranch.format.schema.support import check_writable
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.kernel.commit.compaction_task import CompactionTask
 from anabranch.kernel.compaction.live import live_files
 from anabranch.kernel.compaction.packing import Limits
-from anabranch.kernel.compaction.planning import FENCE, PLAN_COLUMNS, plan_full, plan_minor, plan_rest
-from anabranch.kernel.compaction.task import CompactionTask
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.guards import check_snapshot_writable
-from anabranch.kernel.properties import PARENT_PROPERTY
-from anabranch.kernel.provenance.fence import fenced
+from anabranch.kernel.compaction.planning import PLAN_COLUMNS, plan_full, plan_minor, plan_rest
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.guards import check_snapshot_writable
+from anabranch.kernel.log.properties import PARENT_PROPERTY
+from anabranch.kernel.provenance.fence import FENCE, fenced
 from anabranch.kernel.scan.request import check_supported
 from anabranch.options import FULL_COMPACTION_DELTA_COMMITS, FULL_COMPACTION_SCALABLE
-from anabranch.spec.entry_frame import COLUMNS, EntryFrame
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import CommitKind, Snapshot
-from anabranch.spec.support import check_writable
 
 _ROUNDS_TO_REST: Final = 5
 """Rounds without a task after which a partition gets one for all of its small files."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from anabranch.format.records.entry_frame import EntryFrame
+from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.compaction.planning import PLAN_COLUMNS
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.guards import check_snapshot_readable
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.guards import check_snapshot_readable
 from anabranch.kernel.provenance.fence import fenced
 from anabranch.kernel.scan.request import check_supported
-from anabranch.spec.entry_frame import EntryFrame
-from anabranch.spec.snapshot import Snapshot
 
 
 def live_files(context: TableContext, snapshot: Snapshot | None) -> EntryFrame:

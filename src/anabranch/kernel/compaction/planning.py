@@ -18,6 +18,10 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from anabranch.format.records.data_file import EMPTY_STATS, DataFileMeta
+from anabranch.format.records.entry_frame import EntryFrame
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.kernel.commit.compaction_task import CompactionTask
 from anabranch.kernel.compaction.packing import (
     LEFT_OUT,
     Limits,
@@ -29,11 +33,8 @@ from anabranch.kernel.compaction.packing import (
     pack_queue_fully,
     pack_rest,
 )
-from anabranch.kernel.compaction.task import CompactionTask
-from anabranch.kernel.partitions import keys_of_rows
-from anabranch.spec.data_file import EMPTY_STATS, DataFileMeta
-from anabranch.spec.entry_frame import EntryFrame
-from anabranch.spec.schema import TableSchema
+from anabranch.kernel.provenance.fence import FENCE
+from anabranch.kernel.scan.partitions import keys_of_rows
 
 PLAN_COLUMNS: Final = (
     *("kind", "partition", "bucket", "total_buckets", "file_name", "file_size", "row_count"),
@@ -46,7 +47,6 @@ _OF_A_FILE: Final = (
     *("file_name", "file_size", "row_count", "min_sequence_number", "max_sequence_number"),
     *("schema_id", "level", "creation_time"),
 )
-FENCE: Final = "fence"
 _PLACE: Final = ("partition", "bucket", "total_buckets")
 
 Rows = np.ndarray

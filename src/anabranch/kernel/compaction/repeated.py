@@ -14,14 +14,14 @@ from typing import Any, Final
 import polars as pl
 
 from anabranch.errors import CorruptTableError
-from anabranch.kernel.compaction.planning import FENCE
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.parallel import each
-from anabranch.kernel.properties import REWRITE_PROPERTY
-from anabranch.spec.data_file import FileKind, FileSource
-from anabranch.spec.entry_frame import EntryFrame
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import CommitKind, Snapshot
+from anabranch.format.records.data_file import FileKind, FileSource
+from anabranch.format.records.entry_frame import EntryFrame
+from anabranch.format.records.snapshot import CommitKind, Snapshot
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.parallel import each
+from anabranch.kernel.log.properties import REWRITE_PROPERTY
+from anabranch.kernel.provenance.fence import FENCE
 
 _LOOK_BACK: Final = 1_000
 """Snapshots to look through; looking further costs more than a small sort."""

@@ -12,10 +12,10 @@ from anabranch.expr.bind import BoundPredicate, bind
 from anabranch.expr.bound import columns
 from anabranch.expr.nodes import Column, ColumnExpression, Predicate, all_of, any_of
 from anabranch.expr.parse import parse
+from anabranch.format.records.entry_frame import EntryFrame
+from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.scan.pruning import partitions_match
 from anabranch.runtime import Clock
-from anabranch.spec.entry_frame import EntryFrame
-from anabranch.spec.schema import TableSchema
 
 Partitions = str | Predicate | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """Partitions as users name them: ``"dt < '2026-01-01'"``, the same as an expression, ``{"dt": "2026-01-01"}``, or

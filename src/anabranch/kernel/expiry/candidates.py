@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import polars as pl
 
 from anabranch.errors import CorruptTableError
-from anabranch.kernel.context import TableContext
+from anabranch.format.records.data_file import ManifestFileMeta
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.expiry.list_index import ListIndex
 from anabranch.kernel.expiry.reachability import ENTRY_COLUMNS, index_files
-from anabranch.kernel.file_paths import bucket_folders
-from anabranch.spec.data_file import ManifestFileMeta
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import Snapshot
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.file_paths import bucket_folders
 
 COLUMNS = {"path": pl.String(), "file_name": pl.String(), "kind": pl.String(), "bytes": pl.Int64()}
 """One row a file. `bytes` is what the metadata says, 0 where it does not."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from anabranch.errors import CorruptTableError, NotFoundError
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.refs.consumers import damaged
-from anabranch.spec.layout import consumer_id_of
-from anabranch.spec.refs import Consumer
+from anabranch.format.records.layout import consumer_id_of
+from anabranch.format.records.refs import Consumer
+from anabranch.kernel.log.consumers import damaged
+from anabranch.kernel.log.context import TableContext
 
 _READS = 10
 _PAUSE_SECONDS = 0.02

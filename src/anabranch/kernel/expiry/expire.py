@@ -37,10 +37,9 @@ import polars as pl
 
 from anabranch.engine import Engine, LocalEngine
 from anabranch.errors import CommitConflictError, NotFoundError, StorageError
-from anabranch.kernel.branches.branch_log import branch_names
-from anabranch.kernel.commit.ledger import hand_over, tidy
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.exact import delete_snapshot
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.schema.support import check_expirable, check_readable
+from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.expiry.candidates import DATA, candidates, no_files
 from anabranch.kernel.expiry.consumer_expiry import next_read
 from anabranch.kernel.expiry.list_index import ListIndex
@@ -49,16 +48,17 @@ from anabranch.kernel.expiry.reachability import Reachability
 from anabranch.kernel.expiry.ref_files import Look, RefReader, SnapshotFile
 from anabranch.kernel.expiry.removal import delete_empty_folders, delete_files
 from anabranch.kernel.expiry.retention import History, Retention
-from anabranch.kernel.guards import check_main_readable
-from anabranch.kernel.history.archive import archive
-from anabranch.kernel.history.archive import tidy as tidy_archive
+from anabranch.kernel.log.archive import archive
+from anabranch.kernel.log.archive import tidy as tidy_archive
+from anabranch.kernel.log.branch_log import branch_names
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.exact import delete_snapshot
+from anabranch.kernel.log.guards import check_main_readable
+from anabranch.kernel.log.ledger import hand_over, tidy
+from anabranch.kernel.log.removals import removed_stamps
+from anabranch.kernel.log.store_clock import removal_time
 from anabranch.kernel.provenance.carry import carry_over
-from anabranch.kernel.removals import removed_stamps
-from anabranch.kernel.store_clock import removal_time
 from anabranch.options import LEDGER_TIME_RETAINED
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import Snapshot
-from anabranch.spec.support import check_expirable, check_readable
 
 _SNAPSHOTS_AT_ONCE = 50_000
 """So that what they name fits into memory."""

@@ -11,9 +11,9 @@ from array import array
 from collections.abc import Iterable, Mapping
 
 from anabranch.errors import CorruptTableError
-from anabranch.kernel.context import TableContext
+from anabranch.format.records.data_file import ManifestFileMeta
 from anabranch.kernel.expiry.ref_files import Ref
-from anabranch.spec.data_file import ManifestFileMeta
+from anabranch.kernel.log.context import TableContext
 
 _NONE = array("I")
 

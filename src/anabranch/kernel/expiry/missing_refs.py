@@ -6,11 +6,11 @@ What only they reach is needed to put them back. To whoever asks what is reached
 from __future__ import annotations
 
 from anabranch.errors import CorruptTableError
-from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.parallel import each
-from anabranch.kernel.replacement.lost import check_decisions
-from anabranch.kernel.replacement.main import main_of
+from anabranch.kernel.log.branch_log import BranchState, branch_names, state_of
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.lost_pointers import check_decisions
+from anabranch.kernel.log.main_branch import main_of
+from anabranch.kernel.log.parallel import each
 
 
 def check_main_there(context: TableContext) -> TableContext:

@@ -26,13 +26,13 @@ import numpy as np
 import polars as pl
 
 from anabranch.errors import CorruptTableError
-from anabranch.kernel.context import TableContext
+from anabranch.format.avro.files import read_frame
+from anabranch.format.records.data_file import FileKind, ManifestFileMeta
+from anabranch.format.records.layout import check_file_name
 from anabranch.kernel.expiry.list_index import ListIndex, unreadable
 from anabranch.kernel.expiry.ref_files import Ref, RefReader
-from anabranch.kernel.parallel import each
-from anabranch.spec.avro import read_frame
-from anabranch.spec.data_file import FileKind, ManifestFileMeta
-from anabranch.spec.layout import check_file_name
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.parallel import each
 
 T = TypeVar("T")
 

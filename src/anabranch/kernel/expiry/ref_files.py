@@ -19,10 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from anabranch.errors import CorruptTableError, NotFoundError, UnsupportedFeatureError
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.parallel import each, stream
-from anabranch.kernel.replacement.seal import is_remnant
-from anabranch.spec.layout import (
+from anabranch.format.records.layout import (
     BRANCH_FOLDER,
     MAIN_BRANCH,
     branch_name_of,
@@ -31,9 +28,12 @@ from anabranch.spec.layout import (
     snapshot_id_of,
     tag_name_of,
 )
-from anabranch.spec.refs import Tag
-from anabranch.spec.savepoint import Savepoint
-from anabranch.spec.snapshot import NO_LIST, Snapshot
+from anabranch.format.records.refs import Tag
+from anabranch.format.records.savepoint import Savepoint
+from anabranch.format.records.snapshot import NO_LIST, Snapshot
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.parallel import each, stream
+from anabranch.kernel.log.seals import is_remnant
 from anabranch.storage.links import is_link
 from anabranch.storage.protocol import ObjectInfo
 

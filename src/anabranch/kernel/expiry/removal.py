@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from anabranch.engine import Engine
-from anabranch.kernel.context import TableContext
+from anabranch.kernel.log.context import TableContext
 from anabranch.storage.protocol import Storage
 
 _FILES_AT_ONCE = 1_000

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anabranch.errors import InvalidInputError
+from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.expiry.ref_files import SnapshotFile
-from anabranch.kernel.properties import PARENT_PROPERTY
-from anabranch.spec.snapshot import Snapshot
+from anabranch.kernel.log.properties import PARENT_PROPERTY
 
 FOREVER = 2**63 - 1
 """After every moment."""

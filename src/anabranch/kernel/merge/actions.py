@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from anabranch.errors import CommitConflictError
+from anabranch.format.records.data_file import FileKind
+from anabranch.format.records.snapshot import CommitKind
 from anabranch.kernel.commit.base import Base, Change, Conflict
+from anabranch.kernel.log.properties import MERGE_PROPERTY
 from anabranch.kernel.merge.plan import MergePlan, MergePlanner
-from anabranch.kernel.properties import MERGE_PROPERTY
 from anabranch.kernel.provenance.origin import Origin
-from anabranch.spec.data_file import FileKind
-from anabranch.spec.snapshot import CommitKind
 
 SCHEMA_MOVED: Final = "SCHEMA_MOVED"
 """Kind of the conflict that only says that the merged schema must be put again."""

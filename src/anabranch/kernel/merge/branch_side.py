@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from anabranch.kernel.branches.fork_pins import fork_snapshot
-from anabranch.kernel.context import TableContext
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.fork_pins import fork_of, fork_snapshot
+from anabranch.kernel.log.merge_record import MergeLog
 from anabranch.kernel.merge.cases import Case
 from anabranch.kernel.merge.conflict import MergeConflict
-from anabranch.kernel.merge.record import MergeLog
 from anabranch.kernel.merge.standing import Standing, before_gap
-from anabranch.kernel.partitions import PartitionKey, partition_text
-from anabranch.kernel.provenance.births import fork_of, live_partitions
+from anabranch.kernel.provenance.births import live_partitions
 from anabranch.kernel.provenance.branch_files import BranchFiles, Young
 from anabranch.kernel.provenance.classify import Work
 from anabranch.kernel.provenance.foreign import foreign_files
 from anabranch.kernel.provenance.sides import Done, Side, keyed, live_names_of, side_of, works
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import Snapshot
-from anabranch.spec.snapshot_ref import SnapshotRef
+from anabranch.kernel.scan.partitions import PartitionKey, partition_text
 
 
 class BranchSide:

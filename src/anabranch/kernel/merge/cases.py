@@ -20,10 +20,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anabranch.kernel.merge.conflict import MergeConflict
-from anabranch.kernel.partitions import PartitionKey
 from anabranch.kernel.provenance.branch_files import Young
 from anabranch.kernel.provenance.classify import Work
 from anabranch.kernel.provenance.sides import Done
+from anabranch.kernel.scan.partitions import PartitionKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from anabranch.format.types.data_types import (
+    ArrayType,
+    DataType,
+    Field,
+    MapType,
+    MultisetType,
+    RowType,
+    walk_fields,
+)
+from anabranch.format.types.field_tree import Fields
+from anabranch.format.types.widening import is_wider
 from anabranch.kernel.merge.conflict import MergeConflict
-from anabranch.spec.field_tree import Fields
-from anabranch.spec.types import ArrayType, DataType, Field, MapType, MultisetType, RowType, walk_fields
-from anabranch.spec.widening import is_wider
 
 T = TypeVar("T")
 

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from anabranch.spec.binary_row import arity, decode_row, encode_row, with_arity
-from anabranch.spec.data_file import DataFileMeta, SimpleStats
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.types import ArrayType, DataType, Field, MapType, MultisetType, RowType
+from anabranch.format.records.data_file import DataFileMeta, SimpleStats
+from anabranch.format.rows.binary_row import arity, decode_row, encode_row, with_arity
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.data_types import ArrayType, DataType, Field, MapType, MultisetType, RowType
 
 
 def declared_as(

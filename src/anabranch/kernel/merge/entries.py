@@ -8,18 +8,18 @@ from typing import Final
 
 import polars as pl
 
+from anabranch.format.records.data_file import FileKind, ManifestEntry
+from anabranch.format.records.entry_frame import IDENTITY, EntryFrame
+from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.base import Base
 from anabranch.kernel.commit.order import Place, in_order, numbering
 from anabranch.kernel.commit.sequence import bucket_counts
-from anabranch.kernel.context import TableContext
+from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.merge.conflict import MergeConflict
 from anabranch.kernel.merge.declare import declared, declared_as
-from anabranch.kernel.partitions import PartitionKey, of_partitions
 from anabranch.kernel.provenance.branch_files import BranchFiles
+from anabranch.kernel.scan.partitions import PartitionKey, of_partitions
 from anabranch.lazy import lazy
-from anabranch.spec.data_file import FileKind, ManifestEntry
-from anabranch.spec.entry_frame import IDENTITY, EntryFrame
-from anabranch.spec.schema import TableSchema
 
 SCHEMA_REWRITE_NEEDED: Final = "SCHEMA_REWRITE_NEEDED"
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from anabranch.kernel.commit.identity import CommitIdentity
+from anabranch.format.records.snapshot import CommitKind, Snapshot
+from anabranch.format.records.snapshot_ref import SnapshotRef
 from anabranch.kernel.commit.transaction import CommitRequest, commit
-from anabranch.kernel.context import TableContext
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.identity import CommitIdentity
+from anabranch.kernel.log.merge_record import MergeRecord
+from anabranch.kernel.log.properties import FENCE_PROPERTY
 from anabranch.kernel.merge.actions import Nothing
-from anabranch.kernel.merge.record import MergeRecord
-from anabranch.kernel.properties import FENCE_PROPERTY
 from anabranch.kernel.provenance.past import past_since
-from anabranch.spec.snapshot import CommitKind, Snapshot
-from anabranch.spec.snapshot_ref import SnapshotRef
 
 
 def put_fence(branch: TableContext, record: MergeRecord) -> bool:

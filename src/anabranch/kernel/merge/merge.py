@@ -27,21 +27,24 @@ from anabranch.errors import (
     InvalidInputError,
     NotFoundError,
 )
-from anabranch.kernel.branches.audit_log import check_audited
-from anabranch.kernel.branches.branch_log import open_branch
-from anabranch.kernel.branches.field_ids import reserve_block
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.schema.diff import changes_between
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.kernel.commit.audit_gate import check_audited
 from anabranch.kernel.commit.base import Base
-from anabranch.kernel.commit.identity import CommitIdentity
-from anabranch.kernel.commit.ledger import LedgerEntry, find_commit
 from anabranch.kernel.commit.transaction import CommitRequest, commit
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.merge.actions import SCHEMA_MOVED, Merge, Nothing, is_only, refuse
-from anabranch.kernel.merge.conflict import MergeConflict
-from anabranch.kernel.merge.facts import MERGE_USER, MergeFacts, is_marker
-from anabranch.kernel.merge.fence_snapshot import fence_on_top, put_fence
-from anabranch.kernel.merge.pins import pin_head, pin_result
-from anabranch.kernel.merge.plan import MERGED_MEANWHILE, MergePlanner, SourceOverlap
-from anabranch.kernel.merge.record import (
+from anabranch.kernel.log.branch_log import open_branch
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.field_ids import reserve_block
+from anabranch.kernel.log.fork_pins import fork_of
+from anabranch.kernel.log.identity import CommitIdentity
+from anabranch.kernel.log.ledger import LedgerEntry, find_commit
+from anabranch.kernel.log.main_branch import main_of
+from anabranch.kernel.log.main_pointer import replacements
+from anabranch.kernel.log.merge_facts import MERGE_USER, MergeFacts, is_marker
+from anabranch.kernel.log.merge_pins import pin_head, pin_result
+from anabranch.kernel.log.merge_record import (
     MergeEnd,
     MergeLog,
     MergeRecord,
@@ -50,18 +53,15 @@ from anabranch.kernel.merge.record import (
     put_end,
     put_record,
 )
+from anabranch.kernel.log.properties import MERGE_PROPERTY
+from anabranch.kernel.merge.actions import SCHEMA_MOVED, Merge, Nothing, is_only, refuse
+from anabranch.kernel.merge.conflict import MergeConflict
+from anabranch.kernel.merge.fence_snapshot import fence_on_top, put_fence
+from anabranch.kernel.merge.plan import MERGED_MEANWHILE, MergePlanner, SourceOverlap
 from anabranch.kernel.merge.result import MergeResult, merged_partitions
 from anabranch.kernel.merge.standing import end_of
-from anabranch.kernel.properties import MERGE_PROPERTY
-from anabranch.kernel.provenance.births import fork_of
 from anabranch.kernel.provenance.origin import Origin
 from anabranch.kernel.provenance.past import past_since
-from anabranch.kernel.replacement.main import main_of
-from anabranch.kernel.replacement.pointer import replacements
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.schema_diff import changes_between
-from anabranch.spec.snapshot import Snapshot
-from anabranch.spec.snapshot_ref import SnapshotRef
 
 _ROUNDS = 50
 """How often a merge is begun again because others merge the branch, or compact it, at the same time."""

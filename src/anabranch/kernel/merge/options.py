@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.kernel.merge.conflict import MergeConflict
-from anabranch.options import BUCKET_KEY, BUCKET_KEY_ASSIGNED, TABLE_UUID
-from anabranch.spec.field_tree import Fields
-from anabranch.spec.queue_key import is_assigned, with_assigned_key
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.watermark import (
+from anabranch.format.schema.queue_key import is_assigned, with_assigned_key
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.schema.watermark import (
     EXPRESSION,
     ROWTIME,
     WATERMARK_KEYS,
     WatermarkDefinition,
     watermark_definition,
 )
+from anabranch.format.types.field_tree import Fields
+from anabranch.kernel.merge.conflict import MergeConflict
+from anabranch.options import BUCKET_KEY, BUCKET_KEY_ASSIGNED, TABLE_UUID
 
 _APART = frozenset({
     # The table's, whatever a branch says.

@@ -12,25 +12,25 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from anabranch.format.records.data_file import ManifestEntry
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.base import Base
-from anabranch.kernel.context import TableContext
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.fork_pins import fork_of
+from anabranch.kernel.log.merge_facts import MERGE_USER, MergeFacts
+from anabranch.kernel.log.merge_record import Choice, MergeLog, Wishes
 from anabranch.kernel.merge.branch_side import BranchSide
 from anabranch.kernel.merge.cases import Case, conflict_of
 from anabranch.kernel.merge.conflict import MergeConflict
 from anabranch.kernel.merge.entries import SCHEMA_REWRITE_NEEDED, MergeEntries, Share
-from anabranch.kernel.merge.facts import MERGE_USER, MergeFacts
-from anabranch.kernel.merge.record import Choice, MergeLog, Wishes
 from anabranch.kernel.merge.schema import MergedSchema, merge_schemas
 from anabranch.kernel.merge.standing import Standing, descent_conflict, standing_of
-from anabranch.kernel.provenance.births import fork_of
 from anabranch.kernel.provenance.classify import Work
 from anabranch.kernel.provenance.origin import Origin
 from anabranch.kernel.provenance.past import Past, counting, past_since
 from anabranch.kernel.provenance.sides import Side
-from anabranch.spec.data_file import ManifestEntry
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import Snapshot
-from anabranch.spec.snapshot_ref import SnapshotRef
 
 SourceOverlap = Callable[[Sequence[Snapshot], Sequence[Snapshot]], Sequence[MergeConflict]]
 """Told what main and what the branch committed since they parted: which events both took from the same sources."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.kernel.context import TableContext
+from anabranch.format.records.data_file import FileKind, ManifestEntry
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.merge_facts import MergeFacts, merge_facts
+from anabranch.kernel.log.merge_record import Choice
 from anabranch.kernel.merge.conflict import MergeConflict
-from anabranch.kernel.merge.facts import MergeFacts, merge_facts
 from anabranch.kernel.merge.plan import MergedPartition, Outcome
-from anabranch.kernel.merge.record import Choice
-from anabranch.kernel.partitions import partition_text
 from anabranch.kernel.provenance.births import delta_of
-from anabranch.spec.data_file import FileKind, ManifestEntry
-from anabranch.spec.snapshot import Snapshot
+from anabranch.kernel.scan.partitions import partition_text
 from anabranch.tabular import Glance, Shown
 
 

@@ -22,18 +22,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from anabranch.errors import InvalidInputError, UnsupportedFeatureError
-from anabranch.kernel.branches.field_ids import last_id_before
+from anabranch.format.schema.diff import changes_between
+from anabranch.format.schema.option_change import differing_placement
+from anabranch.format.schema.rules import check_bounds, check_buckets, check_fields, check_partition_keys
+from anabranch.format.schema.support import check_writable
+from anabranch.format.schema.table_schema import NEWEST_VERSION, TableSchema
+from anabranch.format.schema.watermark import check_watermark
+from anabranch.format.types.data_types import walk_fields
+from anabranch.kernel.log.field_ids import last_id_before
 from anabranch.kernel.merge.columns import merge_columns, three_way
 from anabranch.kernel.merge.conflict import MergeConflict
 from anabranch.kernel.merge.options import merge_options
 from anabranch.options import BUCKET
-from anabranch.spec.option_change import differing_placement
-from anabranch.spec.schema import NEWEST_VERSION, TableSchema
-from anabranch.spec.schema_diff import changes_between
-from anabranch.spec.schema_rules import check_bounds, check_buckets, check_fields, check_partition_keys
-from anabranch.spec.support import check_writable
-from anabranch.spec.types import walk_fields
-from anabranch.spec.watermark import check_watermark
 
 
 @dataclass(frozen=True)

@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from anabranch.kernel.branches.fork_pins import fork_snapshot
-from anabranch.kernel.context import TableContext
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.fork_pins import fork_of, fork_snapshot
+from anabranch.kernel.log.main_branch import is_in_past
+from anabranch.kernel.log.merge_facts import merge_facts
+from anabranch.kernel.log.merge_record import MergeEnd, MergeLog
 from anabranch.kernel.merge.conflict import MergeConflict
-from anabranch.kernel.merge.facts import merge_facts
-from anabranch.kernel.merge.record import MergeEnd, MergeLog
-from anabranch.kernel.partitions import PartitionKey
-from anabranch.kernel.provenance.births import Births, fork_of, live_names
+from anabranch.kernel.provenance.births import Births, live_names
 from anabranch.kernel.provenance.classify import MergeMade
 from anabranch.kernel.provenance.past import Past, counting, rolled_back_to
 from anabranch.kernel.provenance.sides import Names, Side, keyed, live_names_of, side_of
-from anabranch.kernel.replacement.main import is_in_past
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import Snapshot
-from anabranch.spec.snapshot_ref import SnapshotRef
+from anabranch.kernel.scan.partitions import PartitionKey
 
 
 @dataclass(frozen=True)

@@ -12,18 +12,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from anabranch.errors import InvalidInputError
-from anabranch.kernel.branches.fork_pins import fork_snapshot
-from anabranch.kernel.context import TableContext
+from anabranch.format.records.entry_frame import EntryFrame
+from anabranch.format.records.snapshot import CommitKind, Snapshot
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.fork_pins import fork_of, fork_snapshot
+from anabranch.kernel.log.merge_pins import MERGE_PIN_PREFIX
+from anabranch.kernel.log.tag_log import find_tags, tag_names
 from anabranch.kernel.provenance.past import Past, past_since, rolled_back_to
-from anabranch.kernel.refs.tag_log import find_tags, tag_names
-from anabranch.spec.entry_frame import EntryFrame
-from anabranch.spec.fork import Fork
-from anabranch.spec.names import RESERVED_TAG_PREFIX
-from anabranch.spec.snapshot import CommitKind, Snapshot
 
-MERGE_PIN_PREFIX: Final = f"{RESERVED_TAG_PREFIX}merge-"
-"""Tags that hold what was merged."""
 MIXED: Final = -1
 """In place of the age of a file whose rows lie on both sides of a point."""
 _COLUMNS: Final = ("kind", "partition", "bucket", "level", "file_name")
@@ -129,16 +125,6 @@ def ages(
     manifests = branch.manifests
     live = manifests.entries(manifests.of_snapshot(head), only=_COLUMNS).live().df
     return {name: found.of(name).age(points) for name in live["file_name"]}
-
-
-def fork_of(branch: TableContext) -> Fork:
-    """How a branch began. Raises `InvalidInputError` for one that another engine made."""
-    if branch.fork is None:
-        raise InvalidInputError(
-            f"where '{branch.title}' left main is not recorded: another engine made the branch",
-            hint="create a branch with `create_branch`, and write the rows to that.",
-        )
-    return branch.fork
 
 
 def delta_of(context: TableContext, snapshot: Snapshot, only: tuple[str, ...] | None = None) -> EntryFrame:

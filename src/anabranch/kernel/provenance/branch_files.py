@@ -7,16 +7,17 @@ from functools import partial
 
 import polars as pl
 
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.partitions import PartitionKey, keys_of_rows
-from anabranch.kernel.provenance.births import Births, births, fork_of
+from anabranch.format.records.data_file import ManifestEntry
+from anabranch.format.records.entry_frame import EntryFrame
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.fork_pins import fork_of
+from anabranch.kernel.provenance.births import Births, births
 from anabranch.kernel.provenance.carry import carried_births
 from anabranch.kernel.provenance.past import Past, past_since
+from anabranch.kernel.scan.partitions import PartitionKey, keys_of_rows
 from anabranch.lazy import lazy
-from anabranch.spec.data_file import ManifestEntry
-from anabranch.spec.entry_frame import EntryFrame
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,16 +20,16 @@ from functools import partial
 from typing import Any, Final
 
 from anabranch.errors import CorruptTableError, NotFoundError
-from anabranch.kernel.branches.branch_log import branch_names
-from anabranch.kernel.branches.fork_pins import fork_snapshot
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.properties import PARENT_PROPERTY
+from anabranch.format.records.fork import Fork
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.text.json_object import JsonObject, to_bytes
+from anabranch.kernel.log.branch_log import branch_names
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.fork_pins import fork_snapshot
+from anabranch.kernel.log.properties import PARENT_PROPERTY
+from anabranch.kernel.log.tag_log import find_tags, tag_names
 from anabranch.kernel.provenance.births import Birth, births, live_names
 from anabranch.kernel.provenance.classify import MarksReader, Span, joined, span_of
-from anabranch.kernel.refs.tag_log import find_tags, tag_names
-from anabranch.spec.fork import Fork
-from anabranch.spec.json_object import JsonObject, to_bytes
-from anabranch.spec.snapshot import Snapshot
 
 _VERSION: Final = 1
 _FILE: Final = re.compile(r"carry-(own-)?([1-9][0-9]{0,17})-([1-9][0-9]{0,17})")

@@ -28,9 +28,12 @@ from typing import Any, Final
 import polars as pl
 
 from anabranch.errors import CorruptTableError
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.merge.facts import MERGE_USER, is_marker, merge_facts
-from anabranch.kernel.properties import (
+from anabranch.format.records.data_file import FileKind
+from anabranch.format.records.entry_frame import EntryFrame
+from anabranch.format.records.snapshot import CommitKind, Snapshot
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.merge_facts import MERGE_USER, is_marker, merge_facts
+from anabranch.kernel.log.properties import (
     MERGE_PROPERTY,
     OVERWRITE_PROPERTY,
     PARENT_PROPERTY,
@@ -38,9 +41,6 @@ from anabranch.kernel.properties import (
 )
 from anabranch.kernel.provenance.births import delta_of
 from anabranch.kernel.provenance.past import counting, rolled_back_to
-from anabranch.spec.data_file import FileKind
-from anabranch.spec.entry_frame import EntryFrame
-from anabranch.spec.snapshot import CommitKind, Snapshot
 
 _COLUMNS: Final = ("kind", "partition", "bucket", "row_count", "level", "file_name")
 

@@ -6,28 +6,27 @@ branch therefore combines, within one partition and bucket, only files of one ag
 files of one age only, for what it writes inherits from what it deletes.
 
 Both hold when compaction is planned, by the column `fence` of the live files, and are checked again when it is
-committed, for a merge may have made another point meanwhile: `crossing` is asked about the newest snapshot, and a merge
+committed, for a merge may have made another point meanwhile: `anabranch.kernel.commit.fence_check` is asked about the newest snapshot, and a merge
 begins with a snapshot of its own, so that a compaction which looked before collides and looks again. Main compacts
 freely.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
 import polars as pl
 
-from anabranch.kernel.commit.base import Base, Conflict
-from anabranch.kernel.compaction.planning import FENCE
-from anabranch.kernel.compaction.task import Rewrite
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.merge.record import points
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.merge_record import points
 from anabranch.kernel.provenance.births import MIXED, ages
 from anabranch.kernel.provenance.carry import carried_births
-from anabranch.spec.snapshot import Snapshot
 
+FENCE: Final = "fence"
+"""Column of live files: files of different values, and those without one, are not put together."""
 _WEIGHT: Final = 150
 """Bytes that a file takes in the cache, about."""
 
@@ -57,42 +56,3 @@ def file_ages(context: TableContext, head: Snapshot | None) -> Mapping[str, int]
         lambda: ages(context, head, parted_at, recorded),
         lambda found: _WEIGHT * len(found),
     )
-
-
-def crossing(base: Base, rewrites: Sequence[Rewrite]) -> list[Rewrite]:
-    """Those of the rewrites that cannot be committed together with the others on this base."""
-    found = file_ages(base.context, base.snapshot) if rewrites else None
-    if found is None:
-        return []
-    crossed: list[Rewrite] = []
-    allowed: dict[tuple[bytes, int], int] = {}
-    for rewrite in rewrites:
-        task = rewrite.task
-        of_files = {found.get(file.file_name, MIXED) for file in task.files}
-        age = min(of_files)
-        if len(of_files) > 1 or allowed.setdefault((task.partition, task.bucket), age) != age:
-            crossed.append(rewrite)
-    return crossed
-
-
-def fence_conflict(base: Base, rewrites: Sequence[Rewrite]) -> Conflict | None:
-    """A conflict if files from both sides of a point would be replaced in one bucket."""
-    crossed = crossing(base, rewrites)
-    if not crossed:
-        return None
-    return Conflict(
-        "FENCE_CROSSED",
-        f"{len(crossed[0].task.files)} files of '{base.context.title}' were compacted together, but a merge that "
-        "has begun since takes only some of them",
-        "plan the work again from the newest snapshot.",
-    )
-
-
-def apart(context: TableContext, rewrites: Sequence[Rewrite]) -> Iterator[list[Rewrite]]:
-    """The rewrites that may be committed together, commit by commit."""
-    found = file_ages(context, context.snapshots.head()) if is_fenced(context) else None
-    shares: dict[int, list[Rewrite]] = {}
-    for rewrite in rewrites:
-        age = 0 if found is None else found.get(rewrite.task.files[0].file_name, MIXED)
-        shares.setdefault(age, []).append(rewrite)
-    yield from shares.values()

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from anabranch.kernel.merge.facts import MERGE_USER
-from anabranch.kernel.partitions import PartitionKey
+from anabranch.kernel.log.merge_facts import MERGE_USER
 from anabranch.kernel.provenance.births import live_names
 from anabranch.kernel.provenance.branch_files import Young
 from anabranch.kernel.provenance.past import counting, rolled_back_to, since_rolled_back
 from anabranch.kernel.provenance.sides import Side
+from anabranch.kernel.scan.partitions import PartitionKey
 
 _COLUMNS = ("kind", "partition", "bucket", "row_count", "level", "file_name")
 

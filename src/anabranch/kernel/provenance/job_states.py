@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from anabranch.errors import NotFoundError
-from anabranch.kernel.context import TableContext
+from anabranch.kernel.log.context import TableContext
 
 _PREFIX = "STATE-"
 _VERSION = 1

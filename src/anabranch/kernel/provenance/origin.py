@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from anabranch.kernel.context import TableContext
-from anabranch.spec.snapshot import Snapshot
-from anabranch.spec.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.kernel.log.context import TableContext
 
 
 class Origin(Protocol):

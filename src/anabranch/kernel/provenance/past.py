@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from anabranch.errors import CorruptTableError
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.properties import PARENT_PROPERTY, ROLLBACK_PROPERTY
-from anabranch.spec.history_segment import PastSnapshot
-from anabranch.spec.snapshot import Snapshot
-from anabranch.spec.snapshot_ref import SnapshotRef
+from anabranch.format.records.history_segment import PastSnapshot
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.properties import PARENT_PROPERTY, ROLLBACK_PROPERTY
 
 
 @dataclass(frozen=True, slots=True)

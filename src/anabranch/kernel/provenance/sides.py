@@ -19,8 +19,11 @@ from anabranch.expr.bind import bind
 from anabranch.expr.evaluate import filter_mask
 from anabranch.expr.nodes import Column, ColumnExpression, all_of
 from anabranch.expr.parse import parse
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.partitions import PartitionKey, keys_of_rows
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.text.json_object import JsonObject
+from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.provenance.births import live_partitions
 from anabranch.kernel.provenance.carry import behind
 from anabranch.kernel.provenance.classify import (
@@ -33,11 +36,8 @@ from anabranch.kernel.provenance.classify import (
     span_of,
 )
 from anabranch.kernel.provenance.past import Past
+from anabranch.kernel.scan.partitions import PartitionKey, keys_of_rows
 from anabranch.kernel.scan.pruning import partition_values
-from anabranch.spec.json_object import JsonObject
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import Snapshot
-from anabranch.spec.snapshot_ref import SnapshotRef
 
 _NAMES: Final = ("kind", "partition", "bucket", "level", "file_name")
 

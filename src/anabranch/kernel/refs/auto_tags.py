@@ -19,12 +19,13 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from anabranch.errors import AlreadyExistsError, AnabranchError, NotFoundError, OptionError
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.expiry.search import find_border
-from anabranch.kernel.refs.moment import of_snapshot
-from anabranch.kernel.refs.tag_log import find_tag, find_tags, tag_names
+from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.moment import of_snapshot
+from anabranch.kernel.log.search import find_border
+from anabranch.kernel.log.store_clock import SKEW_MILLIS, commit_time
+from anabranch.kernel.log.tag_log import find_tag, find_tags, tag_names
 from anabranch.kernel.refs.tags import create_tag, expire_tags, replace_tag
-from anabranch.kernel.store_clock import SKEW_MILLIS, commit_time
 from anabranch.options import (
     SINK_PROCESS_TIME_ZONE,
     SINK_WATERMARK_TIME_ZONE,
@@ -38,7 +39,6 @@ from anabranch.options import (
     TAG_PERIOD_FORMATTER,
 )
 from anabranch.runtime import Clock
-from anabranch.spec.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 
 _HOUR = 3_600_000
 _PERIODS = {"daily": 24 * _HOUR, "hourly": _HOUR, "two-hours": 2 * _HOUR}

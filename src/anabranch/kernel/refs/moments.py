@@ -8,13 +8,13 @@ from typing import Any
 
 from anabranch.errors import InvalidInputError, NotFoundError, OptionError
 from anabranch.expr.values import Timestamp, parse_timestamp, to_value
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.refs.moment import Moment, of_savepoint, of_snapshot, of_tag
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.main_versions import check_unambiguous, located_options
+from anabranch.kernel.log.moment import Moment, of_savepoint, of_snapshot, of_tag
+from anabranch.kernel.log.savepoint_log import find_savepoint, get_savepoint, is_of, savepoints
+from anabranch.kernel.log.tag_log import find_tag, find_tags, get_tag, is_internal, tag_names
 from anabranch.kernel.refs.published import at_time, published_at
-from anabranch.kernel.refs.savepoint_log import find_savepoint, get_savepoint, is_of, savepoints
-from anabranch.kernel.refs.tag_log import find_tag, find_tags, get_tag, is_internal, tag_names
 from anabranch.kernel.refs.time_travel import at_watermark
-from anabranch.kernel.replacement.versions import check_unambiguous, located_options
 from anabranch.options import (
     SCAN_EXACT,
     SCAN_PUBLISHED,

@@ -12,23 +12,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from anabranch.errors import NotFoundError
-from anabranch.kernel.branches.branch_log import BranchState, state_of
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.history.archive import Following, archived, archived_branch
-from anabranch.kernel.history.commits import back_from, expired
-from anabranch.kernel.refs.moment import Moment, newest, of_savepoint, of_snapshot, of_tag, time_text
-from anabranch.kernel.refs.savepoint_log import savepoints
-from anabranch.kernel.refs.tag_log import find_tags, tag_names
+from anabranch.format.records.history_segment import PastSnapshot
+from anabranch.format.records.layout import MAIN_BRANCH
+from anabranch.format.records.main_pointer import BranchRef, MainPointer, former_main_name
+from anabranch.format.records.rewind import Rewind
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.kernel.log.archive import Following, archived, archived_branch
+from anabranch.kernel.log.branch_log import BranchState, state_of
+from anabranch.kernel.log.commits import back_from, expired
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.main_branch import former_main, succession
+from anabranch.kernel.log.main_pointer import find_release, replacements
+from anabranch.kernel.log.moment import Moment, newest, of_savepoint, of_snapshot, of_tag, time_text
+from anabranch.kernel.log.rewinds import rewinds
+from anabranch.kernel.log.savepoint_log import savepoints
+from anabranch.kernel.log.tag_log import find_tags, tag_names
 from anabranch.kernel.refs.time_travel import retained_at, uncertain
-from anabranch.kernel.replacement.main import former_main, succession
-from anabranch.kernel.replacement.pointer import find_release, replacements
-from anabranch.kernel.rollback.rewinds import rewinds
-from anabranch.spec.history_segment import PastSnapshot
-from anabranch.spec.layout import MAIN_BRANCH
-from anabranch.spec.main_pointer import BranchRef, MainPointer, former_main_name
-from anabranch.spec.rewind import Rewind
-from anabranch.spec.snapshot import Snapshot
-from anabranch.spec.snapshot_ref import SnapshotRef
 
 
 def at_time(context: TableContext, millis: int, *, exact: bool = False) -> Moment:

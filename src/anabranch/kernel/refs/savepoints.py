@@ -23,28 +23,28 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError, StorageError
-from anabranch.kernel.branches.branch_log import branch_names
+from anabranch.format.records.data_file import ManifestFileMeta
+from anabranch.format.records.entry_frame import IDENTITY
+from anabranch.format.records.refs import Tag
+from anabranch.format.records.savepoint import Savepoint, pin_name, pinned_savepoint_of
+from anabranch.format.records.snapshot import NO_LIST, Snapshot
 from anabranch.kernel.commit.manifest_writer import ManifestWriter
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.parallel import each
-from anabranch.kernel.refs import pins
-from anabranch.kernel.refs.moment import Moment, of_snapshot
-from anabranch.kernel.refs.moment import newest as newest_moment
-from anabranch.kernel.refs.savepoint_log import (
+from anabranch.kernel.log import moment_pins as pins
+from anabranch.kernel.log.branch_log import branch_names
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.moment import Moment, of_snapshot
+from anabranch.kernel.log.moment import newest as newest_moment
+from anabranch.kernel.log.parallel import each
+from anabranch.kernel.log.savepoint_log import (
     find_savepoint,
     get_savepoint,
     is_of,
     newest_first,
     read_numbers,
 )
-from anabranch.kernel.refs.tag_log import UNKNOWN, find_tag, tag_names
-from anabranch.kernel.store_clock import SKEW_MILLIS, commit_time, removal_time
+from anabranch.kernel.log.store_clock import SKEW_MILLIS, commit_time, removal_time
+from anabranch.kernel.log.tag_log import UNKNOWN, find_tag, tag_names
 from anabranch.options import SAVEPOINT_CREATE_INTERVAL
-from anabranch.spec.data_file import ManifestFileMeta
-from anabranch.spec.entry_frame import IDENTITY
-from anabranch.spec.refs import Tag
-from anabranch.spec.savepoint import Savepoint, pin_name, pinned_savepoint_of
-from anabranch.spec.snapshot import NO_LIST, Snapshot
 
 _MARK_MILLIS = 24 * 3_600_000
 """How long the mark of a deleted savepoint stays when newer numbers were given out: no creation lasts as long."""

@@ -16,15 +16,15 @@ from anabranch.errors import (
     InvalidInputError,
     InvalidNameError,
 )
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.refs import pins
-from anabranch.kernel.refs.moment import Moment, check_there, of_tag
-from anabranch.kernel.refs.tag_log import UNKNOWN, find_tag, find_tags, get_tag, is_internal, tag_times
-from anabranch.kernel.store_clock import removal_time
+from anabranch.format.records.refs import Tag
+from anabranch.format.records.savepoint import pinned_savepoint_of
+from anabranch.format.text.names import check_tag_name
+from anabranch.kernel.log import moment_pins as pins
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.moment import Moment, check_there, of_tag
+from anabranch.kernel.log.store_clock import removal_time
+from anabranch.kernel.log.tag_log import UNKNOWN, find_tag, find_tags, get_tag, is_internal, tag_times
 from anabranch.options import TAG_DEFAULT_TIME_RETAINED, parse_duration
-from anabranch.spec.names import check_tag_name
-from anabranch.spec.refs import Tag
-from anabranch.spec.savepoint import pinned_savepoint_of
 
 
 def create_tag(

@@ -18,15 +18,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from anabranch.errors import InvalidInputError, NotFoundError
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.expiry.search import Border, find_border
-from anabranch.kernel.parallel import each
-from anabranch.kernel.properties import PARENT_PROPERTY, WATERMARK_SINCE_PROPERTY
-from anabranch.kernel.refs.moment import Moment, duration_text, of_savepoint, of_snapshot, time_text
-from anabranch.kernel.refs.savepoint_log import savepoints
-from anabranch.kernel.store_clock import commit_time
-from anabranch.spec.savepoint import Savepoint
-from anabranch.spec.snapshot import Snapshot
+from anabranch.format.records.savepoint import Savepoint
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.moment import Moment, duration_text, of_savepoint, of_snapshot, time_text
+from anabranch.kernel.log.parallel import each
+from anabranch.kernel.log.properties import PARENT_PROPERTY, WATERMARK_SINCE_PROPERTY
+from anabranch.kernel.log.savepoint_log import savepoints
+from anabranch.kernel.log.search import Border, find_border
+from anabranch.kernel.log.store_clock import commit_time
 
 _DISORDER = 32
 

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Mapping
 
 from anabranch.errors import AnabranchError
-from anabranch.kernel.context import TableContext
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.refs.auto_tags import due_tags
 from anabranch.kernel.refs.savepoints import due_savepoint
-from anabranch.spec.snapshot import Snapshot
 
 _LOG = logging.getLogger(__name__)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from anabranch.errors import AnabranchError, CorruptTableError
-from anabranch.kernel.branches.branch_log import BranchState, state_of
+from anabranch.format.records.fork import FORK_FILE
 from anabranch.kernel.branches.lost_fork import is_fork_gone, recovered_fork
-from anabranch.kernel.context import TableContext
+from anabranch.kernel.log.branch_log import BranchState, state_of
+from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.repair.problem import Kind, Problem
-from anabranch.spec.fork import FORK_FILE
 
 
 def as_found(main: TableContext, branch: TableContext, problems: list[Problem]) -> tuple[TableContext, bool]:

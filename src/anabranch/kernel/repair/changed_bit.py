@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from anabranch.errors import AnabranchError, NotFoundError
-from anabranch.kernel.context import TableContext
+from anabranch.format.records.layout import snapshot_id_of
+from anabranch.format.records.refs import Tag
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.repair.problem import Kind, Problem
 from anabranch.kernel.repair.step import Act, Step
-from anabranch.spec.layout import snapshot_id_of
-from anabranch.spec.refs import Tag
-from anabranch.spec.snapshot import Snapshot
 
 _LONGEST = 64 * 1024
 """Bytes of a file that is tried at all, eight times each."""

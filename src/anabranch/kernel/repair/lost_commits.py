@@ -16,13 +16,13 @@ from dataclasses import dataclass
 import polars as pl
 
 from anabranch.errors import AnabranchError, NotFoundError
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.removals import removed_lists
+from anabranch.format.records.data_file import ManifestFileMeta
+from anabranch.format.records.entry_frame import IDENTITY
+from anabranch.format.records.layout import LIST_PREFIX, MANIFEST_FOLDER
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.removals import removed_lists
 from anabranch.kernel.repair.states import State
-from anabranch.spec.data_file import ManifestFileMeta
-from anabranch.spec.entry_frame import IDENTITY
-from anabranch.spec.layout import LIST_PREFIX, MANIFEST_FOLDER
-from anabranch.spec.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.errors import AnabranchError
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.history.archive import archived
-from anabranch.kernel.properties import BRANCH_PROPERTY
+from anabranch.format.records.history_segment import PastSnapshot
+from anabranch.format.records.main_pointer import MainPointer
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.kernel.log.archive import archived
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.properties import BRANCH_PROPERTY
 from anabranch.kernel.repair.lost_commits import (
     LostCommit,
     held_commit,
@@ -25,9 +28,6 @@ from anabranch.kernel.repair.lost_commits import (
 from anabranch.kernel.repair.lost_snapshots import Recovery, held_snapshots, recovered
 from anabranch.kernel.repair.problem import Kind, Problem
 from anabranch.kernel.repair.states import State
-from anabranch.spec.history_segment import PastSnapshot
-from anabranch.spec.main_pointer import MainPointer
-from anabranch.spec.snapshot import Snapshot
 
 _ALL = 2**62
 _MOST_TOLD = 10

@@ -10,8 +10,11 @@ from typing import Final
 import polars as pl
 
 from anabranch.errors import AnabranchError
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.properties import (
+from anabranch.format.records.data_file import ManifestFileMeta
+from anabranch.format.records.entry_frame import IDENTITY
+from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER, NO_LIST, CommitKind, Snapshot
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.properties import (
     BRANCH_PROPERTY,
     LEFTOVER_PROPERTY,
     PARENT_PROPERTY,
@@ -20,9 +23,6 @@ from anabranch.kernel.properties import (
 )
 from anabranch.kernel.repair.lost_commits import LostCommit, LostList, held_commit, lost_commits, path_from
 from anabranch.kernel.repair.states import State
-from anabranch.spec.data_file import ManifestFileMeta
-from anabranch.spec.entry_frame import IDENTITY
-from anabranch.spec.snapshot import BATCH_COMMIT_IDENTIFIER, NO_LIST, CommitKind, Snapshot
 from anabranch.version import __version__
 
 _NAMES: Final = uuid.UUID("3c0b1d9a-55d1-5b0e-9d4a-0c7a6b1f2e11")

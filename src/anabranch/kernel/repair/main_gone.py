@@ -6,10 +6,16 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from anabranch.errors import AnabranchError
-from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
+from anabranch.format.records.fork import Fork
+from anabranch.format.records.main_pointer import BranchRef, MainPointer, Replaced
+from anabranch.format.records.snapshot_ref import SnapshotRef
 from anabranch.kernel.branches.create import fork_again, recreate_branch
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.history.archive import archived
+from anabranch.kernel.log.archive import archived
+from anabranch.kernel.log.branch_log import BranchState, branch_names, state_of
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.main_branch import main_of
+from anabranch.kernel.log.main_pointer import newest_pointer, put_pointer, replacements
+from anabranch.kernel.log.seals import dropped_until
 from anabranch.kernel.repair.branches import hinted_id
 from anabranch.kernel.repair.lost_main import Remains, remains_of
 from anabranch.kernel.repair.lost_snapshots import Recovery
@@ -17,12 +23,6 @@ from anabranch.kernel.repair.problem import Kind, Problem
 from anabranch.kernel.repair.states import State
 from anabranch.kernel.repair.step import Act, Step
 from anabranch.kernel.replacement.copy_history import copy_past, copy_refs
-from anabranch.kernel.replacement.main import main_of
-from anabranch.kernel.replacement.pointer import newest_pointer, put_pointer, replacements
-from anabranch.kernel.replacement.seal import dropped_until
-from anabranch.spec.fork import Fork
-from anabranch.spec.main_pointer import BranchRef, MainPointer, Replaced
-from anabranch.spec.snapshot_ref import SnapshotRef
 
 
 def is_gone(main: TableContext) -> bool:

@@ -11,28 +11,28 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from anabranch.errors import AnabranchError
-from anabranch.kernel.branches.branch_log import branch_names
+from anabranch.format.records.fork import FORK_FILE
+from anabranch.format.records.history_segment import PastSnapshot
+from anabranch.format.records.main_pointer import Release, former_main_name
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.text.json_object import to_bytes
 from anabranch.kernel.branches.lost_fork import readable_branch, recovered_fork
-from anabranch.kernel.commit.ledger import page_again
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.history.archive import archived
-from anabranch.kernel.merge.facts import MERGE_USER, MergeFacts, merge_facts
-from anabranch.kernel.merge.pins import branch_pin
-from anabranch.kernel.merge.record import MergeEnd, MergeRecord, Wishes
-from anabranch.kernel.properties import BRANCH_PROPERTY, MERGE_PROPERTY, PARENT_PROPERTY
-from anabranch.kernel.refs.tag_log import find_tag
+from anabranch.kernel.log.archive import archived
+from anabranch.kernel.log.branch_log import branch_names
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.ledger import page_again
+from anabranch.kernel.log.main_pointer import find_copy, find_pointer
+from anabranch.kernel.log.merge_facts import MERGE_USER, MergeFacts, merge_facts
+from anabranch.kernel.log.merge_pins import branch_pin
+from anabranch.kernel.log.merge_record import MergeEnd, MergeRecord, Wishes
+from anabranch.kernel.log.properties import BRANCH_PROPERTY, MERGE_PROPERTY, PARENT_PROPERTY
+from anabranch.kernel.log.seals import stay
+from anabranch.kernel.log.tag_log import find_tag
 from anabranch.kernel.repair.mending import is_of_later_version, put_again, put_aside
 from anabranch.kernel.repair.problem import Kind, Problem
 from anabranch.kernel.repair.states import State
 from anabranch.kernel.repair.step import Act, Step
-from anabranch.kernel.replacement.pointer import find_copy, find_pointer
-from anabranch.kernel.replacement.seal import stay
-from anabranch.spec.fork import FORK_FILE
-from anabranch.spec.history_segment import PastSnapshot
-from anabranch.spec.json_object import to_bytes
-from anabranch.spec.main_pointer import Release, former_main_name
-from anabranch.spec.snapshot import Snapshot
-from anabranch.spec.snapshot_ref import SnapshotRef
 
 _POINTER: Final = re.compile(r"(MAIN|main)-([0-9]+)")
 _ASIDE: Final = re.compile(r"(AUDIT-|DELETED-|carry-|history-|removed-).+")

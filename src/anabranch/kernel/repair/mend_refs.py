@@ -10,26 +10,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from anabranch.errors import AnabranchError, CorruptTableError
-from anabranch.kernel.branches.branch_log import branch_names
-from anabranch.kernel.branches.fork_pins import fork_snapshot, is_fork_pin, pinned_branch_of
+from anabranch.format.records.layout import savepoint_id_of, tag_name_of
+from anabranch.format.records.refs import Tag
+from anabranch.format.records.savepoint import pin_name, pinned_savepoint_of
+from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.branches.lost_fork import readable_branch
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.merge.pins import is_merge_pin, pinned_merge_of
-from anabranch.kernel.merge.record import merge_log
-from anabranch.kernel.refs import pins
-from anabranch.kernel.refs.savepoint_log import find_savepoint
+from anabranch.kernel.log import moment_pins as pins
+from anabranch.kernel.log.branch_log import branch_names
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.fork_pins import fork_snapshot, is_fork_pin, pinned_branch_of
+from anabranch.kernel.log.merge_pins import is_merge_pin, pinned_merge_of
+from anabranch.kernel.log.merge_record import merge_log
+from anabranch.kernel.log.removals import removed_stamps
+from anabranch.kernel.log.savepoint_log import find_savepoint
+from anabranch.kernel.log.tag_log import find_tag
 from anabranch.kernel.refs.savepoints import remade_savepoint
-from anabranch.kernel.refs.tag_log import find_tag
-from anabranch.kernel.removals import removed_stamps
 from anabranch.kernel.repair.lost_snapshots import recover_within
 from anabranch.kernel.repair.mending import put_again, put_aside
 from anabranch.kernel.repair.problem import Kind, Problem
 from anabranch.kernel.repair.states import State
 from anabranch.kernel.repair.step import Act, Step
-from anabranch.spec.layout import savepoint_id_of, tag_name_of
-from anabranch.spec.refs import Tag
-from anabranch.spec.savepoint import pin_name, pinned_savepoint_of
-from anabranch.spec.snapshot import Snapshot
 
 
 def plan_refs(

@@ -8,10 +8,10 @@ from typing import Final
 import zstandard
 
 from anabranch.errors import NotFoundError
-from anabranch.kernel.context import TableContext
+from anabranch.format.records.layout import BRANCH_FOLDER, HISTORY_FOLDER, ORPHANS_FOLDER
+from anabranch.format.records.main_pointer import MAIN_PREFIX
+from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.repair.step import Act
-from anabranch.spec.layout import BRANCH_FOLDER, HISTORY_FOLDER, ORPHANS_FOLDER
-from anabranch.spec.main_pointer import MAIN_PREFIX
 
 _VERSION: Final = 1
 _POINTER_VERSION: Final = 2

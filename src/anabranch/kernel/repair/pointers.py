@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from functools import partial
 
 from anabranch.errors import AnabranchError
-from anabranch.kernel.branches.branch_log import BranchState, state_of
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.properties import PARENT_PROPERTY
+from anabranch.format.records.main_pointer import MainPointer, Replaced
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.kernel.log.branch_log import BranchState, state_of
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.lost_pointers import LostDecision, copies, lost_decisions, lost_seal
+from anabranch.kernel.log.main_pointer import find_copy, find_pointer, main_before, put_pointer, seal_of
+from anabranch.kernel.log.properties import PARENT_PROPERTY
 from anabranch.kernel.repair.problem import Kind, Problem
 from anabranch.kernel.repair.step import Act, Step
-from anabranch.kernel.replacement.lost import LostDecision, copies, lost_decisions, lost_seal
-from anabranch.kernel.replacement.pointer import find_copy, find_pointer, main_before, put_pointer, seal_of
-from anabranch.spec.main_pointer import MainPointer, Replaced
-from anabranch.spec.snapshot import Snapshot
-from anabranch.spec.snapshot_ref import SnapshotRef
 
 
 def pointer_problems(main: TableContext) -> Iterator[Problem]:

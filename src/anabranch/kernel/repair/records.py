@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from anabranch.errors import CorruptTableError, NotFoundError
-from anabranch.kernel.commit.ledger import page_entries
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.merge.record import MergeEnd, MergeRecord
-from anabranch.kernel.parallel import each
+from anabranch.format.records.audit import AuditRecord
+from anabranch.format.records.branch_end import operations_from_json
+from anabranch.format.records.history_segment import HistorySegment
+from anabranch.format.records.layout import BRANCH_FOLDER, HISTORY_FOLDER, consumer_id_of
+from anabranch.format.records.main_pointer import MainPointer, Release, Seal
+from anabranch.format.text.json_object import JsonObject
+from anabranch.kernel.log.consumers import find_consumer
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.ledger import page_entries
+from anabranch.kernel.log.merge_record import MergeEnd, MergeRecord
+from anabranch.kernel.log.parallel import each
 from anabranch.kernel.provenance.carry import carried_of
-from anabranch.kernel.refs.consumers import find_consumer
 from anabranch.kernel.repair.problem import Kind, Problem
-from anabranch.spec.audit import AuditRecord
-from anabranch.spec.branch_end import operations_from_json
-from anabranch.spec.history_segment import HistorySegment
-from anabranch.spec.json_object import JsonObject
-from anabranch.spec.layout import BRANCH_FOLDER, HISTORY_FOLDER, consumer_id_of
-from anabranch.spec.main_pointer import MainPointer, Release, Seal
 
 _SET_ASIDE: Final = "put it aside, in `.orphans`"
 _NUMBER: Final = "([1-9][0-9]{0,17})"

@@ -17,11 +17,15 @@ from dataclasses import dataclass
 from functools import partial
 
 from anabranch.errors import NotFoundError
-from anabranch.kernel.branches.branch_log import branch_names
-from anabranch.kernel.branches.fork_pins import tend_fork_pins
+from anabranch.format.records.layout import tag_name_of
+from anabranch.format.records.refs import Tag
+from anabranch.format.records.savepoint import pinned_savepoint_of
 from anabranch.kernel.commit.leftovers import take_over
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.refs.savepoint_log import find_savepoint
+from anabranch.kernel.log.branch_log import branch_names
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.fork_pins import tend_fork_pins
+from anabranch.kernel.log.savepoint_log import find_savepoint
+from anabranch.kernel.log.seals import dropped_until
 from anabranch.kernel.refs.savepoints import tend
 from anabranch.kernel.repair.lost_snapshots import recover_head, recover_within
 from anabranch.kernel.repair.main_gone import put_back
@@ -29,10 +33,6 @@ from anabranch.kernel.repair.problem import Kind, Problem
 from anabranch.kernel.repair.step import Act, Step
 from anabranch.kernel.repair.sweep import sweep
 from anabranch.kernel.repair.verify import Looked
-from anabranch.kernel.replacement.seal import dropped_until
-from anabranch.spec.layout import tag_name_of
-from anabranch.spec.refs import Tag
-from anabranch.spec.savepoint import pinned_savepoint_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,22 +6,22 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError, StorageError
-from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
-from anabranch.kernel.branches.fork_pins import fork_pin
+from anabranch.format.records.layout import savepoint_id_of
+from anabranch.format.records.savepoint import Savepoint
+from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.commit.leftovers import leftovers_above
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.properties import BRANCH_PROPERTY
-from anabranch.kernel.refs.savepoint_log import is_of
-from anabranch.kernel.refs.tag_log import find_tag, is_internal, tag_names
-from anabranch.kernel.removals import was_removed
+from anabranch.kernel.log.branch_log import BranchState, branch_names, state_of
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.fork_pins import fork_pin
+from anabranch.kernel.log.properties import BRANCH_PROPERTY
+from anabranch.kernel.log.removals import was_removed
+from anabranch.kernel.log.savepoint_log import is_of
+from anabranch.kernel.log.seals import dropped_until
+from anabranch.kernel.log.tag_log import find_tag, is_internal, tag_names
 from anabranch.kernel.repair.branches import as_found, half_made, hinted_id
 from anabranch.kernel.repair.pointers import pointer_problems
 from anabranch.kernel.repair.problem import Kind, Problem
 from anabranch.kernel.repair.records import damaged_records
-from anabranch.kernel.replacement.seal import dropped_until
-from anabranch.spec.layout import savepoint_id_of
-from anabranch.spec.savepoint import Savepoint
-from anabranch.spec.snapshot import Snapshot
 
 _AHEAD_MILLIS: Final = 10 * 60_000
 """Clocks differ by so much without harm."""

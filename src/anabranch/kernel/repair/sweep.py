@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.kernel.commit.base import Base, Change
-from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.leftovers import displace, leftovers_above
 from anabranch.kernel.commit.transaction import CommitRequest, commit
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.properties import LEFTOVER_PROPERTY
-from anabranch.spec.snapshot import CommitKind, Snapshot
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.identity import CommitIdentity
+from anabranch.kernel.log.properties import LEFTOVER_PROPERTY
 
 _WIDEST_GAP: Final = 1_000
 """So many empty snapshots at most are put between the newest and a leftover; one further up stays until it is reached."""

@@ -13,17 +13,17 @@ from typing import Any, Final
 import polars as pl
 
 from anabranch.errors import AnabranchError, StorageError
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.file_paths import bucket_folders
-from anabranch.kernel.partitions import partition_text
+from anabranch.format.records.data_file import ManifestFileMeta
+from anabranch.format.records.entry_frame import IDENTITY
+from anabranch.format.records.layout import file_format_of
+from anabranch.format.records.snapshot import CommitKind, Snapshot
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.file_paths import bucket_folders
+from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.repair.problem import Kind, Problem
 from anabranch.kernel.repair.states import Found, State, read_history, read_states
-from anabranch.kernel.replacement.main import main_of
-from anabranch.spec.data_file import ManifestFileMeta
-from anabranch.spec.entry_frame import IDENTITY
-from anabranch.spec.layout import file_format_of
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import CommitKind, Snapshot
+from anabranch.kernel.scan.partitions import partition_text
 
 _COLUMNS: Final = (
     *("kind", *IDENTITY, "file_size", "row_count", "schema_id", "external_path", "creation_time"),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from anabranch.format.records.main_pointer import Seal
+from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.commit.base import Conflict
+from anabranch.kernel.provenance.coverage import Covered, JobOnMain, by_job
 from anabranch.kernel.replacement.check import refusal
-from anabranch.kernel.replacement.coverage import Covered, JobOnMain, by_job
 from anabranch.kernel.replacement.wishes import Replacing
-from anabranch.spec.main_pointer import Seal
-from anabranch.spec.snapshot import Snapshot
 
 WAIT_BY_DEFAULT: Final = 3_600_000
 """Milliseconds to wait where nobody says how long."""

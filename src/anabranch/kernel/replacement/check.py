@@ -16,21 +16,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from anabranch.errors import CommitConflictError, InvalidInputError
-from anabranch.kernel.branches.audit_log import check_audited
-from anabranch.kernel.branches.branch_log import open_branch
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.kernel.commit.audit_gate import check_audited
 from anabranch.kernel.commit.base import Conflict
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.properties import WRITER_PROPERTY
-from anabranch.kernel.refs.moment import time_text
+from anabranch.kernel.log.branch_log import open_branch
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.main_branch import is_in_past
+from anabranch.kernel.log.main_pointer import replacements, seal_of
+from anabranch.kernel.log.moment import time_text
+from anabranch.kernel.log.properties import WRITER_PROPERTY
+from anabranch.kernel.log.replacement_facts import replace_facts
 from anabranch.kernel.replacement.copy_history import tag_clashes
 from anabranch.kernel.replacement.expected import Expected, identified
-from anabranch.kernel.replacement.facts import replace_facts
-from anabranch.kernel.replacement.main import is_in_past
-from anabranch.kernel.replacement.pointer import replacements, seal_of
 from anabranch.kernel.replacement.standing import standing
 from anabranch.kernel.replacement.wishes import Replacement, Replacing
-from anabranch.spec.snapshot import Snapshot
-from anabranch.spec.snapshot_ref import SnapshotRef
 
 
 def check(main: TableContext, wishes: Replacement, *, as_commit: bool = False) -> Replacing:

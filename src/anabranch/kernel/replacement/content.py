@@ -14,28 +14,28 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from anabranch.errors import CommitConflictError, CommitRetriesExhaustedError, NotFoundError
-from anabranch.kernel.branches.field_ids import last_id_before, reserve_block
-from anabranch.kernel.branches.fork_pins import fork_snapshot
+from anabranch.format.records.data_file import FileKind, ManifestEntry
+from anabranch.format.records.entry_frame import IDENTITY, EntryFrame
+from anabranch.format.records.snapshot import CommitKind, Snapshot
+from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.base import Base, Change, Conflict
-from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.order import ordered_as
 from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, commit
-from anabranch.kernel.context import TableContext
+from anabranch.kernel.commit.watermark import given_back
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.field_ids import last_id_before, reserve_block
+from anabranch.kernel.log.fork_pins import fork_snapshot
+from anabranch.kernel.log.identity import CommitIdentity
+from anabranch.kernel.log.main_branch import main_of
+from anabranch.kernel.log.replacement_facts import ReplaceFacts
+from anabranch.kernel.log.rollback_pins import pin_result, pin_target, unpin
 from anabranch.kernel.merge.declare import declared, declared_as
 from anabranch.kernel.provenance.past import counting
 from anabranch.kernel.replacement.catch_up import catch_up
 from anabranch.kernel.replacement.check import check, moved_from
-from anabranch.kernel.replacement.facts import ReplaceFacts
-from anabranch.kernel.replacement.main import main_of
 from anabranch.kernel.replacement.result import ReplaceResult
 from anabranch.kernel.replacement.wishes import Replacement, Replacing
-from anabranch.kernel.rollback.pins import pin_result, pin_target, unpin
-from anabranch.kernel.watermark import given_back
-from anabranch.spec.data_file import FileKind, ManifestEntry
-from anabranch.spec.entry_frame import IDENTITY, EntryFrame
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import CommitKind, Snapshot
-from anabranch.spec.snapshot_ref import SnapshotRef
 
 _SCHEMA_MOVED = "SCHEMA_CHANGED"
 _ROUNDS = 100

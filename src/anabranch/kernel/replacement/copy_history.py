@@ -17,18 +17,18 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from anabranch.format.records.refs import Tag
+from anabranch.format.records.savepoint import Savepoint, pinned_savepoint_of
+from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.kernel.branches.copied_past import drop_expired
 from anabranch.kernel.commit.base import Conflict
-from anabranch.kernel.commit.ledger import take_over
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.exact import delete_exactly, delete_snapshot
-from anabranch.kernel.parallel import each
-from anabranch.kernel.refs.pins import is_pin
-from anabranch.kernel.refs.savepoint_log import find_savepoint, savepoints
-from anabranch.kernel.refs.tag_log import find_tag, find_tags, tag_names
-from anabranch.kernel.replacement.pointer import replacements
-from anabranch.spec.refs import Tag
-from anabranch.spec.savepoint import Savepoint, pinned_savepoint_of
-from anabranch.spec.snapshot_ref import SnapshotRef
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.exact import delete_exactly
+from anabranch.kernel.log.ledger import take_over
+from anabranch.kernel.log.moment_pins import is_pin
+from anabranch.kernel.log.parallel import each
+from anabranch.kernel.log.savepoint_log import find_savepoint, savepoints
+from anabranch.kernel.log.tag_log import find_tag, find_tags, tag_names
 
 _AT_ONCE: Final = 512
 """Snapshots of a batch: they are held in memory, and one listing serves them."""
@@ -76,30 +76,6 @@ def copy_refs(
 def drop_stale(target: TableContext, before: frozenset[str], now: frozenset[str]) -> None:
     """Remove the tags that were copied and have been deleted from main since."""
     target.storage.delete_many([target.layout.tag_path(name) for name in sorted(before - now)])
-
-
-def drop_expired(main: TableContext, target: TableContext, fork: SnapshotRef) -> None:
-    """Remove copies of snapshots that main has no more from a branch that never was main, oldest first.
-
-    A replacement that died may have put them when their files were gone already. One that is under way loses nothing
-    but what expired; it has main's past as main has it. What was main once keeps its past, and expires it by itself.
-    """
-    numbers = [number for number in target.snapshots.ids() if number < fork.id]
-    if not numbers or _is_or_was_main(main, target):
-        return
-    oldest = min(main.snapshots.ids(), default=0)  # a main without any has lost them: they did not expire
-    for number in numbers:
-        copy = target.snapshots.find(number) if number < oldest else None
-        if copy is not None:
-            delete_snapshot(target, copy)
-
-
-def _is_or_was_main(main: TableContext, target: TableContext) -> bool:
-    uuid = target.branch_uuid
-    known = replacements(main)
-    return main.branch_uuid == uuid or any(
-        uuid in (pointer.main.uuid, pointer.replaced.old.uuid) for pointer in known if pointer.replaced
-    )
 
 
 def tag_clashes(main: TableContext, target: TableContext, fork: SnapshotRef) -> Iterator[Conflict]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from anabranch.errors import InvalidInputError
-from anabranch.spec.snapshot import Snapshot
-from anabranch.spec.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.records.snapshot_ref import SnapshotRef
 
 ExpectedMain: TypeAlias = int | str | Snapshot | SnapshotRef
 """A number, text such as ``57`` or ``57@0c1f9a2b``, or a snapshot."""

@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import TypeVar
 
 from anabranch.errors import SealedBranchError
+from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.commit_message import CommitMessage
-from anabranch.kernel.context import TableContext
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.main_branch import main_of
+from anabranch.kernel.log.seals import settled
 from anabranch.kernel.merge.declare import declared, declared_as
-from anabranch.kernel.replacement.main import main_of
-from anabranch.kernel.replacement.seal import settled
-from anabranch.spec.schema import TableSchema
 
 T = TypeVar("T")
 

@@ -10,14 +10,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from anabranch.errors import AnabranchError, CommitOutcomeUnknownError, SealedBranchError, StorageError
-from anabranch.kernel.context import TableContext
+from anabranch.format.records.group import GroupDecision, GroupIntent, GroupMember
+from anabranch.format.records.main_pointer import BranchRef, MainPointer, Seal
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.group_log import announce, keep_group_decision, put_decision
+from anabranch.kernel.log.main_pointer import put_pointer, put_seal
+from anabranch.kernel.log.seals import decision, stay
 from anabranch.kernel.replacement.catch_up import last_look
 from anabranch.kernel.replacement.copy_history import CopiedPast
-from anabranch.kernel.replacement.group_log import announce, keep_group_decision, put_decision
 from anabranch.kernel.replacement.group_result import GroupResult
-from anabranch.kernel.replacement.pointer import put_pointer, put_seal
 from anabranch.kernel.replacement.result import ReplaceResult
-from anabranch.kernel.replacement.seal import decision, stay
 from anabranch.kernel.replacement.sealing import (
     end_main,
     in_group,
@@ -28,8 +30,6 @@ from anabranch.kernel.replacement.sealing import (
     write_hint,
 )
 from anabranch.kernel.replacement.wishes import Replacing
-from anabranch.spec.group import GroupDecision, GroupIntent, GroupMember
-from anabranch.spec.main_pointer import BranchRef, MainPointer, Seal
 from anabranch.storage.protocol import Storage
 
 

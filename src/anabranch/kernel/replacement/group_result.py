@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from anabranch.kernel.replacement.group_log import find_decision, find_intent, group_numbers
+from anabranch.kernel.log.group_log import find_decision, find_intent, group_numbers
 from anabranch.kernel.replacement.result import ReplaceResult
 from anabranch.storage.protocol import Storage
 

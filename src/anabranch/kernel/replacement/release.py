@@ -18,20 +18,20 @@ from dataclasses import dataclass
 from typing import Literal
 
 from anabranch.errors import NotFoundError
-from anabranch.kernel.branches.branch_log import BranchState, branch_names, state_of
+from anabranch.format.records.layout import consumer_id_of, snapshot_id_of
+from anabranch.format.records.main_pointer import BranchRef, MainPointer, Release, former_main_name
 from anabranch.kernel.branches.delete import delete_branch
-from anabranch.kernel.branches.fork_pins import tend_fork_pins
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.history.archive import archive_rest
-from anabranch.kernel.refs.savepoint_log import savepoints
-from anabranch.kernel.refs.tag_log import find_tags, is_internal, tag_names
-from anabranch.kernel.replacement.group_log import complete_copies
-from anabranch.kernel.replacement.lost import check_decisions, complete_pointer_copies
-from anabranch.kernel.replacement.main import foreign_after, former_main, main_of
-from anabranch.kernel.replacement.pointer import find_release, put_release, replacements
-from anabranch.kernel.store_clock import removal_time
-from anabranch.spec.layout import consumer_id_of, snapshot_id_of
-from anabranch.spec.main_pointer import BranchRef, MainPointer, Release, former_main_name
+from anabranch.kernel.log.archive import archive_rest
+from anabranch.kernel.log.branch_log import BranchState, branch_names, state_of
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.fork_pins import tend_fork_pins
+from anabranch.kernel.log.group_log import complete_copies
+from anabranch.kernel.log.lost_pointers import check_decisions, complete_pointer_copies
+from anabranch.kernel.log.main_branch import foreign_after, former_main, main_of
+from anabranch.kernel.log.main_pointer import find_release, put_release, replacements
+from anabranch.kernel.log.savepoint_log import savepoints
+from anabranch.kernel.log.store_clock import removal_time
+from anabranch.kernel.log.tag_log import find_tags, is_internal, tag_names
 
 
 @dataclass(frozen=True, slots=True)

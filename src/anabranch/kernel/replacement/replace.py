@@ -16,17 +16,18 @@ from __future__ import annotations
 from typing import Final
 
 from anabranch.errors import AnabranchError, CommitOutcomeUnknownError, SealedBranchError, StorageError
-from anabranch.kernel.branches.branch_log import check_still_there
-from anabranch.kernel.context import TableContext
+from anabranch.format.records.main_pointer import MainPointer
+from anabranch.kernel.log.branch_log import check_still_there
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.main_branch import main_of
+from anabranch.kernel.log.main_pointer import put_pointer, put_seal
+from anabranch.kernel.log.seals import decision, stay
 from anabranch.kernel.replacement.catch_up import catch_up, covered, only_on_main
 from anabranch.kernel.replacement.check import check, moved, refusal
 from anabranch.kernel.replacement.copy_history import CopiedPast, copy_past
 from anabranch.kernel.replacement.expected import identified
-from anabranch.kernel.replacement.main import main_of
-from anabranch.kernel.replacement.pointer import put_pointer, put_seal
 from anabranch.kernel.replacement.release import take_back
 from anabranch.kernel.replacement.result import ReplaceResult
-from anabranch.kernel.replacement.seal import decision, stay
 from anabranch.kernel.replacement.sealing import (
     end_main,
     last_replacement,
@@ -37,7 +38,6 @@ from anabranch.kernel.replacement.sealing import (
     write_hint,
 )
 from anabranch.kernel.replacement.wishes import Replacement, Replacing
-from anabranch.spec.main_pointer import MainPointer
 
 _REQUESTS: Final = 3
 

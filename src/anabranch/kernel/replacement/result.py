@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.kernel.replacement.coverage import JobOnMain, OnlyOnMain
-from anabranch.spec.layout import MAIN_BRANCH
-from anabranch.spec.main_pointer import MainPointer, former_main_name
+from anabranch.format.records.layout import MAIN_BRANCH
+from anabranch.format.records.main_pointer import MainPointer, former_main_name
+from anabranch.kernel.provenance.coverage import JobOnMain, OnlyOnMain
 
 
 @dataclass(frozen=True, slots=True)

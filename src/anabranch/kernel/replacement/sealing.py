@@ -10,24 +10,24 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from anabranch.errors import StorageError
-from anabranch.kernel.branches.audit_log import check_audited
-from anabranch.kernel.branches.branch_log import check_still_the_same
+from anabranch.format.records.main_pointer import HINT_FILE, BranchRef, MainPointer, Replaced, Seal
+from anabranch.format.records.snapshot import CommitKind, Snapshot
+from anabranch.format.records.snapshot_ref import SnapshotRef
 from anabranch.kernel.branches.delete import is_being_deleted
+from anabranch.kernel.commit.audit_gate import check_audited
 from anabranch.kernel.commit.base import Base, Change, Conflict
-from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.transaction import CommitRequest, commit
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.properties import SEAL_PROPERTY, WRITER_PROPERTY
+from anabranch.kernel.log.branch_log import check_still_the_same
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.identity import CommitIdentity
+from anabranch.kernel.log.lost_pointers import keep_copy
+from anabranch.kernel.log.main_pointer import find_pointer
+from anabranch.kernel.log.properties import SEAL_PROPERTY, WRITER_PROPERTY
 from anabranch.kernel.replacement.catch_up import last_catch_up
 from anabranch.kernel.replacement.check import foreign, moved_from, refusal
 from anabranch.kernel.replacement.copy_history import CopiedPast, copy_refs, drop_stale
-from anabranch.kernel.replacement.lost import keep_copy
-from anabranch.kernel.replacement.pointer import find_pointer
 from anabranch.kernel.replacement.wishes import Replacement, Replacing
 from anabranch.options import BRANCH_SEAL_TIMEOUT
-from anabranch.spec.main_pointer import HINT_FILE, BranchRef, MainPointer, Replaced, Seal
-from anabranch.spec.snapshot import CommitKind, Snapshot
-from anabranch.spec.snapshot_ref import SnapshotRef
 
 
 @dataclass(frozen=True)

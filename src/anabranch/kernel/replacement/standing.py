@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anabranch.errors import InvalidInputError, NotFoundError
-from anabranch.kernel.context import TableContext
-from anabranch.spec.main_pointer import MainPointer, former_main_name
+from anabranch.format.records.main_pointer import MainPointer, former_main_name
+from anabranch.kernel.log.context import TableContext
 
 
 def standing(known: Sequence[MainPointer]) -> list[MainPointer]:

@@ -7,16 +7,16 @@ branch that was main, and can be read and merged from there.
 from __future__ import annotations
 
 from anabranch.errors import InvalidInputError
-from anabranch.kernel.branches.branch_log import check_still_there
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.replacement.group_log import find_intent
-from anabranch.kernel.replacement.main import former_main, main_of
-from anabranch.kernel.replacement.pointer import replacements
+from anabranch.format.records.main_pointer import MainPointer
+from anabranch.kernel.log.branch_log import check_still_there
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.group_log import find_intent
+from anabranch.kernel.log.main_branch import former_main, main_of
+from anabranch.kernel.log.main_pointer import replacements
 from anabranch.kernel.replacement.release import take_back
 from anabranch.kernel.replacement.replace import decide
 from anabranch.kernel.replacement.standing import last_standing
 from anabranch.kernel.replacement.wishes import Replacement, Replacing
-from anabranch.spec.main_pointer import MainPointer
 
 
 def undo_replace(

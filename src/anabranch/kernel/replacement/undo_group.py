@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from anabranch.errors import InvalidInputError, NotFoundError
-from anabranch.kernel.context import TableContext
+from anabranch.format.records.group import GroupMember
+from anabranch.format.records.main_pointer import MainPointer
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.group_log import find_decision, find_intent
+from anabranch.kernel.log.main_branch import former_main, main_of
+from anabranch.kernel.log.main_pointer import replacements
 from anabranch.kernel.replacement.group import groups_of
 from anabranch.kernel.replacement.group_attempt import Ready, decide_together
-from anabranch.kernel.replacement.group_log import find_decision, find_intent
 from anabranch.kernel.replacement.group_result import GroupInfo, GroupResult, group_infos
-from anabranch.kernel.replacement.main import former_main, main_of
-from anabranch.kernel.replacement.pointer import replacements
 from anabranch.kernel.replacement.release import take_back
 from anabranch.kernel.replacement.result import ReplaceResult
 from anabranch.kernel.replacement.standing import last_standing, standing
 from anabranch.kernel.replacement.wishes import Replacement, Replacing
-from anabranch.spec.group import GroupMember
-from anabranch.spec.main_pointer import MainPointer
 from anabranch.storage.protocol import Storage
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from anabranch.kernel.context import TableContext
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.provenance.coverage import Coverage, Gaps
 from anabranch.kernel.provenance.origin import Origin
-from anabranch.kernel.replacement.coverage import Coverage, Gaps
 from anabranch.kernel.replacement.expected import Expected
 from anabranch.lazy import lazy
-from anabranch.spec.snapshot import Snapshot
-from anabranch.spec.snapshot_ref import SnapshotRef
 
 
 @dataclass(frozen=True, slots=True)

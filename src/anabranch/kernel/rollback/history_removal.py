@@ -1,7 +1,7 @@
 """Rolling a branch back for good: the snapshots after the target are removed, with what refers to them.
 
 Every moment of it is a whole table, so that a removal which was killed can be repeated and ends in the same
-place: first a record of what goes (`anabranch.spec.rewind`; `removals`, by which what an overtaken writer builds on it is
+place: first a record of what goes (`anabranch.format.records.rewind`; `removals`, by which what an overtaken writer builds on it is
 known as a leftover), then the hint to the newest snapshot (which readers check), then the references to what goes,
 then the snapshots, newest first, then what the archive has of such snapshots. Data files and manifests stay for expiry
 and orphan cleaning, which ask what is reached.
@@ -21,19 +21,19 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from anabranch.errors import CommitConflictError, NotFoundError
+from anabranch.format.records.snapshot import NO_LIST, Snapshot
 from anabranch.kernel.commit.base import Conflict
-from anabranch.kernel.commit.ledger import forget_after
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.exact import delete_snapshot
-from anabranch.kernel.history import archive
-from anabranch.kernel.merge.pins import unpin_after
-from anabranch.kernel.properties import PARENT_PROPERTY, ROLLBACK_PROPERTY
-from anabranch.kernel.refs.moment import Moment, check_there
-from anabranch.kernel.removals import record_removal
+from anabranch.kernel.log import archive
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.exact import delete_snapshot
+from anabranch.kernel.log.ledger import forget_after
+from anabranch.kernel.log.merge_pins import unpin_after
+from anabranch.kernel.log.moment import Moment, check_there
+from anabranch.kernel.log.properties import PARENT_PROPERTY, ROLLBACK_PROPERTY
+from anabranch.kernel.log.removals import record_removal
+from anabranch.kernel.log.rewinds import record_rewind
+from anabranch.kernel.log.rollback_pins import pin_target, unpin
 from anabranch.kernel.rollback.holders import Holder, holders_after, release
-from anabranch.kernel.rollback.pins import pin_target, unpin
-from anabranch.kernel.rollback.rewinds import record_rewind
-from anabranch.spec.snapshot import NO_LIST, Snapshot
 
 
 @dataclass(frozen=True, slots=True)

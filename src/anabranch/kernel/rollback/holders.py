@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from anabranch.errors import NotFoundError
-from anabranch.kernel.branches.branch_log import branch_names
+from anabranch.format.records.layout import consumer_id_of
+from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from anabranch.kernel.branches.delete import delete_branch
-from anabranch.kernel.branches.fork_pins import is_fork_pin
-from anabranch.kernel.commit.ledger import LedgerEntry, recorded_after
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.merge.facts import MERGE_USER
-from anabranch.kernel.merge.pins import is_merge_pin
-from anabranch.kernel.refs.consumers import find_consumer
-from anabranch.kernel.refs.savepoint_log import savepoints
+from anabranch.kernel.log.branch_log import branch_names
+from anabranch.kernel.log.consumers import find_consumer
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.fork_pins import is_fork_pin
+from anabranch.kernel.log.ledger import LedgerEntry, recorded_after
+from anabranch.kernel.log.merge_facts import MERGE_USER
+from anabranch.kernel.log.merge_pins import is_merge_pin
+from anabranch.kernel.log.rollback_pins import is_rollback_pin
+from anabranch.kernel.log.savepoint_log import savepoints
+from anabranch.kernel.log.tag_log import find_tag, find_tags, tag_names
 from anabranch.kernel.refs.savepoints import delete_savepoint
-from anabranch.kernel.refs.tag_log import find_tag, find_tags, tag_names
-from anabranch.kernel.rollback.pins import is_rollback_pin
 from anabranch.options import LEDGER_TIME_RETAINED
-from anabranch.spec.layout import consumer_id_of
-from anabranch.spec.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 
 
 class HolderKind(StrEnum):

@@ -20,17 +20,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anabranch.errors import NotFoundError
+from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.actions.rollback import Difference, Rollback, difference_to
 from anabranch.kernel.commit.base import Base
-from anabranch.kernel.commit.identity import CommitIdentity
 from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, commit
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.guards import check_snapshot_readable
-from anabranch.kernel.properties import ROLLBACK_PROPERTY
-from anabranch.kernel.refs.moment import Moment, check_there
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.guards import check_snapshot_readable
+from anabranch.kernel.log.identity import CommitIdentity
+from anabranch.kernel.log.moment import Moment, check_there
+from anabranch.kernel.log.properties import ROLLBACK_PROPERTY
+from anabranch.kernel.log.rollback_pins import brings_back, pin_result, pin_target, unpin
 from anabranch.kernel.refs.moments import resolve
-from anabranch.kernel.rollback.pins import brings_back, pin_result, pin_target, unpin
-from anabranch.spec.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,15 +13,15 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.partitions import in_order_of_values
+from anabranch.format.records.data_file import FileKind
+from anabranch.format.records.entry_frame import IDENTITY
+from anabranch.format.records.layout import Layout, file_format_of
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.scan.partitions import in_order_of_values
 from anabranch.kernel.scan.request import TO_LOCATE, PartitionOrder, check_supported, partition_folders
 from anabranch.kernel.scan.split import SplitFile
-from anabranch.spec.data_file import FileKind
-from anabranch.spec.entry_frame import IDENTITY
-from anabranch.spec.layout import Layout, file_format_of
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import Snapshot
 
 
 class AddedFile(NamedTuple):

@@ -8,10 +8,10 @@ from functools import partial
 import numpy as np
 import polars as pl
 
+from anabranch.format.records.layout import Layout, file_format_of
+from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.scan.split import Split, SplitFile
 from anabranch.lazy import lazy
-from anabranch.spec.layout import Layout, file_format_of
-from anabranch.spec.snapshot import Snapshot
 from anabranch.tabular import Glance, Shown, size_text
 
 EMPTY_FILES = pl.DataFrame(

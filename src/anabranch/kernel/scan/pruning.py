@@ -12,15 +12,15 @@ from anabranch.errors import UnsupportedFeatureError
 from anabranch.expr.bind import BoundPredicate
 from anabranch.expr.evaluate import filter_mask
 from anabranch.expr.prune import key_values, may_match
+from anabranch.format.records.data_file import ManifestFileMeta
+from anabranch.format.rows.binary_row import SlotKind, slot_kind
+from anabranch.format.rows.binary_row_columns import decode_column
+from anabranch.format.rows.bucket import assign_buckets
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.arrow_types import to_arrow_type
+from anabranch.format.types.data_types import DataType, Field
+from anabranch.kernel.log.schema_log import SchemaLog
 from anabranch.kernel.scan.statistics import Statistics
-from anabranch.kernel.schema_log import SchemaLog
-from anabranch.spec.arrow_types import to_arrow_type
-from anabranch.spec.binary_row import SlotKind, slot_kind
-from anabranch.spec.binary_row_columns import decode_column
-from anabranch.spec.bucket import assign_buckets
-from anabranch.spec.data_file import ManifestFileMeta
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.types import DataType, Field
 
 Mask = np.ndarray
 

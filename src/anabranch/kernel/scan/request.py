@@ -13,9 +13,16 @@ import polars as pl
 from anabranch.errors import UnsupportedFeatureError
 from anabranch.expr.bind import BoundPredicate
 from anabranch.expr.prune import split_conjuncts
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.guards import check_snapshot_readable
-from anabranch.kernel.partitions import PartitionKey, in_order_of_values, partition_key
+from anabranch.format.records.data_file import ManifestFileMeta
+from anabranch.format.records.entry_frame import IDENTITY, EntryFrame
+from anabranch.format.records.layout import file_format_of
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.rows.partition_path import partition_path
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.values import physical_values
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.guards import check_snapshot_readable
+from anabranch.kernel.scan.partitions import PartitionKey, in_order_of_values, partition_key
 from anabranch.kernel.scan.plan import EMPTY_FILES, Plan, PlanStep, split_starts
 from anabranch.kernel.scan.pruning import (
     buckets_match,
@@ -30,13 +37,6 @@ from anabranch.options import (
     SPLIT_OPEN_FILE_COST,
     SPLIT_TARGET_SIZE,
 )
-from anabranch.spec.data_file import ManifestFileMeta
-from anabranch.spec.entry_frame import IDENTITY, EntryFrame
-from anabranch.spec.layout import file_format_of
-from anabranch.spec.partition_path import partition_path
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import Snapshot
-from anabranch.spec.values import physical_values
 
 _FEW_MANIFESTS = 3
 FORMATS = ("parquet", "orc", "avro")

@@ -8,11 +8,11 @@ import polars as pl
 import pyarrow as pa
 
 from anabranch.expr.coerce import converts_exactly
+from anabranch.format.rows.binary_row_columns import decode_column
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.arrow_types import to_arrow_type
+from anabranch.format.types.data_types import Field, is_atomic
 from anabranch.lazy import lazy
-from anabranch.spec.arrow_types import to_arrow_type
-from anabranch.spec.binary_row_columns import decode_column
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.types import Field, is_atomic
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ import sqlalchemy as sa
 
 from anabranch.catalog import FilesystemCatalog, Identifier
 from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError, UnsupportedFeatureError
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.parallel import each
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.parallel import each
 from anabranch.lineage.commit import Line
 from anabranch.lineage.commits import Newest, branches_of, commits_backwards, has_news
 from anabranch.lineage.index.database import Database

@@ -18,9 +18,9 @@ from openlineage.client.facet_v2 import (
     tags_job,
 )
 
+from anabranch.format.types.data_types import Field
 from anabranch.lineage.model import LineageEntry
 from anabranch.lineage.openlineage.naming import Name
-from anabranch.spec.types import Field
 from anabranch.version import __version__
 
 PRODUCER = f"urn:anabranch:openlineage:{__version__}"

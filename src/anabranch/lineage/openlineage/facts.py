@@ -14,10 +14,10 @@ import polars as pl
 from anabranch.catalog.filesystem import FilesystemCatalog
 from anabranch.catalog.identifier import Identifier
 from anabranch.errors import AnabranchError
-from anabranch.kernel.context import TableContext
+from anabranch.format.records.data_file import FileKind
+from anabranch.format.types.data_types import Field
+from anabranch.kernel.log.context import TableContext
 from anabranch.lineage.commit import Commit, Line
-from anabranch.spec.data_file import FileKind
-from anabranch.spec.types import Field
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ from urllib.parse import unquote, urlsplit
 
 from anabranch.catalog.identifier import Identifier
 from anabranch.errors import InvalidNameError
+from anabranch.format.records.layout import Layout
 from anabranch.lineage.commit import Line
 from anabranch.lineage.model import SourceInput, TableInput
 from anabranch.lineage.store import names_of
-from anabranch.spec.layout import Layout
 
 UNKNOWN = "unknown"
 """Namespace of sources of which nobody knows where they are."""

@@ -10,7 +10,8 @@ from py4j.java_collections import JavaArray
 from anabranch.catalog import Identifier
 from anabranch.catalog.connectors import CONNECTOR
 from anabranch.errors import AlreadyExistsError, InvalidNameError, NotFoundError, UnsupportedFeatureError
-from anabranch.kernel.cache import MetadataCache
+from anabranch.format.text.names import SYSTEM_DATABASE
+from anabranch.kernel.log.cache import MetadataCache
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.changes import altered
 from anabranch.spark.catalog.definitions import definition, like
@@ -19,11 +20,10 @@ from anabranch.spark.catalog.procedures import Procedure, procedure, procedure_n
 from anabranch.spark.catalog.properties import TableDefinition
 from anabranch.spark.catalog.staging import StagedCreation, StagedReplacement
 from anabranch.spark.catalog.tables import LOAD_OPTIONS
-from anabranch.spark.native.answers import answered
-from anabranch.spark.native.proxy import JavaProxy, Jvm
-from anabranch.spark.options import spelled
-from anabranch.spark.plan_inputs import TABLES
-from anabranch.spec.names import SYSTEM_DATABASE
+from anabranch.spark.context.options import spelled
+from anabranch.spark.context.table_state import TABLES
+from anabranch.spark.jvm.answers import answered
+from anabranch.spark.jvm.proxy import JavaProxy, Jvm
 from anabranch.table import Table
 
 _CATALOG = f"{java.CONNECTOR}.catalog"
@@ -274,7 +274,7 @@ class LakeCatalog(JavaProxy):
         return self._opened(found)
 
     def _create_elsewhere(self, found: Any, new: TableDefinition) -> None:
-        from anabranch.spark.sql.kafka import check  # it imports what imports this
+        from anabranch.spark.kafka.definition import check  # it imports what imports this
 
         identifier = self._free(found)
         check(new.fields, new.options)

@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from anabranch.alter import Alter
 from anabranch.errors import UnsupportedFeatureError
-from anabranch.spark.catalog import java
-from anabranch.spark.catalog.properties import set_properties, unset_properties
-from anabranch.spark.types import type_from_spark
-from anabranch.spec.field_tree import After, First, Last, Position
-from anabranch.spec.schema_change import (
+from anabranch.format.schema.change import (
     AddColumn,
     DropColumn,
     MoveColumn,
@@ -21,7 +16,12 @@ from anabranch.spec.schema_change import (
     SetNullable,
     WidenColumn,
 )
-from anabranch.spec.types import DataType
+from anabranch.format.types.data_types import DataType
+from anabranch.format.types.field_tree import After, First, Last, Position
+from anabranch.spark.catalog import java
+from anabranch.spark.catalog.properties import set_properties, unset_properties
+from anabranch.spark.types.columns import type_from_spark
+from anabranch.table.alter import Alter
 
 _DEFAULT = "a column's DEFAULT"
 _REFUSED = {

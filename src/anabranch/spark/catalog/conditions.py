@@ -28,7 +28,7 @@ from anabranch.expr.nodes import (
     any_of,
 )
 from anabranch.expr.values import Timestamp
-from anabranch.spec.types import (
+from anabranch.format.types.data_types import (
     BigIntType,
     BooleanType,
     DataType,

@@ -11,10 +11,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import InvalidInputError
-from anabranch.spark.attached import options_of
+from anabranch.format.records.group import GROUPS_FOLDER
 from anabranch.spark.catalog.verb import Arguments, Parameter, Row, Verb
-from anabranch.spark.engine import SparkEngine
-from anabranch.spec.group import GROUPS_FOLDER
+from anabranch.spark.context.attached import options_of
+from anabranch.spark.tasks.engine import SparkEngine
 from anabranch.storage.open import open_storage
 from anabranch.system_tables.definition import as_json
 from anabranch.table import Table

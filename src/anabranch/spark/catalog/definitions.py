@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anabranch.errors import UnsupportedFeatureError
+from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.scan.request import FORMATS
 from anabranch.options import BUCKET, BUCKET_KEY, FILE_FORMAT
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.properties import OWN_PREFIX, TableDefinition, table_properties
-from anabranch.spark.types import fields_from_spark
-from anabranch.spec.schema import TableSchema
+from anabranch.spark.types.columns import fields_from_spark
 
 PROVIDER = "anabranch"
 _BINARY = "UTF8_BINARY"

@@ -16,8 +16,8 @@ from weakref import WeakKeyDictionary
 from py4j.protocol import Py4JError
 
 from anabranch.runtime import SYSTEM
-from anabranch.spark.native.callbacks import compiled
-from anabranch.spark.native.proxy import JavaProxy, Jvm
+from anabranch.spark.jvm.callbacks import compiled
+from anabranch.spark.jvm.proxy import JavaProxy, Jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

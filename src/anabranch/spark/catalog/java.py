@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError
 
 from anabranch.catalog import Identifier
 from anabranch.errors import InvalidInputError, InvalidNameError
-from anabranch.spark.native.proxy import Jvm, java_error
+from anabranch.spark.jvm.proxy import Jvm, java_error
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType

@@ -9,15 +9,16 @@ from anabranch.catalog import FilesystemCatalog, Identifier
 from anabranch.catalog.connectors import Connectors
 from anabranch.engine import Engine
 from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.text.names import SYSTEM_DATABASE
 from anabranch.lazy import lazy
 from anabranch.options import BRANCH, SCAN_EXACT, SCAN_MODE, SCAN_PUBLISHED
 from anabranch.spark.catalog.other_tables import SystemTable, Topic
 from anabranch.spark.catalog.partitions import PartitionedTable
 from anabranch.spark.catalog.source import Place, moment_options
-from anabranch.spark.catalog.tables import STATE_OPTIONS, LakeTable, Relation, Seen
-from anabranch.spark.native.proxy import Jvm
-from anabranch.spec.names import SYSTEM_DATABASE
-from anabranch.spec.schema import TableSchema
+from anabranch.spark.catalog.tables import LakeTable, Relation
+from anabranch.spark.context.table_state import STATE_OPTIONS, TableState
+from anabranch.spark.jvm.proxy import Jvm
 from anabranch.system_tables import LAKE_TABLES, lake_table, lake_table_of, system_table
 from anabranch.table import Table
 from anabranch.table.lake_lineage import LakeLineage
@@ -118,7 +119,7 @@ class Warehouse:
             return Topic(jvm, self.place(name), topic)
         system = Identifier.parse(name).system
         if system is None:
-            seen = Seen.of(view, past=past)
+            seen = TableState.of(view, past=past)
             kind = PartitionedTable if seen.schema.partition_keys else LakeTable
             return kind(jvm, seen, self.place(name))
         moment = {} if view.moment is None else moment_options(view.moment, view.context)

@@ -11,22 +11,22 @@ from typing import Any
 
 from anabranch.options import PATH
 from anabranch.runtime import SYSTEM
-from anabranch.spark.batch import BatchWriter, WrittenFiles
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.source import Place
-from anabranch.spark.compaction import watch
+from anabranch.spark.context.options import spelled
+from anabranch.spark.context.tables import open_table
+from anabranch.spark.jvm.proxy import JavaProxy, Jvm
+from anabranch.spark.lineage.stream_lineage import BatchRun
 from anabranch.spark.native.compiled import NotCompiledError
 from anabranch.spark.native.data_files import commits, data_files, impossible, mismatch
 from anabranch.spark.native.door import tell_written
 from anabranch.spark.native.generations import Obstacle
-from anabranch.spark.native.proxy import JavaProxy, Jvm
 from anabranch.spark.native.writer import answers_of
 from anabranch.spark.native.written import TaskAnswer
-from anabranch.spark.options import spelled
-from anabranch.spark.row_writer import RowWriter
-from anabranch.spark.stream_lineage import BatchRun
-from anabranch.spark.stream_writer import StreamWriter, WrittenBatch
-from anabranch.spark.tables import open_table
+from anabranch.spark.rows.row_writer import RowWriter
+from anabranch.spark.source.batch import BatchWriter, WrittenFiles
+from anabranch.spark.source.stream_writer import StreamWriter, WrittenBatch
+from anabranch.spark.tasks.stream_compaction import watch
 
 _WRITE = f"{java.CONNECTOR}.write"
 _RUN_ID = "spark.jobGroup.id"

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from anabranch.errors import UnsupportedFeatureError
+from anabranch.format.schema.table_schema import TableSchema
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.source import Place, source_scan
 from anabranch.spark.catalog.tables import Relation, shown_properties
-from anabranch.spark.native.proxy import JavaProxy, Jvm
-from anabranch.spark.options import spelled
-from anabranch.spark.types import spark_schema
-from anabranch.spec.schema import TableSchema
+from anabranch.spark.context.options import spelled
+from anabranch.spark.jvm.proxy import JavaProxy, Jvm
+from anabranch.spark.types.columns import spark_schema
 
 _CATALOG = f"{java.CONNECTOR}.catalog"
 

@@ -9,12 +9,12 @@ import polars as pl
 
 from anabranch.errors import UnsupportedFeatureError
 from anabranch.expr.nodes import Column, ColumnExpression, Predicate, all_of, any_of
-from anabranch.kernel.partitions import in_order_of_values
+from anabranch.kernel.scan.partitions import in_order_of_values
 from anabranch.kernel.scan.pruning import partition_values
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.tables import LakeTable
 from anabranch.spark.native.planned_files import partition_rows
-from anabranch.spark.types import spark_schema
+from anabranch.spark.types.columns import spark_schema
 
 _CATALOG = f"{java.CONNECTOR}.catalog"
 

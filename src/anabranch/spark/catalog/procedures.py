@@ -8,16 +8,16 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.errors import NotFoundError
+from anabranch.format.schema.ddl import parse_columns
+from anabranch.format.text.names import SYSTEM_DATABASE
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.lookup import NoSuchTableError, Warehouse
 from anabranch.spark.catalog.recached import recached
 from anabranch.spark.catalog.verb import TABLE, Parameter, Verb, checked
 from anabranch.spark.catalog.verbs import VERBS, verb
+from anabranch.spark.jvm.proxy import JavaProxy, Jvm
 from anabranch.spark.native.internals import internal_rows
-from anabranch.spark.native.proxy import JavaProxy, Jvm
-from anabranch.spark.types import arrow_schema, spark_schema
-from anabranch.spec.ddl import parse_columns
-from anabranch.spec.names import SYSTEM_DATABASE
+from anabranch.spark.types.columns import arrow_schema, spark_schema
 
 _PROCEDURES = f"{java.CONNECTOR}.catalog.procedures"
 

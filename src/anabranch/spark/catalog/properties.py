@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from anabranch.errors import UnsupportedFeatureError
-from anabranch.spec.schema_change import RemoveOption, SchemaChange, SetComment, SetOption
-from anabranch.spec.tokens import Tokens
-from anabranch.spec.types import Field
-from anabranch.spec.watermark import EXPRESSION, ROWTIME, WATERMARK_KEYS, read_watermark
+from anabranch.format.schema.change import RemoveOption, SchemaChange, SetComment, SetOption
+from anabranch.format.schema.watermark import EXPRESSION, ROWTIME, WATERMARK_KEYS, read_watermark
+from anabranch.format.text.tokens import Tokens
+from anabranch.format.types.data_types import Field
 
 WATERMARK = "watermark"
 """Property for what Spark's grammar has no place for: ``order_time - INTERVAL '5' SECOND``."""

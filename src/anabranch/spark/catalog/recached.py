@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from anabranch.catalog import Identifier
 from anabranch.errors import NotFoundError
 from anabranch.spark.catalog.lookup import NoSuchTableError, Warehouse
-from anabranch.spark.native.proxy import Jvm
+from anabranch.spark.jvm.proxy import Jvm
 
 _State = tuple[str, int | None]
 """The branch, and its newest snapshot."""

@@ -14,8 +14,9 @@ from weakref import WeakKeyDictionary
 
 from anabranch.errors import InvalidNameError, UnsupportedFeatureError
 from anabranch.options import WAREHOUSE
-from anabranch.spark.engine import SparkEngine, context_of
-from anabranch.spark.tables import catalog_of
+from anabranch.spark.context.running import context_of
+from anabranch.spark.context.tables import catalog_of
+from anabranch.spark.tasks.engine import SparkEngine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,9 +117,9 @@ def _key(name: str) -> str:
 def _put(spark: SparkSession, name: str, options: Mapping[str, str]) -> bool:
     # The catalog is made of what needs Py4J, which clients of Spark Connect do not have.
     from anabranch.spark.catalog.inherited import hand_on, place_of
-    from anabranch.spark.native.callbacks import start_callbacks
+    from anabranch.spark.jvm.callbacks import start_callbacks
+    from anabranch.spark.jvm.proxy import Jvm
     from anabranch.spark.native.portable import register_scans
-    from anabranch.spark.native.proxy import Jvm
 
     start_callbacks(spark)
     register_scans(spark)  # now, so that the copies that streams make of the session have it
@@ -134,7 +135,7 @@ def _put_catalog(spark: SparkSession, name: str, options: Mapping[str, str]) -> 
     from anabranch.spark.catalog.catalog import LakeCatalog
     from anabranch.spark.catalog.inherited import place_key, place_of
     from anabranch.spark.catalog.lookup import Warehouse
-    from anabranch.spark.native.proxy import Jvm
+    from anabranch.spark.jvm.proxy import Jvm
 
     jvm = Jvm(spark)
     warehouse = Warehouse(name, catalog_of(options), dict(options), SparkEngine(spark))

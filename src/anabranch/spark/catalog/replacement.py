@@ -5,17 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from anabranch.alter import Alter
 from anabranch.errors import CommitConflictError, UnsupportedFeatureError
-from anabranch.kernel.actions.overwrite import Overwrite
-from anabranch.kernel.commit.transaction import NOT_PUBLISHED
-from anabranch.kernel.watermark import claim
-from anabranch.options import BUCKET, BUCKET_KEY
-from anabranch.spark.catalog.properties import TableDefinition
-from anabranch.spark.frame_writer import write_frame
-from anabranch.spec.field_tree import After, First, Position
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.schema_change import (
+from anabranch.format.schema.change import (
     AddColumn,
     DropColumn,
     MoveColumn,
@@ -26,8 +17,17 @@ from anabranch.spec.schema_change import (
     SetNullable,
     SetOption,
 )
-from anabranch.spec.types import Field
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.data_types import Field
+from anabranch.format.types.field_tree import After, First, Position
+from anabranch.kernel.actions.overwrite import Overwrite
+from anabranch.kernel.commit.transaction import NOT_PUBLISHED
+from anabranch.kernel.commit.watermark import claim
+from anabranch.options import BUCKET, BUCKET_KEY
+from anabranch.spark.catalog.properties import TableDefinition
+from anabranch.spark.tasks.frame_writer import write_frame
 from anabranch.table import Table
+from anabranch.table.alter import Alter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

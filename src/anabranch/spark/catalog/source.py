@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.kernel.context import TableContext
-from anabranch.kernel.refs.moment import Moment
+from anabranch.format.records.layout import MAIN_BRANCH
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.moment import Moment
 from anabranch.options import (
     BRANCH,
     CONSUMER_ID,
@@ -19,11 +20,10 @@ from anabranch.options import (
     STREAM_SCHEMA,
 )
 from anabranch.spark.catalog import java
-from anabranch.spark.compaction import watch
-from anabranch.spark.native.proxy import Jvm
+from anabranch.spark.jvm.proxy import Jvm
 from anabranch.spark.native.stream import native_stream
-from anabranch.spark.source import stream_follower
-from anabranch.spec.layout import MAIN_BRANCH
+from anabranch.spark.source.data_source import stream_follower
+from anabranch.spark.tasks.stream_compaction import watch
 
 _KEPT_BY_ONE = (CONSUMER_ID.key, "scan.watermark.alignment.")
 """Options, or how they begin, of what one process does for a stream."""

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from anabranch.format.schema.table_schema import TableSchema
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.properties import TableDefinition
 from anabranch.spark.catalog.replacement import Replacement
 from anabranch.spark.catalog.source import Place
 from anabranch.spark.catalog.tables import Relation, shown_properties
 from anabranch.spark.catalog.writes import FrameWrite
-from anabranch.spark.native.proxy import JavaProxy, Jvm
-from anabranch.spark.types import spark_schema
-from anabranch.spec.schema import TableSchema
+from anabranch.spark.jvm.proxy import JavaProxy, Jvm
+from anabranch.spark.types.columns import spark_schema
 from anabranch.table import Table
 
 if TYPE_CHECKING:

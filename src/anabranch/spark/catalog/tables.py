@@ -3,38 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from anabranch.errors import OptionError, UnsupportedFeatureError
 from anabranch.expr.bind import bind
 from anabranch.expr.parse import parse
-from anabranch.kernel.cache import MetadataCache
-from anabranch.kernel.refs.moments import MOMENT_OPTIONS
-from anabranch.lazy import lazy
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.kernel.log.cache import MetadataCache
 from anabranch.lineage.reads import note_state
-from anabranch.options import BRANCH, SCAN_COLUMNS, SCAN_EXACT, SCAN_FILTER, SCAN_MODE, SCAN_PUBLISHED
-from anabranch.scan import Scan
-from anabranch.spark.batch_reads import reading
+from anabranch.options import SCAN_COLUMNS, SCAN_FILTER, SCAN_MODE
+from anabranch.scan.scan import Scan
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.properties import OWN_PREFIX
 from anabranch.spark.catalog.source import Place, source_stream
 from anabranch.spark.catalog.writes import WriteBuilder
-from anabranch.spark.jobs import taking_part
-from anabranch.spark.native.answers import answered
-from anabranch.spark.native.proxy import JavaProxy, Jvm
+from anabranch.spark.context.options import spelled
+from anabranch.spark.context.table_state import STATE_OPTIONS, TABLES, TableState
+from anabranch.spark.jvm.answers import answered
+from anabranch.spark.jvm.proxy import JavaProxy, Jvm
+from anabranch.spark.lineage.batch_reads import reading
+from anabranch.spark.lineage.job_marks import taking_part
 from anabranch.spark.native.scan_builder import ScanBuilder
-from anabranch.spark.options import spelled, table_options
-from anabranch.spark.plan_inputs import TABLES
-from anabranch.spark.types import catalog_schema_json
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.snapshot import Snapshot
-from anabranch.table import Table
+from anabranch.spark.types.columns import catalog_schema_json
 
 _CATALOG = f"{java.CONNECTOR}.catalog"
 PROVIDER = "anabranch"
-STATE_OPTIONS = (*(option.key for option in MOMENT_OPTIONS), SCAN_EXACT.key, SCAN_PUBLISHED.key, BRANCH.key)
-"""Options of a read that name the moment and the branch."""
 LOAD_OPTIONS = (*STATE_OPTIONS, SCAN_MODE.key)
 """Options of a read that decide which columns a table has."""
 
@@ -107,41 +101,6 @@ class Relation(JavaProxy):
         return _BATCH_READ
 
 
-@dataclass(frozen=True)
-class Seen:
-    """A table as a statement sees it."""
-
-    table: Table
-    snapshot: Snapshot | None
-    schema: TableSchema
-    past: bool = False
-    """Whether the statement itself says that it means the past, which cannot be written."""
-
-    @classmethod
-    def of(cls, table: Table, *, past: bool = False) -> Seen:
-        """The newest state of a view, or what it is pinned to."""
-        snapshot = table.snapshot  # before the schema: no file of it is of a later one
-        return cls(table, snapshot, table.schema, past)
-
-    def by(self, options: Mapping[str, str]) -> Seen:
-        """What a read with these options sees, in the columns that Spark knows already."""
-        if not any(key in options for key in STATE_OPTIONS):
-            return self
-        state = {key: options[key] for key in STATE_OPTIONS if key in options}
-        view = self.table.with_options({**table_options(options), **state})
-        return Seen(view, view.snapshot, self.schema)
-
-    def shows(self, other: Seen) -> bool:
-        """Whether both are of the same rows: numbers of snapshots are given again, and a warehouse may be copied."""
-        here, there = self.table.context.storage.url, other.table.context.storage.url
-        return self.snapshot == other.snapshot and here == there
-
-    @lazy
-    def scan(self) -> Scan:
-        """All rows; its files are planned once, however many statements read them."""
-        return Scan(self.table.context, self.snapshot, self.schema, options=self.table.options)
-
-
 class LakeTable(Relation):
     """One branch of a table, at its newest state or at a moment."""
 
@@ -153,7 +112,7 @@ class LakeTable(Relation):
             f"{_CATALOG}.SupportsRowLevelOperations",
         ]
 
-    def __init__(self, jvm: Jvm, seen: Seen, place: Place) -> None:
+    def __init__(self, jvm: Jvm, seen: TableState, place: Place) -> None:
         super().__init__(jvm, place, jvm.struct(catalog_schema_json(seen.schema.fields)))
         self.table = seen.table
         self._snapshot = seen.snapshot

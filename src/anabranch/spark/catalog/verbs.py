@@ -13,15 +13,15 @@ from collections.abc import Iterable
 from typing import Final
 
 from anabranch.errors import NotFoundError
-from anabranch.kernel.refs.consumers import forget_consumer, move_consumer
+from anabranch.format.records.refs import Tag
+from anabranch.format.records.savepoint import Savepoint
+from anabranch.kernel.log.consumers import forget_consumer, move_consumer
 from anabranch.kernel.repair.problem import Problem
 from anabranch.maintenance.compact import CompactionResult
 from anabranch.spark.catalog.branch_verbs import BRANCH_VERBS
 from anabranch.spark.catalog.correction_verbs import CORRECTION_VERBS
 from anabranch.spark.catalog.lineage_verbs import LINEAGE_VERBS
 from anabranch.spark.catalog.verb import DRY_RUN, Arguments, Parameter, Row, Verb, without
-from anabranch.spec.refs import Tag
-from anabranch.spec.savepoint import Savepoint
 from anabranch.table import Table
 
 

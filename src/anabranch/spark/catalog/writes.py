@@ -14,16 +14,16 @@ from anabranch.errors import AnabranchError, InvalidInputError
 from anabranch.expr.nodes import Predicate, all_of
 from anabranch.lineage.model import LINEAGE_PROPERTY
 from anabranch.options import DYNAMIC_PARTITION_OVERWRITE, LINEAGE_ENTRY, OVERWRITE_IF_UNCHANGED_SINCE
-from anabranch.spark.batch_lineage import command_origin
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.conditions import translated
 from anabranch.spark.catalog.native_sinks import native_overwrite, native_stream
 from anabranch.spark.catalog.source import Place, source_write
-from anabranch.spark.jobs import taking_part
+from anabranch.spark.context.options import spelled, table_options
+from anabranch.spark.jvm.proxy import JavaProxy, Jvm
+from anabranch.spark.lineage.batch_lineage import command_origin
+from anabranch.spark.lineage.job_marks import taking_part
 from anabranch.spark.native.data_files import impossible, mismatch
-from anabranch.spark.native.proxy import JavaProxy, Jvm
-from anabranch.spark.options import spelled, table_options
-from anabranch.spark.row_writer import RowWriter
+from anabranch.spark.rows.row_writer import RowWriter
 from anabranch.table import Table
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anabranch.spark import registering
+from anabranch.spark.context import registering
 from anabranch.spark.kafka.source import KafkaSource
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from anabranch.errors import OptionError, SchemaError
 from anabranch.kafka.options import CLIENT_PREFIX, PATIENCE
 from anabranch.kafka.produce import Record, Sending
 from anabranch.options import Option
-from anabranch.spark.checkpoint import Checkpoint
-from anabranch.spark.options import CHECKPOINT
+from anabranch.spark.context.options import CHECKPOINT
+from anabranch.spark.lineage.checkpoint import Checkpoint
 
 _COLUMNS: Final = ("key", "value", "topic", "partition", "headers")
 _ONCE, _AT_LEAST_ONCE = "exactly-once", "at-least-once"

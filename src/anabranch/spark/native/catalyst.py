@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch.lazy import lazy
+from anabranch.spark.jvm.proxy import Jvm
 from anabranch.spark.native.internals import expressions_json, joined
-from anabranch.spark.native.proxy import Jvm
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from weakref import WeakKeyDictionary
 from py4j.protocol import Py4JError
 
 from anabranch.runtime import SYSTEM
-from anabranch.spark.native.proxy import Jvm
+from anabranch.spark.jvm.proxy import Jvm
 
 _COMPILER = "org.codehaus.janino"
 _RESOURCES = "org.codehaus.commons.compiler.util.resource"

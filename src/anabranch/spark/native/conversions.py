@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as fn
 
-from anabranch.spark.types import spark_type
-from anabranch.spec.types import (
+from anabranch.format.types.data_types import (
     ArrayType,
     BigIntType,
     BinaryType,
@@ -33,6 +32,7 @@ from anabranch.spec.types import (
     VarBinaryType,
     VarCharType,
 )
+from anabranch.spark.types.columns import spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -15,26 +15,10 @@ from anabranch.arrow.parquet_encode import SCHEMA_SETTINGS, PageSettings
 from anabranch.arrow.parquet_footer import JoinedFile
 from anabranch.arrow.storable import storable_schema
 from anabranch.expr.row_rules import RowRules
-from anabranch.kernel.cache import MetadataCache
-from anabranch.options import (
-    FILE_FORMAT,
-    PARTITION_DEFAULT_NAME,
-    PARTITION_LEGACY_NAME,
-    TARGET_FILE_SIZE,
-    WATERMARK_MAX_AHEAD,
-    WATERMARK_SOURCE_COLUMN,
-    WRITE_BUFFER_FOR_APPEND,
-    WRITE_BUFFER_SIZE,
-)
-from anabranch.spark.native.compiled import compiled_class
-from anabranch.spark.native.internals import unsupported
-from anabranch.spark.native.proxy import Jvm
-from anabranch.spark.row_writer import RowWriter
-from anabranch.spark.types import spark_schema_json, spark_type
-from anabranch.spec.arrow_types import to_arrow_schema, to_arrow_type
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.type_grammar import inner_types
-from anabranch.spec.types import (
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.schema.watermark import watermark_definition
+from anabranch.format.types.arrow_types import to_arrow_schema, to_arrow_type
+from anabranch.format.types.data_types import (
     MAX_LENGTH,
     BigIntType,
     BinaryType,
@@ -53,7 +37,23 @@ from anabranch.spec.types import (
     VarBinaryType,
     VarCharType,
 )
-from anabranch.spec.watermark import watermark_definition
+from anabranch.format.types.grammar import inner_types
+from anabranch.kernel.log.cache import MetadataCache
+from anabranch.options import (
+    FILE_FORMAT,
+    PARTITION_DEFAULT_NAME,
+    PARTITION_LEGACY_NAME,
+    TARGET_FILE_SIZE,
+    WATERMARK_MAX_AHEAD,
+    WATERMARK_SOURCE_COLUMN,
+    WRITE_BUFFER_FOR_APPEND,
+    WRITE_BUFFER_SIZE,
+)
+from anabranch.spark.jvm.proxy import Jvm
+from anabranch.spark.native.compiled import compiled_class
+from anabranch.spark.native.internals import unsupported
+from anabranch.spark.rows.row_writer import RowWriter
+from anabranch.spark.types.columns import spark_schema_json, spark_type
 
 _FORMAT, _FILE = "parquet", "data"
 _NO_LIMIT = (1 << 63) - 1

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 
-from anabranch.kernel.cache import MetadataCache
+from anabranch.format.records.layout import Layout
+from anabranch.format.types.data_types import Field
+from anabranch.kernel.log.cache import MetadataCache
+from anabranch.spark.jvm.proxy import Jvm
 from anabranch.spark.native.generations import Generation, Obstacle, generations
 from anabranch.spark.native.internals import missing, reachable, unsupported
 from anabranch.spark.native.planned_files import hadoop_root
-from anabranch.spark.native.proxy import Jvm
-from anabranch.spec.layout import Layout
-from anabranch.spec.types import Field
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from anabranch.arrow.writer import WriteContext
-    from anabranch.kernel.context import TableContext
-    from anabranch.scan import Scan
+    from anabranch.kernel.log.context import TableContext
+    from anabranch.scan.scan import Scan
 
 _LOG = logging.getLogger(__name__)
 _REACHED_BYTES = 1 << 20

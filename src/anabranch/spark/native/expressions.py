@@ -21,10 +21,16 @@ from anabranch.expr.bind import BoundPredicate, bind, resolve
 from anabranch.expr.bound import ALWAYS, conjunction
 from anabranch.expr.nodes import Column, Comparison, Literal, Operator, Predicate, all_of, any_of
 from anabranch.expr.values import Timestamp, Value
-from anabranch.spark.native.bulk import member_texts
+from anabranch.format.types.data_types import (
+    DataType,
+    Field,
+    LocalZonedTimestampType,
+    TimestampType,
+    TimeType,
+)
+from anabranch.spark.jvm.bulk import member_texts
 from anabranch.spark.native.catalyst import Filters, Node
 from anabranch.spark.native.literals import DECIMAL, INTEGERS, literal_of, literal_of_text
-from anabranch.spec.types import DataType, Field, LocalZonedTimestampType, TimestampType, TimeType
 
 
 def predicate_of(filters: Filters, fields: Sequence[Field]) -> BoundPredicate | None:

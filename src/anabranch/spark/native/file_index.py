@@ -7,15 +7,15 @@ from functools import reduce
 from typing import Any, ClassVar
 
 from anabranch.expr.bound import conjunction
-from anabranch.spark.native.bulk import text_array
+from anabranch.format.types.data_types import Field
+from anabranch.spark.context.table_state import FILES
+from anabranch.spark.jvm.bulk import text_array
+from anabranch.spark.jvm.proxy import JavaProxy, Jvm
 from anabranch.spark.native.catalyst import Filters
 from anabranch.spark.native.expressions import predicate_of
 from anabranch.spark.native.internals import hadoop_path
 from anabranch.spark.native.planned_files import PlannedFiles, apart, directories, hadoop_root, spark_index
-from anabranch.spark.native.proxy import JavaProxy, Jvm
-from anabranch.spark.plan_inputs import FILES
-from anabranch.spark.types import spark_schema
-from anabranch.spec.types import Field
+from anabranch.spark.types.columns import spark_schema
 
 
 class PlannedFileIndex(JavaProxy):

@@ -32,8 +32,8 @@ from anabranch.expr.bound import (
 from anabranch.expr.like import join_pattern
 from anabranch.expr.nodes import Operator
 from anabranch.expr.values import Timestamp, sql_text
-from anabranch.spark.types import spark_type
-from anabranch.spec.types import LocalZonedTimestampType, TimestampType
+from anabranch.format.types.data_types import LocalZonedTimestampType, TimestampType
+from anabranch.spark.types.columns import spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

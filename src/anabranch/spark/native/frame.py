@@ -9,7 +9,9 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
 from anabranch.expr.bound import columns
-from anabranch.spark.native.callbacks import start_callbacks
+from anabranch.format.types.data_types import Field
+from anabranch.spark.jvm.callbacks import start_callbacks
+from anabranch.spark.jvm.proxy import Jvm
 from anabranch.spark.native.conversions import nothing
 from anabranch.spark.native.door import native_generations, not_as_expected, tell
 from anabranch.spark.native.file_index import PlannedFileIndex
@@ -19,14 +21,12 @@ from anabranch.spark.native.internals import relation_frame
 from anabranch.spark.native.nan import shield, shielded
 from anabranch.spark.native.planned_files import PlannedFiles
 from anabranch.spark.native.portable import chosen_fields, portable_frame
-from anabranch.spark.native.proxy import Jvm
-from anabranch.spark.types import spark_schema
-from anabranch.spec.types import Field
+from anabranch.spark.types.columns import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
-    from anabranch.scan import Scan
+    from anabranch.scan.scan import Scan
 
 
 def native_frame(spark: SparkSession, scan: Scan) -> DataFrame:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.data_types import DataType, Field, LocalZonedTimestampType, RowType, TimestampType
+from anabranch.format.types.grammar import inner_types
 from anabranch.spark.native.conversions import Conversion, conversion, reads_the_same
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.type_grammar import inner_types
-from anabranch.spec.types import DataType, Field, LocalZonedTimestampType, RowType, TimestampType
 
 
 @dataclass(frozen=True)

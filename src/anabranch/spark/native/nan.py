@@ -14,14 +14,14 @@ import polars as pl
 from pyspark.sql import functions as fn
 
 from anabranch.expr.bound import BoundColumn, NaNTest, disjunction
+from anabranch.format.types.data_types import DataType, DoubleType, Field, FloatType, RowType
 from anabranch.kernel.scan.request import ScanRequest
 from anabranch.spark.native.generations import Generation
-from anabranch.spec.types import DataType, DoubleType, Field, FloatType, RowType
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-    from anabranch.scan import Scan
+    from anabranch.scan.scan import Scan
 
 
 _MOST_FILES = 20_000

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol
 
-from anabranch.scan import Scan
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.data_types import Field
+from anabranch.scan.scan import Scan
+from anabranch.spark.jvm.proxy import JavaProxy, Jvm
 from anabranch.spark.native import internals
 from anabranch.spark.native.planned_files import Folder, apart, spark_index
-from anabranch.spark.native.proxy import JavaProxy, Jvm
-from anabranch.spark.types import spark_schema_json
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.types import Field
+from anabranch.spark.types.columns import spark_schema_json
 
 _READ = "org.apache.spark.sql.connector.read"
 

@@ -13,13 +13,16 @@ import pyarrow as pa
 
 from anabranch.errors import UnsupportedFeatureError
 from anabranch.expr.bind import BoundPredicate
-from anabranch.kernel.cache import MetadataCache
-from anabranch.kernel.context import TableContext
+from anabranch.format.records.layout import Layout
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.data_types import Field
+from anabranch.kernel.log.cache import MetadataCache
+from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.scan.pruning import partition_values, partitions_match
 from anabranch.kernel.scan.request import ScanRequest
 from anabranch.lazy import lazy
-from anabranch.scan import Scan
-from anabranch.spark.arrow_values import to_schema
+from anabranch.scan.scan import Scan
+from anabranch.spark.jvm.proxy import Jvm
 from anabranch.spark.native.internals import (
     FileRow,
     Partitions,
@@ -28,11 +31,8 @@ from anabranch.spark.native.internals import (
     internal_rows,
     partition_directories,
 )
-from anabranch.spark.native.proxy import Jvm
-from anabranch.spark.types import arrow_schema, spark_schema, spark_schema_json
-from anabranch.spec.layout import Layout
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.types import Field
+from anabranch.spark.types.arrow_values import to_schema
+from anabranch.spark.types.columns import arrow_schema, spark_schema, spark_schema_json
 from anabranch.streaming.delivery import FeedFile, FeedSplit
 
 _HADOOP_SCHEMES = {"file": "file", "s3": "s3a", "s3a": "s3a", "gs": "gs", "abfs": "abfs", "abfss": "abfss"}

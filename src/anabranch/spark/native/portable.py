@@ -16,14 +16,14 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from anabranch.errors import CorruptTableError, InvalidInputError
-from anabranch.scan import Scan
-from anabranch.spark.as_json import scan_from, scan_values
-from anabranch.spark.native.proxy import Jvm
-from anabranch.spark.registering import register
-from anabranch.spark.row_reader import RowReader, partitions_of, snapshot_rows
-from anabranch.spark.types import arrow_schema, spark_schema
-from anabranch.spec.json_object import JsonObject
-from anabranch.spec.types import Field
+from anabranch.format.text.json_object import JsonObject
+from anabranch.format.types.data_types import Field
+from anabranch.scan.scan import Scan
+from anabranch.spark.context.as_json import scan_from, scan_values
+from anabranch.spark.context.registering import register
+from anabranch.spark.jvm.proxy import Jvm
+from anabranch.spark.rows.row_reader import RowReader, partitions_of, snapshot_rows
+from anabranch.spark.types.columns import arrow_schema, spark_schema
 from anabranch.storage.memory import MemoryStorage
 from anabranch.storage.open import settings_of
 

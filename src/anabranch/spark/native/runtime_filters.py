@@ -10,10 +10,10 @@ from anabranch.errors import PredicateError
 from anabranch.expr.bind import BoundPredicate, bind
 from anabranch.expr.bound import conjunction
 from anabranch.expr.nodes import Column, In
+from anabranch.format.types.data_types import Field
+from anabranch.spark.jvm.proxy import Jvm
 from anabranch.spark.native.internals import literal_texts
 from anabranch.spark.native.literals import literal_of_text
-from anabranch.spark.native.proxy import Jvm
-from anabranch.spec.types import Field
 
 _MOST_VALUES = 10_000
 """Values above which a filter is passed over: so many take a tenth of a second or two to understand."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from anabranch.scan import Scan
-from anabranch.spark.native.callbacks import start_callbacks
+from anabranch.scan.scan import Scan
+from anabranch.spark.jvm.callbacks import start_callbacks
+from anabranch.spark.jvm.proxy import JavaProxy, Jvm
 from anabranch.spark.native.catalyst import Filters
 from anabranch.spark.native.portable import portable_scan
-from anabranch.spark.native.proxy import JavaProxy, Jvm
 from anabranch.spark.native.table_scan import TableScan
 from anabranch.spark.native.ways import Portable, Query
 

@@ -22,17 +22,17 @@ from py4j.protocol import Py4JError
 from anabranch.errors import UnsupportedFeatureError
 from anabranch.kernel.scan.split import SplitFile
 from anabranch.options import FILE_CHECKSUM
-from anabranch.scan import Scan
-from anabranch.spark.native.callbacks import start_callbacks
+from anabranch.scan.scan import Scan
+from anabranch.spark.jvm.callbacks import start_callbacks
+from anabranch.spark.jvm.proxy import JavaProxy, Jvm
 from anabranch.spark.native.door import foreign, impossible, not_as_expected, tell, unreachable
 from anabranch.spark.native.generations import Obstacle, generations
 from anabranch.spark.native.parquet_scan import parquet_scan
 from anabranch.spark.native.planned_files import folders_of
-from anabranch.spark.native.proxy import JavaProxy, Jvm
 from anabranch.streaming.delivery import FeedSplit
 
 if TYPE_CHECKING:
-    from anabranch.spark.stream_reader import StreamReader
+    from anabranch.spark.streams.stream_reader import StreamReader
 
 _STREAMING = "org.apache.spark.sql.connector.read.streaming"
 _DATASOURCES = "org.apache.spark.sql.execution.datasources"

@@ -15,8 +15,8 @@ from pyspark.sql.types import StructType
 
 from anabranch.errors import UnsupportedFeatureError
 from anabranch.lazy import lazy
-from anabranch.spark.native.answers import Answers
-from anabranch.spark.native.proxy import JavaProxy, Jvm
+from anabranch.spark.jvm.answers import Answers
+from anabranch.spark.jvm.proxy import JavaProxy, Jvm
 from anabranch.spark.native.runtime_filters import runtime_predicate
 from anabranch.spark.native.ways import Natively, Portable, Portably, Query, Way, way_of
 

@@ -18,7 +18,8 @@ from anabranch.errors import UnsupportedFeatureError
 from anabranch.expr.bind import BoundPredicate
 from anabranch.expr.bound import ALWAYS, conjunction
 from anabranch.lazy import lazy
-from anabranch.scan import Scan
+from anabranch.scan.scan import Scan
+from anabranch.spark.jvm.proxy import Jvm
 from anabranch.spark.native.catalyst import Filters
 from anabranch.spark.native.door import native_generations, not_as_expected, tell
 from anabranch.spark.native.expressions import predicate_of
@@ -27,8 +28,7 @@ from anabranch.spark.native.internals import estimated_bytes, is_columnar
 from anabranch.spark.native.nan import shielded
 from anabranch.spark.native.parquet_scan import parquet_scan, read_fields
 from anabranch.spark.native.planned_files import Folder, PlannedFiles, folders_matching
-from anabranch.spark.native.proxy import Jvm
-from anabranch.spark.types import spark_schema_json
+from anabranch.spark.types.columns import spark_schema_json
 
 Portable = Callable[[Scan, Any], Any]
 """Makes a ``Scan`` of the JVM that reads an Anabranch scan through the portable door; given are the scan, with columns

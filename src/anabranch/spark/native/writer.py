@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import types as st
 
 from anabranch.arrow.writer import WriteContext
+from anabranch.spark.jvm.proxy import Jvm
 from anabranch.spark.native.compiled import NotCompiledError, compiled_class, not_given
 from anabranch.spark.native.data_files import alike, commits, data_files, impossible, other_type
 from anabranch.spark.native.generations import Obstacle
 from anabranch.spark.native.internals import unsupported
-from anabranch.spark.native.proxy import Jvm
 from anabranch.spark.native.written import TaskAnswer, answers
-from anabranch.spark.row_writer import RowWriter
-from anabranch.spark.types import spark_type
+from anabranch.spark.rows.row_writer import RowWriter
+from anabranch.spark.types.columns import spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

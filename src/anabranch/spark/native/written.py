@@ -12,12 +12,11 @@ from typing import Any
 from anabranch.arrow.splitting import BucketKey, Splitter
 from anabranch.arrow.writer import WriteContext
 from anabranch.errors import AnabranchError, CorruptTableError, SchemaError
-from anabranch.kernel.commit.commit_message import CommitMessage, EventTimes
-from anabranch.spec.arrow_types import to_arrow_type
-from anabranch.spec.binary_row import encode_row, is_text, with_arity
-from anabranch.spec.data_file import DataFileMeta
-from anabranch.spec.stats import ColumnFacts, gathered_stats, has_bounds, stats_modes
-from anabranch.spec.types import (
+from anabranch.format.records.data_file import DataFileMeta
+from anabranch.format.records.stats import ColumnFacts, gathered_stats, has_bounds, stats_modes
+from anabranch.format.rows.binary_row import encode_row, is_text, with_arity
+from anabranch.format.types.arrow_types import to_arrow_type
+from anabranch.format.types.data_types import (
     BooleanType,
     DataType,
     DecimalType,
@@ -26,7 +25,8 @@ from anabranch.spec.types import (
     LocalZonedTimestampType,
     TimestampType,
 )
-from anabranch.spec.values import NANOS_PER_UNIT
+from anabranch.format.types.values import NANOS_PER_UNIT
+from anabranch.kernel.commit.commit_message import CommitMessage, EventTimes
 
 _EXACT = Context(prec=38)
 _STORED_NANOS = {"s": NANOS_PER_UNIT["ms"], "ms": NANOS_PER_UNIT["ms"], "us": NANOS_PER_UNIT["us"]}

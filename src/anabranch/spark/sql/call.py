@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import InvalidInputError, NotFoundError, SqlError
+from anabranch.format.text.names import SYSTEM_DATABASE
 from anabranch.spark.catalog.verb import TABLE, Verb, checked
 from anabranch.spark.catalog.verbs import verb
 from anabranch.spark.sql.names import Names
 from anabranch.spark.sql.reader import Reader
 from anabranch.spark.sql.scanner import Word, matches
 from anabranch.spark.sql.tables import Tables
-from anabranch.spec.names import SYSTEM_DATABASE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from anabranch.errors import UnsupportedFeatureError
-from anabranch.spark.catalog.properties import set_properties, unset_properties
-from anabranch.spark.sql.create import properties
-from anabranch.spark.sql.reader import Reader
-from anabranch.spec.field_tree import After, First, Last, Position
-from anabranch.spec.schema_change import (
+from anabranch.format.schema.change import (
     AddColumn,
     DropColumn,
     MoveColumn,
@@ -19,7 +15,11 @@ from anabranch.spec.schema_change import (
     SetNullable,
     WidenColumn,
 )
-from anabranch.spec.types import DataType
+from anabranch.format.types.data_types import DataType
+from anabranch.format.types.field_tree import After, First, Last, Position
+from anabranch.spark.catalog.properties import set_properties, unset_properties
+from anabranch.spark.sql.create import properties
+from anabranch.spark.sql.reader import Reader
 
 TypeOf = Callable[[str], DataType]
 """What a type in Spark's SQL is in a table."""

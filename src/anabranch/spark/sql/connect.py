@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from anabranch.errors import NotFoundError, SqlError, UnsupportedFeatureError
-from anabranch.spark.batch_lineage import statement as of_statement
+from anabranch.spark.lineage.batch_lineage import statement as of_statement
 from anabranch.spark.sql.create import create, table_statement
 from anabranch.spark.sql.frames import Frames
 from anabranch.spark.sql.insert import insert

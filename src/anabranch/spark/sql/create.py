@@ -10,12 +10,12 @@ from typing import Any
 from anabranch.catalog import Identifier
 from anabranch.catalog.connectors import CONNECTOR
 from anabranch.errors import AlreadyExistsError, SqlError
+from anabranch.format.schema.ddl import parse_column_list
+from anabranch.format.types.data_types import Field
 from anabranch.spark.catalog.properties import table_properties
-from anabranch.spark.sql import kafka
+from anabranch.spark.kafka import definition as kafka
 from anabranch.spark.sql.names import Names
 from anabranch.spark.sql.scanner import Word, closing, matches, spliced, words_of
-from anabranch.spec.ddl import parse_column_list
-from anabranch.spec.types import Field
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from anabranch.errors import NotFoundError, OptionError
+from anabranch.format.text.names import SYSTEM_DATABASE
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS
 from anabranch.options import (
     CONSUMER_ID,
@@ -14,12 +15,11 @@ from anabranch.options import (
     SCAN_TIMESTAMP_MILLIS,
     SCAN_VERSION,
 )
-from anabranch.spark.sql import kafka
+from anabranch.spark.kafka import definition as kafka
 from anabranch.spark.sql.names import Names
 from anabranch.spark.sql.references import Reference, references, replaced
 from anabranch.spark.sql.views import temporary_view
-from anabranch.spark.streams import read_stream
-from anabranch.spec.names import SYSTEM_DATABASE
+from anabranch.spark.streams.read_stream import read_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,16 +7,16 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import InvalidInputError, NotFoundError
-from anabranch.kernel.partitions import in_order_of_values
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.text.names import SYSTEM_DATABASE
+from anabranch.kernel.scan.partitions import in_order_of_values
 from anabranch.kernel.scan.pruning import partition_values
 from anabranch.options import PATH
 from anabranch.spark.catalog.properties import OWN_PREFIX, RESERVED
 from anabranch.spark.sql.names import Names
 from anabranch.spark.sql.reader import Reader
 from anabranch.spark.sql.tables import Tables
-from anabranch.spark.types import spark_schema
-from anabranch.spec.names import SYSTEM_DATABASE
-from anabranch.spec.schema import TableSchema
+from anabranch.spark.types.columns import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from anabranch.catalog import FilesystemCatalog, Identifier
 from anabranch.catalog.connectors import Connectors
 from anabranch.errors import InvalidNameError, NotFoundError, SqlError
-from anabranch.spec.layout import Layout
-from anabranch.spec.names import SYSTEM_DATABASE
-from anabranch.spec.schema import TableSchema
+from anabranch.format.records.layout import Layout
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.text.names import SYSTEM_DATABASE
 
 
 @dataclass

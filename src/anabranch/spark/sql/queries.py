@@ -10,18 +10,18 @@ from urllib.parse import quote
 
 from anabranch.catalog import Identifier
 from anabranch.errors import SqlError, UnsupportedFeatureError
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.schema.watermark import WatermarkDefinition, watermark_definition
 from anabranch.options import JOB, PATH, WATERMARK_SOURCE_COLUMN
-from anabranch.spark.options import CHECKPOINT, QUERY_NAME
+from anabranch.spark.context.options import CHECKPOINT, QUERY_NAME
+from anabranch.spark.context.tables import open_table
+from anabranch.spark.kafka.definition import MARK, is_bounded
 from anabranch.spark.sql.frames import Frames
 from anabranch.spark.sql.insert import Insert
-from anabranch.spark.sql.kafka import MARK, is_bounded
 from anabranch.spark.sql.names import Names
 from anabranch.spark.sql.references import references
 from anabranch.spark.sql.rows import in_columns
 from anabranch.spark.sql.scanner import words_of
-from anabranch.spark.tables import open_table
-from anabranch.spec.schema import TableSchema
-from anabranch.spec.watermark import WatermarkDefinition, watermark_definition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anabranch.errors import SchemaError
+from anabranch.format.schema.table_schema import TableSchema
 from anabranch.spark.sql.insert import Insert
-from anabranch.spark.types import spark_schema
-from anabranch.spec.schema import TableSchema
+from anabranch.spark.types.columns import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

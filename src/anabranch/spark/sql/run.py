@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from anabranch.spark.catalog import catalog_name
-from anabranch.spark.engine import context_of
-from anabranch.spark.native.raised import raised_as
+from anabranch.spark.context.running import context_of
+from anabranch.spark.context.tables import catalog_of
+from anabranch.spark.jvm.raised import raised_as
 from anabranch.spark.sql.create import create, create_table
 from anabranch.spark.sql.frames import Frames
 from anabranch.spark.sql.insert import insert
 from anabranch.spark.sql.names import Names
 from anabranch.spark.sql.queries import start
 from anabranch.spark.sql.rewrites import rewritten
-from anabranch.spark.tables import catalog_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -112,7 +112,7 @@ class Statements:
 
     def _levels(self, names: list[str]) -> Any:
         from anabranch.spark.catalog.java import strings
-        from anabranch.spark.native.proxy import Jvm
+        from anabranch.spark.jvm.proxy import Jvm
 
         return strings(Jvm(self._spark), names)
 

@@ -17,18 +17,18 @@ from anabranch.errors import (
 )
 from anabranch.expr.nodes import Column, ColumnExpression, Predicate, all_of
 from anabranch.expr.parse import parse
+from anabranch.format.schema.ddl import parse_columns
+from anabranch.format.types.data_types import CharType, DataType, Field, VarCharType
 from anabranch.options import DYNAMIC_PARTITION_OVERWRITE, WATERMARK_SOURCE_COLUMN
 from anabranch.spark.catalog.properties import TableDefinition, table_properties
-from anabranch.spark.engine import SparkEngine
 from anabranch.spark.sql.changes import DropIfExists, changes
 from anabranch.spark.sql.create import CreateTable
 from anabranch.spark.sql.insert import Insert
 from anabranch.spark.sql.names import Names
 from anabranch.spark.sql.reader import Reader
 from anabranch.spark.sql.rows import in_columns
-from anabranch.spark.types import fields_from_spark, spark_schema, type_from_spark
-from anabranch.spec.ddl import parse_columns
-from anabranch.spec.types import CharType, DataType, Field, VarCharType
+from anabranch.spark.tasks.engine import SparkEngine
+from anabranch.spark.types.columns import fields_from_spark, spark_schema, type_from_spark
 from anabranch.table import Table
 
 if TYPE_CHECKING:

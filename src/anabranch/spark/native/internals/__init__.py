@@ -12,8 +12,9 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from anabranch.spark.engine import context_of
-from anabranch.spark.native.handles import class_of
+from anabranch.spark.context.running import context_of
+from anabranch.spark.jvm.handles import class_of
+from anabranch.spark.jvm.proxy import Jvm
 from anabranch.spark.native.internals.expressions import expressions_json, joined, literal_texts
 from anabranch.spark.native.internals.files import (
     FileRow,
@@ -34,7 +35,6 @@ from anabranch.spark.native.internals.reader import (
     parquet_scan,
     relation_frame,
 )
-from anabranch.spark.native.proxy import Jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

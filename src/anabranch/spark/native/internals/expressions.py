@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch.spark.native.bulk import each, member_texts
-from anabranch.spark.native.handles import Handles
-from anabranch.spark.native.proxy import Jvm
+from anabranch.spark.jvm.bulk import each, member_texts
+from anabranch.spark.jvm.handles import Handles
+from anabranch.spark.jvm.proxy import Jvm
 
 _LITERAL = "org.apache.spark.sql.connector.expressions.LiteralValue"
 _COALESCE = "org.apache.spark.sql.catalyst.expressions.Coalesce"

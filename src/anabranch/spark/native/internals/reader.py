@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructType
 
-from anabranch.kernel.cache import MetadataCache
-from anabranch.spark.native.handles import Handles, described
-from anabranch.spark.native.proxy import Jvm
+from anabranch.kernel.log.cache import MetadataCache
+from anabranch.spark.jvm.handles import Handles, described
+from anabranch.spark.jvm.proxy import Jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -22,7 +22,7 @@ import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.TimestampNTZType;
 import org.apache.spark.sql.types.TimestampType;
 
-/** The bucket of a row: Murmur3 of its bucket key as a BinaryRow of Paimon, as `anabranch.spec.bucket` computes it. */
+/** The bucket of a row: Murmur3 of its bucket key as a BinaryRow of Paimon, as `anabranch.format.rows.bucket` computes it. */
 final class BucketHash {
     private static final int INLINE = 7;
     private static final int WIDE = 16;

@@ -92,7 +92,7 @@ final class Places {
         }
     }
 
-    /** The same as `anabranch.spec.partition_path` for the types that it is asked of. */
+    /** The same as `anabranch.format.rows.partition_path` for the types that it is asked of. */
     String folder(Place place) {
         StringBuilder made = new StringBuilder();
         for (int i = 0; i < keys.length; i++) {

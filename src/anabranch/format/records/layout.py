@@ -1,0 +1,250 @@
+"""Where the objects of a table lie, as pure functions from ids and names to paths and back.
+
+Paths are relative to the table's folder, with ``/`` between segments and none at the start. Metadata of a
+branch lies in the branch's own folder; manifests, data, index and statistics files of all branches lie in
+the table's. The text of a partition's folder is made in `partition_path`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anabranch.errors import CorruptTableError
+from anabranch.format.rows.partition_path import DEFAULT_PARTITION_NAME, partition_path
+
+__all__ = [
+    "BRANCH_FOLDER",
+    "DEFAULT_PARTITION_NAME",
+    "HISTORY_FOLDER",
+    "MAIN_BRANCH",
+    "ORPHANS_FOLDER",
+    "Layout",
+    "branch_name_of",
+    "bucket_of_folder",
+    "check_file_name",
+    "consumer_id_of",
+    "data_file_name",
+    "deleted_savepoint_id_of",
+    "file_format_of",
+    "manifest_list_name",
+    "manifest_name",
+    "numbered_id",
+    "partition_path",
+    "savepoint_id_of",
+    "schema_id_of",
+    "snapshot_id_of",
+    "tag_name_of",
+]
+
+MAIN_BRANCH = "main"
+"""The name of the branch in the table's own folder; never the name of a folder below ``branch/``."""
+
+BRANCH_FOLDER = "branch"
+HISTORY_FOLDER = "lineage"
+MANIFEST_FOLDER = "manifest"
+LIST_PREFIX = "manifest-list-"
+INDEX_FOLDER = "index"
+STATISTICS_FOLDER = "statistics"
+ORPHANS_FOLDER = ".orphans"
+"""Where the cleaning of orphan files moves them, in a folder for each run."""
+_DELETED = ".deleted"
+
+_MAX_ID = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Paths of one branch of a table; `branch` None (or ``"main"``) is the table's own folder."""
+
+    branch: str | None = None
+
+    @property
+    def branch_root(self) -> str:
+        """Folder of the branch's metadata, ``""`` for main."""
+        return "" if self.branch in (None, MAIN_BRANCH) else f"{BRANCH_FOLDER}/branch-{self.branch}"
+
+    # Metadata of the branch
+
+    @property
+    def snapshot_folder(self) -> str:
+        return self._own("snapshot")
+
+    @property
+    def schema_folder(self) -> str:
+        return self._own("schema")
+
+    @property
+    def tag_folder(self) -> str:
+        return self._own("tag")
+
+    @property
+    def consumer_folder(self) -> str:
+        return self._own("consumer")
+
+    @property
+    def changelog_folder(self) -> str:
+        return self._own("changelog")
+
+    def snapshot_path(self, snapshot_id: int) -> str:
+        return f"{self.snapshot_folder}/snapshot-{snapshot_id}"
+
+    @property
+    def latest_hint_path(self) -> str:
+        return f"{self.snapshot_folder}/LATEST"
+
+    @property
+    def earliest_hint_path(self) -> str:
+        return f"{self.snapshot_folder}/EARLIEST"
+
+    def schema_path(self, schema_id: int) -> str:
+        return f"{self.schema_folder}/schema-{schema_id}"
+
+    def tag_path(self, name: str) -> str:
+        return f"{self.tag_folder}/tag-{name}"
+
+    def consumer_path(self, consumer_id: str) -> str:
+        return f"{self.consumer_folder}/consumer-{consumer_id}"
+
+    def branch_file_path(self, name: str) -> str:
+        """A file directly in the branch's folder, such as FORK."""
+        return self._own(name)
+
+    # What all branches share
+
+    def manifest_path(self, name: str) -> str:
+        """A manifest, manifest list or index manifest."""
+        return f"{MANIFEST_FOLDER}/{name}"
+
+    @property
+    def savepoint_folder(self) -> str:
+        """Savepoints of all branches lie together: their ids are the table's."""
+        return "savepoint"
+
+    def savepoint_path(self, savepoint_id: int) -> str:
+        return f"{self.savepoint_folder}/savepoint-{savepoint_id}"
+
+    def deleted_savepoint_path(self, savepoint_id: int) -> str:
+        """The empty file that remains of a deleted savepoint, so that its id is not given out again."""
+        return f"{self.savepoint_path(savepoint_id)}{_DELETED}"
+
+    def history_path(self, name: str) -> str:
+        """A file about snapshots that are gone; those of all branches lie together, so that they outlive them."""
+        return f"{HISTORY_FOLDER}/{name}"
+
+    def index_path(self, name: str) -> str:
+        return f"{INDEX_FOLDER}/{name}"
+
+    def statistics_path(self, name: str) -> str:
+        return f"{STATISTICS_FOLDER}/{name}"
+
+    def bucket_path(self, partition: str, bucket: int) -> str:
+        """Folder of a bucket; `partition` is the partition's folder, ``""`` without partitions."""
+        return f"{partition}/bucket-{bucket}" if partition else f"bucket-{bucket}"
+
+    def data_path(self, partition: str, bucket: int, file_name: str) -> str:
+        """A data file or one of its extra files; `partition` as in `bucket_path`."""
+        return f"{self.bucket_path(partition, bucket)}/{file_name}"
+
+    def branches_file_path(self, name: str) -> str:
+        """A file beside the branches' folders, such as the pointer to main."""
+        return f"{BRANCH_FOLDER}/{name}"
+
+    def _own(self, name: str) -> str:
+        root = self.branch_root
+        return f"{root}/{name}" if root else name
+
+
+def data_file_name(uuid: str, number: int, file_format: str) -> str:
+    """Name of a writer's data file; `uuid` is the writer's, `number` counts its files from 0."""
+    return f"data-{uuid}-{number}.{file_format}"
+
+
+def manifest_name(uuid: str, number: int) -> str:
+    """Name of a commit's manifest; `uuid` is the commit's, `number` counts its manifests from 0."""
+    return f"manifest-{uuid}-{number}"
+
+
+def manifest_list_name(uuid: str, number: int) -> str:
+    """Name of a commit's manifest list, counted apart from its manifests."""
+    return f"{LIST_PREFIX}{uuid}-{number}"
+
+
+def file_format_of(file_name: str) -> str:
+    """The format of a data file: the last extension of its name, ``""`` if it has none."""
+    return file_name.rpartition(".")[2] if "." in file_name else ""
+
+
+# Names back to ids. Each takes a name or a path, and returns None for whatever is not exactly such a name:
+# folders of a table also hold hints, unfinished writes and files of other programs.
+
+
+def snapshot_id_of(name: str) -> int | None:
+    """12 for ``snapshot-12``."""
+    return numbered_id(name, "snapshot-")
+
+
+def schema_id_of(name: str) -> int | None:
+    """3 for ``schema-3``."""
+    return numbered_id(name, "schema-")
+
+
+def savepoint_id_of(name: str) -> int | None:
+    """4 for ``savepoint-4``."""
+    return numbered_id(name, "savepoint-")
+
+
+def deleted_savepoint_id_of(name: str) -> int | None:
+    """4 for ``savepoint-4.deleted``."""
+    return savepoint_id_of(name.removesuffix(_DELETED)) if name.endswith(_DELETED) else None
+
+
+def bucket_of_folder(name: str) -> int | None:
+    """2 for ``bucket-2``; ``bucket-postpone`` and negative buckets are not buckets of append tables."""
+    return numbered_id(name, "bucket-")
+
+
+def tag_name_of(name: str) -> str | None:
+    """``good`` for ``tag-good``."""
+    return _suffix(name, "tag-")
+
+
+def consumer_id_of(name: str) -> str | None:
+    """``etl`` for ``consumer-etl``."""
+    return _suffix(name, "consumer-")
+
+
+def branch_name_of(name: str) -> str | None:
+    """``fix`` for ``branch-fix``."""
+    return _suffix(name, "branch-")
+
+
+def numbered_id(name: str, prefix: str) -> int | None:
+    """The id in `prefix` + id, which must be written in the shortest way and fit 63 bits."""
+    digits = _suffix(name, prefix)
+    if digits is None or not (digits.isascii() and digits.isdigit()) or len(digits) > 19:
+        return None
+    number = int(digits)
+    return number if number <= _MAX_ID and str(number) == digits else None
+
+
+def check_file_name(name: str, *, path: str) -> None:
+    """Refuse a file name, found in the file `path` of the table, that is not one plain name.
+
+    Raises:
+        CorruptTableError: the name is empty, ``.`` or ``..``, or has a separator or a control character.
+    """
+    if name in ("", ".", "..") or "/" in name or "\\" in name or not _is_printable(name):
+        raise CorruptTableError(
+            f"names the file {name!r}; expected a plain file name without separators",
+            path=path,
+            hint="The metadata is damaged or was not written by a table engine; nothing was read or changed.",
+        )
+
+
+def _is_printable(name: str) -> bool:
+    return not any(c < " " or "\x7f" <= c <= "\x9f" or "\ud800" <= c <= "\udfff" for c in name)
+
+
+def _suffix(name: str, prefix: str) -> str | None:
+    base = name.rpartition("/")[2]
+    return base[len(prefix) :] if base.startswith(prefix) and len(base) > len(prefix) else None

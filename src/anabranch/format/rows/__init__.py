@@ -1,0 +1,1 @@
+"""BinaryRow, buckets and the folders of partitions."""

@@ -1,0 +1,1 @@
+"""Schemas: columns, options and watermark of a table, and changes of them."""

@@ -1,0 +1,1 @@
+"""Reading text and JSON: tokens, names, intervals."""

@@ -1,0 +1,196 @@
+"""Types of the table as Arrow types, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from anabranch.errors import SchemaError
+from anabranch.format.types.data_types import (
+    ArrayType,
+    BigIntType,
+    BinaryType,
+    BooleanType,
+    CharType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    Field,
+    FloatType,
+    IntType,
+    LocalZonedTimestampType,
+    MapType,
+    MultisetType,
+    RowType,
+    SmallIntType,
+    TimestampType,
+    TimeType,
+    TinyIntType,
+    VarBinaryType,
+    VarCharType,
+)
+from anabranch.format.types.field_ids import UNASSIGNED_ID, assign_field_ids
+from anabranch.format.types.grammar import MAX_DEPTH
+
+
+def to_arrow_type(data_type: DataType) -> pa.DataType:
+    """The Arrow type of a column.
+
+    Text is string and bytes binary whatever their length; DECIMAL is decimal128, TIME time32[ms];
+    timestamps take the unit s, ms, us or ns for up to 0, 3, 6 or 9 digits, and UTC with a local zone. A
+    MULTISET is a map from element to its count.
+    """
+    simple = _TO_ARROW.get(type(data_type))
+    if simple is not None:
+        return simple
+    match data_type:
+        case DecimalType(precision=precision, scale=scale):
+            return pa.decimal128(precision, scale)
+        case TimestampType(precision=precision):
+            return pa.timestamp(_timestamp_unit(precision))
+        case LocalZonedTimestampType(precision=precision):
+            return pa.timestamp(_timestamp_unit(precision), tz="UTC")
+        case ArrayType(element=element):
+            return pa.list_(_inner("element", element))
+        case MapType(key=key, value=value):
+            return pa.map_(to_arrow_type(key), _inner("value", value))
+        case MultisetType(element=element):
+            return pa.map_(to_arrow_type(element), _inner("value", IntType(nullable=False)))
+        case RowType(fields=fields):
+            return pa.struct([to_arrow_field(f) for f in fields])
+        case _:
+            raise AssertionError(data_type)
+
+
+def to_arrow_field(f: Field) -> pa.Field[Any]:
+    """The Arrow field of a column: name, type and nullability, nothing else."""
+    return pa.field(f.name, to_arrow_type(f.type), nullable=f.type.nullable)
+
+
+def to_arrow_schema(fields: Iterable[Field]) -> pa.Schema:
+    """The Arrow schema of rows with these columns."""
+    return pa.schema([to_arrow_field(f) for f in fields])
+
+
+def from_arrow_type(arrow: pa.DataType, nullable: bool = True) -> DataType:
+    """The column type that holds every value of an Arrow type. Fields of rows get the id -1.
+
+    Timestamps get 0, 3, 6 or 9 digits for the unit s, ms, us or ns, and a local zone if they have any zone.
+
+    Raises:
+        SchemaError: there is none: unsigned integers, date64, durations, dictionaries and others.
+    """
+    return _from_arrow(arrow, 1).with_nullable(nullable)
+
+
+def fields_from_arrow(schema: pa.Schema) -> tuple[Field, ...]:
+    """The columns of an Arrow schema, numbered as those of a new table; metadata ``description`` is kept.
+
+    Raises:
+        SchemaError: a column has a type that no column type can hold; names the column.
+    """
+    return assign_field_ids(_field(f, 1) for f in schema)[0]
+
+
+_TO_ARROW: dict[type[DataType], pa.DataType] = {
+    BooleanType: pa.bool_(),
+    TinyIntType: pa.int8(),
+    SmallIntType: pa.int16(),
+    IntType: pa.int32(),
+    BigIntType: pa.int64(),
+    FloatType: pa.float32(),
+    DoubleType: pa.float64(),
+    DateType: pa.date32(),
+    TimeType: pa.time32("ms"),
+    CharType: pa.string(),
+    VarCharType: pa.string(),
+    BinaryType: pa.binary(),
+    VarBinaryType: pa.binary(),
+}
+_FROM_ARROW: dict[pa.DataType, DataType] = {
+    pa.bool_(): BooleanType(),
+    pa.int8(): TinyIntType(),
+    pa.int16(): SmallIntType(),
+    pa.int32(): IntType(),
+    pa.int64(): BigIntType(),
+    pa.float32(): FloatType(),
+    pa.float64(): DoubleType(),
+    pa.date32(): DateType(),
+    pa.string(): VarCharType(),
+    pa.large_string(): VarCharType(),
+    pa.string_view(): VarCharType(),
+    pa.binary(): VarBinaryType(),
+    pa.large_binary(): VarBinaryType(),
+    pa.binary_view(): VarBinaryType(),
+}
+_Unit = Literal["s", "ms", "us", "ns"]
+_TIMESTAMP_DIGITS: dict[_Unit, int] = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+
+
+def _timestamp_unit(precision: int) -> _Unit:
+    return next(unit for unit, digits in _TIMESTAMP_DIGITS.items() if precision <= digits)
+
+
+def _inner(name: str, data_type: DataType) -> Any:
+    return pa.field(name, to_arrow_type(data_type), nullable=data_type.nullable)
+
+
+def _from_arrow(arrow: pa.DataType, depth: int) -> DataType:
+    if depth > MAX_DEPTH:
+        raise SchemaError(f"types are nested more than {MAX_DEPTH} deep")
+    simple = _FROM_ARROW.get(arrow)
+    if simple is not None:
+        return simple
+    kinds = pa.types
+    if kinds.is_fixed_size_binary(arrow) and arrow.byte_width > 0:
+        return BinaryType(arrow.byte_width)
+    if kinds.is_decimal(arrow) and arrow.precision <= 38 and 0 <= arrow.scale <= arrow.precision:
+        return DecimalType(arrow.precision, arrow.scale)
+    if kinds.is_time(arrow):
+        return TimeType()
+    if kinds.is_timestamp(arrow):
+        digits = _TIMESTAMP_DIGITS[arrow.unit]
+        return TimestampType(digits) if arrow.tz is None else LocalZonedTimestampType(digits)
+    if kinds.is_map(arrow):
+        key = _from_arrow(arrow.key_type, depth + 1).with_nullable(False)
+        return MapType(key, _from_arrow(arrow.item_type, depth + 1).with_nullable(arrow.item_field.nullable))
+    if kinds.is_struct(arrow):
+        return RowType(tuple(_field(inner, depth + 1) for inner in arrow.fields))
+    if kinds.is_list(arrow) or kinds.is_large_list(arrow) or kinds.is_fixed_size_list(arrow):
+        return ArrayType(_from_arrow(arrow.value_type, depth + 1).with_nullable(arrow.value_field.nullable))
+    raise SchemaError(f"no column type holds Arrow's {arrow}", hint=_advice(arrow))
+
+
+def _field(f: pa.Field[Any], depth: int) -> Field:
+    try:
+        data_type = _from_arrow(f.type, depth).with_nullable(f.nullable)
+    except SchemaError as error:
+        raise SchemaError(f"column '{f.name}': {error.message}", hint=error.hint) from error
+    description = (f.metadata or {}).get(b"description")
+    return Field(
+        UNASSIGNED_ID,
+        f.name,
+        data_type,
+        None if description is None else description.decode("utf-8", "replace"),
+    )
+
+
+def _advice(arrow: pa.DataType) -> str:
+    kinds = pa.types
+    if kinds.is_unsigned_integer(arrow):
+        wider = {"uint8": "int16", "uint16": "int32", "uint32": "int64"}.get(str(arrow), "decimal128(20, 0)")
+        return f"cast the column to {wider}."
+    if kinds.is_dictionary(arrow):
+        return f"cast the column to {arrow.value_type}."
+    if kinds.is_date64(arrow):
+        return "cast the column to date32, or to timestamp('ms') if it has times of day."
+    if kinds.is_float16(arrow):
+        return "cast the column to float32."
+    if kinds.is_duration(arrow):
+        return "cast the column to int64 and say the unit in its name."
+    if kinds.is_null(arrow):
+        return "the column has no type of its own; cast it to the one it should have."
+    return "cast the column to a supported type."

@@ -1,0 +1,67 @@
+"""The gate that merging and replacing can be made to go through: a passed audit of exactly what is taken.
+
+A verdict is bound to the head that was looked at, by its stamp. Commits after it make it void; only compactions do
+not, which change no rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anabranch.errors import CommitConflictError
+from anabranch.format.records.audit import AuditRecord
+from anabranch.format.records.snapshot import CommitKind, Snapshot
+from anabranch.kernel.commit.base import Conflict
+from anabranch.kernel.log.audit_log import audits
+from anabranch.kernel.log.context import TableContext
+
+NOT_AUDITED = "NOT_AUDITED"
+"""No audit of this head: commits, or a change of the schema, came after the last one."""
+AUDIT_FAILED = "AUDIT_FAILED"
+"""The newest audit of this head failed."""
+
+
+def check_audited(branch: TableContext, head: Snapshot | None, name: str | bool | None = None) -> AuditRecord:
+    """The newest audit of a head, which passed.
+
+    Args:
+        branch: whose head it is.
+        head: the head that is to be merged or to become main.
+        name: of the set of checks that must have passed; any if None or True.
+
+    Raises:
+        CommitConflictError: there is no audit of this head (``NOT_AUDITED``), or the newest failed (``AUDIT_FAILED``).
+    """
+    wanted = name if isinstance(name, str) else None
+    known = [record for _, record in audits(branch) if wanted in (None, record.name)]
+    latest = branch.schemas.latest()
+    schema_id = None if latest is None else latest.id
+    stamps = {} if head is None else {s.stamp: s.id for s in _same_rows(branch, head)}
+    fitting = [r for r in known if r.snapshot.stamp in stamps and r.schema_id == schema_id]
+    if fitting and fitting[-1].passed:
+        return fitting[-1]
+    asked = "audit" if wanted is None else f"audit '{wanted}'"
+    if fitting:
+        failed = ", ".join(f"'{c.name}'" for c in fitting[-1].checks if c.blocking and not c.passed)
+        raise _refusal(
+            AUDIT_FAILED,
+            f"the {asked} of '{branch.title}' at snapshot {fitting[-1].snapshot.id} failed: {failed}",
+            "correct the rows on the branch, and `audit` it again.",
+        )
+    at = "it has no snapshot" if head is None else f"its newest snapshot is {head.id}"
+    last = f"; the last one was of snapshot {known[-1].snapshot.id}" if known else ""
+    raise _refusal(
+        NOT_AUDITED, f"'{branch.title}' has passed no {asked} as it is now: {at}{last}", "`audit` it first."
+    )
+
+
+def _same_rows(branch: TableContext, head: Snapshot) -> Iterator[Snapshot]:
+    """The head and the snapshots before it with the same rows."""
+    for snapshot in branch.snapshots.backwards(head):
+        yield snapshot
+        if snapshot.commit_kind is not CommitKind.COMPACT or snapshot.delta_record_count != 0:
+            return
+
+
+def _refusal(kind: str, message: str, hint: str) -> CommitConflictError:
+    return CommitConflictError(message, conflicts=(Conflict(kind, message, hint),), hint=hint)

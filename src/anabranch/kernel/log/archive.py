@@ -1,0 +1,249 @@
+"""The archive of history: what snapshots said, kept when they are removed.
+
+Whoever removes snapshots of a branch (an expiry, the deletion of a branch, the dropping of a replaced main) first puts
+what they said into a segment in the folder of the table (`anabranch.format.records.history_segment`); if that cannot be done,
+nothing is removed. A branch archives what was committed on it; what it began with, and what it took over of the past
+of a former main, is archived by the branch it was committed on. Only a branch that goes without ever a commit leaves the
+snapshot it began with, so that it is known who it was.
+
+Segments may overlap, for a removal that was killed is repeated, and several may be at it at once. They may disagree
+only after history was rolled back for good: then what the next snapshot was built on decides. Many small segments of a
+branch are joined into one from time to time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from anabranch.errors import CorruptTableError, NotFoundError, StorageError, UnsupportedFeatureError
+from anabranch.format.records.history_segment import BranchFacts, HistorySegment, PastSnapshot, SegmentName
+from anabranch.format.records.layout import HISTORY_FOLDER
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.parallel import each
+from anabranch.kernel.log.properties import PARENT_PROPERTY
+
+_LOG = logging.getLogger(__name__)
+_MANY: Final = 16
+"""So many small segments of a branch are joined."""
+_SMALL: Final = 2_000
+"""Snapshots of a segment that may grow."""
+_READS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """The oldest snapshot that is known besides the archive."""
+
+    id: int
+    parent: str | None
+    """Stamp of what it was built on, if it says so."""
+
+    @classmethod
+    def of(cls, snapshot: Snapshot | PastSnapshot) -> Following:
+        return cls(snapshot.id, snapshot.properties.get(PARENT_PROPERTY))
+
+
+def facts_of(context: TableContext) -> BranchFacts:
+    """Who a branch is, and how it began."""
+    fork = context.fork
+    return BranchFacts(context.branch_uuid, context.branch, None if fork is None else fork.snapshot)
+
+
+def is_own(context: TableContext, snapshot_id: int) -> bool:
+    """Whether the snapshot of that number was committed on the branch, not on one that it came from."""
+    return context.fork is None or snapshot_id > context.fork.snapshot.id
+
+
+def archive(context: TableContext, snapshots: Iterable[Snapshot]) -> None:
+    """Keep what snapshots say that are about to be removed.
+
+    Must return before the first of them is removed. Repeating it changes nothing.
+
+    Args:
+        context: the branch they are of.
+        snapshots: in any order; of those that were not committed on this branch nothing is kept.
+    """
+    own = (snapshot for snapshot in snapshots if is_own(context, snapshot.id))
+    ordered = sorted(own, key=lambda snapshot: snapshot.id)
+    for start in range(0, len(ordered), _SMALL):
+        _put(context, facts_of(context), [PastSnapshot.of(s) for s in ordered[start : start + _SMALL]])
+
+
+def archive_rest(context: TableContext) -> None:
+    """The same for all that a branch still has, before it is removed itself; but for what cannot be read."""
+    if context.branch is not None and context.fork is None and not context.schemas.ids():
+        return  # leavings, by somebody who wrote to a branch that was deleted
+    ids = [number for number in context.snapshots.ids() if is_own(context, number)]
+    for start in range(0, len(ids), _SMALL):
+        found = each(partial(_find, context), ids[start : start + _SMALL])
+        archive(context, [snapshot for snapshot in found if snapshot is not None])
+    if not ids and not segment_names(context, context.branch_uuid):
+        begun = None if context.fork is None else _find(context, context.fork.snapshot.id)
+        if begun is not None:  # so that it is known whose snapshots were read on the branch
+            _put(context, facts_of(context), [PastSnapshot.of(begun)])
+
+
+def forget_after(context: TableContext, snapshot_id: int) -> None:
+    """Drop what the archive says of later snapshots of a branch, because these were taken back for good."""
+    for name in segment_names(context, context.branch_uuid):
+        if name.last <= snapshot_id:
+            continue
+        if name.first <= snapshot_id:
+            segment = _read(context, name)
+            if segment is None:
+                continue  # what is taken from it, should it be mended, goes by what was built on
+            _put(context, segment.branch, [s for s in segment.snapshots if s.id <= snapshot_id])
+        context.storage.delete(context.layout.history_path(str(name)))
+
+
+def tidy(context: TableContext) -> None:
+    """Join the small segments of a branch where there are many. Safe beside others that do the same, and to repeat.
+
+    Costs one listing while there are few.
+    """
+    small = [
+        name for name in segment_names(context, context.branch_uuid) if name.last - name.first < _SMALL // 2
+    ]
+    if len(small) < _MANY:
+        return
+    try:
+        read = {name: segment for name in small if (segment := _read(context, name)) is not None}
+    except NotFoundError:
+        return  # somebody else is joining them
+    found = list(read.values())
+    by_identity = {(s.id, s.stamp): s for segment in found for s in segment.snapshots}
+    ordered = [by_identity[key] for key in sorted(by_identity)]
+    stays: set[SegmentName] = set()
+    for start in range(0, len(ordered), _SMALL):
+        stays.add(_put(context, found[0].branch, ordered[start : start + _SMALL]))
+    context.storage.delete_many(
+        [context.layout.history_path(str(name)) for name in read if name not in stays]
+    )
+
+
+def _find(context: TableContext, number: int) -> Snapshot | None:
+    try:
+        return context.snapshots.find(number)
+    except (CorruptTableError, UnsupportedFeatureError) as error:
+        _LOG.warning("what snapshot %d of '%s' said is lost: %s", number, context.title, error)
+        return None
+
+
+# Reading
+
+
+def segment_names(context: TableContext, branch_uuid: str | None = None) -> list[SegmentName]:
+    """The segments of one branch, or of all, in an order that does not depend on the store; one listing."""
+    found = (SegmentName.parse(info.path) for info in context.storage.list(HISTORY_FOLDER))
+    wanted = [name for name in found if name is not None and branch_uuid in (None, name.branch_uuid)]
+    return sorted(wanted, key=lambda name: (name.branch_uuid, name.first, name.last, name.end))
+
+
+def archived_branch(context: TableContext, branch_uuid: str) -> BranchFacts | None:
+    """Who a branch was that may be gone; None if nothing of it was archived, or can be read."""
+    for _ in range(_READS):
+        try:
+            segments = (_read(context, name) for name in reversed(segment_names(context, branch_uuid)))
+            return next((segment.branch for segment in segments if segment is not None), None)
+        except NotFoundError:
+            continue
+    raise _restless(context)
+
+
+def archived(
+    context: TableContext, branch_uuid: str, before: Following | None = None
+) -> Iterator[PastSnapshot]:
+    """What was archived of a branch, newest first.
+
+    Memory does not grow with how much that is, while segments do not overlap. A segment that cannot be read is passed over
+    with a warning: what it had is missing then, as the numbers of the snapshots show.
+
+    Args:
+        context: the table, on any branch.
+        branch_uuid: which branch; it may be gone.
+        before: the oldest snapshot that is known by itself: what the archive has is older. None for a branch that is gone.
+    """
+    following = before
+    failures = 0
+    while True:
+        names = [
+            name
+            for name in segment_names(context, branch_uuid)
+            if following is None or name.first < following.id
+        ]
+        try:
+            for group in _overlapping(names):
+                for snapshot in _descending(context, group, following):
+                    following = Following.of(snapshot)
+                    yield snapshot
+        except NotFoundError as error:  # segments were joined meanwhile: go on with what there is now
+            failures += 1
+            if failures == _READS:
+                raise _restless(context) from error
+            continue
+        return
+
+
+def _overlapping(names: Sequence[SegmentName]) -> Iterator[list[SegmentName]]:
+    """Segments in groups without common numbers, newest first."""
+    group: list[SegmentName] = []
+    for name in sorted(names, key=lambda name: name.last, reverse=True):
+        if group and name.last < min(other.first for other in group):
+            yield group
+            group = []
+        group.append(name)
+    if group:
+        yield group
+
+
+def _descending(
+    context: TableContext, group: Sequence[SegmentName], following: Following | None
+) -> Iterator[PastSnapshot]:
+    by_id: dict[int, dict[str, PastSnapshot]] = {}
+    for name in group:
+        segment = _read(context, name)
+        for snapshot in () if segment is None else segment.snapshots:
+            by_id.setdefault(snapshot.id, {})[snapshot.stamp] = snapshot
+    for number in sorted(by_id, reverse=True):
+        if following is not None and number >= following.id:
+            continue
+        chosen = _built_on(following, number, by_id[number])
+        if chosen is not None:
+            following = Following.of(chosen)
+            yield chosen
+
+
+def _built_on(
+    following: Following | None, number: int, found: dict[str, PastSnapshot]
+) -> PastSnapshot | None:
+    """Of snapshots of one number the one that history went on from."""
+    if following is not None and following.id == number + 1 and following.parent is not None:
+        return found.get(following.parent)
+    return max(found.values(), key=lambda snapshot: (snapshot.time_millis, snapshot.stamp))
+
+
+def _read(context: TableContext, name: SegmentName) -> HistorySegment | None:
+    """None for one that is damaged. Raises `NotFoundError`."""
+    path = context.layout.history_path(str(name))
+    try:
+        return HistorySegment.from_bytes(context.storage.get(path), path=path)
+    except CorruptTableError as error:
+        _LOG.warning(
+            "what snapshots %d to %d of '%s' said is lost: %s", name.first, name.last, context.name, error
+        )
+        return None
+
+
+def _put(context: TableContext, branch: BranchFacts, snapshots: Sequence[PastSnapshot]) -> SegmentName:
+    segment = HistorySegment(branch, snapshots)
+    context.storage.put(context.layout.history_path(str(segment.name)), segment.to_bytes())
+    return segment.name
+
+
+def _restless(context: TableContext) -> StorageError:
+    return StorageError(f"the archive of '{context.name}' changes faster than it can be read", retryable=True)

@@ -1,0 +1,47 @@
+"""The audits of a branch: records that are written once, under numbers."""
+
+from __future__ import annotations
+
+from anabranch.errors import NotFoundError
+from anabranch.format.records.audit import AUDIT_PREFIX, AuditRecord
+from anabranch.format.records.layout import BRANCH_FOLDER, numbered_id
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.parallel import each
+
+
+def record_audit(branch: TableContext, record: AuditRecord) -> int:
+    """Store a record under the next number, which is returned."""
+    number = max(_numbers(branch), default=0) + 1
+    while not branch.storage.put_if_absent(_path(branch, number), record.to_json()):
+        number += 1
+    return number
+
+
+def audits(branch: TableContext) -> list[tuple[int, AuditRecord]]:
+    """All audits of the branch with their numbers, oldest first. Raises `CorruptTableError`."""
+    numbers = _numbers(branch)
+    found = each(lambda number: _find(branch, number), numbers)
+    pairs = zip(numbers, found, strict=True)
+    # A folder may hold records of a branch of the same name that was there before.
+    return [(n, r) for n, r in pairs if r is not None and r.snapshot.branch_uuid == branch.branch_uuid]
+
+
+def _numbers(branch: TableContext) -> list[int]:
+    """Ascending."""
+    folder = branch.layout.branch_root or BRANCH_FOLDER
+    names = (info.path.rpartition("/")[2] for info in branch.storage.list(folder))
+    return sorted(number for name in names if (number := numbered_id(name, AUDIT_PREFIX)) is not None)
+
+
+def _find(branch: TableContext, number: int) -> AuditRecord | None:
+    path = _path(branch, number)
+    try:
+        return AuditRecord.from_json(branch.storage.get(path), path=path)
+    except NotFoundError:
+        return None
+
+
+def _path(branch: TableContext, number: int) -> str:
+    name = f"{AUDIT_PREFIX}{number}"
+    layout = branch.layout
+    return layout.branch_file_path(name) if layout.branch_root else layout.branches_file_path(name)

@@ -1,0 +1,104 @@
+"""The branches of a table, by name, and how far each is made or deleted."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from anabranch.errors import NotFoundError
+from anabranch.format.records.fork import DELETING_FILE, FORK_FILE
+from anabranch.format.records.layout import MAIN_BRANCH, branch_name_of
+from anabranch.format.records.main_pointer import former_main_of
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.main_branch import former_main, main_of
+
+
+class BranchState(StrEnum):
+    """How far a branch is made or deleted."""
+
+    ABSENT = "absent"
+    """Nothing there, or a hint to the newest snapshot by a writer that the deletion overtook."""
+    BEGUN = "begun"
+    """Being created, or left by somebody who died in the middle of that."""
+    READY = "ready"
+    DELETING = "deleting"
+    """Being deleted, or left by somebody who died in the middle of that."""
+    DAMAGED = "damaged"
+    """Made, but the record of how it began cannot be read; told by whoever needs it, not by `state_of`."""
+    LEFT_OVER = "left-over"
+    """Files of a branch that is none: written by somebody who came too late, or who did not bring it to its end."""
+
+
+def branch_names(context: TableContext) -> list[str]:
+    """Names of all branches except main, sorted."""
+    folders = context.storage.list_folders("branch")
+    return sorted(name for folder in folders if (name := branch_name_of(folder)) is not None)
+
+
+def state_of(branch: TableContext) -> BranchState:
+    """How far a branch is made; asked of the store anew."""
+    root = branch.layout.branch_root
+    files = {info.path.rpartition("/")[2] for info in branch.storage.list(root)}
+    if DELETING_FILE in files:
+        return BranchState.DELETING
+    if FORK_FILE in files:
+        # The first snapshot is put when all else is there.
+        return BranchState.READY if branch.snapshots.ids() else BranchState.BEGUN
+    if branch.schemas.ids():
+        return BranchState.READY  # of another engine; those may be without a snapshot
+    hints = {branch.layout.latest_hint_path, branch.layout.earliest_hint_path}
+    there = any(info.path not in hints for info in branch.storage.list(root, recursive=True))
+    return BranchState.LEFT_OVER if there else BranchState.ABSENT
+
+
+def open_branch(context: TableContext, branch: str) -> TableContext:
+    """A branch of a table by its name: also ``main``, and ``main@1`` for what a replacement put out of its place.
+
+    Raises `NotFoundError` naming the branches there are.
+    """
+    if branch == MAIN_BRANCH:
+        return main_of(context.on_branch(None))
+    replacement = former_main_of(branch)
+    if replacement is not None:
+        return former_main(context, replacement)
+    found = context.on_branch(branch)
+    state = state_of(found)
+    if state is BranchState.READY:
+        assert found.fork is None or found.fork.name, "read now, so that it is known which branch was opened"
+        return found
+    known = branch_names(context)
+    known_text = f"branches there are: main{''.join(f', {name}' for name in known if name != branch)}."
+    if state in (BranchState.BEGUN, BranchState.DELETING):
+        doing = "created" if state is BranchState.BEGUN else "deleted"
+        raise NotFoundError(
+            f"branch '{branch}' of '{context.name}' is being {doing}",
+            hint=f"{known_text} If nobody is at it any more, repeat it to bring it to its end.",
+        )
+    raise NotFoundError(f"branch '{branch}' does not exist in '{context.name}'", hint=known_text)
+
+
+def check_still_there(branch: TableContext) -> None:
+    """Raise `NotFoundError` if this is a branch that was deleted since it was opened; for a branch without snapshots."""
+    if branch.branch is not None and state_of(branch) is not BranchState.READY:
+        if branch.main_generation is not None:
+            raise NotFoundError(
+                f"branch '{branch.branch}', which is main of '{branch.name}', is not there: somebody deleted or renamed it",
+                hint="`repair` makes main again from what is left; remove no files before.",
+            )
+        raise NotFoundError(
+            f"branch '{branch.branch}' of '{branch.name}' was deleted since it was opened",
+            hint="what it merged into main stays; `branches` lists those there are.",
+        )
+
+
+def check_still_the_same(branch: TableContext) -> None:
+    """Raise `NotFoundError` if the table or branch was dropped since it was opened, be there another of its name or not.
+
+    For work that changes what is there without looking at a snapshot first.
+    """
+    branch.check_same_table()
+    check_still_there(branch)
+    if branch.fork is not None and branch.is_other_branch():
+        raise NotFoundError(
+            f"branch '{branch.branch}' of '{branch.name}' was dropped and created again since it was opened",
+            hint="open it again.",
+        )

@@ -1,0 +1,99 @@
+"""What was committed on a branch, whether its snapshots are still there or only the archive has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from anabranch.format.records.history_segment import PastSnapshot
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.kernel.log.archive import Following, archived, archived_branch
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.parallel import each
+from anabranch.kernel.log.properties import PARENT_PROPERTY
+
+_AT_ONCE: Final = 256
+
+
+def own_commits(context: TableContext) -> Iterator[PastSnapshot]:
+    """The branch's own commits, newest first, from the store and then from the archive; each read when asked for.
+
+    Of a branch on which nothing was committed the archive may have the snapshot it began with: that comes too.
+
+    Raises `CorruptTableError`, `UnsupportedFeatureError`.
+    """
+    following: Following | None = None
+    head = context.snapshots.head()
+    for snapshot in () if head is None else _there(context, head):
+        following = Following.of(snapshot)
+        yield PastSnapshot.of(snapshot)
+    if following is None and head is not None:  # what is archived of later ones was taken back
+        following = Following(head.id + 1, head.stamp)
+    yield from archived(context, context.branch_uuid, following)
+
+
+def back_from(context: TableContext, newest: Snapshot, above: int = 0) -> Iterator[Snapshot | PastSnapshot]:
+    """A snapshot of a branch and those before it, newest first, from the store and then from the archive.
+
+    Ids that are left out expired without being archived, because another engine removed them.
+
+    Args:
+        context: the branch.
+        newest: where to begin.
+        above: only ids above this one; nothing is read for others.
+
+    Raises `CorruptTableError`, `UnsupportedFeatureError`.
+    """
+    if newest.id <= above:
+        return
+    oldest = newest
+    for snapshot in context.snapshots.backwards(newest):
+        oldest = snapshot
+        yield snapshot
+        if snapshot.id == above + 1:
+            return
+    yield from expired(context, Following.of(oldest), above)
+
+
+def expired(context: TableContext, left: Following, above: int = 0) -> Iterator[PastSnapshot]:
+    """What the archive of the table has of a branch before the oldest snapshot that is left of it, newest first.
+
+    What a branch began with, or took over as main, was archived by the branch that it was committed on.
+
+    Args:
+        context: the branch.
+        left: the oldest that is left.
+        above: only ids above this one; nothing is read for others.
+    """
+    uuid, fork = context.branch_uuid, None if context.fork is None else context.fork.snapshot
+    while True:
+        for snapshot in archived(context, uuid, left):
+            if snapshot.id <= above:
+                return
+            if fork is not None and snapshot.id <= fork.id:
+                break  # all that is archived of a branch on which nothing was committed
+            left = Following.of(snapshot)
+            yield snapshot
+        if fork is None or fork.id <= above:
+            return
+        if fork.id < left.id:
+            left = Following(fork.id + 1, fork.stamp)
+        uuid, facts = fork.branch_uuid, archived_branch(context, fork.branch_uuid)
+        fork = None if facts is None else facts.fork
+
+
+def _there(context: TableContext, head: Snapshot) -> Iterator[Snapshot]:
+    """The branch's own snapshots that are there, newest first, down to the first gap."""
+    lowest = 0 if context.fork is None else context.fork.snapshot.id
+    if head.id <= lowest:
+        return
+    yield head
+    parent, below, at_once = head.properties.get(PARENT_PROPERTY), head.id - 1, 1
+    while below > lowest:
+        for snapshot in each(context.snapshots.find, range(below, max(below - at_once, lowest), -1)):
+            # Right below history may lie what somebody left who came too late; see `SnapshotLog.backwards`.
+            if snapshot is None or parent not in (None, snapshot.stamp):
+                return
+            yield snapshot
+            parent, below = snapshot.properties.get(PARENT_PROPERTY), snapshot.id - 1
+        at_once = min(at_once * 2, _AT_ONCE)

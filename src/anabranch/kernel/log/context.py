@@ -1,0 +1,209 @@
+"""Everything the kernel needs to know of one branch of one table."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from anabranch.errors import CorruptTableError, NotFoundError
+from anabranch.format.records.fork import DELETING_FILE, FORK_FILE, Fork
+from anabranch.format.records.layout import Layout
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.kernel.log.cache import SHARED, MetadataCache
+from anabranch.kernel.log.manifest_store import ManifestStore
+from anabranch.kernel.log.properties import BRANCH_PROPERTY
+from anabranch.kernel.log.schema_log import SchemaLog
+from anabranch.kernel.log.snapshot_log import SnapshotLog
+from anabranch.lazy import lazy
+from anabranch.options import TABLE_UUID
+from anabranch.runtime import SYSTEM, Runtime
+from anabranch.storage.protocol import Storage
+
+_FOREIGN_TABLES = uuid.UUID("6f1c7c1e-6d0b-5c35-9d0e-2b6f3a5b9a10")
+"""Namespace of the identities of tables that another engine created."""
+
+
+@dataclass(frozen=True)
+class TableContext:
+    """One branch of a table at a place. Picklable where its storage is; caches stay behind."""
+
+    storage: Storage
+    """Rooted at the table's folder."""
+    name: str
+    """``database.table``, for messages."""
+    branch: str | None = None
+    """The branch in whose folder the metadata lies; None for the table's own folder."""
+    runtime: Runtime = SYSTEM
+    main_generation: int | None = None
+    """If it was opened as main: how many times main had been replaced by then. None for a branch opened by its name."""
+    known_as: str | None = None
+    """The name it was opened by, if that is not the one of its folder: ``main@1``."""
+    known_uuid: str | None = field(default=None, repr=False)
+    """Identity of the table as it was opened; None to read it when it is first asked for."""
+    cache: MetadataCache = field(default=SHARED, repr=False, compare=False)
+    groups: Storage | None = field(default=None, repr=False, compare=False)
+    """Where the warehouse keeps what was decided for several tables at once; None for a table outside of one."""
+
+    @lazy
+    def layout(self) -> Layout:
+        return Layout(self.branch)
+
+    @lazy
+    def snapshots(self) -> SnapshotLog:
+        return SnapshotLog(self.storage, self.layout, self.manifests)
+
+    @lazy
+    def schemas(self) -> SchemaLog:
+        return SchemaLog(self.storage, self.layout)
+
+    @lazy
+    def manifests(self) -> ManifestStore:
+        return ManifestStore(self.storage, self.cache)
+
+    @property
+    def title(self) -> str:
+        """The name with its branch, as users write it; main is the table itself, wherever it lies."""
+        is_main = self.branch is None or self.main_generation is not None
+        named = self.known_as or (None if is_main else self.branch)
+        return self.name if named is None else f"{self.name}$branch_{named}"
+
+    @lazy
+    def table_uuid(self) -> str:
+        """Identity of the table that was opened: the one given at creation, else derived from its first schema.
+
+        Raises `NotFoundError` if there is no table.
+        """
+        return self.known_uuid or self.read_table_uuid()
+
+    def read_table_uuid(self) -> str:
+        """The identity of the table that is there now, read again. Raises `NotFoundError`, `CorruptTableError`."""
+        path = Layout().schema_path(0)
+        try:
+            data = self.storage.get(path)
+        except NotFoundError as error:
+            raise NotFoundError(
+                f"table '{self.name}' does not exist: there is no {path} in {self.storage.url}",
+                hint="`tables` lists those there are.",
+            ) from error
+        given = TABLE_UUID.of(TableSchema.from_json(data, path=path).options)
+        if given is None:
+            return str(uuid.uuid5(_FOREIGN_TABLES, data.hex()))
+        try:
+            uuid.UUID(given)
+        except ValueError as error:
+            raise CorruptTableError(f"option '{TABLE_UUID.key}' is '{given}', no UUID", path=path) from error
+        return given
+
+    def is_replaced(self, found: Snapshot | None) -> bool:
+        """Whether another table or branch lies here now than the one that was opened.
+
+        Args:
+            found: a snapshot that is here. Ours tell by themselves; for others the first schema is read again.
+
+        Raises `NotFoundError` if there is no such table, or branch, any more.
+        """
+        if found is None:
+            return self.read_table_uuid() != self.table_uuid or self.is_other_branch()
+        made_on = found.properties.get(BRANCH_PROPERTY)
+        if made_on == self.branch_uuid:
+            return False
+        # What a branch began with is the same for every branch that was made from it.
+        if self.is_other_branch():
+            return True
+        if made_on == self.table_uuid or self.is_forked(found):
+            return False
+        # Once a snapshot was seen to belong to the table it always will: no other has its stamp.
+        key = (self.storage.url, self.table_uuid, "snapshot", found.stamp)
+        if self.cache.get(key):
+            return False
+        if self.read_table_uuid() != self.table_uuid:
+            return True
+        self.cache.put(key, True, len(found.stamp))
+        return False
+
+    def check_same_table(self) -> None:
+        """Raise `NotFoundError` unless the table that was opened is still there, and no other under its name.
+
+        For whatever changes a table without committing; commits compare identities themselves.
+        """
+        if self.read_table_uuid() != self.table_uuid:
+            raise NotFoundError(
+                f"'{self.title}' was dropped and created again since it was opened; nothing was changed",
+                hint="open the table again to work on the new one.",
+            )
+
+    @lazy
+    def fork(self) -> Fork | None:
+        """How the branch began; None for the table's own folder and for branches that another engine made.
+
+        Raises `CorruptTableError`.
+        """
+        return self.read_fork()
+
+    def read_fork(self) -> Fork | None:
+        """How the branch that is there now began, read again; None as for `fork`."""
+        if self.branch is None:
+            return None
+        path = self.layout.branch_file_path(FORK_FILE)
+        try:
+            return Fork.from_json(self.storage.get(path), path=path)
+        except NotFoundError:
+            return None
+        except CorruptTableError as error:
+            hint = f"`repair` makes it again where that can be; else `delete-branch` removes branch '{self.branch}'."
+            raise CorruptTableError(error.message.removeprefix(f"{path}: "), path=path, hint=hint) from error
+
+    def with_fork(self, fork: Fork | None) -> TableContext:
+        """The same branch, taken to have begun so: for whoever mends or deletes one whose record cannot be read."""
+        made = replace(self)
+        made.__dict__["fork"] = fork
+        return made
+
+    def is_other_branch(self) -> bool:
+        """Whether the branch was deleted and another was made under its name.
+
+        Raises `NotFoundError` if none was, or if the branch is being deleted.
+        """
+        if self.fork is None:
+            return False
+        now = self.read_fork()
+        if now is None or self.storage.exists(self.layout.branch_file_path(DELETING_FILE)):
+            raise NotFoundError(
+                f"branch '{self.branch}' of '{self.name}' was deleted since it was opened",
+                hint="what it merged into main stays; `branches` lists those there are.",
+            )
+        return now.branch_uuid != self.fork.branch_uuid
+
+    @lazy
+    def branch_uuid(self) -> str:
+        """Identity of the branch; that of the table for the branch in the table's own folder."""
+        if self.branch is None:
+            return self.table_uuid
+        if self.fork is not None:
+            return self.fork.branch_uuid
+        return str(uuid.uuid5(uuid.UUID(self.table_uuid), self.branch))
+
+    def is_forked(self, found: Snapshot) -> bool:
+        """Whether a snapshot of this branch is the one it began with, which was made on another."""
+        return self.fork is not None and found.stamp == self.fork.snapshot.stamp
+
+    def on_branch(self, branch: str | None) -> TableContext:
+        """The same table on another branch, by the name of its folder."""
+        return replace(self, branch=branch, main_generation=None, known_as=None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        known_uuid = self.__dict__.get("table_uuid", self.known_uuid)
+        return {
+            "storage": self.storage,
+            "name": self.name,
+            "branch": self.branch,
+            "main_generation": self.main_generation,
+            "known_as": self.known_as,
+            "known_uuid": known_uuid,
+            "groups": self.groups,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, runtime=SYSTEM, cache=SHARED)

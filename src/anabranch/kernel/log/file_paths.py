@@ -1,0 +1,65 @@
+"""Where the data files of manifest entries lie: many at once, each partition spelled once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from anabranch.format.records.data_file import ManifestEntry
+from anabranch.format.records.layout import Layout
+from anabranch.format.rows.binary_row import decode_row
+from anabranch.format.rows.partition_path import partition_path
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.parallel import each
+from anabranch.options import PARTITION_DEFAULT_NAME, PARTITION_LEGACY_NAME
+
+
+def bucket_folders(frame: pl.DataFrame, schema: TableSchema) -> pl.Series:
+    """The folder of each entry's bucket, relative to the table. Raises `CorruptTableError`."""
+    fields = schema.partition_fields
+    types = [f.type for f in fields]
+    legacy, default = PARTITION_LEGACY_NAME.of(schema.options), PARTITION_DEFAULT_NAME.of(schema.options)
+    buckets = frame.select("partition", "bucket").unique()
+    folders = [
+        Layout().bucket_path(
+            partition_path(
+                fields,
+                decode_row(types, row, where="the partition of a manifest entry"),
+                legacy_names=legacy,
+                default_name=default,
+            ),
+            bucket,
+        )
+        for row, bucket in buckets.iter_rows()
+    ]
+    named = buckets.with_columns(folder=pl.Series(folders, dtype=pl.String))
+    on = ["partition", "bucket"]
+    return frame.select(on).join(named, on=on, how="left", maintain_order="left")["folder"]
+
+
+def data_file_paths(entries: Sequence[ManifestEntry], schema: TableSchema) -> list[str]:
+    """The path of each entry's data file, in the order of the entries."""
+    frame = pl.DataFrame(
+        {"partition": [e.partition for e in entries], "bucket": [e.bucket for e in entries]},
+        schema={"partition": pl.Binary, "bucket": pl.Int32},
+    )
+    folders = bucket_folders(frame, schema)
+    return [f"{folder}/{entry.file.file_name}" for folder, entry in zip(folders, entries, strict=True)]
+
+
+def missing_files(context: TableContext, frame: pl.DataFrame, schema: TableSchema) -> list[str]:
+    """Paths of the entries' data files that are not in the store; one listing a bucket."""
+    if frame.height == 0:
+        return []
+    folders = bucket_folders(frame, schema)
+    wanted = pl.DataFrame({"path": folders + "/" + frame["file_name"]})
+    listed = [*folders.unique()]
+
+    def names(folder: str) -> list[str]:
+        return [info.path for info in context.storage.list(folder)]
+
+    there = [path for paths in each(names, listed) for path in paths]
+    found = pl.DataFrame({"path": pl.Series(there, dtype=pl.String)})
+    return wanted.join(found, on="path", how="anti", maintain_order="left")["path"].to_list()

@@ -1,0 +1,320 @@
+"""Exactly-once: whether a streaming commit was made already.
+
+The answer is in the snapshots after the last one the query knew of (the *floor*). Where some of them have
+expired, it is in the ledger: before an expiry removes snapshots it writes, once and durably, the newest
+identifier of each streaming user among them. Where neither can answer, the commit is refused: appending
+on a guess could write every row twice.
+
+A ledger file covers a range of snapshots: ``ledger/expired-<first>-<last>`` below the branch's folder. Many
+such pages are joined into one from time to time.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.errors import CommitOutcomeUnknownError, CorruptTableError, NotFoundError, StorageError
+from anabranch.format.records.history_segment import PastSnapshot
+from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
+from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.identity import CommitIdentity
+
+_MANY_PAGES = 16
+_READS = 8
+_FOLDER = "ledger"
+_MAX_ID = 2**63 - 1
+_FILE = re.compile(r"expired-([1-9][0-9]{0,17})-([1-9][0-9]{0,17})")
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """The newest commit of a user among the snapshots that a ledger file covers."""
+
+    identifier: int
+    snapshot_id: int
+    time_millis: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    first: int
+    last: int
+    path: str
+
+
+def find_commit(
+    context: TableContext, identity: CommitIdentity, head: Snapshot | None, floor: SnapshotRef | None
+) -> Snapshot | LedgerEntry | None:
+    """The commit of this identity, or a later one of the same user; None if it was certainly not made.
+
+    Args:
+        context: the branch that is written.
+        identity: user and identifier of the commit.
+        head: the newest snapshot.
+        floor: a snapshot that is known to be older than the commit, from the query's checkpoint. Without
+            one, all history counts and what has expired without a ledger is taken as not being this user's.
+
+    Raises:
+        CommitOutcomeUnknownError: snapshots after the floor are gone, and the ledger does not cover them;
+            or history does not lead there from the floor.
+    """
+    if identity.is_batch:
+        return None
+    if floor is not None:
+        _check_floor(context, head, floor)
+    if head is None:
+        return None
+    lowest = floor.id if floor is not None else 0
+    missing_from = lowest + 1
+    oldest = head.id + 1
+    for snapshot in context.snapshots.backwards(head):
+        if floor is not None and snapshot.id == floor.id:
+            _check_stamp(context, snapshot, floor)
+            break
+        if snapshot.commit_user == identity.user:
+            return snapshot if snapshot.commit_identifier >= identity.identifier else None
+        oldest = snapshot.id
+    if oldest <= missing_from:
+        return None
+    return _in_ledger(context, identity, missing_from, oldest - 1, strict=floor is not None)
+
+
+def hand_over(context: TableContext, snapshots: Sequence[Snapshot]) -> None:
+    """Record the streaming commits among contiguous snapshots that are about to be removed.
+
+    Must return before the first of them is removed. Writing the same range again changes nothing.
+    """
+    if not snapshots:
+        return
+    ordered = sorted(snapshots, key=lambda snapshot: snapshot.id)
+    _put(context, ordered[0].id, ordered[-1].id, _users(ordered))
+
+
+def page_again(path: str, known: Mapping[int, Snapshot | PastSnapshot]) -> bytes | None:
+    """The content of a page, from what is known of its snapshots by number; None if that is not all of them."""
+    match = _FILE.fullmatch(path.rpartition("/")[2])
+    wanted = range(0) if match is None else range(int(match[1]), int(match[2]) + 1)
+    if len(wanted) == 0 or len(wanted) > len(known) or any(number not in known for number in wanted):
+        return None
+    return _content(_users([known[number] for number in wanted]))
+
+
+def _users(ordered: Sequence[Snapshot | PastSnapshot]) -> dict[str, LedgerEntry]:
+    return {
+        snapshot.commit_user: LedgerEntry(snapshot.commit_identifier, snapshot.id, snapshot.time_millis)
+        for snapshot in ordered
+        if snapshot.commit_identifier != BATCH_COMMIT_IDENTIFIER
+    }
+
+
+def take_over(source: TableContext, target: TableContext, fork: SnapshotRef) -> None:
+    """Give a branch that takes the place of another what its ledger says of the past that both have.
+
+    Of a page that reaches beyond their last common snapshot, what was committed after it stays behind: it is no part of
+    the target's history, and who committed it goes on from there and asks for nothing earlier. Repeating it does no harm.
+
+    Args:
+        source: the branch that is main so far.
+        target: the branch that is to be main.
+        fork: the newest snapshot that both have.
+    """
+    for page, entries in _read(source, 1, fork.id):
+        shared = {user: entry for user, entry in entries.items() if entry.snapshot_id <= fork.id}
+        _put(target, page.first, min(page.last, fork.id), shared)
+    if target.snapshots.find(fork.id) is None:  # else the snapshots themselves are copied
+        parted = source.snapshots.find(fork.id)
+        if parted is not None and parted.stamp == fork.stamp:
+            hand_over(target, list(source.snapshots.backwards(parted)))
+
+
+def tidy(context: TableContext, forget_before: int) -> None:
+    """Join the pages into one where there are many, and forget commits made before a moment (epoch milliseconds).
+
+    What is forgotten is not covered any more: a query that asks for it is refused, not told that it never
+    committed. Safe beside others that do the same, and to repeat if it was killed. Costs one listing while there are few pages.
+    """
+    pages = _pages(context)
+    if len(pages) <= _MANY_PAGES:
+        return
+    following: list[_Page] = []
+    for page in pages:
+        is_readable = _is_readable(context, page)
+        if following and (not is_readable or page.first > max(p.last for p in following) + 1):
+            _join(context, following, forget_before)
+            following = []
+        if is_readable:
+            following.append(page)
+    if following:
+        _join(context, following, forget_before)
+
+
+def recorded_after(context: TableContext, snapshot_id: int) -> dict[str, LedgerEntry]:
+    """What the ledger says of commits after a snapshot, by user: each user's newest."""
+    found: dict[str, LedgerEntry] = {}
+    for _, entries in _read(context, snapshot_id + 1, _MAX_ID):
+        for user, entry in entries.items():
+            known = found.get(user)
+            if entry.snapshot_id > snapshot_id and (known is None or entry.identifier > known.identifier):
+                found[user] = entry
+    return found
+
+
+def forget_after(context: TableContext, snapshot_id: int) -> None:
+    """Drop what the ledger says of commits after a snapshot, because these were taken back.
+
+    Users whose newest commit among the expired snapshots is dropped have none there any more, which is right for
+    queries that go on: they ask for no earlier one.
+    """
+    for page in _pages(context):
+        if page.last <= snapshot_id:
+            continue
+        if page.first <= snapshot_id:
+            data = context.storage.get(page.path)
+            try:
+                entries = page_entries(page.path, data)
+            except CorruptTableError:  # it goes on being what nobody can answer from, of fewer snapshots
+                context.storage.put(_path(context, page.first, snapshot_id), data)
+            else:
+                kept = {user: entry for user, entry in entries.items() if entry.snapshot_id <= snapshot_id}
+                _put(context, page.first, snapshot_id, kept)
+        context.storage.delete(page.path)
+
+
+def _check_floor(context: TableContext, head: Snapshot | None, floor: SnapshotRef) -> None:
+    if floor.branch_uuid != context.branch_uuid:
+        raise _rewritten(context, "the query's checkpoint is about another table or branch")
+    newest = 0 if head is None else head.id
+    if newest < floor.id:
+        raise _rewritten(
+            context, f"the query's checkpoint knows snapshot {floor.id}, but the newest is {newest}"
+        )
+
+
+def _check_stamp(context: TableContext, found: Snapshot, floor: SnapshotRef) -> None:
+    if floor.stamp not in ("", found.stamp):
+        raise _rewritten(context, f"snapshot {floor.id} is not the one that the query's checkpoint knows")
+
+
+def _rewritten(context: TableContext, found: str) -> CommitOutcomeUnknownError:
+    return CommitOutcomeUnknownError(
+        f"HISTORY_REWRITTEN: '{context.title}' was rolled back or replaced: {found}",
+        hint="check which rows of the last batch are in the table, then start with a new checkpoint.",
+    )
+
+
+def _in_ledger(
+    context: TableContext, identity: CommitIdentity, first: int, last: int, *, strict: bool
+) -> LedgerEntry | None:
+    """The user's commit in the expired snapshots `first` to `last`, which the ledger must cover if strict."""
+    seen: list[_Page] | None = None
+    while True:
+        newest: LedgerEntry | None = None
+        covered = first - 1
+        found = _read(context, first, last)
+        for page, entries in found:
+            entry = entries.get(identity.user)
+            if entry is not None and (newest is None or entry.identifier > newest.identifier):
+                newest = entry
+            if page.first <= covered + 1:
+                covered = max(covered, page.last)
+        if newest is not None and newest.identifier >= identity.identifier:
+            return newest
+        pages = [page for page, _ in found]
+        # While pages are joined a listing may have neither them nor the new one: two must show the same.
+        if covered >= last or pages == seen:
+            break
+        seen = pages
+    if strict and covered < last:
+        raise CommitOutcomeUnknownError(
+            f"cannot tell whether '{identity.user}' committed batch {identity.identifier} to "
+            f"'{context.title}': snapshots {covered + 1} to {last} have expired and the ledger does not cover them",
+            hint="compare the rows of the last batch with the table, then start with a new checkpoint "
+            "after the last batch that is there.",
+        )
+    return None
+
+
+def _pages(context: TableContext) -> list[_Page]:
+    pages = []
+    for info in context.storage.list(context.layout.branch_file_path(_FOLDER)):
+        match = _FILE.fullmatch(info.path.rpartition("/")[2])
+        if match is not None:
+            pages.append(_Page(int(match[1]), int(match[2]), info.path))
+    return sorted(pages, key=lambda page: (page.first, page.last))
+
+
+def _read(context: TableContext, first: int, last: int) -> list[tuple[_Page, dict[str, LedgerEntry]]]:
+    """The pages about any of these snapshots; looked for again if they are joined meanwhile."""
+    for _ in range(_READS):
+        wanted = [page for page in _pages(context) if page.last >= first and page.first <= last]
+        try:
+            return [(page, page_entries(page.path, context.storage.get(page.path))) for page in wanted]
+        except NotFoundError:
+            continue
+    raise StorageError(f"the ledger of '{context.title}' changes faster than it can be read", retryable=True)
+
+
+def _is_readable(context: TableContext, page: _Page) -> bool:
+    """False for a damaged page, which stays as it is: nothing may be said of its snapshots."""
+    try:
+        page_entries(page.path, context.storage.get(page.path))
+    except CorruptTableError:
+        return False
+    except NotFoundError:
+        return True
+    return True
+
+
+def _join(context: TableContext, pages: Sequence[_Page], forget_before: int) -> None:
+    """One page in place of several that cover a range without gap."""
+    users: dict[str, LedgerEntry] = {}
+    try:
+        for page in pages:
+            for user, entry in page_entries(page.path, context.storage.get(page.path)).items():
+                if user not in users or entry.snapshot_id > users[user].snapshot_id:
+                    users[user] = entry
+    except NotFoundError:
+        return  # somebody else is joining them
+    forgotten = [entry.snapshot_id for entry in users.values() if entry.time_millis < forget_before]
+    first, last = max([pages[0].first, *(i + 1 for i in forgotten)]), max(page.last for page in pages)
+    joined = _path(context, first, last)
+    if first <= last:
+        _put(context, first, last, {u: e for u, e in users.items() if e.time_millis >= forget_before})
+    context.storage.delete_many([page.path for page in pages if page.path != joined])
+
+
+def page_entries(path: str, data: bytes) -> dict[str, LedgerEntry]:
+    """What a page says, by user. Raises `CorruptTableError`."""
+    try:
+        users: dict[str, Any] = json.loads(data)["users"]
+        return {
+            user: LedgerEntry(int(found["identifier"]), int(found["snapshot"]), int(found["timeMillis"]))
+            for user, found in users.items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise CorruptTableError(
+            "is no ledger page",
+            path=path,
+            hint="`repair` makes it again if the archive knows the snapshots; else streams that ask about them are refused.",
+        ) from error
+
+
+def _put(context: TableContext, first: int, last: int, users: Mapping[str, LedgerEntry]) -> None:
+    context.storage.put(_path(context, first, last), _content(users))
+
+
+def _content(users: Mapping[str, LedgerEntry]) -> bytes:
+    content = {
+        user: {"identifier": entry.identifier, "snapshot": entry.snapshot_id, "timeMillis": entry.time_millis}
+        for user, entry in users.items()
+    }
+    return json.dumps({"version": 1, "users": content}, sort_keys=True).encode()
+
+
+def _path(context: TableContext, first: int, last: int) -> str:
+    return f"{context.layout.branch_file_path(_FOLDER)}/expired-{first}-{last}"

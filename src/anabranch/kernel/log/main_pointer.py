@@ -1,0 +1,192 @@
+"""The pointer to main in the store: ``branch/MAIN-<g>``, and the seal that announces the next one.
+
+Every record is put if absent and never changed, so what was read once stays true; only that there is none yet
+must be asked again. A pointer that belongs to a group counts from the moment the group is decided, and as it is decided:
+until then nobody but those who decide sees it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from anabranch.errors import CorruptTableError, NotFoundError
+from anabranch.format.records.layout import BRANCH_FOLDER, numbered_id
+from anabranch.format.records.main_pointer import (
+    MAIN_PREFIX,
+    RELEASE_PREFIX,
+    SEAL_PREFIX,
+    BranchRef,
+    MainPointer,
+    Release,
+    Seal,
+)
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.group_log import find_group_decision
+from anabranch.kernel.log.properties import SEAL_PROPERTY
+
+COPY_PREFIX = "main-"
+"""Copies of decisions, in the folder of the archive, begin so."""
+_WEIGHT = 2048
+"""Bytes that a pointer in the cache takes, about."""
+
+
+def find_pointer(context: TableContext, generation: int, *, fresh: bool = False) -> MainPointer | None:
+    """``MAIN-<g>``, or None if it is not decided yet. Raises `CorruptTableError`.
+
+    Args:
+        context: the table, on any branch.
+        generation: its number.
+        fresh: whether the store is asked, and not what this process has read before: somebody may have put a backup of
+            the table in its place.
+    """
+    key = (context.table_uuid, context.storage.url, _path(context, MAIN_PREFIX, generation))
+    known: MainPointer | None = None if fresh else context.cache.get(key)
+    if known is not None:
+        return known
+    try:
+        pointer = proposed_pointer(context, generation)
+    except CorruptTableError:
+        # The copy is stored once it counts, and says the same.
+        copy = find_copy(context, generation)
+        if copy is None:
+            raise
+        return copy
+    if pointer is not None and pointer.group is not None:
+        decided = find_group_decision(context, pointer)
+        if decided is None:
+            return None
+        # It counts from the decision on, not from when it was proposed.
+        pointer = replace(pointer, made_millis=max(pointer.made_millis, decided.made_millis))
+        pointer = pointer if decided.made else pointer.stays()
+    if pointer is not None:
+        context.cache.put(key, pointer, _WEIGHT)
+    return pointer
+
+
+def find_copy(context: TableContext, generation: int) -> MainPointer | None:
+    """The copy of a decision, or None. Raises `CorruptTableError`."""
+    path = copy_path(context, generation)
+    try:
+        return MainPointer.from_json(context.storage.get(path), generation=generation, path=path)
+    except NotFoundError:
+        return None
+
+
+def copy_path(context: TableContext, generation: int) -> str:
+    """Where the copy of a decision lies: out of reach of who removes branches."""
+    return context.layout.history_path(f"{COPY_PREFIX}{generation}")
+
+
+def proposed_pointer(context: TableContext, generation: int) -> MainPointer | None:
+    """``MAIN-<g>`` as it was put, which for one of a group need not be decided. Raises `CorruptTableError`."""
+    path = _path(context, MAIN_PREFIX, generation)
+    try:
+        data = context.storage.get(path)
+    except NotFoundError:
+        return None
+    return MainPointer.from_json(data, generation=generation, path=path)
+
+
+def newest_pointer(context: TableContext, *, above: int = 0) -> MainPointer | None:
+    """The one that counts, or None if there is none of a higher number than `above`.
+
+    One look where there is none, however many there are below.
+    """
+    newest = find_pointer(context, above + 1, fresh=True)
+    if newest is None:
+        return None
+    following: MainPointer | None = newest
+    listed = _last_in_row(context, newest.generation)
+    if listed > newest.generation:
+        # Only the highest can be undecided: a number is announced when the one before is decided.
+        following = find_pointer(context, listed, fresh=True) or find_pointer(context, listed - 1, fresh=True)
+    while following is not None:
+        newest, following = following, find_pointer(context, following.generation + 1, fresh=True)
+    return newest
+
+
+def _last_in_row(context: TableContext, known: int) -> int:
+    """The highest number there is. Raises `CorruptTableError` if numbers below it are missing that nobody announced.
+
+    Every replacement takes the next number, so nobody but whoever copies files around leaves one out. Believed, it
+    would have everybody look for all the numbers below it. One that was announced was decided, or there was none after
+    it: if its record was lost, it is still the highest that counts.
+    """
+    last = known
+    for number in [number for number in numbers(context, MAIN_PREFIX) if number > known]:
+        for expected in range(last + 1, number):
+            if context.storage.exists(_path(context, MAIN_PREFIX, expected)):
+                return _last_in_row(context, known)  # it was put while we listed
+            if not context.storage.exists(_path(context, SEAL_PREFIX, expected)):
+                raise CorruptTableError(
+                    f"there is no {MAIN_PREFIX}{expected}, and without it replacement {number} cannot have been made",
+                    path=_path(context, MAIN_PREFIX, number),
+                    hint="move this file out of the folder: it did not come about by replacing main.",
+                )
+        last = number
+    return last
+
+
+def replacements(context: TableContext) -> list[MainPointer]:
+    """All replacements there were, oldest first; not those that did not come to their end."""
+    newest = newest_pointer(context)
+    if newest is None:
+        return []
+    found = [find_pointer(context, generation) for generation in range(1, newest.generation)]
+    return [pointer for pointer in (*found, newest) if pointer is not None and pointer.replaced is not None]
+
+
+def put_pointer(context: TableContext, pointer: MainPointer) -> bool:
+    """Decide, or propose as one of a group; False if the number is taken. Raises `StorageError`."""
+    return context.storage.put_if_absent(_path(context, MAIN_PREFIX, pointer.generation), pointer.to_json())
+
+
+def main_before(context: TableContext, generation: int) -> BranchRef:
+    """Which branch was main when this number was the next to be decided."""
+    before = find_pointer(context, generation - 1) if generation > 1 else None
+    return BranchRef(None, context.table_uuid) if before is None else before.main
+
+
+def find_seal(context: TableContext, generation: int) -> Seal | None:
+    """``SEAL-<g>``, or None. Raises `CorruptTableError`."""
+    path = _path(context, SEAL_PREFIX, generation)
+    try:
+        return Seal.from_json(context.storage.get(path), path=path)
+    except NotFoundError:
+        return None
+
+
+def put_seal(context: TableContext, generation: int, seal: Seal) -> bool:
+    """Announce a replacement; False if another has that number."""
+    return context.storage.put_if_absent(_path(context, SEAL_PREFIX, generation), seal.to_json())
+
+
+def seal_of(snapshot: Snapshot) -> int | None:
+    """The number of the replacement that a snapshot is the seal of, or None if it is none."""
+    number = snapshot.properties.get(SEAL_PROPERTY, "")
+    return int(number) if number.isascii() and number.isdigit() else None
+
+
+def find_release(context: TableContext, generation: int) -> Release | None:
+    """``RELEASE-<g>``, or None while nothing is settled. Raises `CorruptTableError`."""
+    path = _path(context, RELEASE_PREFIX, generation)
+    try:
+        return Release.from_json(context.storage.get(path), path=path)
+    except NotFoundError:
+        return None
+
+
+def put_release(context: TableContext, generation: int, release: Release) -> bool:
+    """Settle what becomes of a replaced main; False if that was settled otherwise."""
+    return context.storage.put_if_absent(_path(context, RELEASE_PREFIX, generation), release.to_json())
+
+
+def numbers(context: TableContext, prefix: str) -> list[int]:
+    """The numbers of the records of one kind, ascending; one listing."""
+    names = (info.path.rpartition("/")[2] for info in context.storage.list(BRANCH_FOLDER))
+    return sorted(number for name in names if (number := numbered_id(name, prefix)) is not None)
+
+
+def _path(context: TableContext, prefix: str, generation: int) -> str:
+    return context.layout.branches_file_path(f"{prefix}{generation}")

@@ -1,0 +1,256 @@
+"""Manifests and manifest lists of a table, read through the cache and written once.
+
+A manifest is cached in one form only. One of few entries stays as it is stored: decoded it would take many times
+that, and many small ones are decoded together as fast as they are looked up. One of many entries stays decoded, with
+all columns that were asked for so far; whoever asks for others has it read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+
+import polars as pl
+
+from anabranch.errors import CorruptTableError, NotFoundError
+from anabranch.format.records.data_file import ManifestFileMeta
+from anabranch.format.records.entry_frame import COLUMNS, EntryFrame
+from anabranch.format.records.layout import Layout
+from anabranch.format.records.manifest import decode_manifest_list, decode_manifest_lists, decode_manifests
+from anabranch.format.records.snapshot import NO_LIST, Snapshot
+from anabranch.kernel.log.cache import MetadataCache
+from anabranch.kernel.log.parallel import each, stream
+from anabranch.storage.protocol import Storage
+
+_MANY = 1_000
+"""Entries of a manifest that is kept decoded."""
+_LISTS_AT_ONCE = 64
+"""Manifest lists that are decoded together."""
+_META_BYTES = 900
+"""What a `ManifestFileMeta` takes with all that it refers to."""
+_COLUMN_BYTES = 1_024
+"""What a column takes beside its values."""
+
+
+class ManifestStore:
+    """Reads manifests by name. Their names are unique, so what was seen once stays true."""
+
+    def __init__(self, storage: Storage, cache: MetadataCache) -> None:
+        self._storage = storage
+        self._cache = cache
+
+    def of_snapshot(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
+        """All manifests of a snapshot in the order of their commits: its base list, then its delta list."""
+        return [*self.read_list(snapshot.base_manifest_list), *self.read_list(snapshot.delta_manifest_list)]
+
+    def read_list(self, name: str, *, keep: bool = True) -> tuple[ManifestFileMeta, ...]:
+        """The manifests that a manifest list names.
+
+        Args:
+            name: of the list.
+            keep: whether to cache it: not for whoever goes through the lists of a whole history.
+        """
+        if name == NO_LIST:
+            return ()
+        found: tuple[ManifestFileMeta, ...] | None = self._cache.get(self._key("list", name))
+        if found is None:
+            path = Layout().manifest_path(name)
+            found = tuple(decode_manifest_list(self._read(path), path=path))
+            if keep:
+                self.remember_list(name, found)
+        return found
+
+    def read_lists(
+        self, names: Iterable[str], *, keep: bool = True
+    ) -> Iterator[tuple[ManifestFileMeta, ...] | CorruptTableError]:
+        """The manifests that many lists name, in their order; in place of one that cannot be read the error.
+
+        They are read side by side and decoded together, a bounded number at a time. Args as `read_list`.
+        """
+        names = [*names]
+        read = zip(names, stream(self._list_or_bytes, names), strict=True)
+        while part := [*islice(read, _LISTS_AT_ONCE)]:
+            files = {name: data for name, data in part if isinstance(data, bytes)}
+            decoded = self._decoded_lists(files)
+            for name, found in part:
+                metas = decoded[name] if isinstance(found, bytes) else found
+                if keep and name in files and not isinstance(metas, CorruptTableError):
+                    self.remember_list(name, metas)
+                yield metas
+
+    def _list_or_bytes(self, name: str) -> tuple[ManifestFileMeta, ...] | bytes | CorruptTableError:
+        """A list as it is cached, or else as it is stored."""
+        if name == NO_LIST:
+            return ()
+        found: tuple[ManifestFileMeta, ...] | None = self._cache.get(self._key("list", name))
+        try:
+            return self._read(Layout().manifest_path(name)) if found is None else found
+        except CorruptTableError as error:
+            return error
+
+    def _decoded_lists(
+        self, files: Mapping[str, bytes]
+    ) -> dict[str, tuple[ManifestFileMeta, ...] | CorruptTableError]:
+        paths = [(Layout().manifest_path(name), data) for name, data in files.items()]
+        try:
+            return dict(zip(files, map(tuple, decode_manifest_lists(paths)), strict=True))
+        except CorruptTableError as error:
+            if len(files) == 1:
+                return dict.fromkeys(files, error)
+            found: dict[str, tuple[ManifestFileMeta, ...] | CorruptTableError] = {}
+            for name, data in files.items():
+                found |= self._decoded_lists({name: data})
+            return found
+
+    def entries(
+        self, metas: Sequence[ManifestFileMeta], *, only: tuple[str, ...] | None = None, keep: bool = True
+    ) -> EntryFrame:
+        """All entries of these manifests, in order; of their columns only those named, if any are.
+
+        Args:
+            metas: the manifests, as their lists describe them.
+            only: names of columns.
+            keep: whether to cache what is not cached yet.
+        """
+        columns = tuple(COLUMNS) if only is None else only
+        expected = {meta.file_name: _entries_of(meta) for meta in metas}
+        small = [name for name, count in expected.items() if count < _MANY]
+        together, counts = self._decoded_together(small, expected, columns, keep=keep)
+        frames: dict[str, EntryFrame] = {}
+        if len(small) == len(metas):
+            _check_counts(metas, dict(zip(small, counts, strict=True)))
+            return together
+        start = 0
+        for name, count in zip(small, counts, strict=True):
+            frames[name] = together.slice(start, count)
+            start += count
+        frames |= self._large([name for name in expected if name not in frames], expected, columns, keep=keep)
+        _check_counts(metas, {name: len(frame) for name, frame in frames.items()})
+        return EntryFrame(pl.concat([frames[meta.file_name].df for meta in metas], rechunk=False))
+
+    def deltas(
+        self, snapshots: Sequence[Snapshot], *, only: tuple[str, ...] | None = None, keep: bool = True
+    ) -> Iterator[EntryFrame]:
+        """What each of many snapshots added and deleted, in their order, each in the order of its entries.
+
+        They are read side by side and decoded together, a bounded number at a time. Args as `entries`.
+
+        Raises `CorruptTableError` in the turn of a snapshot whose delta cannot be read.
+        """
+        for start in range(0, len(snapshots), _LISTS_AT_ONCE):
+            names = [snapshot.delta_manifest_list for snapshot in snapshots[start : start + _LISTS_AT_ONCE]]
+            lists = [*self.read_lists(names, keep=keep)]
+            readable = [[] if isinstance(metas, CorruptTableError) else metas for metas in lists]
+            try:
+                together = self.entries([meta for metas in readable for meta in metas], only=only, keep=keep)
+            except CorruptTableError:
+                together = None  # of one of them: each by itself
+            first = 0
+            for metas in lists:
+                if isinstance(metas, CorruptTableError):
+                    raise metas
+                count = sum(map(_entries_of, metas))
+                yield (
+                    self.entries(metas, only=only, keep=keep)
+                    if together is None
+                    else together.slice(first, count)
+                )
+                first += count
+
+    def _decoded_together(
+        self, names: Sequence[str], expected: Mapping[str, int], columns: tuple[str, ...], *, keep: bool
+    ) -> tuple[EntryFrame, list[int]]:
+        """The entries of small manifests, and how many each has."""
+        if not names:
+            return EntryFrame(EntryFrame.empty().df.select(columns)), []
+        paths = [Layout().manifest_path(name) for name in names]
+        frame, counts = decode_manifests(
+            [*zip(paths, self._raw_all(names, keep=keep), strict=True)],
+            only=columns,
+            counts=[expected[name] for name in names],
+        )
+        return EntryFrame(frame.df.select(columns)), counts
+
+    def _large(
+        self, names: Sequence[str], expected: Mapping[str, int], columns: tuple[str, ...], *, keep: bool
+    ) -> dict[str, EntryFrame]:
+        """The entries of each large manifest."""
+        frames: dict[str, EntryFrame] = {}
+        wanted: dict[str, tuple[str, ...]] = {}
+        for name in names:
+            found: EntryFrame | None = self._cache.get(self._key("entries", name))
+            if found is not None and set(columns) <= set(found.df.columns):
+                frames[name] = EntryFrame(found.df.select(columns))
+            else:
+                wanted[name] = (*columns, *(() if found is None else found.df.columns))
+        for (name, all_columns), data in zip(
+            wanted.items(), stream(partial(self.raw, keep=False), wanted), strict=True
+        ):
+            # Each by itself: parts of one frame would keep all of it alive.
+            path = Layout().manifest_path(name)
+            decoded, _ = decode_manifests([(path, data)], only=all_columns, counts=[expected[name]])
+            if keep:
+                weight = int(decoded.df.estimated_size()) + _COLUMN_BYTES * decoded.df.width
+                self._cache.put(self._key("entries", name), decoded, weight)
+                self._cache.drop(self._key("raw", name))
+            frames[name] = EntryFrame(decoded.df.select(columns))
+        return frames
+
+    def fetch(self, metas: Sequence[ManifestFileMeta]) -> None:
+        """Read manifests into the cache that will be asked for soon, side by side; but for large ones."""
+        self._raw_all([meta.file_name for meta in metas if _entries_of(meta) < _MANY], keep=True)
+
+    def raw(self, name: str, *, keep: bool = True) -> bytes:
+        """The bytes of a manifest."""
+        found: bytes | None = self._cache.get(self._key("raw", name))
+        if found is None:
+            found = self._read(Layout().manifest_path(name))
+            if keep:
+                self.remember(name, found)
+        return found
+
+    def remember(self, name: str, data: bytes) -> None:
+        """Keep the bytes of a manifest that this process wrote."""
+        self._cache.put(self._key("raw", name), data, len(data))
+
+    def remember_list(self, name: str, metas: Iterable[ManifestFileMeta]) -> None:
+        """Keep a manifest list that this process wrote."""
+        kept = tuple(metas)
+        self._cache.put(self._key("list", name), kept, _META_BYTES * len(kept))
+
+    def _raw_all(self, names: Sequence[str], *, keep: bool) -> list[bytes]:
+        cached: dict[str, bytes | None] = {name: self._cache.get(self._key("raw", name)) for name in names}
+        missing = [name for name, data in cached.items() if data is None]
+        read = dict(zip(missing, each(partial(self.raw, keep=keep), missing), strict=True))
+        return [data if data is not None else read[name] for name, data in cached.items()]
+
+    def _key(self, form: str, name: str) -> tuple[str, ...]:
+        return (self._storage.url, form, name)
+
+    def _read(self, path: str) -> bytes:
+        try:
+            return self._storage.get(path)
+        except NotFoundError as error:
+            raise CorruptTableError(
+                "is referred to, but does not exist",
+                path=path,
+                hint="its snapshot may have expired while it was read: plan again from a newer one.",
+            ) from error
+
+
+def _entries_of(meta: ManifestFileMeta) -> int:
+    return meta.num_added_files + meta.num_deleted_files
+
+
+def _check_counts(metas: Sequence[ManifestFileMeta], found: Mapping[str, int]) -> None:
+    """Refuse lists that say of a manifest other than it holds: Avro has no footer, a file cut between blocks looks whole.
+
+    Also what was read before, by another list: two of them may name one manifest. Raises `CorruptTableError`.
+    """
+    for meta in metas:
+        if found[meta.file_name] != _entries_of(meta):
+            raise CorruptTableError(
+                f"has {found[meta.file_name]} entries, its manifest list says {_entries_of(meta)}",
+                path=Layout().manifest_path(meta.file_name),
+            )

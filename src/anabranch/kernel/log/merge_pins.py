@@ -1,0 +1,211 @@
+"""Tags that hold what was merged, so that nobody's expiry takes it away.
+
+After a merge main and the branch share files, and each may delete them from its own history. Engines that do not ask what
+other branches reach spare what a tag has; so there is one on the branch, of what was merged, and one on main, of what
+the merge made. Our own expiry needs none: it asks. A pin goes when a newer one is there and history no longer reaches
+back to before that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from anabranch.errors import AnabranchError, CorruptTableError
+from anabranch.format.records.layout import tag_name_of
+from anabranch.format.records.refs import Tag
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.text.names import RESERVED_TAG_PREFIX
+from anabranch.kernel.log.branch_log import BranchState, branch_names, state_of
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.merge_record import MergeEnd, MergeLog, MergeRecord, merge_log
+from anabranch.kernel.log.moment import check_there, of_snapshot
+from anabranch.kernel.log.store_clock import removal_time
+from anabranch.kernel.log.tag_log import find_tag, find_tags, is_internal, tag_names
+
+MERGE_PIN_PREFIX: Final = f"{RESERVED_TAG_PREFIX}merge-"
+"""Tags that hold what was merged."""
+_GRACE_MILLIS: Final = 24 * 3_600_000
+"""How old a pin must be that belongs to no branch before it goes."""
+
+
+def branch_pin(number: int) -> str:
+    """Name of the tag of the branch that holds what a merge took."""
+    return f"{MERGE_PIN_PREFIX}{number}"
+
+
+def main_pin(branch_uuid: str, number: int) -> str:
+    """Name of the tag of main that holds what a merge made."""
+    return f"{MERGE_PIN_PREFIX}{branch_uuid}-{number}"
+
+
+def pin_head(branch: TableContext, record: MergeRecord) -> bool:
+    """Hold on to what is merged, on the branch; False if it was expired before."""
+    name = branch_pin(record.number)
+    found = find_tag(branch, name)
+    if found is not None and found.snapshot.stamp == record.head.stamp:
+        return True
+    _put(branch, name, record.head)
+    try:
+        check_there(branch, of_snapshot(record.head))
+    except AnabranchError:
+        branch.storage.delete(branch.layout.tag_path(name))
+        return False
+    return True
+
+
+def pin_result(main: TableContext, branch_uuid: str, number: int, made: Snapshot) -> None:
+    """Hold on to what a merge made, on main."""
+    _put(main, main_pin(branch_uuid, number), made)
+
+
+def is_merge_pin(tag_name: str) -> bool:
+    """Whether a tag is one of these."""
+    return tag_name.startswith(MERGE_PIN_PREFIX)
+
+
+def pinned_merge_of(tag_name: str) -> tuple[str | None, int]:
+    """The branch whose merge made what one of these on main holds, None for one on the branch itself; and its number."""
+    uuid, _, number = tag_name.removeprefix(MERGE_PIN_PREFIX).rpartition("-")
+    return uuid or None, int(number) if number.isascii() and number.isdigit() else 0
+
+
+def unpin_after(main: TableContext, snapshot_id: int) -> None:
+    """Let go of what merges made after a snapshot of main to which history is cut back."""
+    pins = find_tags(main, [name for name in tag_names(main) if is_merge_pin(name)])
+    after = [pin.name for pin in pins if pin.snapshot.id > snapshot_id]
+    main.storage.delete_many([main.layout.tag_path(name) for name in after])
+
+
+def unpin_merges(main: TableContext, branch_uuid: str) -> None:
+    """Let go of what the merges of a branch made: the branch is gone."""
+    prefix = f"{MERGE_PIN_PREFIX}{branch_uuid}-"
+    names = [name for name in tag_names(main) if name.startswith(prefix)]
+    main.storage.delete_many([main.layout.tag_path(name) for name in names])
+
+
+@dataclass(frozen=True, slots=True)
+class MergePinCare:
+    """What `tend_merge_pins` did."""
+
+    restored: tuple[str, ...] = ()
+    """Branches of which a pin was missing, on main or on the branch."""
+    released: int = 0
+    """Pins that were needed no more."""
+
+
+def tend_merge_pins(
+    main: TableContext, branches: Sequence[TableContext] | None = None, *, dry_run: bool = False
+) -> MergePinCare:
+    """Put back what others removed, and remove what is needed no more.
+
+    Args:
+        main: the main branch.
+        branches: all others, as they were found; None to look for them.
+        dry_run: find out only.
+    """
+    if branches is None:
+        branches = [main.on_branch(name) for name in branch_names(main)]
+    restored: list[str] = []
+    released = 0
+    foreign = _of_main(main)
+    is_known = True
+    for branch in branches:
+        name = branch.branch or ""
+        try:
+            if branch.fork is None or main.branch == name:
+                continue
+        except CorruptTableError:
+            is_known = False  # any of them may be of this branch
+            continue
+        prefix = f"{MERGE_PIN_PREFIX}{branch.fork.branch_uuid}-"
+        on_main = {pin: made for pin, made in foreign.items() if pin.startswith(prefix)}
+        foreign = {pin: made for pin, made in foreign.items() if pin not in on_main}
+        if state_of(branch) is not BranchState.READY:
+            continue
+        log = merge_log(branch)
+        on_branch = {tag for tag in tag_names(branch) if tag.startswith(MERGE_PIN_PREFIX)}
+        sides = (
+            (branch, _wanted_on_branch(branch, log), on_branch),
+            (main, _wanted_on_main(main, branch.fork.branch_uuid, log), set(on_main)),
+        )
+        for side, wanted, there in sides:
+            missing = {pin: snapshot for pin, snapshot in wanted.items() if pin not in there and snapshot}
+            if missing:
+                restored.append(name)
+            released += _settle(side, missing, there - wanted.keys(), dry_run=dry_run)
+    foreign = foreign if is_known else {}
+    now = removal_time(main) if foreign else 0
+    old = {pin for pin, made in foreign.items() if now - made > _GRACE_MILLIS}
+    released += _settle(main, {}, old, dry_run=dry_run)
+    return MergePinCare(tuple(dict.fromkeys(restored)), released)
+
+
+def _of_main(main: TableContext) -> dict[str, int]:
+    """Main's pins, and when they were put."""
+    infos = main.storage.list(main.layout.tag_folder)
+    named = ((tag_name_of(info.path), info.modified_millis) for info in infos)
+    return {name: made for name, made in named if name is not None and name.startswith(MERGE_PIN_PREFIX)}
+
+
+def _wanted_on_branch(branch: TableContext, log: MergeLog) -> dict[str, Snapshot | None]:
+    """The pins that a branch needs, and what they hold; those of merges under way belong to who makes these."""
+    made = {end.number: log.records[end.number].head for end in _made(log)}
+    kept = _kept(branch, {number: head.id for number, head in made.items()})
+    wanted: dict[str, Snapshot | None] = {branch_pin(number): made[number] for number in kept}
+    return wanted | {branch_pin(record.number): None for record in log.under_way}
+
+
+def _wanted_on_main(main: TableContext, branch_uuid: str, log: MergeLog) -> dict[str, Snapshot | None]:
+    """The pins of a branch that main needs; None for what cannot be put back."""
+    ends = {end.number: end.snapshot for end in _made(log) if end.snapshot is not None}
+    mine = {number: ref for number, ref in ends.items() if ref.branch_uuid == main.branch_uuid}
+    kept = _kept(main, {number: ref.id for number, ref in mine.items()})
+    wanted: dict[str, Snapshot | None] = {}
+    for number in kept:
+        found = main.snapshots.find(mine[number].id)
+        is_it = found is not None and found.stamp == mine[number].stamp
+        wanted[main_pin(branch_uuid, number)] = found if is_it else None
+    return wanted | {main_pin(branch_uuid, record.number): None for record in log.under_way}
+
+
+def _made(log: MergeLog) -> Iterator[MergeEnd]:
+    return (end for end in log.ends.values() if end.snapshot is not None and end.number in log.records)
+
+
+def _kept(side: TableContext, pinned: Mapping[int, int]) -> list[int]:
+    """Numbers of the merges whose pins are needed, given the id of the snapshot that each holds."""
+    if not pinned:
+        return []
+    earliest = side.snapshots.earliest_id() or 0
+    tags = find_tags(side, [name for name in tag_names(side) if not is_internal(name)])
+    kept = [
+        number
+        for number, following in pairwise(sorted(pinned))
+        if earliest < pinned[following]
+        or any(pinned[number] < tag.snapshot.id <= pinned[following] for tag in tags)
+    ]
+    return [*kept, max(pinned)]
+
+
+def _settle(
+    side: TableContext,
+    missing: Mapping[str, Snapshot | None],
+    extra: Sequence[str] | set[str],
+    *,
+    dry_run: bool,
+) -> int:
+    """Put and remove pins; how many were removed."""
+    if not dry_run:
+        for name, snapshot in missing.items():
+            if snapshot is not None:
+                _put(side, name, snapshot)
+        if extra:
+            side.storage.delete_many([side.layout.tag_path(name) for name in extra])
+    return len(extra)
+
+
+def _put(side: TableContext, name: str, snapshot: Snapshot) -> None:
+    side.storage.put(side.layout.tag_path(name), Tag(name, snapshot).to_json())

@@ -1,0 +1,244 @@
+"""The records of a branch's merges: what each is to do, put before it is done, and what became of it.
+
+``MERGE-<k>`` in the branch's folder claims the number k and fixes what is merged; ``MERGE-<k>.done`` says how it
+ended. Both are written once. One without the other is a merge under way, or one whose process died: see `merge`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from anabranch.errors import CorruptTableError, InvalidInputError
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.text.json_object import JsonObject, to_bytes
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.fork_pins import fork_of
+from anabranch.kernel.log.parallel import each
+
+_FILE: Final = re.compile(r"MERGE-([1-9][0-9]{0,17})(\.done)?")
+_VERSION: Final = 1
+
+
+class Choice(StrEnum):
+    """Which side's rows a partition is to have where both changed it."""
+
+    OURS = "ours"
+    """Main's."""
+    THEIRS = "theirs"
+    """The branch's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a person says of conflicts beforehand."""
+
+    everywhere: Choice | None = None
+    """For partitions without a choice of their own."""
+    partitions: Mapping[str, Choice] = field(default_factory=dict)
+    """By partition, as `MergeConflict.partition` names it."""
+    allow_source_overlap: bool = False
+    """Whether events may be merged that main has taken from the same source already."""
+
+    def of(self, partition: str) -> Choice | None:
+        return self.partitions.get(partition, self.everywhere)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "everywhere": self.everywhere,
+            "partitions": dict(self.partitions),
+            "allowSourceOverlap": self.allow_source_overlap,
+        }
+
+    @classmethod
+    def from_dict(cls, value: Any) -> Wishes:
+        everywhere = value["everywhere"]
+        return cls(
+            None if everywhere is None else Choice(everywhere),
+            {str(partition): Choice(choice) for partition, choice in value["partitions"].items()},
+            bool(value["allowSourceOverlap"]),
+        )
+
+
+_EVERYWHERE: Final = "*"
+
+
+def wishes_of(resolve: str | Mapping[str, str] | None, *, allow_source_overlap: bool = False) -> Wishes:
+    """Wishes as a person writes them: one choice for all partitions, or one by partition with ``*`` for all others.
+
+    Raises `InvalidInputError` for another choice than ``ours`` and ``theirs``.
+    """
+    given = {} if resolve is None else {_EVERYWHERE: resolve} if isinstance(resolve, str) else dict(resolve)
+    unknown = next((choice for choice in given.values() if choice not in set(Choice)), None)
+    if unknown is not None:
+        raise InvalidInputError(
+            f"a conflict cannot be resolved as '{unknown}'",
+            hint="write 'ours' for main's rows, 'theirs' for the branch's.",
+        )
+    choices = {partition: Choice(choice) for partition, choice in given.items()}
+    everywhere = choices.pop(_EVERYWHERE, None)
+    return Wishes(everywhere, choices, allow_source_overlap)
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRecord:
+    """What a merge is to do."""
+
+    number: int
+    """k: counts the merges of a branch, from 1."""
+    head: Snapshot
+    """The branch is merged up to this snapshot of it."""
+    schema_id: int
+    """The branch's schema that is merged, its newest; that of `head` may be older."""
+    main: SnapshotRef
+    """The newest snapshot of main before; the merge's own comes after it."""
+    wishes: Wishes
+    created_millis: int
+    """Epoch milliseconds."""
+
+    def to_json(self) -> bytes:
+        """The content of the file."""
+        return to_bytes(
+            {
+                "version": _VERSION,
+                "merge": self.number,
+                "head": self.head.to_dict(),
+                "schemaId": self.schema_id,
+                "main": self.main.to_dict(),
+                "wishes": self.wishes.to_dict(),
+                "createdMillis": self.created_millis,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, data: bytes, *, path: str) -> MergeRecord:
+        """Raises `CorruptTableError` naming `path`."""
+        content = JsonObject.parse(data, path=path)
+        content.integer("version", minimum=1, maximum=_VERSION)
+        try:
+            main, head = content.values["main"], JsonObject(content.values["head"], path)
+            wishes = Wishes.from_dict(content.values["wishes"])
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CorruptTableError("is no record of a merge", path=path) from error
+        return cls(
+            number=content.integer("merge", minimum=1),
+            head=Snapshot.from_object(head),
+            schema_id=content.integer("schemaId", minimum=0),
+            main=SnapshotRef.from_dict(main, where=path),
+            wishes=wishes,
+            created_millis=content.integer("createdMillis"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MergeEnd:
+    """What became of a merge."""
+
+    number: int
+    snapshot: SnapshotRef | None
+    """The snapshot of main that made it; None if it was given up, and nothing was merged."""
+    replaced: frozenset[bytes] = frozenset()
+    """Partition rows whose files were replaced by the branch's."""
+    theirs: frozenset[bytes] = frozenset()
+    """Those of them that a person chose to have the branch's rows: from there on the branch knows main."""
+
+    def to_json(self) -> bytes:
+        """The content of the file."""
+        return to_bytes(
+            {
+                "version": _VERSION,
+                "merge": self.number,
+                "snapshot": None if self.snapshot is None else self.snapshot.to_dict(),
+                "replaced": sorted(row.hex() for row in self.replaced),
+                "theirs": sorted(row.hex() for row in self.theirs),
+            }
+        )
+
+    @classmethod
+    def from_json(cls, data: bytes, *, path: str) -> MergeEnd:
+        """Raises `CorruptTableError` naming `path`."""
+        content = JsonObject.parse(data, path=path)
+        content.integer("version", minimum=1, maximum=_VERSION)
+        made: Any = content.values.get("snapshot")
+        try:
+            replaced, theirs = (
+                frozenset(bytes.fromhex(row) for row in content.texts(key)) for key in ("replaced", "theirs")
+            )
+        except ValueError as error:
+            raise CorruptTableError("names a partition that is no bytes", path=path) from error
+        return cls(
+            content.integer("merge", minimum=1),
+            None if made is None else SnapshotRef.from_dict(made, where=path),
+            replaced,
+            theirs,
+        )
+
+
+@dataclass(frozen=True)
+class MergeLog:
+    """All merges of a branch that were begun."""
+
+    records: Mapping[int, MergeRecord] = field(default_factory=dict)
+    """By number, ascending."""
+    ends: Mapping[int, MergeEnd] = field(default_factory=dict)
+
+    @property
+    def under_way(self) -> list[MergeRecord]:
+        """Those that have not ended, or whose end nobody wrote down; oldest first."""
+        return [record for number, record in self.records.items() if number not in self.ends]
+
+    @property
+    def next_number(self) -> int:
+        return max(self.records, default=0) + 1
+
+
+def merge_log(branch: TableContext) -> MergeLog:
+    """The records there are. Raises `CorruptTableError`."""
+    found = [
+        (int(match[1]), match[2] is not None, info.path)
+        for info in branch.storage.list(branch.layout.branch_root)
+        if (match := _FILE.fullmatch(info.path.rpartition("/")[2])) is not None
+    ]
+    contents = each(lambda file: _content(branch, file[2]), sorted(found))
+    records, ends = {}, {}
+    for (number, is_end, path), data in zip(sorted(found), contents, strict=True):
+        if is_end:
+            ends[number] = MergeEnd.from_json(data, path=path)
+        else:
+            records[number] = MergeRecord.from_json(data, path=path)
+    return MergeLog(records, ends)
+
+
+def _content(branch: TableContext, path: str) -> bytes:
+    """A file that is written once; every compaction of the branch asks for all of them."""
+    # A copy of the table elsewhere has the same identity, and goes on for itself.
+    key = (branch.storage.url, branch.branch_uuid, "merge", path)
+    return branch.cache.get_or(key, lambda: branch.storage.get(path), len)
+
+
+def points(branch: TableContext) -> list[SnapshotRef]:
+    """The snapshots of a branch that no compaction may work across, oldest first: see `fence`.
+
+    A merge puts its record first and a snapshot on the branch afterwards. So whoever asks this about a base, and
+    commits on just that base, has heard of every merge whose point lies below.
+    """
+    fork = fork_of(branch)
+    heads = [record.head for record in merge_log(branch).records.values()]
+    merged = [SnapshotRef(fork.branch_uuid, head.id, head.stamp) for head in heads]
+    return [fork.snapshot, *sorted(merged, key=lambda ref: ref.id)]
+
+
+def put_record(branch: TableContext, record: MergeRecord) -> bool:
+    """Claim the number of a merge; False if somebody else has it."""
+    path = branch.layout.branch_file_path(f"MERGE-{record.number}")
+    return branch.storage.put_if_absent(path, record.to_json())
+
+
+def put_end(branch: TableContext, end: MergeEnd) -> None:
+    """Write down how a merge ended. All who do it know the same."""
+    path = branch.layout.branch_file_path(f"MERGE-{end.number}.done")
+    branch.storage.put_if_absent(path, end.to_json())

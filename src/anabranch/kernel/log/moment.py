@@ -1,0 +1,116 @@
+"""A moment of a table: the snapshot that was found, by what, and how far it is from what was asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from anabranch.errors import NotFoundError, PredicateError
+from anabranch.expr.values import Timestamp
+from anabranch.format.records.refs import Tag
+from anabranch.format.records.savepoint import Savepoint
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.savepoint_log import find_savepoint, readable_snapshot
+from anabranch.kernel.log.tag_log import find_tag
+
+_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a version, time or watermark was found to be. Use its `snapshot` to read."""
+
+    snapshot: Snapshot
+    found_by: Literal["snapshot", "tag", "savepoint"]
+    """Which kind of reference it was found by."""
+    name: str
+    """That reference: ``snapshot.5``, ``savepoint.2``, or the name of the tag."""
+    asked: str
+    """What was asked for, as text."""
+    distance_millis: int = 0
+    """How much earlier than the time asked for it was committed; by how much its watermark is above the one asked for."""
+    is_exact: bool = True
+    """Whether it is sure that the table was this: nothing that has expired since may have come in between, and nobody
+    has changed the past since."""
+    changed_by: str | None = None
+    """What changed the past since, so that readers saw something else then; None if nothing did."""
+    is_published: bool = False
+    """Whether it is what readers saw then, whatever has been corrected since."""
+
+    def __str__(self) -> str:
+        held = "" if self.found_by == "snapshot" else f" (snapshot {self.snapshot.id})"
+        sure = "" if self.is_exact else "; what came in between is not known"
+        if self.changed_by is not None:
+            sure = f"; readers saw something else then: {self.changed_by}"
+        far = f", {duration_text(self.distance_millis)} from {self.asked}" if self.distance_millis else ""
+        return f"{self.name}{held} of {time_text(self.snapshot.time_millis)}{far}{sure}"
+
+
+def of_snapshot(snapshot: Snapshot, asked: str | None = None) -> Moment:
+    """The moment of a snapshot that is retained itself."""
+    name = f"snapshot.{snapshot.id}"
+    return Moment(snapshot, "snapshot", name, asked or name)
+
+
+def of_tag(tag: Tag, asked: str | None = None) -> Moment:
+    """The moment that a tag names; its snapshot's own file may have expired."""
+    return Moment(tag.snapshot, "tag", tag.name, asked or tag.name)
+
+
+def of_savepoint(context: TableContext, savepoint: Savepoint, asked: str | None = None) -> Moment:
+    """The moment that a savepoint saves; its snapshot's own file may have expired."""
+    name = f"savepoint.{savepoint.id}"
+    return Moment(readable_snapshot(context, savepoint), "savepoint", name, asked or name)
+
+
+def newest(context: TableContext) -> Moment:
+    """The newest snapshot. Raises `NotFoundError` if there is none."""
+    head = context.snapshots.head()
+    if head is None:
+        raise NotFoundError(
+            f"'{context.title}' has no snapshots: nothing was ever written to it",
+            hint="write to it first.",
+        )
+    return of_snapshot(head)
+
+
+def check_there(context: TableContext, moment: Moment) -> None:
+    """Raise `NotFoundError` unless the reference by which a moment was found is still there and names the same.
+
+    Whoever makes a new reference to it writes that first and asks this afterwards. An expiry that removed the
+    moment before shows here; one that removes it later finds the new reference.
+    """
+    match moment.found_by:
+        case "snapshot":
+            there = context.snapshots.still(moment.snapshot) is not None
+        case "tag":
+            tag = find_tag(context, moment.name)
+            there = tag is not None and tag.snapshot.stamp == moment.snapshot.stamp
+        case "savepoint":
+            there = find_savepoint(context, int(moment.name.rpartition(".")[2])) is not None
+    if not there:
+        raise NotFoundError(
+            f"'{moment.name}' of '{context.title}' was removed while a new reference to it was made",
+            hint="choose a moment that is there: a newer snapshot, a tag or a savepoint.",
+        )
+
+
+def time_text(millis: int) -> str:
+    """A time in milliseconds since the epoch as people read it, in UTC."""
+    try:
+        return str(Timestamp(millis * 1_000_000, zoned=True))
+    except PredicateError:
+        return f"{millis} ms"
+
+
+def duration_text(millis: int) -> str:
+    """A duration in its two largest units, as ``2 h 3 min``."""
+    parts, rest = [], abs(millis)
+    for unit, size in _UNITS:
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count} {unit}")
+        elif parts:
+            break
+    return " ".join(parts[:2]) or "0 ms"

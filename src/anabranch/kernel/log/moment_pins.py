@@ -1,0 +1,70 @@
+"""Short-lived tags that hold a moment while something that refers to it is being made.
+
+A pin is put before anything else and taken away when all else is in place. In between, whoever asks what must be
+kept, of whatever engine, finds it. A pin of a process that died stays; `release_old` removes it after a day, which
+no operation lasts.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from anabranch.errors import AnabranchError, StorageError
+from anabranch.format.records.layout import tag_name_of
+from anabranch.format.records.refs import Tag
+from anabranch.format.text.names import RESERVED_TAG_PREFIX
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.moment import Moment, check_there
+from anabranch.kernel.log.store_clock import removal_time
+
+_PREFIX = f"{RESERVED_TAG_PREFIX}pin-"
+_GRACE_MILLIS = 24 * 3_600_000
+
+
+def take(context: TableContext, moment: Moment) -> str:
+    """Hold on to a moment; the name of the pin.
+
+    Raises:
+        NotFoundError: the moment was removed before it could be held; nothing is left behind.
+        InvalidInputError: it is readable, but nothing can refer to it (see `Savepoint.snapshot`).
+    """
+    name = f"{_PREFIX}{context.runtime.ids.uuid()}"
+    context.storage.put(context.layout.tag_path(name), Tag(name, moment.snapshot).to_json())
+    try:
+        check_there(context, moment)
+    except AnabranchError:
+        release(context, name)
+        raise
+    return name
+
+
+def is_pin(tag_name: str) -> bool:
+    """Whether a tag is one of these."""
+    return tag_name.startswith(_PREFIX)
+
+
+def is_old(context: TableContext, pin: str) -> bool:
+    """Whether a pin is one of an operation that was killed, by its age. Raises `NotFoundError`."""
+    stored = context.storage.info(context.layout.tag_path(pin)).modified_millis
+    return removal_time(context) - stored > _GRACE_MILLIS
+
+
+def release(context: TableContext, pin: str) -> None:
+    """Let go of it. One that cannot be removed now is removed by `release_old`."""
+    with suppress(StorageError):
+        context.storage.delete(context.layout.tag_path(pin))
+
+
+def release_old(context: TableContext) -> list[str]:
+    """Remove the pins of operations that were killed; their names. Costs one listing where there are none."""
+    found = {
+        name: info.modified_millis
+        for info in context.storage.list(context.layout.tag_folder)
+        if (name := tag_name_of(info.path)) is not None and name.startswith(_PREFIX)
+    }
+    if not found:
+        return []
+    now = removal_time(context)
+    old = [name for name, stored in found.items() if now - stored > _GRACE_MILLIS]
+    context.storage.delete_many([context.layout.tag_path(name) for name in old])
+    return sorted(old)

@@ -1,0 +1,134 @@
+"""What rollbacks for good removed: records by which a snapshot that was built on it is known as a leftover.
+
+A record is written before the first snapshot goes, never changed, and small: the stamps of what goes, and names of
+manifests and of a few data files that came with it. It lies beside the archive, for all branches of the table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from anabranch.errors import AnabranchError
+from anabranch.format.records.data_file import ManifestFileMeta
+from anabranch.format.records.layout import HISTORY_FOLDER, Layout
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.kernel.log.manifest_store import ManifestStore
+from anabranch.kernel.log.properties import PARENT_PROPERTY
+from anabranch.storage.protocol import Storage
+
+_PREFIX = "removed-"
+_FILES = 64
+"""Names of data files that a record holds at most, of the newest that were removed."""
+
+
+def record_removal(
+    storage: Storage, layout: Layout, manifests: ManifestStore, target: Snapshot, removed: Sequence[Snapshot]
+) -> None:
+    """Say which snapshots are about to be removed for good. Repeating it changes nothing.
+
+    Args:
+        storage: of the table.
+        layout: of the branch.
+        manifests: of the table.
+        target: the newest snapshot that stays.
+        removed: newest first, at least one.
+    """
+    metas = [meta for snapshot in removed for meta in _delta(manifests, snapshot)]
+    content = {
+        "version": 1,
+        "branch": layout.branch_root,
+        "target": {"id": target.id, "stamp": target.stamp},
+        "removed": [{"id": snapshot.id, "stamp": snapshot.stamp} for snapshot in removed],
+        "lists": [name for s in removed for name in (s.base_manifest_list, s.delta_manifest_list)],
+        "manifests": [meta.file_name for meta in metas],
+        "files": _file_names(manifests, metas),
+    }
+    name = f"{_PREFIX}{target.id}-{removed[0].stamp[:16]}"
+    storage.put_if_absent(layout.history_path(name), json.dumps(content, indent=2).encode())
+
+
+def is_after_removed(storage: Storage, manifests: ManifestStore, snapshot: Snapshot) -> bool:
+    """Whether a snapshot was built on one that a rollback removed for good."""
+    parent = snapshot.properties.get(PARENT_PROPERTY)
+    records = list(_records(storage))
+    if not records:
+        return False
+    if parent is not None:
+        return any(parent == one.get("stamp") for record in records for one in _list(record, "removed"))
+    try:
+        metas = manifests.read_list(snapshot.base_manifest_list)
+        names = {meta.file_name for meta in metas}
+        if any(name in names for record in records for name in _list(record, "manifests")):
+            return True
+        files = {name for record in records for name in _list(record, "files") if isinstance(name, str)}
+        entries = manifests.entries(metas, only=("file_name",)).df
+        return bool(entries["file_name"].is_in(sorted(files)).any())
+    except AnabranchError:
+        return False
+
+
+def was_removed(storage: Storage, layout: Layout, snapshot_id: int) -> bool:
+    """Whether a rollback removed a snapshot of that number of the branch. Old records do not say of which branch."""
+    root = layout.branch_root
+    return any(
+        one.get("id") == snapshot_id
+        for record in _records(storage)
+        if record.get("branch", root) == root
+        for one in _list(record, "removed")
+    )
+
+
+def removed_stamps(storage: Storage) -> set[str]:
+    """Stamps of the snapshots that rollbacks removed."""
+    return {str(one.get("stamp")) for record in _records(storage) for one in _list(record, "removed")}
+
+
+def removed_lists(storage: Storage) -> set[str]:
+    """Names of the manifest lists of snapshots that rollbacks removed: nobody wants these back."""
+    return {name for record in _records(storage) for name in _list(record, "lists")}
+
+
+def is_removal(path: str) -> bool:
+    """Whether a file beside the archive is such a record."""
+    return path.rpartition("/")[2].startswith(_PREFIX)
+
+
+def _records(storage: Storage) -> Iterator[dict[str, Any]]:
+    for info in storage.list(HISTORY_FOLDER):
+        if not is_removal(info.path):
+            continue
+        try:
+            content = json.loads(storage.get(info.path))
+        except (AnabranchError, ValueError, RecursionError):
+            continue
+        if isinstance(content, dict):
+            yield content
+
+
+def _list(record: dict[str, Any], key: str) -> list[Any]:
+    found = record.get(key)
+    if not isinstance(found, list):
+        return []
+    return [one for one in found if isinstance(one, str if key != "removed" else dict)]
+
+
+def _delta(manifests: ManifestStore, snapshot: Snapshot) -> Sequence[ManifestFileMeta]:
+    try:
+        return manifests.read_list(snapshot.delta_manifest_list)
+    except AnabranchError:
+        return ()
+
+
+def _file_names(manifests: ManifestStore, metas: Sequence[ManifestFileMeta]) -> list[str]:
+    names: list[str] = []
+    for meta in metas:
+        if len(names) >= _FILES:
+            break
+        try:
+            frame = manifests.entries([meta], only=("kind", "file_name")).df
+        except AnabranchError:
+            continue
+        names += frame.filter(frame["kind"] == 0)["file_name"].head(_FILES - len(names)).to_list()
+    return names

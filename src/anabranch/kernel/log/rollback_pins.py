@@ -1,0 +1,144 @@
+"""Tags that keep other engines from deleting what a rollback brought back.
+
+Engines of the Paimon family expire snapshots by a rule of thumb: what snapshot s deleted goes from the store unless
+the newest tag before s has it. That takes for granted that a file lives once. A rollback gives files a second
+life, so each life gets a tag inside of it, and the newest tag before a deletion then has the file:
+
+* the *target* pin, on the snapshot that was rolled back to, put before the commit;
+* the *result* pin, on the rollback's own snapshot, put after it.
+
+Both are needed as long as anything older than the rollback is left, be it a snapshot or a tag; `tend_pins` lets
+them go afterwards. A rollback that brings no file back leaves none. Our own expiry needs no pins: it asks what is
+reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from anabranch.errors import StorageError
+from anabranch.format.records.layout import tag_name_of
+from anabranch.format.records.refs import Tag
+from anabranch.format.records.snapshot import NO_LIST, Snapshot
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.store_clock import removal_time
+from anabranch.kernel.log.tag_log import find_tag
+
+_PREFIX = "anabranch-rollback-"
+_TARGET, _RESULT = "-target", "-result"
+_GRACE_MILLIS = 24 * 3_600_000
+"""How old the pin of a rollback that was never committed must be before it goes."""
+
+
+def is_rollback_pin(tag_name: str) -> bool:
+    """Whether a tag is one of these pins."""
+    return tag_name.startswith(_PREFIX)
+
+
+def pin_target(context: TableContext, target: Snapshot, user: str) -> None:
+    """Hold on to the snapshot that the rollback of this commit user goes to."""
+    if (
+        target.delta_manifest_list != NO_LIST
+    ):  # else only a savepoint is left of it, which other engines do not know
+        _put(context, _target_name(user), target)
+
+
+def pin_result(context: TableContext, result: Snapshot) -> None:
+    """Hold on to the snapshot that a rollback made."""
+    _put(context, _result_name(result.commit_user), result)
+
+
+def unpin(context: TableContext, user: str) -> None:
+    """Let go of what the rollback of this commit user holds on to."""
+    for name in (_target_name(user), _result_name(user)):
+        context.storage.delete(context.layout.tag_path(name))
+
+
+@dataclass(frozen=True, slots=True)
+class PinCare:
+    """What `tend_pins` did, by the names of the pins."""
+
+    restored: tuple[str, ...] = ()
+    released: tuple[str, ...] = ()
+
+
+def tend_pins(context: TableContext) -> PinCare:
+    """Put what a killed rollback left out, remove what is needed no more. Costs one listing where there are no pins."""
+    found = {
+        name: info.modified_millis
+        for info in context.storage.list(context.layout.tag_folder)
+        if (name := tag_name_of(info.path)) is not None
+    }
+    if not any(is_rollback_pin(name) for name in found):
+        return PinCare()
+    tags = {name: tag for name in found if (tag := find_tag(context, name)) is not None}
+    before = set(tags)
+    for user in sorted({_user_of(name) for name in tags if is_rollback_pin(name)}):
+        if _result_name(user) not in tags:
+            _settle(context, user, tags, found[_target_name(user)])
+        if _result_name(user) in tags and not _has_older(context, tags[_result_name(user)], tags):
+            for name in (_target_name(user), _result_name(user)):
+                tags.pop(name, None)
+            unpin(context, user)
+    after = set(tags)
+    return PinCare(tuple(sorted(after - before)), tuple(sorted(before - after)))
+
+
+def _settle(context: TableContext, user: str, tags: dict[str, Tag], pinned_at: int) -> None:
+    """Finish what a rollback began that was killed, or is still under way."""
+    target = tags[_target_name(user)].snapshot
+    result = _commit_of(context, user, target)
+    if result is not None and brings_back(context, result):
+        try:
+            pin_result(context, result)
+        except StorageError as error:
+            if not error.out_of_space:
+                raise
+            return  # a full disk is cleaned first: our own expiry needs no pins, and the next one puts it
+        tags[_result_name(user)] = Tag(_result_name(user), result)
+    elif result is not None or removal_time(context) - pinned_at > _GRACE_MILLIS:
+        del tags[_target_name(user)]
+        unpin(context, user)
+
+
+def brings_back(context: TableContext, result: Snapshot) -> bool:
+    """Whether a rollback's snapshot gave files a second life."""
+    return any(meta.num_added_files for meta in context.manifests.read_list(result.delta_manifest_list))
+
+
+def _commit_of(context: TableContext, user: str, target: Snapshot) -> Snapshot | None:
+    head = context.snapshots.head()
+    if head is None:
+        return None
+    for snapshot in context.snapshots.backwards(head):
+        if snapshot.commit_user == user:
+            return snapshot
+        if snapshot.id <= target.id:
+            return None
+    return None
+
+
+def _has_older(context: TableContext, result: Tag, tags: Mapping[str, Tag]) -> bool:
+    """Whether anything is left of the time before a rollback that another engine might expire."""
+    earliest = context.snapshots.earliest_id()
+    if earliest is not None and earliest < result.snapshot.id:
+        return True
+    others = (tag for name, tag in tags.items() if not is_rollback_pin(name))
+    return any(tag.snapshot.id < result.snapshot.id for tag in others)
+
+
+def _put(context: TableContext, name: str, snapshot: Snapshot) -> None:
+    context.storage.put_if_absent(context.layout.tag_path(name), Tag(name, snapshot).to_json())
+
+
+def _target_name(user: str) -> str:
+    return f"{_PREFIX}{user}{_TARGET}"
+
+
+def _result_name(user: str) -> str:
+    return f"{_PREFIX}{user}{_RESULT}"
+
+
+def _user_of(name: str) -> str:
+    return name.removeprefix(_PREFIX).removesuffix(_TARGET).removesuffix(_RESULT)

@@ -1,0 +1,77 @@
+"""The schemas of one branch, one immutable file per version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from anabranch.errors import CorruptTableError, NotFoundError
+from anabranch.format.records.layout import Layout, schema_id_of
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.kernel.log.parallel import each
+from anabranch.storage.protocol import Storage
+
+
+class SchemaLog:
+    """Reads and adds the schemas of one branch."""
+
+    def __init__(self, storage: Storage, layout: Layout) -> None:
+        self._storage = storage
+        self._layout = layout
+        self._known: dict[int, TableSchema] = {}
+        self._newest: int | None = None
+
+    def get(self, schema_id: int) -> TableSchema:
+        """The schema of that id. Raises `CorruptTableError` if a snapshot or file names one that is not there."""
+        schema = self.find(schema_id)
+        if schema is None:
+            raise CorruptTableError(
+                f"schema {schema_id} is referred to, but does not exist",
+                path=self._layout.schema_path(schema_id),
+            )
+        return schema
+
+    def find(self, schema_id: int) -> TableSchema | None:
+        """The schema of that id, or None."""
+        known = self._known.get(schema_id)
+        if known is not None:
+            return known
+        for layout in (self._layout, Layout()):
+            # A branch made by older engines holds only one schema; the others are main's.
+            path = layout.schema_path(schema_id)
+            try:
+                data = self._storage.get(path)
+            except NotFoundError:
+                continue
+            schema = TableSchema.from_json(data, path=path)
+            if schema.id != schema_id:
+                raise CorruptTableError(f"holds schema {schema.id}, expected {schema_id}", path=path)
+            self._known[schema_id] = schema
+            return schema
+        return None
+
+    def fetch(self, schema_ids: Iterable[int]) -> None:
+        """Read side by side those that will be asked for soon. Raises `CorruptTableError` for one that is damaged."""
+        each(self.find, [schema_id for schema_id in schema_ids if schema_id not in self._known])
+
+    def ids(self) -> list[int]:
+        """All schema ids, ascending."""
+        infos = self._storage.list(self._layout.schema_folder)
+        return sorted(i for info in infos if (i := schema_id_of(info.path)) is not None)
+
+    def latest(self) -> TableSchema | None:
+        """The schema with the highest id, or None where there is no table."""
+        if self._newest is None:
+            ids = self.ids()
+            if not ids:
+                return None
+            self._newest = ids[-1]
+        while self._storage.exists(self._layout.schema_path(self._newest + 1)):
+            self._newest += 1
+        newest = self.find(self._newest)
+        if newest is None and not self.ids():
+            return None  # the branch or table was removed since its schemas were listed
+        return newest or self.get(self._newest)
+
+    def add(self, schema: TableSchema) -> bool:
+        """Store a new version; False if another writer took its id."""
+        return self._storage.put_if_absent(self._layout.schema_path(schema.id), schema.to_json())

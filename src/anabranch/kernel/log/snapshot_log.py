@@ -1,0 +1,379 @@
+"""The snapshots of one branch: the log that is the table's history.
+
+The hint files LATEST and EARLIEST say where to look first and are never trusted: an answer that comes
+from them is checked against the snapshot files, and a listing decides when they are wrong or absent.
+
+A number that follows is no proof of history. A writer that was paused while history was rolled back may put its
+snapshot above the newest and die, or be of another engine that does not look back; once numbering reached it, it would
+hide what was committed since and bring back what was rolled away. So going up, every snapshot must be built on the one
+before (`anabranch.kernel.log.chain`), and what a rollback for good removed is recorded (`removed-...` in the folder of the
+archive), so that a listing tells such a leftover from history of which a part is missing.
+
+Nor is what was made on a deleted branch history of a branch that was made later under its name.
+
+A rollback by another engine leaves no record. Then the order in which snapshots were stored, their times and the hint
+decide, see `_is_left_over`. What they cannot tell from lost snapshots is a gap above which another engine has put a snapshot
+and the hint, while nothing was committed below: that is taken for history, as every other engine takes it.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+
+from anabranch.errors import (
+    AnabranchError,
+    CorruptTableError,
+    NotFoundError,
+    StorageError,
+    UnsupportedFeatureError,
+)
+from anabranch.format.records.fork import FORK_FILE, Fork
+from anabranch.format.records.layout import LIST_PREFIX, MANIFEST_FOLDER, Layout, snapshot_id_of
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.kernel.log.cache import MetadataCache
+from anabranch.kernel.log.chain import is_built_on
+from anabranch.kernel.log.manifest_store import ManifestStore
+from anabranch.kernel.log.parallel import stream
+from anabranch.kernel.log.properties import BRANCH_PROPERTY, PARENT_PROPERTY
+from anabranch.kernel.log.removals import is_after_removed, was_removed
+from anabranch.storage.protocol import Storage
+
+_LOG = logging.getLogger(__name__)
+
+_STEPS_BEFORE_LISTING = 16
+_LISTINGS = 16
+_FOREIGN_LINKS = 4
+"""How many snapshots of other engines on top of each other may have come too late."""
+_SKEW_MILLIS = 60_000
+"""How far the clocks of writers may be apart."""
+
+
+class SnapshotLog:
+    """Reads the snapshots of one branch."""
+
+    def __init__(self, storage: Storage, layout: Layout, manifests: ManifestStore | None = None) -> None:
+        self._storage = storage
+        self._layout = layout
+        self._manifests = manifests or ManifestStore(storage, MetadataCache())
+
+    def find(self, snapshot_id: int) -> Snapshot | None:
+        """The snapshot of that id, or None. Raises `CorruptTableError`, `UnsupportedFeatureError`."""
+        found = self._find_stored(snapshot_id)
+        return None if found is None else found[0]
+
+    def _find_stored(self, snapshot_id: int) -> tuple[Snapshot, bytes] | None:
+        """The same with the bytes of its file."""
+        path = self._layout.snapshot_path(snapshot_id)
+        try:
+            data = self._storage.get(path)
+        except NotFoundError:
+            return None
+        found = Snapshot.from_json(data, path=path)
+        if found.id != snapshot_id:
+            raise CorruptTableError(f"holds snapshot {found.id}, expected {snapshot_id}", path=path)
+        return found, data
+
+    def get(self, snapshot_id: int) -> Snapshot:
+        """The snapshot of that id. Raises `NotFoundError` naming what there is."""
+        found = self.find(snapshot_id)
+        if found is not None:
+            return found
+        ids = self.ids()
+        if not ids:
+            raise NotFoundError(f"snapshot {snapshot_id} does not exist: the table has no snapshots")
+        nearest = min(ids, key=lambda known: (abs(known - snapshot_id), known))
+        raise NotFoundError(
+            f"snapshot {snapshot_id} does not exist: the earliest is {ids[0]}, the latest is {ids[-1]}",
+            hint=f"the nearest is snapshot {nearest}; what expired can be read only through a tag.",
+        )
+
+    def ids(self) -> list[int]:
+        """All snapshot ids, ascending."""
+        return sorted(self._stored())
+
+    def _stored(self) -> dict[int, int]:
+        """When each snapshot was stored, by its id."""
+        infos = self._storage.list(self._layout.snapshot_folder)
+        return {i: info.modified_millis for info in infos if (i := snapshot_id_of(info.path)) is not None}
+
+    def head(self, known: Snapshot | None = None, *, strict: bool = False) -> Snapshot | None:
+        """The newest snapshot, or None for a table without any.
+
+        Args:
+            known: where to begin looking: a snapshot that was seen before.
+            strict: whether it is an error if the newest was deleted by hand, and not only a warning in the log: for whoever
+                puts something on top, which would hide that, or removes what only the newest may reach.
+
+        Raises `CorruptTableError`.
+        """
+        start = self._begin(known)
+        found = None if start is None else self._newest_from(start, most=_STEPS_BEFORE_LISTING)
+        if found is None:
+            found = self._head_by_listing()
+            self._look_for_deleted(found, strict=strict)
+        return found
+
+    def _newest_from(self, start: Snapshot, most: int = sys.maxsize) -> Snapshot | None:
+        """The newest that is reached from a snapshot; None after so many steps, or if that is not there any more.
+
+        If history is rolled back while we look, what seems to follow may be what a late writer put on what is gone.
+        """
+        newest = start
+        for _ in range(most):
+            following = self._following(newest)
+            if following is None:
+                return newest if newest is start or self.still(start) else None
+            newest = following
+        return None
+
+    def _look_for_deleted(self, found: Snapshot | None, *, strict: bool) -> None:
+        """Say so if the hint names a newer one that nobody rolled back."""
+        hint, newest = self.hinted_id(), 0 if found is None else found.id
+        if hint is None or hint <= newest or self._exists(hint):
+            return
+        if was_removed(self._storage, self._layout, hint):
+            return
+        if not self._has_more_lists(found):
+            return  # nobody prepared such a snapshot: the hint is nonsense
+        error = CorruptTableError(
+            f"the newest snapshot is {hint} by the hint, but it is not there; the newest that is there is {newest or 'none'}",
+            path=self._layout.snapshot_path(hint),
+            hint="somebody deleted it. `repair` puts it back from what is left of it, or else takes back the hint.",
+        )
+        if strict:
+            raise error
+        _LOG.warning("%s %s", error.path, error.message)
+
+    def _has_more_lists(self, found: Snapshot | None) -> bool:
+        """Whether there are manifest lists that were stored after a snapshot."""
+        after = 0 if found is None else self._stored().get(found.id, 0)
+        own = () if found is None else (found.base_manifest_list, found.delta_manifest_list)
+        return any(
+            info.modified_millis >= after and name.startswith(LIST_PREFIX) and name not in own
+            for info in self._storage.list(MANIFEST_FOLDER)
+            for name in (info.path.rpartition("/")[2],)
+        )
+
+    def follows(self, older: Snapshot, newer: Snapshot) -> bool:
+        """Whether `newer` was built on `older`."""
+        return is_built_on(self._manifests, newer, older)
+
+    def _following(self, snapshot: Snapshot) -> Snapshot | None:
+        """The next snapshot of the same history."""
+        found = self.find(snapshot.id + 1)
+        return found if found is not None and self.follows(snapshot, found) else None
+
+    def still(self, snapshot: Snapshot) -> Snapshot | None:
+        """A snapshot as it is stored now; None if it is not there any more, or its number is another's."""
+        found = self.find(snapshot.id)
+        return found if found is not None and found.stamp == snapshot.stamp else None
+
+    def _begin(self, known: Snapshot | None) -> Snapshot | None:
+        """A snapshot of the current history, near its newest; None if neither `known` nor the hint is one."""
+        found = None if known is None else self.still(known)
+        if found is not None:
+            return found
+        hint = self.hinted_id()
+        found = None if hint is None else self.find(hint)
+        if found is None or found.id == 1:
+            return None
+        # What a writer left that came too late lies above a gap, or on something it was not built on.
+        try:
+            return found if self._parting(found) is None else None
+        except (CorruptTableError, UnsupportedFeatureError):
+            return found
+
+    def _head_by_listing(self) -> Snapshot | None:
+        for _ in range(_LISTINGS):
+            stored = self._stored()
+            if not stored:
+                return None
+            newest = self.find(max(stored))  # None if it was rolled back after the listing: look again
+            newest = None if newest is None else self._below_leftovers(newest, stored)
+            found = None if newest is None else self._newest_from(newest)
+            if found is not None:
+                return found
+        raise StorageError(
+            f"snapshot {max(stored)} is listed again and again, but cannot be read",
+            hint="check that the store lists and reads the same objects.",
+            retryable=True,
+        )
+
+    def _below_leftovers(self, newest: Snapshot, stored: Mapping[int, int]) -> Snapshot | None:
+        """The newest that is no leftover of a writer that came too late; None if the listing is out of date."""
+        while True:
+            upper = self._parting(newest, stored)
+            lower_id = max((number for number in stored if upper and number < upper.id), default=None)
+            if upper is None or lower_id is None:
+                return newest
+            if not self._is_left_over(newest, upper, lower_id, stored):
+                return None if self._went_on_between(lower_id, upper.id) else newest
+            lower = self.find(lower_id)
+            if lower is None:
+                return None
+            newest = lower
+
+    def _went_on_between(self, lower_id: int, upper_id: int) -> bool:
+        """Whether somebody committed above the lower snapshot after the snapshots were listed, and said so."""
+        hint = self.hinted_id()
+        return hint is not None and lower_id < hint < upper_id and self._exists(hint)
+
+    def _parting(self, newest: Snapshot, stored: Mapping[int, int] | None = None) -> Snapshot | None:
+        """The snapshot right below which history parts; None where it does not, as far as must be looked.
+
+        A snapshot of ours that continues the one below is enough: its writer looked back. Other engines build on
+        whatever has the highest number, so theirs are followed further down.
+        """
+        upper = newest
+        for _ in range(_FOREIGN_LINKS):
+            try:
+                below = self._find_if(upper.id - 1, stored)
+            except CorruptTableError:
+                return None  # what is damaged tells nothing; the numbers are all there is to go by
+            if below is None or not self.follows(below, upper):
+                return upper
+            if PARENT_PROPERTY in upper.properties:
+                return None
+            upper = below
+        return None
+
+    def _is_left_over(
+        self, newest: Snapshot, upper: Snapshot, lower_id: int, stored: Mapping[int, int]
+    ) -> bool:
+        """Whether what reaches from `upper` to `newest` came too late, and not what lies below the parting.
+
+        Below history may lie what was put after the numbers around it expired, above it what was put after they were
+        rolled back. In both cases history is what was there first.
+        """
+        if self._is_of_deleted_branch(upper):
+            return True
+        if lower_id < upper.id - 1:
+            return self._is_above_rolled_back(upper, lower_id, stored)
+        lower = self._find_if(lower_id, stored)
+        second = None if lower is None else self._find_if(lower.id - 1, stored)
+        if lower is None or second is None or not self.follows(second, lower):
+            return is_after_removed(self._storage, self._manifests, upper)
+        return upper is newest or _was_first(lower_id, upper.id, stored)
+
+    def _is_of_deleted_branch(self, snapshot: Snapshot) -> bool:
+        """Whether a snapshot was made on a branch of the same name that was deleted before this one was made."""
+        made_on = snapshot.properties.get(BRANCH_PROPERTY)
+        if made_on is None or self._layout.branch is None:
+            return False
+        path = self._layout.branch_file_path(FORK_FILE)
+        try:
+            fork = Fork.from_json(self._storage.get(path), path=path)
+        except AnabranchError:
+            return False
+        # What it began with, and the past of main below that, was made elsewhere too.
+        return snapshot.id > fork.snapshot.id and made_on != fork.branch_uuid
+
+    def _is_above_rolled_back(self, upper: Snapshot, lower_id: int, stored: Mapping[int, int]) -> bool:
+        """Whether the snapshots between two were rolled back, and not lost or deleted by hand."""
+        if is_after_removed(self._storage, self._manifests, upper):
+            return True
+        if not _was_first(lower_id, upper.id, stored):
+            return False
+        # A rollback points the hint at the newest snapshot that it leaves, or whoever commits on that afterwards moves it up;
+        # a late writer of ours never moves it.
+        hint = self.hinted_id()
+        if hint is not None and hint <= lower_id:
+            return True
+        # Numbers rise with time. Where time goes back, what is below was committed after what is above was prepared.
+        try:
+            lower = self.find(lower_id)
+        except AnabranchError:
+            return False
+        went_on = stored[lower_id] > stored[upper.id]
+        back = 0 if lower is None else lower.time_millis - upper.time_millis
+        return back > (0 if went_on else _SKEW_MILLIS)
+
+    def _find_if(self, snapshot_id: int, stored: Mapping[int, int] | None) -> Snapshot | None:
+        return self.find(snapshot_id) if stored is None or snapshot_id in stored else None
+
+    def earliest_id(self) -> int | None:
+        """The smallest id there is, or None."""
+        hint = self._hint(self._layout.earliest_hint_path)
+        if hint is not None and self._exists(hint) and not (hint > 1 and self._exists(hint - 1)):
+            return hint
+        ids = self.ids()
+        return ids[0] if ids else None
+
+    def backwards(self, newest: Snapshot) -> Iterator[Snapshot]:
+        """`newest` and what it was built on, down to the first gap.
+
+        Right below history may lie what a writer left that came too late and died before it could take it back:
+        a snapshot that nothing was built on.
+        """
+        current: Snapshot | None = newest
+        while current is not None:
+            yield current
+            parent = current.properties.get(PARENT_PROPERTY)
+            current = self.find(current.id - 1) if current.id > 1 else None
+            if current is not None and parent not in (None, current.stamp):
+                return
+
+    def down_to(self, newest: Snapshot, lowest: int) -> Iterator[Snapshot]:
+        """As `backwards`, down to the snapshot of that id; for whoever wants them all. They are read side by side."""
+        yield newest
+        for snapshot, _ in self.stored_below(newest, lowest):
+            yield snapshot
+
+    def stored_below(self, newest: Snapshot, lowest: int = 1) -> Iterator[tuple[Snapshot, bytes]]:
+        """What a snapshot was built on, newest first, down to that id or the first gap, with the bytes of each file."""
+        parent = newest.properties.get(PARENT_PROPERTY)
+        for found in stream(self._find_stored, range(newest.id - 1, max(lowest, 1) - 1, -1)):
+            if found is None or parent not in (None, found[0].stamp):
+                return
+            yield found
+            parent = found[0].properties.get(PARENT_PROPERTY)
+
+    def write_hint(self, snapshot_id: int) -> None:
+        """Say where the newest snapshot is; a hint that cannot be written is no failure.
+
+        Whoever committed on top may have written his before. Whoever comes late sees that, and none goes back: a hint that
+        names an older one would hide that the newest was deleted.
+        """
+        try:
+            self._put_hint(snapshot_id)
+            while self._exists(snapshot_id + 1):
+                snapshot = self.find(snapshot_id)
+                if snapshot is None or self._following(snapshot) is None:
+                    return
+                snapshot_id += 1
+                self._put_hint(snapshot_id)
+        except AnabranchError:
+            return
+
+    def take_back_hint(self, snapshot_id: int) -> None:
+        """Say that the newest snapshot is one below those that are about to be removed."""
+        with suppress(StorageError):
+            self._put_hint(snapshot_id)
+
+    def _put_hint(self, snapshot_id: int) -> None:
+        self._storage.put(self._layout.latest_hint_path, str(snapshot_id).encode(), durable=False)
+
+    def _exists(self, snapshot_id: int) -> bool:
+        return self._storage.exists(self._layout.snapshot_path(snapshot_id))
+
+    def hinted_id(self) -> int | None:
+        """The number of the newest snapshot as the hint has it, which need not be right; None if there is no hint."""
+        return self._hint(self._layout.latest_hint_path)
+
+    def _hint(self, path: str) -> int | None:
+        try:
+            text = self._storage.get(path)
+        except AnabranchError:
+            return None
+        return int(text) if len(text) <= 18 and text.isdigit() and int(text) > 0 else None
+
+
+def _was_first(lower_id: int, upper_id: int, stored: Mapping[int, int]) -> bool:
+    """Whether the numbers in a row that end with `lower_id` began before `upper_id` was stored, by the store's clock."""
+    oldest = lower_id
+    while oldest - 1 in stored:
+        oldest -= 1
+    return stored[oldest] <= stored[upper_id]

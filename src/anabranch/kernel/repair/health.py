@@ -1,0 +1,327 @@
+"""How a table is: its files, what compaction would make of them, and what to do about it."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from anabranch.format.records.entry_frame import EntryFrame
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.kernel.compaction.live import live_files
+from anabranch.kernel.compaction.packing import Limits
+from anabranch.kernel.compaction.planning import Gain, full_outline, gain_of, minor_outline
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.file_paths import missing_files
+from anabranch.kernel.log.moment import time_text
+from anabranch.kernel.log.parallel import each
+from anabranch.kernel.log.store_clock import commit_time, is_ahead
+from anabranch.kernel.provenance.job_states import JobState, job_states
+from anabranch.kernel.repair.verify import look_at_history
+from anabranch.kernel.scan.partitions import partition_text
+from anabranch.options import (
+    SNAPSHOT_NUM_RETAINED_MAX,
+    SNAPSHOT_NUM_RETAINED_MIN,
+    SNAPSHOT_TIME_RETAINED,
+    WRITE_ONLY,
+)
+from anabranch.tabular import one_screen
+
+_WORST: Final = 5
+_SMALL_FILE_POINTS: Final = 60
+_MANY_FILES: Final = 50
+"""Files too many from which on their share counts in full; few files are no harm whatever their size."""
+_MANY_SNAPSHOTS: Final = 100
+_NEWEST: Final = 100
+"""Snapshots whose times are looked at."""
+_MANY_PARTITIONS: Final = 100
+_TINY_PARTITION: Final = 20
+"""A partition is tiny if so many of them would fit into one file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that could be better."""
+
+    points: int
+    """What it takes off the score."""
+    why: str
+    command: str | None
+    """What mends it, to be typed as it is; None where only another design of the table does."""
+    is_upkeep: bool = False
+    """Whether `maintain` mends it as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionHealth:
+    """The files of one partition."""
+
+    partition: str
+    files: int
+    small_files: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Health:
+    """The state of a table at one snapshot. As text it says what to do."""
+
+    table: str
+    snapshot_id: int | None
+    score: int
+    """From 0 to 100, where nothing is left to do."""
+    findings: tuple[Finding, ...]
+    """What the score lacks, the worst first."""
+    files: int
+    small_files: int
+    """Files below 7/10 of `target-file-size`."""
+    files_compacted: int
+    """About how many files a full compaction would leave."""
+    partitions: int
+    rows: int
+    bytes: int
+    median_files: float
+    """Files of a partition: half of the partitions have no more."""
+    most_files: int
+    """Files of the partition that has the most."""
+    worst: tuple[PartitionHealth, ...]
+    """The partitions with the most small files."""
+    snapshots: int
+    """Snapshots that are retained."""
+    manifests: int
+    """Manifests that a plan of the whole table reads."""
+    states: tuple[JobState, ...] = ()
+    """What jobs that write to it keep of their state, for its tags."""
+
+    @property
+    def small_share(self) -> float:
+        """Part of the files that are small, from 0 to 1."""
+        return self.small_files / self.files if self.files else 0.0
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+    def __repr__(self) -> str:
+        return one_screen(str(self))
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>-{f.points}</td><td>{html.escape(f.why)}</td>"
+            f"<td><code>{html.escape(f.command or '')}</code></td></tr>"
+            for f in self.findings
+        )
+        about = "<br>".join(map(html.escape, _about(self)))
+        return f"<b>{html.escape(_title(self))}</b><br>{about}<table>{rows}</table>"
+
+
+def health(
+    context: TableContext, snapshot: Snapshot | None, schema: TableSchema, options: Mapping[str, str]
+) -> Health:
+    """The state of a branch at a snapshot.
+
+    Args:
+        context: the branch.
+        snapshot: None for a table that was never written.
+        schema: of the table at that moment.
+        options: of the table, with those of the view over them.
+
+    Raises `CorruptTableError`, `UnsupportedFeatureError`.
+    """
+    live = live_files(context, snapshot)
+    gain = gain_of(live, full_outline(live, schema, options), options)
+    partitions = _by_partition(live, Limits.of(options))
+    ids = context.snapshots.ids()
+    findings = [
+        *_damage(context, live, schema),
+        *_small_files(context, live, gain, schema, options),
+        *_snapshots(context, ids, options),
+        *_wrong_clocks(context, ids),
+        *_tiny_partitions(partitions, options),
+    ]
+    return Health(
+        table=context.title,
+        snapshot_id=None if snapshot is None else snapshot.id,
+        score=max(100 - sum(finding.points for finding in findings), 0),
+        findings=tuple(sorted(findings, key=lambda finding: -finding.points)),
+        files=len(live),
+        small_files=int(partitions["small_files"].sum()),
+        files_compacted=len(live) - gain.files_before + gain.files_after,
+        partitions=partitions.height,
+        rows=int(partitions["rows"].sum()),
+        bytes=int(partitions["bytes"].sum()),
+        median_files=_number(partitions["files"].median()),
+        most_files=int(_number(partitions["files"].max())),
+        worst=_worst(partitions, schema),
+        snapshots=len(ids),
+        manifests=0 if snapshot is None else len(context.manifests.of_snapshot(snapshot)),
+        states=tuple(state for state in job_states(context) if state.kept),
+    )
+
+
+def _damage(context: TableContext, live: EntryFrame, schema: TableSchema) -> Iterator[Finding]:
+    """What `verify` would find of the newest snapshots, and of the files of the newest."""
+    wrong = [p for p in look_at_history(context) if p.severity == "error"]
+    if wrong:
+        more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        yield Finding(50, f"{wrong[0].message}{more}", _whole(context, "repair"))
+    missing = missing_files(context, live.df.filter(pl.col("external_path").is_null()), schema)
+    if missing:
+        more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
+        yield Finding(
+            100, f"data file {missing[0]}{more} is missing: reading fails", _whole(context, "verify")
+        )
+
+
+def _whole(context: TableContext, verb: str) -> str:
+    return f"anabranch {verb} {context.name}"
+
+
+def _by_partition(live: EntryFrame, limits: Limits) -> pl.DataFrame:
+    return live.df.group_by("partition", maintain_order=True).agg(
+        files=pl.len().cast(pl.Int64),
+        small_files=(pl.col("file_size") < limits.small).sum().cast(pl.Int64),
+        rows=pl.col("row_count").sum(),
+        bytes=pl.col("file_size").sum(),
+    )
+
+
+def _worst(partitions: pl.DataFrame, schema: TableSchema) -> tuple[PartitionHealth, ...]:
+    most = partitions.filter(pl.col("small_files") > 1).sort(
+        "small_files", descending=True, maintain_order=True
+    )
+    return tuple(
+        PartitionHealth(partition_text(row, schema), *counts)
+        for row, *counts in most.head(_WORST).iter_rows()
+    )
+
+
+def _small_files(
+    context: TableContext, live: EntryFrame, gain: Gain, schema: TableSchema, options: Mapping[str, str]
+) -> Iterator[Finding]:
+    too_many = gain.files_before - gain.files_after
+    if too_many <= 0:
+        return
+    minor = gain_of(live, minor_outline(live, schema, options), options)
+    does_most = minor.files_before - minor.files_after >= 0.5 * too_many
+    left = len(live) - too_many
+    points = round(_SMALL_FILE_POINTS * too_many / len(live) * min(1.0, too_many / _MANY_FILES))
+    why = f"compaction would make {left:,} of {len(live):,} files"
+    if WRITE_ONLY.of(options):
+        why += "; with write-only, the jobs that write leave it to another one"
+    yield Finding(
+        points, why, _command(context, "compact", *([] if does_most else ["--full"])), is_upkeep=does_most
+    )
+
+
+def _snapshots(context: TableContext, ids: list[int], options: Mapping[str, str]) -> Iterator[Finding]:
+    least, most = SNAPSHOT_NUM_RETAINED_MIN.of(options), SNAPSHOT_NUM_RETAINED_MAX.of(options)
+    oldest_kept = context.runtime.clock.now_millis() - SNAPSHOT_TIME_RETAINED.of(options)
+    candidates = ids[: max(len(ids) - least, 0)]
+    expired = max(_older(context, candidates, oldest_kept), len(ids) - max(most, least))
+    if expired > _MANY_SNAPSHOTS:
+        yield Finding(
+            min(5 + expired // 200, 15),
+            f"{expired:,} of {len(ids):,} snapshots have outlived their retention and keep files from being removed",
+            _command(context, "expire-snapshots"),
+            is_upkeep=True,
+        )
+
+
+def _older(context: TableContext, ids: list[int], millis: int) -> int:
+    """How many of the snapshots were made before that moment, as far as their times go up with their numbers."""
+    low, high = 0, len(ids)
+    while low < high:
+        middle = (low + high) // 2
+        found = context.snapshots.find(ids[middle])
+        if found is None or commit_time(context, found) < millis:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _wrong_clocks(context: TableContext, ids: list[int]) -> Iterator[Finding]:
+    """Snapshots whose time is still to come, among the newest."""
+    now = context.runtime.clock.now_millis()
+    newest = each(context.snapshots.find, ids[-_NEWEST:])
+    ahead = [snapshot for snapshot in newest if snapshot is not None and is_ahead(snapshot, now)]
+    if ahead:
+        worst = max(ahead, key=lambda snapshot: snapshot.time_millis)
+        yield Finding(
+            5,
+            f"snapshot {worst.id}{f' and {len(ahead) - 1:,} more' if len(ahead) > 1 else ''} of commit user "
+            f"'{worst.commit_user}' {'say they were' if len(ahead) > 1 else 'says it was'} committed at "
+            f"{time_text(worst.time_millis)}, which is still to come: set the clock of the machine that made it, or of "
+            "this one. Until then it counts by the time at which it was stored",
+            None,
+        )
+
+
+def _tiny_partitions(partitions: pl.DataFrame, options: Mapping[str, str]) -> Iterator[Finding]:
+    if partitions.height < _MANY_PARTITIONS:
+        return
+    average = int(partitions["bytes"].sum()) // partitions.height
+    if average < Limits.of(options).target // _TINY_PARTITION:
+        yield Finding(
+            10,
+            f"{partitions.height:,} partitions hold {size_text(average)} each on average; with coarser partition "
+            "columns, the same rows were in fewer files",
+            None,
+        )
+
+
+def _command(context: TableContext, verb: str, *flags: str) -> str:
+    branch = [] if context.branch is None else ["--branch", context.branch]
+    return " ".join(["anabranch", verb, context.name, *flags, *branch])
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _about(state: Health) -> list[str]:
+    """What there is, in a line or two."""
+    lines = [
+        f"{state.files:,} files, {state.small_files:,} of them small ({state.small_share:.0%})",
+        f"{state.rows:,} rows, {size_text(state.bytes)}",
+        f"{state.snapshots:,} snapshots, {state.manifests:,} manifests",
+    ]
+    if state.partitions > 1:
+        files = f"a median of {state.median_files:,.0f} files, {state.most_files:,} at most"
+        lines.append(f"{state.partitions:,} partitions with {files}")
+    for one in state.states:
+        held = f"{len(one.tags)} tag{'s' if len(one.tags) > 1 else ''}"
+        lines.append(f"state of job '{one.job}' kept for {held}: {one.files:,} files, {size_text(one.bytes)}")
+    return lines
+
+
+def _title(state: Health) -> str:
+    at = "never written" if state.snapshot_id is None else f"at snapshot {state.snapshot_id}"
+    return f"{state.table} {at}: {state.score} of 100"
+
+
+def _lines(state: Health) -> list[str]:
+    lines = [_title(state), *(f"  {line}" for line in _about(state))]
+    for finding in state.findings:
+        lines.append(f"  {-finding.points:>4}  {finding.why}")
+        if finding.command is not None:
+            lines.append(f"        {finding.command}")
+    if state.findings and state.partitions > 1:
+        lines += [
+            f"  {one.partition}: {one.small_files:,} of {one.files:,} files are small" for one in state.worst
+        ]
+    return lines
+
+
+def size_text(count: int) -> str:
+    """Bytes for people: ``1.5 MB``, in powers of 1024."""
+    size, units = float(count), ["bytes", "KB", "MB", "GB", "TB", "PB"]
+    while size >= 1024 and len(units) > 1:
+        size /= 1024
+        units.pop(0)
+    return f"{size:,.0f} {units[0]}" if size >= 100 or units[0] == "bytes" else f"{size:.1f} {units[0]}"

@@ -1,0 +1,13 @@
+"""Scans: what to read of a table, planned and read in the forms that users ask for."""
+
+from typing import TYPE_CHECKING
+
+from anabranch.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from anabranch.scan.scan import Scan
+
+__all__ = ["Scan"]
+
+# Tasks of Spark read through modules of this package without what a `Scan` needs.
+__getattr__ = lazy_names(__name__, {"Scan": "anabranch.scan.scan"})

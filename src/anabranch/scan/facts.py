@@ -1,0 +1,138 @@
+"""What is true of all rows of a scan, read no further than it takes: counts, extremes, samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.errors import SchemaError
+from anabranch.expr.evaluate import filter_mask
+from anabranch.expr.prune import split_conjuncts
+from anabranch.format.text.names import name_list
+from anabranch.format.types.data_types import is_atomic
+from anabranch.kernel.scan.pruning import partition_values
+from anabranch.kernel.scan.split import Split
+
+if TYPE_CHECKING:
+    from anabranch.scan.scan import Scan
+
+
+def count(scan: Scan) -> int:
+    """How many rows there are; see `Scan.count`."""
+    if _follows_from_partitions(scan):
+        found = int(_of_partitions(scan)["row_count"].sum())
+        return found if scan.limit is None else min(found, scan.limit)
+    return sum(batch.num_rows for batch in scan.only_columns([]).to_batches())
+
+
+def count_by(scan: Scan, columns: str | Sequence[str]) -> pa.Table:
+    """Rows by the values of columns; see `Scan.count_by`."""
+    names = [scan.schema.field(name).name for name in name_list(columns, "columns")]
+    if not names:
+        raise SchemaError("rows are counted by no column", hint="name one, or use count().")
+    if scan.limit is None and _follows_from_partitions(scan) and {*names} <= {*scan.schema.partition_keys}:
+        rows = _of_partitions(scan)
+        values = partition_values(rows["partition"], scan.schema).select(names)
+        counted = values.append_column("count", rows["row_count"].to_arrow())
+        return _totals([counted], names)
+    return _totals((_counted(batch, names) for batch in scan.only_columns(names).to_batches()), names)
+
+
+def extreme(scan: Scan, column: str, which: str) -> Any:
+    """The smallest or largest value of a column; see `Scan.min`."""
+    field = scan.schema.field(column)
+    if not is_atomic(field.type):
+        raise SchemaError(
+            f"values of column '{field.name}' are in no order", hint="choose a column of a plain type."
+        )
+    if scan.limit is None and _follows_from_partitions(scan) and field.name in scan.schema.partition_keys:
+        rows = _of_partitions(scan)
+        found = [_extreme(partition_values(rows["partition"], scan.schema)[field.name], which)]
+    else:
+        found = [_extreme(batch.column(0), which) for batch in scan.only_columns([field.name]).to_batches()]
+    known = [value for value in found if value.is_valid]
+    return _extreme(pa.array([v.as_py() for v in known], known[0].type), which).as_py() if known else None
+
+
+def sample(scan: Scan, count: int, seed: int) -> pa.Table:
+    """Some rows by chance; see `Scan.sample`."""
+    total = scan.count()
+    chosen = np.sort(np.random.default_rng(seed).choice(total, min(count, total), replace=False))
+    found = [*_rows_at(scan, chosen)]
+    return pa.Table.from_batches(found, schema=scan.arrow_schema)
+
+
+def _rows_at(scan: Scan, chosen: np.ndarray) -> Iterator[pa.RecordBatch]:
+    begin = 0
+    for split in _parts(scan):
+        rows = None if split is None else sum(file.row_count for file in split.files)
+        if rows is not None and not _between(chosen, begin, begin + rows).size:
+            begin += rows
+            continue
+        batches = scan.to_batches() if split is None else scan.reader.read_batches([split])
+        for batch in batches:
+            here = _between(chosen, begin, begin + batch.num_rows)
+            if here.size:
+                yield batch.take(pa.array(here - begin))
+            begin += batch.num_rows
+
+
+def _parts(scan: Scan) -> Iterator[Split | None]:
+    """Files, each as a split of its own, where it is known beforehand how many rows each has; else all at once."""
+    if scan.predicate is not None or scan.limit is not None:
+        yield None
+        return
+    for split in scan.splits:
+        yield from (Split(split.partition, split.bucket, (file,)) for file in split.files)
+
+
+def _between(chosen: np.ndarray, begin: int, end: int) -> np.ndarray:
+    return chosen[np.searchsorted(chosen, begin) : np.searchsorted(chosen, end)]
+
+
+def _follows_from_partitions(scan: Scan) -> bool:
+    """Whether a partition's rows are all asked for, or none of them."""
+    if scan.predicate is None:
+        return True
+    _, on_rows = split_conjuncts(scan.predicate, {f.id for f in scan.schema.partition_fields})
+    return on_rows is None
+
+
+def _of_partitions(scan: Scan) -> pl.DataFrame:
+    """The partitions that are asked for, with the rows of each."""
+    files = scan.plan().files
+    rows = files.group_by("partition", maintain_order=True).agg(pl.col("row_count").sum())
+    if scan.predicate is None or rows.is_empty():
+        return rows
+    mask = filter_mask(scan.predicate, partition_values(rows["partition"], scan.schema))
+    return rows.filter(pl.Series(np.asarray(mask.to_numpy(zero_copy_only=False), dtype=bool)))
+
+
+def _counted(batch: pa.RecordBatch, names: Sequence[str]) -> pa.Table:
+    ones = pa.repeat(pa.scalar(1, pa.int64()), batch.num_rows)
+    return _totals([pa.Table.from_batches([batch]).append_column("count", ones)], names)
+
+
+def _totals(parts: Any, names: Sequence[str]) -> pa.Table:
+    whole: pa.Table | None = None
+    for part in parts:
+        whole = part if whole is None else pa.concat_tables([whole, part])
+        grouped = whole.group_by(list(names), use_threads=False).aggregate([("count", "sum")])
+        whole = grouped.rename_columns({"count_sum": "count"}).select([*names, "count"])
+    return whole if whole is not None else pa.table({name: [] for name in (*names, "count")})
+
+
+def _extreme(values: Any, which: str) -> pa.Scalar:
+    """Of floating-point numbers NaN is the largest, as in filters."""
+    if pa.types.is_floating(values.type):
+        is_nan = pc.fill_null(pc.is_nan(values), fill_value=False)
+        numbers = pc.filter(values, pc.invert(is_nan))
+        if pc.any(is_nan).as_py() and (which == "max" or len(numbers) == numbers.null_count):
+            return pa.scalar(float("nan"), values.type)
+        values = numbers
+    return pc.min_max(values)[which]

@@ -1,0 +1,171 @@
+"""Where rows come from, as columns beside those of the table, for who asks for them by name.
+
+| column            |                                                                                   |
+|-------------------|-----------------------------------------------------------------------------------|
+| `_file`           | the data file, as `$files` names it                                                |
+| `_row_position`   | place of the row in it, from 0                                                     |
+| `_partition`      | the partition, ``dt=2026-01-01/hour=5``; empty without partitions                   |
+| `_bucket`         | the bucket                                                                        |
+| `_snapshot_added` | the snapshot that added the file, by a write or a compaction; null if it has expired |
+| `_commit_time`    | when that was                                                                     |
+
+A column of the table that is called so is the table's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pyarrow as pa
+
+from anabranch.arrow.table_read import Reader
+from anabranch.expr.bound import columns as tested_columns
+from anabranch.expr.evaluate import filter_mask
+from anabranch.format.records.data_file import FileKind
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.rows.binary_row import decode_row
+from anabranch.format.rows.partition_path import partition_label
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.scan.split import Split, SplitFile
+
+METADATA: Final[Mapping[str, pa.DataType]] = {
+    "_file": pa.string(),
+    "_row_position": pa.int64(),
+    "_partition": pa.string(),
+    "_bucket": pa.int32(),
+    "_snapshot_added": pa.int64(),
+    "_commit_time": pa.timestamp("ms", tz="UTC"),
+}
+"""The columns and their types."""
+_OF_SNAPSHOT: Final = frozenset({"_snapshot_added", "_commit_time"})
+
+
+def metadata_columns(columns: Sequence[str] | None, schema: TableSchema) -> tuple[str, ...]:
+    """Those of the columns that tell where a row comes from."""
+    if columns is None:
+        return ()
+    own = {f.name for f in schema.fields}
+    return tuple(name for name in columns if name in METADATA and name not in own)
+
+
+@dataclass(frozen=True)
+class MetadataReader:
+    """Reads splits file by file, and says of each row where it was."""
+
+    reader: Reader
+    """Reads the columns of the table that are wanted, of the rows that are."""
+    columns: tuple[str, ...]
+    """All that are wanted, in this order."""
+    table: TableSchema
+    snapshot: Snapshot | None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of what is read."""
+        own = {f.name: f for f in replace(self.reader, columns=None).schema}
+        return pa.schema(
+            [
+                own[name] if name in own else pa.field(name, METADATA[name], nullable=name in _OF_SNAPSHOT)
+                for name in self.columns
+            ]
+        )
+
+    def read_batches(self, splits: Iterable[Split], *, limit: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows of splits, in order, in bounded memory."""
+        wanted = [*splits]
+        added = self._added(wanted)
+        left = limit
+        for split in wanted:
+            for file in split.files:
+                if left == 0:
+                    return
+                facts = self._facts(split, file, added.get(file.path.rpartition("/")[2]))
+                for rows, positions in self._rows(split, file, left):
+                    taken = rows if left is None else rows.slice(0, left)
+                    yield self._told(taken, positions[: taken.num_rows], facts)
+                    left = None if left is None else left - taken.num_rows
+                    if left == 0:
+                        break
+
+    def read_table(self, splits: Iterable[Split], *, limit: int | None = None) -> pa.Table:
+        """All rows of splits, in order."""
+        return pa.Table.from_batches(self.read_batches(splits, limit=limit), schema=self.schema)
+
+    def _rows(
+        self, split: Split, file: SplitFile, limit: int | None
+    ) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
+        """Rows of a file, and their places in it, where these are wanted."""
+        one = Split(split.partition, split.bucket, (file,))
+        own = tuple(name for name in self.columns if name not in METADATA or self._is_own(name))
+        predicate = self.reader.predicate
+        if "_row_position" not in self.columns or self._is_own("_row_position"):
+            names = own or (self.table.fields[0].name,)  # rows of no columns would not say how many they are
+            for batch in replace(self.reader, columns=names).read_batches([one], limit=limit):
+                yield batch, pa.nulls(batch.num_rows, pa.int64())
+            return
+        ids = set() if predicate is None else tested_columns(predicate)
+        tested = [f.name for f in self.table.fields if f.id in ids and f.name not in own]
+        names = (*own, *tested) or (self.table.fields[0].name,)
+        begin = 0
+        for batch in replace(self.reader, columns=names, predicate=None).read_batches([one]):
+            places = pa.array(range(begin, begin + batch.num_rows), pa.int64())
+            begin += batch.num_rows
+            if predicate is not None:
+                mask = filter_mask(predicate, batch)
+                batch, places = batch.filter(mask), places.filter(mask)  # noqa: PLW2901
+            if batch.num_rows:
+                yield batch, places
+
+    def _facts(self, split: Split, file: SplitFile, snapshot: Snapshot | None) -> dict[str, Any]:
+        """What is the same for all rows of a file."""
+        return {
+            "_file": f"{self.reader.context.storage.url.rstrip('/')}/{file.path}",
+            "_partition": self._partition(split),
+            "_bucket": split.bucket,
+            "_snapshot_added": None if snapshot is None else snapshot.id,
+            "_commit_time": None if snapshot is None else snapshot.time_millis,
+        }
+
+    def _told(self, rows: pa.RecordBatch, positions: pa.Array, facts: Mapping[str, Any]) -> pa.RecordBatch:
+        schema = self.schema
+        arrays = [
+            rows.column(name)
+            if self._is_own(name)
+            else positions
+            if name == "_row_position"
+            else pa.repeat(pa.scalar(facts[name], METADATA[name]), rows.num_rows)
+            for name in self.columns
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _is_own(self, name: str) -> bool:
+        return any(f.name == name for f in self.table.fields)
+
+    def _partition(self, split: Split) -> str:
+        fields = self.table.partition_fields
+        values = decode_row([f.type for f in fields], split.partition, where="the partition of a split")
+        return partition_label(fields, values)
+
+    def _added(self, splits: Sequence[Split]) -> dict[str, Snapshot]:
+        """The snapshots that added the files, by their names, as far as they are left."""
+        if self.snapshot is None or not _OF_SNAPSHOT.intersection(self.columns):
+            return {}
+        wanted = {file.path.rpartition("/")[2] for split in splits for file in split.files}
+        found: dict[str, Snapshot] = {}
+        for snapshot in self.reader.context.snapshots.backwards(self.snapshot):
+            if not wanted:
+                break
+            for name in _names_added(self.reader.context, snapshot) & wanted:
+                found[name] = snapshot
+            wanted -= found.keys()
+        return found
+
+
+def _names_added(context: TableContext, snapshot: Snapshot) -> set[str]:
+    manifests = context.manifests
+    entries = manifests.entries(manifests.read_list(snapshot.delta_manifest_list), only=("kind", "file_name"))
+    adds = entries.df.filter(entries.df["kind"] == int(FileKind.ADD))
+    return set(adds["file_name"])

@@ -1,0 +1,425 @@
+"""A read as a value: what to read, not yet read."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, overload
+
+import polars as pl
+import pyarrow as pa
+
+from anabranch.arrow.table_read import Reader
+from anabranch.engine import Engine, ReadsFrames
+from anabranch.errors import InvalidInputError, PredicateError, SchemaError, UnsupportedFeatureError
+from anabranch.expr.bind import BoundPredicate, bind
+from anabranch.expr.bound import conjunction
+from anabranch.expr.nodes import Predicate
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.text.names import name_list
+from anabranch.frames.forms import Forms
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.scan.plan import Plan
+from anabranch.kernel.scan.request import ScanRequest
+from anabranch.kernel.scan.split import Split
+from anabranch.lazy import lazy
+from anabranch.lineage.model import TableInput
+from anabranch.lineage.reads import note_changes, note_state, range_read, state_read
+from anabranch.lineage.remembered import hand_out
+from anabranch.options import FILE_CHECKSUM
+from anabranch.scan.facts import count, count_by, extreme, sample
+from anabranch.scan.feed import FeedReader
+from anabranch.scan.metadata import MetadataReader, metadata_columns
+from anabranch.streaming.between import Between
+from anabranch.streaming.delivery import FeedSplit
+from anabranch.streaming.feed import Feed
+from anabranch.streaming.offsets import Position
+from anabranch.tabular import Glance, Shown
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from anabranch.frames.dataset import ScanDataset
+
+
+S = TypeVar("S")
+T = TypeVar("T")
+S_contra = TypeVar("S_contra", contravariant=True)
+
+
+class SplitReader(Protocol[S_contra]):
+    """Reads splits of one kind."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of what is read."""
+        ...
+
+    def read_batches(
+        self, splits: Iterable[S_contra], *, limit: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of splits, in order, in bounded memory."""
+        ...
+
+    def read_table(self, splits: Iterable[S_contra], *, limit: int | None = None) -> pa.Table:
+        """All rows of splits, in order."""
+        ...
+
+
+class Rows(Forms, Generic[S]):
+    """Rows that are read by splits."""
+
+    limit: int | None = None
+    """The most rows to return."""
+
+    @property
+    @abstractmethod
+    def reader(self) -> SplitReader[S]:
+        """What reads a split, here or in another process."""
+
+    @property
+    @abstractmethod
+    def splits(self) -> Sequence[S]:
+        """What to read, in order."""
+
+    @abstractmethod
+    def read_from(self) -> TableInput:
+        """The rows as an input of a commit."""
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """Columns of the rows, in Arrow's types."""
+        return self.reader.schema
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as one table, in the table's Arrow types."""
+        return self._known(self.reader.read_table(self.splits, limit=self.limit))
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """All rows in batches, read as they are consumed, in memory bounded by the batch size."""
+        return self._known(self._each(self.reader.read_batches(self.splits, limit=self.limit)))
+
+    def head(self, count: int = 5) -> pa.Table:
+        """The first rows as an Arrow table; no more is read than they take."""
+        most = count if self.limit is None else min(count, self.limit)
+        return self._known(self.reader.read_table(self.splits, limit=check_limit(most)))
+
+    def _each(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield self._known(batch)
+
+    def _known(self, rows: T) -> T:
+        return hand_out(rows, lambda: (self.read_from(),))
+
+
+@dataclass(frozen=True, repr=False)
+class Scan(Rows[Split], Shown):
+    """Rows of one snapshot. Nothing is read before a plan or rows are asked for."""
+
+    context: TableContext
+    snapshot: Snapshot | None
+    schema: TableSchema
+    predicate: BoundPredicate | None = None
+    columns: tuple[str, ...] | None = None
+    """Columns to return, in this order; None for all."""
+    limit: int | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    engine: Engine | None = field(default=None, repr=False, compare=False)
+    """What works for the table; None if nothing but this process does."""
+    only: pl.DataFrame | None = field(default=None, repr=False, compare=False)
+    """The files to read of those there are, by partition, bucket and file_name; None for all."""
+    between: Between | None = None
+    """Read what was added in a range of snapshots that ends with `snapshot`; None for all rows of that."""
+
+    def _glance(self) -> Glance:
+        at = "before its first snapshot" if self.snapshot is None else f"at snapshot {self.snapshot.id}"
+        facts = [
+            *([f"filter   {self.predicate}"] if self.predicate is not None else []),
+            *([] if self.between is None else [f"added    after snapshot {self.between.start}"]),
+            *([f"limit    {self.limit:,}"] if self.limit is not None else []),
+        ]
+        types = {f.name: str(f.type) for f in self.schema.fields}
+        names = self.columns if self.columns is not None else tuple(types)
+        rows = [(name, types.get(name, "tells where a row is")) for name in names]
+        return Glance(f"Scan of {self.title} {at}, not read yet", facts, ("column", "type"), rows)
+
+    @property
+    def splits(self) -> Sequence[Split]:
+        self._note()
+        return self.plan().splits
+
+    def _note(self) -> None:
+        if self.between is None:
+            note_state(self.context, self.snapshot)
+        else:
+            note_changes(self.context, *self.between.positions)
+
+    def read_from(self) -> TableInput:
+        if self.between is not None:
+            return range_read(self.context, *self.between.positions)
+        return state_read(self.context, self.snapshot)
+
+    def plan(self) -> Plan:
+        """The files to read. Raises `CorruptTableError`, `UnsupportedFeatureError`."""
+        return self._plan
+
+    @lazy
+    def _plan(self) -> Plan:
+        if self.between is not None:
+            return self.between.plan(
+                self.context,
+                self.snapshot,
+                self.schema,
+                self.predicate,
+                {**self.schema.options, **self.options},
+            )
+        limit = self.limit if self.only is None else None  # which files hold so many rows is seen afterwards
+        plan = ScanRequest(
+            self.context, self.snapshot, self.schema, self.predicate, limit, self.options
+        ).plan()
+        return plan if self.only is None else plan.restricted_to(self.only)
+
+    @property
+    def reader(self) -> Reader | MetadataReader:
+        """What reads a split of the plan; without metadata columns also in another process."""
+        reader = Reader(self.context, self.schema.fields, self.columns, self.predicate, verify=self.verify)
+        if self.columns is None or not self.metadata_columns:
+            return reader
+        own = tuple(name for name in self.columns if name not in self.metadata_columns)
+        return MetadataReader(replace(reader, columns=own), self.columns, self.schema, self.snapshot)
+
+    @property
+    def metadata_columns(self) -> tuple[str, ...]:
+        """Columns that tell where rows come from; see `anabranch.scan.metadata`."""
+        return metadata_columns(self.columns, self.schema)
+
+    @property
+    def verify(self) -> bool:
+        """Whether reading checks the checksums of pages. Raises `OptionError`."""
+        return FILE_CHECKSUM.of({**self.schema.options, **self.options})
+
+    @property
+    def title(self) -> str:
+        """What is read, for people."""
+        return self.context.title
+
+    def where(self, predicate: Predicate) -> Scan | None:
+        """Rows for which a further condition is TRUE; None if it does not fit the columns, or comes after a limit."""
+        if self.limit is not None:
+            return None
+        try:
+            bound = bind(predicate, self.schema.fields)
+        except PredicateError:
+            return None
+        return replace(
+            self, predicate=conjunction([bound] if self.predicate is None else [self.predicate, bound])
+        )
+
+    def only_columns(self, names: Sequence[str]) -> Scan:
+        """The same rows with these columns, in this order. Raises `SchemaError`."""
+        return replace(self, columns=check_columns(names, self.schema, metadata=True))
+
+    def first(self, count: int) -> Scan:
+        """No more than so many of the rows. Raises `InvalidInputError` for a number below 0."""
+        check_limit(count)
+        return replace(self, limit=count if self.limit is None else min(count, self.limit))
+
+    def head(self, count: int = 5) -> pa.Table:
+        """The first rows as an Arrow table; no more is read than they take."""
+        return self.first(count).to_arrow()
+
+    def count(self) -> int:
+        """How many rows there are.
+
+        Without a filter, or with one on partition columns alone, that follows exactly from metadata, and no data file is
+        opened. With another filter the columns of the filter are read, of the files that it leaves over.
+        """
+        self._note()
+        return count(self)
+
+    def count_by(self, columns: str | Sequence[str]) -> pa.Table:
+        """How many rows there are of each combination of values: these columns, and ``count``.
+
+        Of partition columns it follows from metadata, as `count` does; otherwise only these columns are read. Groups come
+        in no particular order. Raises `SchemaError` for an unknown column.
+        """
+        self._note()
+        return count_by(self, columns)
+
+    def min(self, column: str) -> Any:
+        """The smallest value of a column that is not null; None if there is none. Of numbers NaN is the largest.
+
+        Of a partition column it follows from metadata, as `count` does; otherwise this column is read.
+        """
+        self._note()
+        return extreme(self, column, "min")
+
+    def max(self, column: str) -> Any:
+        """The largest value of a column; see `min`."""
+        self._note()
+        return extreme(self, column, "max")
+
+    def sample(self, count: int, *, seed: int = 0) -> pa.Table:
+        """Rows by chance, each as likely as any other, in the order of the table; of the same seed always the same.
+
+        Without a filter only the files are read in which they are.
+        """
+        most = check_limit(count)
+        assert most is not None, "a number was given"
+        return self._known(sample(self, most, seed))
+
+    def to_dataset(self) -> ScanDataset:
+        """The rows as a `pyarrow.dataset.Dataset`, which reads only the columns and files that are asked for.
+
+        DuckDB and Polars (``pl.scan_pyarrow_dataset``) take it, and hand it their filters.
+        """
+        from anabranch.frames.dataset import ScanDataset
+
+        return ScanDataset(self)
+
+    @overload
+    def to_polars(self, *, lazy: Literal[False] = False) -> pl.DataFrame: ...
+    @overload
+    def to_polars(self, *, lazy: Literal[True]) -> pl.LazyFrame: ...
+    def to_polars(self, *, lazy: bool = False) -> pl.DataFrame | pl.LazyFrame:
+        """All rows as a Polars frame, or with `lazy` as one of which a query reads what it needs.
+
+        Filters, columns and limits of a lazy query reach the planner, so partitions and files are left out before anything
+        is read. What has no counterpart in our filters is filtered by Polars.
+        """
+        if not lazy:
+            frame = super().to_polars()
+            assert isinstance(frame, pl.DataFrame)
+            return frame
+        from anabranch.frames.lazy_polars import lazy_frame
+
+        return lazy_frame(self)
+
+    def _for_duckdb(self) -> ScanDataset:
+        from anabranch.frames.dataset import for_duckdb
+
+        return for_duckdb(self)
+
+    def to_spark(self) -> DataFrame:
+        """The rows as a DataFrame of the session that the lake was connected with; nothing is read yet.
+
+        Spark's own Parquet reader reads them where it can, and Spark's filters then leave out partitions and files;
+        otherwise they come through the data source ``anabranch``, and the log says why. The frame is of this snapshot
+        however often it is used.
+
+        Raises:
+            InvalidInputError: the lake knows no session, or its warehouse is in the memory of this process.
+        """
+        self._note()
+        if self.between is not None:
+            raise UnsupportedFeatureError(
+                f"what was added to '{self.context.title}' after snapshot {self.between.start} cannot be a frame of Spark yet",
+                feature="incremental-read",
+                hint="read the rows here: to_arrow(), to_polars().",
+            )
+        if self.metadata_columns:
+            raise UnsupportedFeatureError(
+                f"the columns {', '.join(self.metadata_columns)} tell where rows come from, which frames of Spark do not have",
+                feature="metadata-columns",
+                hint="leave them out, or read the rows here: to_arrow(), to_polars().",
+            )
+        engine: object = self.engine
+        if not isinstance(engine, ReadsFrames):
+            raise InvalidInputError(
+                f"a DataFrame of '{self.context.title}' was asked for, but the lake knows no SparkSession",
+                hint="open it with anabranch.connect(warehouse, spark=session).",
+            )
+        frame: DataFrame = engine.frame(self)
+        return frame
+
+    def explain(self) -> str:
+        """How the plan came about: files before and after each pruning step, as text."""
+        return explain(self.plan(), self)
+
+
+@dataclass(frozen=True, repr=False)
+class Changes(Rows[FeedSplit], Shown):
+    """Rows that were appended between two snapshots, in the columns of today.
+
+    With ``scan.on-overwrite=changes`` also those that were taken away, told apart by the column ``_change``.
+    """
+
+    feed: Feed
+    start: Position
+    end: Position
+    columns: tuple[str, ...] | None = None
+    limit: int | None = None
+
+    def _glance(self) -> Glance:
+        since, until = self.start.snapshot, self.end.snapshot
+        title = f"Changes of {self.feed.context.title} after snapshot {since} up to {until}, not read yet"
+        rows = [(f.name, str(f.type)) for f in self.arrow_schema]
+        return Glance(title, (), ("column", "type"), rows)
+
+    @property
+    def reader(self) -> FeedReader:
+        return FeedReader.of(self.feed, self.columns)
+
+    @property
+    def splits(self) -> Sequence[FeedSplit]:
+        """Raises `NotFoundError` if some of the snapshots have expired, `OptionError` at an overwrite."""
+        note_changes(self.feed.context, self.start, self.end)
+        return self.feed.splits(self.start, self.end)
+
+    def read_from(self) -> TableInput:
+        return range_read(self.feed.context, self.start, self.end)
+
+    def count(self) -> int:
+        """How many rows there are, read no further than to count them. Raises as `splits`."""
+        found = self.reader.count(self.splits)
+        return found if self.limit is None else min(found, self.limit)
+
+
+def explain(plan: Plan, scan: Scan) -> str:
+    """Text for people: what is read, and what each step left out."""
+    snapshot = "no snapshot" if plan.snapshot is None else f"snapshot {plan.snapshot.id}"
+    lines = [f"scan of {scan.context.title} at {snapshot}"]
+    if scan.predicate is not None:
+        lines.append(f"  filter   {scan.predicate}")
+    lines.append(f"  columns  {', '.join(scan.columns or [f.name for f in scan.schema.fields])}")
+    lines.append(f"  {'step':<12}{'manifests':>12}{'files':>12}")
+    for step in plan.report.steps:
+        files = "" if step.files is None else f"{step.files:,}"
+        lines.append(f"  {step.name:<12}{step.manifests:>12,}{files:>12}")
+    report = plan.report
+    lines.append(f"  reads {plan.files.height:,} files in {report.splits:,} splits: "
+                 f"{report.rows:,} rows, {report.bytes:,} bytes")  # fmt: skip
+    return "\n".join(lines)
+
+
+def check_columns(
+    columns: str | Sequence[str] | None, schema: TableSchema, *, metadata: bool = False
+) -> tuple[str, ...] | None:
+    """The columns by their exact names, with `metadata` also those that tell where rows come from.
+
+    Raises `SchemaError` for unknown ones, and for one that is asked for twice.
+    """
+    if columns is None:
+        return None
+    names = name_list(columns, "columns")
+    told = metadata_columns(names, schema) if metadata else ()
+    if len(set(told)) < len(told):
+        raise SchemaError(f"a column is asked for twice: {', '.join(names)}")
+    return tuple(name if name in told else schema.field(name).name for name in names)
+
+
+def check_limit(limit: int | None) -> int | None:
+    """The most rows to return: None for all, 0 for none, as in SQL. Raises `InvalidInputError` for less."""
+    if limit is None:
+        return None
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+        raise InvalidInputError(
+            f"limit is {limit!r}, which is no number of rows",
+            hint="write a whole number from 0 on; None means all rows.",
+        )
+    return limit
+
+
+__all__ = ["Scan", "check_columns", "check_limit", "explain"]

@@ -1,0 +1,1 @@
+"""What a session, a read or a write was given: warehouse, table, options."""

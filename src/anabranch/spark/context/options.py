@@ -1,0 +1,113 @@
+"""Options of a read or a write as Spark hands them over.
+
+Spark makes all option names lower-case, so names with capitals are restored from the known ones. Options
+of the table keep their names and lie over those stored in the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from anabranch.errors import OptionError
+from anabranch.format.schema.per_use import check_use
+from anabranch.kernel.refs.moments import MOMENT_OPTIONS
+from anabranch.options import (
+    ALL,
+    CODE_VERSION,
+    INCREMENTAL_BETWEEN,
+    INCREMENTAL_BETWEEN_TIMESTAMP,
+    LINEAGE_ENTRY,
+    LOOKED_UP,
+    MERGE_SCHEMA,
+    OVERWRITE_IF_UNCHANGED_SINCE,
+    OVERWRITE_PARTITION,
+    PATH,
+    SCAN_COLUMNS,
+    SCAN_EXACT,
+    SCAN_FILTER,
+    SCAN_PUBLISHED,
+    SCAN_START_OFFSET,
+    SCAN_TIMESTAMP,
+    SCAN_VERSION,
+    STREAM_SCHEMA,
+    WAREHOUSE,
+    check_values,
+)
+
+SPARK_OPTIONS = (
+    WAREHOUSE,
+    PATH,
+    SCAN_FILTER,
+    SCAN_COLUMNS,
+    SCAN_VERSION,
+    SCAN_TIMESTAMP,
+    SCAN_EXACT,
+    SCAN_PUBLISHED,
+    SCAN_START_OFFSET,
+    OVERWRITE_PARTITION,
+    OVERWRITE_IF_UNCHANGED_SINCE,
+    MERGE_SCHEMA,
+    CODE_VERSION,
+    LINEAGE_ENTRY,
+    LOOKED_UP,
+    STREAM_SCHEMA,
+)
+"""Options that exist on Spark's readers and writers beside those of tables."""
+
+MOMENT_KEYS = tuple(option.key for option in MOMENT_OPTIONS)
+"""Options that name the moment a batch read sees; there may be one of them."""
+
+CHECKPOINT = "checkpointLocation"
+QUERY_NAME = "queryName"
+
+_KNOWN = {key.lower(): key for key in (*(o.key for o in ALL), CHECKPOINT, QUERY_NAME)}
+_TRAVEL = {"versionasof": SCAN_VERSION.key, "timestampasof": SCAN_TIMESTAMP.key}
+"""Spark's options for the moment of a table of a catalog, in lower case, and ours of the same meaning."""
+
+
+def spelled(
+    options: Mapping[str, str], *, besides: Iterable[str] = (), is_checked: bool = False
+) -> dict[str, str]:
+    """The options under their proper names.
+
+    Those by which Spark finds the moment of a table of a catalog are left out: the catalog heard of it already.
+
+    Args:
+        options: as Spark hands them over.
+        besides: options that may be there though nobody here knows them: those of the session or warehouse.
+        is_checked: whether they were looked at before.
+
+    Raises `OptionError` for one that nobody knows.
+    """
+    named = {
+        _KNOWN.get(key.lower(), key): value for key, value in options.items() if key.lower() not in _TRAVEL
+    }
+    for option in (INCREMENTAL_BETWEEN, INCREMENTAL_BETWEEN_TIMESTAMP):
+        if option.key in named:
+            raise OptionError(
+                f"option '{option.key}' is not one of Spark's readers and writers yet",
+                hint="table.changes(a, b) gives the rows that were added between two snapshots, "
+                "and so does the option without Spark.",
+            )
+    if is_checked:
+        check_values(table_options(named))
+    else:
+        check_use(named, also=(CHECKPOINT, QUERY_NAME, *besides))
+    return named
+
+
+def refuse_travel(names: Iterable[str]) -> None:
+    """Raise `OptionError` for options that name a moment only where Spark reads a table of a catalog."""
+    for key in names:
+        ours = _TRAVEL.get(key.lower())
+        if ours is not None:
+            raise OptionError(
+                f"option '{key}' is one for tables of a catalog, as in spark.read.option(...).table('lake.db.t')",
+                hint=f"the data source has '{ours}'.",
+            )
+
+
+def table_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Those that a table understands or that some other engine may."""
+    ours = {o.key for o in SPARK_OPTIONS} | {CHECKPOINT, QUERY_NAME}
+    return {key: value for key, value in options.items() if key not in ours}

@@ -1,0 +1,60 @@
+"""Tables and scans that Spark holds of us, by what its plans call them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
+
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.kernel.refs.moments import MOMENT_OPTIONS
+from anabranch.lazy import lazy
+from anabranch.options import BRANCH, SCAN_EXACT, SCAN_PUBLISHED
+from anabranch.scan.scan import Scan
+from anabranch.spark.context.options import table_options
+from anabranch.table import Table
+
+STATE_OPTIONS = (*(option.key for option in MOMENT_OPTIONS), SCAN_EXACT.key, SCAN_PUBLISHED.key, BRANCH.key)
+"""Options of a read that name the moment and the branch."""
+
+
+@dataclass(frozen=True)
+class TableState:
+    """A table as a statement sees it."""
+
+    table: Table
+    snapshot: Snapshot | None
+    schema: TableSchema
+    past: bool = False
+    """Whether the statement itself says that it means the past, which cannot be written."""
+
+    @classmethod
+    def of(cls, table: Table, *, past: bool = False) -> TableState:
+        """The newest state of a view, or what it is pinned to."""
+        snapshot = table.snapshot  # before the schema: no file of it is of a later one
+        return cls(table, snapshot, table.schema, past)
+
+    def by(self, options: Mapping[str, str]) -> TableState:
+        """What a read with these options sees, in the columns that Spark knows already."""
+        if not any(key in options for key in STATE_OPTIONS):
+            return self
+        state = {key: options[key] for key in STATE_OPTIONS if key in options}
+        view = self.table.with_options({**table_options(options), **state})
+        return TableState(view, view.snapshot, self.schema)
+
+    def shows(self, other: TableState) -> bool:
+        """Whether both are of the same rows: numbers of snapshots are given again, and a warehouse may be copied."""
+        here, there = self.table.context.storage.url, other.table.context.storage.url
+        return self.snapshot == other.snapshot and here == there
+
+    @lazy
+    def scan(self) -> Scan:
+        """All rows; its files are planned once, however many statements read them."""
+        return Scan(self.table.context, self.snapshot, self.schema, options=self.table.options)
+
+
+TABLES: WeakValueDictionary[tuple[str, str | None], TableState] = WeakValueDictionary()
+"""Tables that Spark has, by what they say of themselves and by their snapshot."""
+FILES: WeakValueDictionary[str, Scan] = WeakValueDictionary()
+"""Scans whose files Spark has, by the path that stands for their snapshot."""

@@ -1,0 +1,1 @@
+"""Clusters: what executors have, and whether a master answers."""

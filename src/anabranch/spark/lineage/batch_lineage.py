@@ -1,0 +1,250 @@
+"""Where the rows of a batch of Spark come from: the job, and the sources that the plan of its frame names.
+
+The job is the one of `Lake.job`, where one is running; else what the option ``anabranch.job`` of the write says, or the
+setting of that name of the session; else it is called as the application. Nothing here raises: what cannot be found out
+is a problem that the entry tells of, and the log once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import pyspark
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from anabranch.errors import AnabranchError
+from anabranch.lineage.code_version import code_version
+from anabranch.lineage.columns import column_origins
+from anabranch.lineage.joining import joined
+from anabranch.lineage.model import LINEAGE_PROPERTY, ColumnOrigin, Engine, LineageEntry
+from anabranch.lineage.recording import Gathered, JobRun, Taken, unknown_rows
+from anabranch.lineage.remembered import Handed
+from anabranch.lineage.unnamed import ORIGINS
+from anabranch.options import CODE_VERSION, JOB
+from anabranch.spark.context.options import CHECKPOINT
+from anabranch.spark.context.running import context_of
+from anabranch.spark.jvm.proxy import Jvm
+from anabranch.spark.lineage import connect_lineage, plans
+from anabranch.spark.lineage.batch_reads import gathered
+from anabranch.spark.lineage.batch_reads import seen as seen_in
+from anabranch.spark.lineage.checkpoint import Checkpoint
+from anabranch.spark.lineage.lookups import Lookups, lookups_of
+from anabranch.spark.lineage.plan_inputs import Found, found_in
+from anabranch.spark.lineage.stream_lineage import BatchSources, batch_sources
+from anabranch.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_BEFORE_BATCH: Final = (
+    "the rows of this batch went through a function, and may be made of what this process had read before: {}; read inside "
+    "of the function"
+)
+_LOG = logging.getLogger(__name__)
+_TOLD: set[tuple[str, str]] = set()
+"""Of jobs and problems, what the log has said already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """Who writes, as far as the session says it."""
+
+    job: str
+    run: str | None
+    code: str | None
+    engine: Engine
+
+
+_STATEMENT: ContextVar[str | None] = ContextVar("anabranch statement", default=None)
+
+
+@contextmanager
+def statement(text: str) -> Iterator[None]:
+    """The frames that are written meanwhile are of this statement, which Spark was not given as it is."""
+    token = _STATEMENT.set(text)
+    try:
+        yield
+    finally:
+        _STATEMENT.reset(token)
+
+
+class FrameOrigin:
+    """Where the rows of a frame come from: to be made before they are written, and asked afterwards."""
+
+    def __init__(self, frame: DataFrame, table: Table, run: JobRun | None) -> None:
+        """Looks at the sources if Spark will not say afterwards what it read.
+
+        Args:
+            frame: as it was handed over.
+            table: where to.
+            run: the job that is running, if one is.
+        """
+        self._taken: Taken | None = None
+        self._frame = frame
+        self._table = table
+        self._run = run
+        self._plan: Any = None
+        self._before = Found()
+        if context_of(frame.sparkSession) is None:
+            try:
+                self._plan = connect_lineage.plan_of(frame)
+                self._before = connect_lineage.sources_of(frame, self._plan)
+            except Exception as error:  # whatever Spark is made of: lineage must not stop a commit
+                _LOG.debug("the plan cannot be read: %s", error)
+
+    def properties(self, written: DataFrame) -> Mapping[str, str]:
+        """Properties for the commit, once `written` was carried out, which wrote the rows."""
+        spark, table, run = self._frame.sparkSession, self._table, self._run
+        try:
+            if context_of(spark) is not None:
+                found = found_in(Jvm(spark), lambda: plans.executed_leaves(written))
+                text = plans.statement_text(self._frame)
+            else:
+                plan = self._plan or connect_lineage.plan_of(self._frame)
+                found = connect_lineage.settled(self._before, connect_lineage.sources_of(self._frame, plan))
+                text = _STATEMENT.get() or connect_lineage.statement_of(plan)
+            self._taken = _taken(table, run, found)
+            return _said(spark, table, run, found, self._taken, text=text, written=self._frame.columns)
+        except Exception as error:  # as above
+            self._taken = None
+            return _hardly(table, run, error)
+
+    def told(self, sink: str) -> None:
+        """A commit to the branch of that identity has these properties."""
+        if self._run is not None and self._taken is not None:
+            self._run.committed(sink, self._taken)
+
+
+def command_origin(jvm: Jvm, table: Table, run: JobRun | None) -> Mapping[str, str]:
+    """The same for the command that this thread of Spark is planning."""
+    try:
+        found = found_in(jvm, lambda: plans.command_leaves(jvm))
+        return _said(jvm.spark, table, run, found, _taken(table, run, found), text=plans.command_text(jvm))
+    except Exception as error:  # as above
+        return _hardly(table, run, error)
+
+
+def rows_in_batch(table: Any, rows: Handed | None) -> Mapping[str, str] | None:
+    """The same for rows of the program that a function of ``foreachBatch`` writes; None if this thread runs none."""
+    if SparkContext._active_spark_context is None:  # noqa: SLF001 - there is no public word for it
+        return None
+    try:
+        spark = SparkSession.getActiveSession()
+        batch = None if spark is None else plans.Batch.current(spark)
+        if spark is None or batch is None:
+            return None
+        known = Lookups.of(Gathered(() if rows is None else rows.inputs)).inputs
+        return _said(
+            spark, table, None, Found([*known], has_rows_of_program=True), None, text=None, rows=rows
+        )
+    except Exception as error:  # as above
+        return _hardly(table, None, error)
+
+
+def producer(spark: SparkSession, options: Mapping[str, str], run: JobRun | None) -> Producer:
+    """Who writes with these options."""
+    application = spark.conf.get("spark.app.id", None)
+    engine = Engine("spark", pyspark.__version__, application)
+    if run is not None:
+        return Producer(run.name, run.run, CODE_VERSION.of(options) or run.code, engine)
+    name = JOB.of(options) or spark.conf.get(JOB.key, None)
+    code = CODE_VERSION.of(options) or spark.conf.get(CODE_VERSION.key, None) or code_version()
+    return Producer(str(name or spark.conf.get("spark.app.name", "spark")), application, code, engine)
+
+
+def _taken(table: Table, run: JobRun | None, found: Found) -> Taken | None:
+    """What the rows may hold of what the job has read besides their plan; None without a job."""
+    return None if run is None else run.taken(table.branch_uuid, is_planned=not found.has_others)
+
+
+def _said(
+    spark: SparkSession,
+    table: Table,
+    run: JobRun | None,
+    found: Found,
+    taken: Taken | None,
+    *,
+    text: str | None,
+    written: Sequence[str] | None = None,
+    rows: Handed | None = None,
+) -> Mapping[str, str]:
+    by = producer(spark, table.options, run)
+    sources = BatchSources(inputs=[*found.inputs], problems=[*found.problems])
+    batch = plans.Batch.current(spark)
+    if batch is not None and found.has_others:
+        by = replace(by, run=batch.run, engine=replace(by.engine, query=batch.query, batch=batch.batch))
+        sources.take(_of_batch(spark, batch))
+    elif run is None and found.has_others:
+        sources.is_positioned = False
+        sources.problems.append(
+            "some rows are of an RDD, of a checkpoint or of the program, and Spark does not say what went into them"
+        )
+    seen: list[Gathered | Taken] = [] if taken is None else [taken]
+    if batch is not None:
+        of_batch = gathered(batch) if found.has_rows_of_program else seen_in(batch)
+        seen.append(replace(of_batch, inputs=Lookups.of(of_batch).inputs))
+    if sources.is_positioned is None and not sources.problems:
+        sources.is_positioned = all(one.is_positioned or not one.problems for one in seen) or None
+    for one in seen:
+        sources.inputs += one.inputs
+        sources.problems += (problem for problem in one.problems if problem not in sources.problems)
+    before = None if batch is None else unknown_rows(rows, but=sources.inputs, of_jobs=False)
+    if before is not None:
+        sources.problems.append(_BEFORE_BATCH.format(before))
+    columns: tuple[ColumnOrigin, ...] = ()
+    if text is not None:
+        sink = [column.name for column in table.schema.fields]
+        columns = column_origins(text, sink, found.columns, written)
+    return _properties(by, sources, columns)
+
+
+def _of_batch(spark: SparkSession, batch: plans.Batch) -> BatchSources:
+    """What a batch of a stream was made of, by the checkpoint of its query and by its plan."""
+    try:
+        checkpoint = Checkpoint.of({CHECKPOINT: batch.checkpoint})
+        return batch_sources(checkpoint, batch.batch, lookups_of(spark, batch.query, batch.batch))
+    except Exception as error:  # as above
+        problem = f"what batch {batch.batch} of the stream read: {_first_line(error)}"
+        return BatchSources(problems=[problem], is_positioned=False)
+
+
+def _properties(
+    by: Producer, sources: BatchSources, columns: tuple[ColumnOrigin, ...] = ()
+) -> Mapping[str, str]:
+    for problem in sources.problems:
+        if (by.job, problem) not in _TOLD:
+            _TOLD.add((by.job, problem))
+            _LOG.warning("lineage of job '%s' is incomplete: %s", by.job, problem)
+    entry = LineageEntry(
+        by.job,
+        by.run,
+        by.code,
+        by.engine,
+        joined(sources.inputs),
+        tuple(sources.problems),
+        columns=columns,
+        held=tuple(sources.held),
+        is_positioned=sources.is_positioned if sources.problems else None,
+    )
+    return {LINEAGE_PROPERTY: entry.to_json()}
+
+
+def _hardly(table: Table, run: JobRun | None, error: Exception) -> Mapping[str, str]:
+    """What can be said where nothing could be found out."""
+    job = JOB.of(table.options) or "spark" if run is None else run.name
+    by = Producer(job, None if run is None else run.run, None, Engine("spark", pyspark.__version__))
+    return _properties(by, BatchSources(problems=[f"what the rows were computed from: {_first_line(error)}"]))
+
+
+def _first_line(error: Exception) -> str:
+    message = error.message if isinstance(error, AnabranchError) else str(error)
+    return (message or type(error).__name__).partition("\n")[0]
+
+
+ORIGINS.append(rows_in_batch)

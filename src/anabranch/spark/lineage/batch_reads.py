@@ -1,0 +1,170 @@
+"""What a function of ``foreachBatch`` reads besides the frame it is given: it may go into whatever the function writes.
+
+Spark tells a thread which batch it works on. So reads of Python and of the catalog are found to be of a batch by their
+thread. Reads through the data source are planned in other processes: they are of the thread that waits for these just then.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from pyspark import SparkContext
+
+from anabranch.lineage import reads
+from anabranch.lineage.joining import joined
+from anabranch.lineage.model import TableInput
+from anabranch.lineage.reads import Reader, note_elsewhere
+from anabranch.lineage.recording import Gathered, JobRun, aside, current, open_runs
+from anabranch.spark.jvm.proxy import Jvm
+from anabranch.spark.lineage import plans
+from anabranch.spark.lineage.job_marks import WORKERS, taking_part
+from anabranch.spark.lineage.plan_inputs import found_in
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOG = logging.getLogger(__name__)
+_MOST_QUERIES: Final = 100
+_LOCK = threading.Lock()
+_BATCHES: Final[dict[str, _Batch]] = {}
+"""By the id of its query, the batch of which something was read last."""
+
+
+@dataclass
+class _Batch:
+    number: int
+    reads: JobRun
+    before: dict[str, TableInput]
+    """What the function saw for earlier batches and may have kept, the newest of each branch."""
+
+    def and_before(self, found: Gathered) -> Gathered:
+        """The same, with what the function may have kept."""
+        own = {read.branch_uuid for read in found.inputs if isinstance(read, TableInput)}
+        kept = (read for branch, read in self.before.items() if branch not in own)
+        return replace(found, inputs=joined([*kept, *found.inputs]))
+
+
+def seen(batch: plans.Batch) -> Gathered:
+    """What the function has seen so far, of this batch and of earlier ones."""
+    known = _batch(batch.query, batch.batch)
+    return known.and_before(known.reads.seen)
+
+
+def gathered(batch: plans.Batch) -> Gathered:
+    """The same, and what the plans of its writes have read, of whose rows the program may have got some too."""
+    known = _batch(batch.query, batch.batch)
+    return known.and_before(known.reads.gathered)
+
+
+@contextmanager
+def reading(spark: SparkSession) -> Iterator[bool]:
+    """What is read meanwhile for this thread of Spark is for the job, or else the batch, that it works for.
+
+    Gives whether a plan says where it goes: then it is not noted at all for a thread that works for nobody.
+    """
+    is_planned = _is_command(spark)
+    with taking_part(spark) as run:
+        batch = _of_thread() if run is None else None
+        if batch is not None:
+            with batch.reads.joined():
+                yield is_planned
+        elif run is None and is_planned:
+            with aside():
+                yield is_planned
+        else:
+            yield is_planned
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """What Spark reads meanwhile for this thread goes into what it writes, and its plan says so."""
+    run = current() or _reader()
+    with nullcontext() if run is None else run.writing():
+        yield
+
+
+def note_planned(spark: SparkSession, read: TableInput) -> None:
+    """Register a read that another process plans for Spark just now, for whose thread waits for it. Never raises.
+
+    Spark may plan in a thread of its own, which works for who knows whom. Then it is of the job or function that is under
+    way, and a problem of each if there are several, or if a stream may just as well be looking the table up.
+    """
+    waiting: list[Reader] = []
+    others = {run.run: Reader(run) for run in open_runs()}
+    is_of_stream = False
+    try:
+        jvm = Jvm(spark)
+        for worker in list(WORKERS):
+            doing = plans.doing(jvm, worker.thread)
+            reader = Reader(worker.run, doing.is_command, worker.ident)
+            if doing.is_planning:
+                waiting.append(reader)
+            elif doing.is_command:
+                others[worker.run.run] = reader
+        for thread, query, number in plans.batches(jvm):
+            doing = plans.doing(jvm, thread)
+            reader = Reader(_batch(query, number).reads if doing.is_function else None, doing.is_command)
+            if doing.is_planning:
+                waiting.append(reader)
+            elif reader.run is not None:
+                others[query] = reader
+            elif not waiting:
+                is_of_stream |= _looks_up(jvm, query, number, read)
+    except Exception as error:  # whatever Spark is made of
+        _LOG.debug("it is not known who reads '%s': %s", read.name, error)
+    note_elsewhere(read, waiting or [*others.values(), *([Reader(None)] if is_of_stream else [])])
+
+
+def _looks_up(jvm: Jvm, query: str, batch: int, read: TableInput) -> bool:
+    """Whether the plan of a batch names the table."""
+    named = found_in(jvm, lambda: plans.lookup_leaves(jvm, query, batch)).inputs
+    return any(isinstance(one, TableInput) and one.branch_uuid == read.branch_uuid for one in named)
+
+
+def _is_command(spark: SparkSession) -> bool:
+    try:
+        return plans.is_command(Jvm(spark))
+    except Exception as error:  # as above
+        _LOG.debug("it is not known what this thread does: %s", error)
+        return False
+
+
+def _batch(query: str, number: int) -> _Batch:
+    with _LOCK:
+        known = _BATCHES.pop(query, None)
+        if known is None or known.number != number:
+            before = {} if known is None else known.before
+            for read in () if known is None else known.reads.seen.inputs:
+                if isinstance(read, TableInput):
+                    before[read.branch_uuid] = read
+            known = _Batch(number, JobRun(f"batch {number}", query, is_gathering=True), before)
+        _BATCHES[query] = known
+        while len(_BATCHES) > _MOST_QUERIES:
+            del _BATCHES[next(iter(_BATCHES))]
+        return known
+
+
+def _of_thread() -> _Batch | None:
+    """The batch that this thread works on."""
+    context = SparkContext._active_spark_context  # noqa: SLF001 - there is no public word for it
+    if context is None:
+        return None
+    try:
+        found = plans.batch_of_thread(context)
+    except Exception as error:  # a gateway that is gone
+        _LOG.debug("the batch of this thread is not known: %s", error)
+        return None
+    return None if found is None else _batch(*found)
+
+
+def _reader() -> JobRun | None:
+    batch = _of_thread()
+    return None if batch is None else batch.reads
+
+
+reads.READERS.append(_reader)

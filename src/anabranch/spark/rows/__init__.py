@@ -1,0 +1,1 @@
+"""Rows between data files and Spark's Python tasks."""

@@ -1,0 +1,131 @@
+"""Rows of data files to a Spark task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from anabranch.arrow.table_read import Reader
+from anabranch.expr.bind import BoundPredicate
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.scan.split import Split
+from anabranch.scan.feed import FeedReader
+from anabranch.spark.types.arrow_values import to_schema
+from anabranch.streaming.delivery import CHANGE_COLUMN, WATERMARK_COLUMN, FeedFile, FeedSplit
+from anabranch.streaming.feed import Feed
+
+_THREADS = 2
+"""Pieces of files that a task decodes side by side: it has one core, but should not wait for its store."""
+
+_WORTH_A_TASK_BYTES, _WORTH_A_TASK_ROWS = 8 << 20, 500_000
+"""From so much on one more task, and one more file that it writes, is worth while."""
+_ABOUT = 1.05
+"""Files that are equal but for a few bytes go into equal parts."""
+
+_MOST_ROWS = 1 << 16
+_MOST_BYTES = 16 << 20
+
+
+class SplitPartition(InputPartition):
+    """One split, for one task."""
+
+    def __init__(self, split: Split | FeedSplit) -> None:
+        super().__init__(split)
+
+
+@dataclass(frozen=True)
+class RowReader:
+    """Reads splits as Arrow batches in the types that Spark takes. Picklable."""
+
+    reader: Reader | FeedReader
+    """What reads the splits of the partitions."""
+    target: pa.Schema
+    """The columns to read, in their order, in the types that Spark takes."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it gives all rows of the files, in columns of the table."""
+        reader = self.reader.reader if isinstance(self.reader, FeedReader) else self.reader
+        is_marked = isinstance(self.reader, FeedReader) and not self.reader.is_plain
+        return reader.predicate is None and not is_marked
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one split; none for the partition that Spark makes up where there is nothing to read."""
+        if not isinstance(partition, SplitPartition):
+            return
+        for batch in self.reader.read(partition.value):
+            yield from _pieces(to_schema(batch.select(self.target.names), self.target))
+
+
+def snapshot_rows(
+    context: TableContext,
+    schema: TableSchema,
+    target: pa.Schema,
+    predicate: BoundPredicate | None = None,
+    *,
+    verify: bool = True,
+) -> RowReader:
+    """A reader of the splits of a plan; the predicate is bound to the columns of `schema`."""
+    return RowReader(Reader(context, schema.fields, tuple(target.names), predicate, _THREADS, verify), target)
+
+
+def stream_rows(feed: Feed, target: pa.Schema, *, watermark_column: bool = False) -> RowReader:
+    """A reader of the splits of a feed, with ``_change`` if it hands out changes, and ``_watermark`` if that is asked for.
+
+    What is added is never a column of the table, also where that has one of the same name.
+    """
+    is_added = {CHANGE_COLUMN: feed.on_overwrite == "changes", WATERMARK_COLUMN: watermark_column}
+    names = tuple(name for name in target.names if not is_added.get(name))
+    return RowReader(FeedReader.of(feed, names, watermark_column=watermark_column, threads=_THREADS), target)
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The rows in batches that Spark can hold in memory several at a time, outside of its heap."""
+    fitting = batch.num_rows * _MOST_BYTES // max(batch.nbytes, 1)
+    step = max(1, min(_MOST_ROWS, fitting))
+    for start in range(0, batch.num_rows, step):
+        yield batch.slice(start, step)
+
+
+def spread(splits: Sequence[FeedSplit], slots: int) -> list[FeedSplit]:
+    """The same files in the same order, in enough splits for all tasks that run side by side, if each has much to do.
+
+    Splits of a step are few where its files are small; then one task would do everything while others wait. For
+    tables whose rows have no order between files.
+
+    Args:
+        splits: of one step of a stream.
+        slots: tasks that run side by side.
+    """
+    total = sum(_work(file) for split in splits for file in split.files)
+    wanted = min(slots, int(total))
+    if len(splits) >= wanted:
+        return list(splits)
+    return [part for split in splits for part in _cut(split, total / wanted)]
+
+
+def _cut(split: FeedSplit, most: float) -> Iterator[FeedSplit]:
+    """A split in runs of files of at most so much work, or of one file."""
+    run: list[FeedFile] = []
+    work = 0.0
+    for file in split.files:
+        if run and work + _work(file) > most * _ABOUT:
+            yield replace(split, files=tuple(run))
+            run, work = [], 0.0
+        run.append(file)
+        work += _work(file)
+    yield replace(split, files=tuple(run))
+
+
+def _work(file: FeedFile) -> float:
+    """What it is to read a file, in shares of what is worth one more task."""
+    return max(file.file.size / _WORTH_A_TASK_BYTES, file.file.row_count / _WORTH_A_TASK_ROWS)
+
+
+def partitions_of(splits: Sequence[Split] | Sequence[FeedSplit]) -> list[InputPartition]:
+    """One Spark partition for each split."""
+    return [SplitPartition(split) for split in splits]

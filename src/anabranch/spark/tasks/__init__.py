@@ -1,0 +1,1 @@
+"""Work as tasks of Spark jobs: writing frames, compacting, sorting, measuring."""

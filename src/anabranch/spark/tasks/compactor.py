@@ -1,0 +1,197 @@
+"""Compacts a table while a query writes to it: coordinator and committer here, the workers in Spark tasks."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from anabranch.arrow.splitting import BucketKey, Splitter
+from anabranch.arrow.writer import WriteContext
+from anabranch.errors import AnabranchError
+from anabranch.kernel.commit.compaction_task import CompactionTask
+from anabranch.kernel.compaction.coordinator import Coordinator, TaskEnd
+from anabranch.kernel.log.context import TableContext
+from anabranch.lazy import lazy
+from anabranch.maintenance.expire import expire_after_commit
+from anabranch.maintenance.rewrites import carry_out, waves, write_context
+from anabranch.options import WRITE_ONLY
+from anabranch.runtime import RandomIds, Runtime
+from anabranch.spark.context.notices import Notice
+from anabranch.spark.context.running import is_running, slots_of
+from anabranch.spark.tasks.engine import SparkEngine
+from anabranch.spark.tasks.task_engine import JobFailedError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+POOL: Final = "anabranch-compaction"
+"""Scheduler pool of the workers."""
+
+DESCRIPTION: Final = {"compaction": "continuous"}
+"""What the snapshots say of how they were made."""
+
+Chore = Callable[[TableContext, Mapping[str, str]], object]
+CHORES: Final[Mapping[str, Chore]] = {"expiry of snapshots": expire_after_commit}
+"""What a writing job does besides, given the branch and the options that hold for it."""
+
+_LOG = logging.getLogger(__name__)
+_WAVE_TASKS = 64
+"""Tasks that are carried out and committed together, for each slot."""
+_LONGEST_REST_SECONDS = 600.0
+_DYING_SECONDS = 5.0
+"""How long tasks of a cancelled job may go on."""
+
+
+class Compactor(threading.Thread):
+    """Compacts one branch of one table for as long as one run of a query writes to it."""
+
+    def __init__(self, spark: SparkSession, notice: Notice, run_id: str) -> None:
+        super().__init__(name=f"anabranch-compaction-of-{notice.context.title}", daemon=True)
+        self.spark = spark
+        self.query = notice.query
+        self.run_id = run_id
+        self._context = notice.context
+        self._options = dict(notice.options)
+        self._tag = f"anabranch-compaction-{notice.context.runtime.ids.uuid()}"
+        self._coordinator = Coordinator(self._context, self._options)
+        self._woken = threading.Event()
+        self._ended = threading.Event()
+        self._hurried = threading.Event()
+        self._failures = Counter[str]()
+        self._resting: dict[str, float] = {}
+        """Until when a duty that failed is let alone."""
+        self._reported: set[str] = set()
+
+    def wake(self) -> None:
+        """There is a new snapshot."""
+        self._woken.set()
+
+    def end(self, *, hurry: bool = False) -> None:
+        """Have the thread end soon. To be called until it has: a job may begin while this is said.
+
+        Args:
+            hurry: do not wait for tasks that are being cancelled.
+        """
+        self._ended.set()
+        self._woken.set()
+        if hurry:
+            self._hurried.set()
+        with suppress(Exception):  # with the session, its jobs have ended too
+            SparkEngine(self.spark, tag=self._tag).cancel()
+
+    def run(self) -> None:
+        while True:
+            self._woken.wait()
+            self._woken.clear()
+            if self._ended.is_set():
+                return
+            self._do("compaction", self._compact)
+            for name, chore in CHORES.items():
+                self._do(name, partial(self._do_chore, chore))
+
+    def _do(self, name: str, duty: Callable[[], None]) -> None:
+        """Do it if it may be done now. Whatever goes wrong, the stream goes on, and the other duties do."""
+        now = self._context.runtime.clock.monotonic()
+        if self._ended.is_set() or now < self._resting.get(name, now):
+            return
+        try:
+            duty()
+            self._failures.pop(name, None)
+        except Exception as error:  # the compaction of a stream's table must not end on a surprise
+            if not self._ended.is_set() and is_running(self.spark):
+                self._failures[name] += 1
+                self._resting[name] = now + min(2.0 ** self._failures[name], _LONGEST_REST_SECONDS)
+                self._report(name, error)
+
+    def _compact(self) -> None:
+        if WRITE_ONLY.of(self._all_options()):
+            return
+        self._coordinator.observe()
+        tasks = self._coordinator.tasks(_WAVE_TASKS * self._slots)
+        if tasks:
+            self._carry_out(tasks)
+            self.wake()  # there may be more
+
+    def _do_chore(self, chore: Chore) -> None:
+        options = self._all_options()
+        if not WRITE_ONLY.of(options):
+            chore(self._context, options)
+
+    def _all_options(self) -> dict[str, str]:
+        schema = self._context.schemas.latest()
+        return {**(schema.options if schema is not None else {}), **self._options}
+
+    def _carry_out(self, tasks: Sequence[CompactionTask]) -> None:
+        left = list(tasks)
+        try:
+            for wave in waves(tasks):
+                self._carry_out_job(wave)
+                del left[: len(wave)]
+        except BaseException:
+            for task in left:
+                self._coordinator.done(task, TaskEnd.FAILED)
+            raise
+
+    def _carry_out_job(self, tasks: Sequence[CompactionTask]) -> None:
+        """Tasks of one Spark job, under a mark of its own: what an earlier job wrote may be committed by now."""
+        mark = self._context.runtime.ids.uuid()[: len("00000000-0000-0000")]
+        context = replace(self._context, runtime=Runtime(ids=MarkedIds(mark)))
+        engine = SparkEngine(self.spark, self._slots, POOL, self._tag)
+        try:
+            outcome = carry_out(context, self._options, tasks, engine=engine, description=DESCRIPTION)
+        except JobFailedError:
+            self._hurried.wait(_DYING_SECONDS)
+            remove_marked(mark, tasks, write_context(context, self._options, engine))
+            raise
+        for rewritten in outcome.committed:
+            self._coordinator.done(rewritten.task, TaskEnd.COMMITTED)
+        for task in outcome.given_up:
+            self._coordinator.done(task, TaskEnd.GIVEN_UP)
+
+    @lazy
+    def _slots(self) -> int:
+        return max(slots_of(self.spark) // 2, 1)
+
+    def _report(self, name: str, error: Exception) -> None:
+        # Once is enough: what stands in the way will do so at the next batch, too.
+        level = logging.DEBUG if name in self._reported else logging.WARNING
+        self._reported.add(name)
+        _LOG.log(
+            level,
+            "%s of '%s' failed beside the query %s that writes to it, which goes on; it is tried again, at growing "
+            "intervals. If it stays so, write with the option 'write-only' and have a job of its own do it, with "
+            "'anabranch maintain'. The reason: %s",
+            name,
+            self._context.title,
+            self.query,
+            error,
+            exc_info=None if isinstance(error, AnabranchError) else error,
+        )
+
+
+@dataclass(frozen=True)
+class MarkedIds(RandomIds):
+    """Random names that begin alike, so that files can be found of which no other trace is left."""
+
+    mark: str
+
+    def uuid(self) -> str:
+        return self.mark + super().uuid()[len(self.mark) :]
+
+
+def remove_marked(mark: str, tasks: Sequence[CompactionTask], writing: WriteContext) -> None:
+    """Remove what a failed job wrote for these tasks under names of that mark, as far as the store allows.
+
+    Only for a job that gave back no result: then nothing of it is, or will be, committed.
+    """
+    splitter = Splitter(writing.schema, writing.all_options)
+    for folder in {splitter.folder(BucketKey(task.partition, task.bucket)) for task in tasks}:
+        with suppress(AnabranchError):
+            files = writing.storage.list(folder, include_temporary=True)
+            writing.storage.delete_many([file.path for file in files if f"data-{mark}" in file.path])

@@ -1,0 +1,1 @@
+"""Columns and values between Spark and a table."""
