@@ -126,11 +126,11 @@ def test_notices_are_json_and_what_is_none_is_passed_over(table, caplog):
 
 OF_OWN_TASKS = {
     # What this process's own Spark jobs gave back; no statement, option or file is between them.
-    "spark/engine.py",
+    "spark/tasks/task_engine.py",
     "spark/frame_writer.py",
     "spark/sort.py",
     # A data source that this process registered, as Spark's own Python process sent it back.
-    "spark/native/plans.py",
+    "spark/lineage/plans.py",
 }
 PROGRAMS = {"pickle", "cloudpickle", "marshal", "shelve", "dill", "joblib"}
 
