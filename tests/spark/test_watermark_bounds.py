@@ -9,7 +9,7 @@ from anabranch.errors import StorageError
 from anabranch.kernel.commit.commit_message import CommitMessage, EventTimes
 from anabranch.kernel.commit.watermark import SourceProgress, Unknown
 from anabranch.lineage.spark_offsets import BatchOffsets
-from anabranch.spark.streams.read_stream import stream_watermark
+from anabranch.spark.streams import stream_watermark
 from anabranch.spark.streams.stream_watermark import batch_watermark
 from anabranch.streaming.offsets import BEGINNING, Offset, Position
 
