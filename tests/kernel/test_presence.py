@@ -318,6 +318,25 @@ def test_what_others_have_built_on_is_not_taken_back(table, clock):
         through(table).commit(Append(written(table, 1, 3)), identity=identity)
 
 
+def test_a_rollback_whose_hold_was_let_go_is_not_acknowledged(table, clock):
+    """An expiry that looked at the refs before the snapshot was put may be about to delete what it brings back."""
+    table.append(rows(1, 2))
+    table.overwrite(rows(3, 1))
+
+    def sleeps(_):
+        clock.now += 2 * DAY
+        for tag in [t for t in table.context.storage.list("tag") if "rollback" in t.path]:
+            table.context.storage.delete(tag.path)
+
+    slow = through(table, run("before", "put_if_absent", sleeps, where="*snapshot-4"))
+    with pytest.raises(anabranch.CommitConflictError, match="FILES_LET_GO") as caught:
+        slow.rollback(2)
+    assert "do it again" in caught.value.hint
+    assert ids_of(through(table)) == [3]
+    through(table).rollback(2)
+    assert ids_of(through(table)) == [0, 1, 2]
+
+
 def files_of(table):
     """Paths of the data files in the store."""
     return {info.path for info in table.context.storage.list("bucket-0")}

@@ -41,6 +41,8 @@ class Attempts:
     identity: CommitIdentity
     properties: Mapping[str, str]
     watermark: Claim
+    pin: str | None = None
+    """Path of the tag that holds the files which are brought back."""
     in_doubt: bool = False
     """Whether the store has not yet said if the snapshot was taken. Then nothing may be removed."""
     _delta: _Delta | None = field(default=None, init=False)
@@ -122,6 +124,11 @@ class Attempts:
         paths = aged_files(self.context, *self._change, is_late=is_late)
         if is_late:
             paths += sorted(self._written)
+        if is_late and self.pin is not None:
+            # Let go of as that of an operation that was killed: then an expiry that looked at the refs before the
+            # snapshot was put may be about to remove files that are still there. If it is there after the put, whoever
+            # lets go of it and looks at the refs finds the snapshot.
+            paths.append(self.pin)
         return (lost_files(self.context, paths), len(paths)) if paths else ([], 0)
 
     def shown(self) -> None:

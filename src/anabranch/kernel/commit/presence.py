@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from anabranch.format.records.data_file import FileKind, ManifestEntry
-from anabranch.format.records.layout import ORPHANS_FOLDER
+from anabranch.format.records.layout import ORPHANS_FOLDER, tag_name_of
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.base import Conflict
@@ -88,6 +88,13 @@ def lost_files_of(context: TableContext, snapshot: Snapshot) -> tuple[list[str],
 
 def lost_conflict(context: TableContext, lost: Sequence[str], total: int) -> Conflict:
     """Why a commit whose files are gone is refused."""
+    if all(tag_name_of(path) is not None for path in lost):
+        return Conflict(
+            "FILES_LET_GO",
+            f"this commit to '{context.title}' brings back files that a tag of its own held, and it took so long that "
+            f"the tag was removed as that of a process that died: {lost[0]}",
+            "nothing was published: do it again.",
+        )
     return Conflict(
         "FILES_CLEANED_AWAY",
         f"{len(lost)} of {total} files that this commit to '{context.title}' wrote were removed before it, as the "

@@ -69,6 +69,8 @@ class CommitRequest:
     """Event-time watermark in epoch milliseconds, or how far its sources have come; a table's never goes back."""
     floor: SnapshotRef | None = None
     """A snapshot known to be older than this commit, where the search for a repetition may stop."""
+    pin: str | None = None
+    """Path of the tag that holds the files which the commit brings back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,7 @@ def commit(context: TableContext, request: CommitRequest, *, known_head: Snapsho
         CommitOutcomeUnknownError: the store did not say whether it happened; delete nothing.
         UnsupportedFeatureError: the table uses something that must not be written to.
     """
-    attempts = Attempts(context, request.identity, request.properties, request.watermark)
+    attempts = Attempts(context, request.identity, request.properties, request.watermark, request.pin)
     try:
         return _commit(context, request, attempts, known_head)
     finally:

@@ -36,12 +36,15 @@ def is_rollback_pin(tag_name: str) -> bool:
     return tag_name.startswith(_PREFIX)
 
 
-def pin_target(context: TableContext, target: Snapshot, user: str) -> None:
-    """Hold on to the snapshot that the rollback of this commit user goes to."""
-    if (
-        target.delta_manifest_list != NO_LIST
-    ):  # else only a savepoint is left of it, which other engines do not know
-        _put(context, _target_name(user), target)
+def pin_target(context: TableContext, target: Snapshot, user: str) -> str | None:
+    """Hold on to the snapshot that the rollback of this commit user goes to; the path of the pin.
+
+    None where only a savepoint is left of the snapshot: that holds it, and other engines do not know it.
+    """
+    if target.delta_manifest_list == NO_LIST:
+        return None
+    _put(context, _target_name(user), target)
+    return context.layout.tag_path(_target_name(user))
 
 
 def pin_result(context: TableContext, result: Snapshot) -> None:

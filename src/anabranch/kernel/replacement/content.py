@@ -142,10 +142,9 @@ def _commit(replacing: Replacing, action: ReplaceContent) -> Snapshot:
     main = replacing.main
     identity = CommitIdentity.batch(main.runtime)
     begun = fork_snapshot(replacing.target, main)
-    if begun is not None:
-        pin_target(main, begun, identity.user)
+    pin = None if begun is None else pin_target(main, begun, identity.user)
     try:
-        made = commit(main, CommitRequest(action, identity)).snapshot
+        made = commit(main, CommitRequest(action, identity, pin=pin)).snapshot
     except NOT_PUBLISHED:
         unpin(main, identity.user)
         raise

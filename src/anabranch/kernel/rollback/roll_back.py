@@ -78,11 +78,12 @@ def roll_back(context: TableContext, version: str | int) -> Snapshot:
             pin_result(context, newest.snapshot)  # in case whoever made it was killed before
         return newest.snapshot
     identity = CommitIdentity.batch(context.runtime)
-    pin_target(context, moment.snapshot, identity.user)
+    pin = pin_target(context, moment.snapshot, identity.user)
     try:
         check_there(context, moment)
         action = Rollback(moment.snapshot, str(version))
-        made = commit(context, CommitRequest(action, identity), known_head=newest.snapshot).snapshot
+        request = CommitRequest(action, identity, pin=pin)
+        made = commit(context, request, known_head=newest.snapshot).snapshot
     except NOT_PUBLISHED:
         unpin(context, identity.user)  # after any other error it may be needed
         raise
