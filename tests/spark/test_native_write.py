@@ -21,8 +21,8 @@ from anabranch.kernel.commit.commit_message import EventTimes
 from anabranch.spark.native import compiled, data_files
 from anabranch.spark.native.generations import Obstacle
 from anabranch.spark.native.writer import NativeWriter
-from anabranch.spark.tasks.engine import JobFailedError
 from anabranch.spark.tasks.frame_writer import write_frame
+from anabranch.spark.tasks.task_engine import JobFailedError
 from anabranch.spark.types.columns import spark_schema
 from tests.spark.native_cases import bag, eventually
 from tests.spark.written_rows import EVERY_TYPE, KEYS, LEAVES, random_columns, random_rows
