@@ -15,16 +15,24 @@ import anabranch
 from anabranch.errors import AnabranchError, CommitConflictError, SealedBranchError
 from anabranch.format.records.main_pointer import MAIN_PREFIX, SEAL_PREFIX
 from anabranch.kernel.actions.append import Append
+from anabranch.kernel.log import parallel
 from anabranch.kernel.log.cache import MetadataCache
 from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.log.main_pointer import numbers, replacements
 from anabranch.runtime import Runtime
 from tests.branches.replacing import BEFORE, Ids, Time, again, parted, timed
+from tests.simulation.pools import Inline
 from tests.support.faults import FaultyStorage, run
 from tests.support.tables import ids_of, rows, written
 
 DECIDING = ("put_if_absent", "put", "delete", "delete_many", "get", "exists")
 """Calls at which another actor may come first; the others read or write what only one knows of."""
+
+
+@pytest.fixture(autouse=True)
+def _one_thread_an_actor(monkeypatch):
+    """Calls are made by the thread of their actor, which is what the scheduler stops."""
+    monkeypatch.setattr(parallel, "ThreadPoolExecutor", Inline)
 
 
 class Killed(BaseException):

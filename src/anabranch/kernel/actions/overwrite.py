@@ -127,9 +127,13 @@ class Overwrite:
         if not all(map(_is_exact, values.schema.types)):
             return None
         names = [ColumnExpression(Column((field.name,))) for field in schema.partition_fields]
+        try:
+            columns = [column.to_pylist() for column in values.columns]
+        except (OverflowError, ValueError):  # Python has no dates beyond the year 9999
+            return None
         wanted = [
             all_of([name.same_as(value) for name, value in zip(names, row, strict=True)])
-            for row in zip(*(column.to_pylist() for column in values.columns), strict=True)
+            for row in zip(*columns, strict=True)
         ]
         return bind(any_of(wanted), schema.fields)
 

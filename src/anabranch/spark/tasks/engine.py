@@ -11,9 +11,9 @@ from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types.data_types import Field
 from anabranch.spark.context.running import slots_of
 from anabranch.spark.native.frame import native_frame
+from anabranch.spark.tasks import sort
 from anabranch.spark.tasks.audit import measure
 from anabranch.spark.tasks.frame_writer import write_frame
-from anabranch.spark.tasks.sort import largest_for_one_task, sort_with_many
 from anabranch.spark.tasks.task_engine import TaskEngine
 from anabranch.spark.types.columns import frame_columns
 
@@ -47,8 +47,8 @@ class SparkEngine(TaskEngine):
 
     def largest_for_one_task(self, total: int) -> int:
         """See `anabranch.maintenance.sort.SortingEngine`."""
-        return largest_for_one_task(total, slots_of(self.spark))
+        return sort.largest_for_one_task(total, slots_of(self.spark))
 
     def sort(self, task: CompactionTask, job: SortJob) -> Rewrite:
         """See `anabranch.maintenance.sort.SortingEngine`."""
-        return sort_with_many(self, task, job, slots=slots_of(self.spark))
+        return sort.sort_with_many(self, task, job, slots=slots_of(self.spark))
