@@ -41,7 +41,7 @@ def micro_batches(clock: Clock, home: str, batches: int) -> dict[str, Any]:
 
     What it looked up is not among that: only the process of a stream that runs can be asked.
     """
-    table_stream.micro_batches(clock, home, batches)
+    table_stream.micro_batches(clock, home, batches, stateful=False)
     gathering: list[float] = []
     for batch in range(batches):
         checkpoint = Checkpoint.of({"checkpointLocation": home + "/checkpoint"})

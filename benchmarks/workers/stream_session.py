@@ -7,14 +7,22 @@ import sys
 import time
 from typing import Any
 
+import pyarrow as pa
+
 SLOTS = 2
-COLUMNS = "id BIGINT, v STRING"
+COLUMNS = "id BIGINT, v STRING, t TIMESTAMP"
+COUNTED = "start TIMESTAMP_LTZ, k BIGINT, n BIGINT"
+BATCH_ROWS = 1_000
 WARM_UP_ROWS = 16_000
 """Of a first query, which loads code and starts processes."""
+BEGIN = 1_800_000_000
+"""Epoch seconds of the first event."""
 TOO_LONG = 3.0
 """Seconds for each batch after which a stream is given up."""
 SETTINGS = {
     "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.streaming.numRecentProgressUpdates": "10000",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -32,6 +40,26 @@ def bare_session() -> Any:
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def rows(first: int, count: int) -> pa.Table:
+    """Rows of a source. Each thousand is of another ten seconds."""
+    ids = pa.array(range(first, first + count), pa.int64())
+    micros = [
+        (BEGIN + 10 * (i // BATCH_ROWS)) * 1_000_000 + i % BATCH_ROWS for i in range(first, first + count)
+    ]
+    times = pa.array(micros, pa.timestamp("us", "UTC"))
+    return pa.table({"id": ids, "v": [f"value {i}" for i in range(first, first + count)], "t": times})
+
+
+def counted(frame: Any) -> Any:
+    """How often each of a thousand keys was there in ten seconds: windows that close as the next rows come."""
+    from pyspark.sql import functions as f
+
+    windows = frame.withWatermark("t", "0 seconds").groupBy(
+        f.window("t", "10 seconds"), (f.col("id") % BATCH_ROWS).alias("k")
+    )
+    return windows.count().select(f.col("window.start").alias("start"), "k", f.col("count").alias("n"))
 
 
 def batch_seconds(query: Any, batches: int) -> list[float]:

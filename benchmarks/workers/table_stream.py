@@ -4,29 +4,41 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow as pa
-
 import anabranch
 import anabranch.spark
 from benchmarks.workers.harness import Clock, main
-from benchmarks.workers.stream_session import COLUMNS, SETTINGS, SLOTS, WARM_UP_ROWS, batch_seconds, finish
+from benchmarks.workers.stream_session import (
+    BATCH_ROWS,
+    COUNTED,
+    SETTINGS,
+    SLOTS,
+    WARM_UP_ROWS,
+    batch_seconds,
+    counted,
+    finish,
+    rows,
+)
 
-ROWS = 1_000
+TABLE = "id BIGINT, v STRING, t TIMESTAMP_LTZ"
+made = rows
 
 
-def micro_batches(clock: Clock, home: str, batches: int) -> dict[str, Any]:
+def micro_batches(clock: Clock, home: str, batches: int, stateful: bool) -> dict[str, Any]:
     """One commit of a thousand rows for each micro-batch; the laps are the seconds of each."""
     lake = anabranch.connect(home + "/warehouse")
-    source, sink = lake.create_table("db.source", COLUMNS), lake.create_table("db.sink", COLUMNS)
+    source = lake.create_table("db.source", TABLE)
+    sink = lake.create_table("db.sink", COUNTED if stateful else TABLE)
     for number in range(batches):
-        source.append(_rows(number * ROWS, ROWS))
+        source.append(rows(number * BATCH_ROWS, BATCH_ROWS))
     spark = _session(home)
     stream = spark.readStream.format("anabranch").option("scan.mode", "from-snapshot")
     stream = stream.option("scan.snapshot-id", "1").option("read.stream.maxFilesPerTrigger", "1")
-    writer = stream.load("db.source").writeStream.format("anabranch").queryName("copy")
+    frame = stream.load("db.source")
+    writer = (counted(frame) if stateful else frame).writeStream.format("anabranch").queryName("copy")
     query = writer.option("checkpointLocation", home + "/checkpoint").start("db.sink")
     clock.seconds += batch_seconds(query, batches)
-    _check(sink, batches * ROWS)
+    if not stateful:
+        _check(sink, batches * BATCH_ROWS)
     return finish(spark)
 
 
@@ -35,10 +47,10 @@ def throughput(clock: Clock, home: str, rows: int, files: int) -> dict[str, Any]
     lake = anabranch.connect(home + "/warehouse")
     sinks = {}
     for name, count in (("little", WARM_UP_ROWS), ("much", rows)):
-        source = lake.create_table(f"{name}.source", COLUMNS)
-        sinks[name] = lake.create_table(f"{name}.sink", COLUMNS)
+        source = lake.create_table(f"{name}.source", TABLE)
+        sinks[name] = lake.create_table(f"{name}.sink", TABLE)
         for number in range(files):
-            source.append(_rows(number * (count // files), count // files))
+            source.append(made(number * (count // files), count // files))
     spark = _session(home)
     _copy(spark, home, "little")
     with clock.lap():
@@ -57,11 +69,6 @@ def _session(home: str) -> Any:
     spark = anabranch.spark.session(home + "/warehouse", master=f"local[{SLOTS}]", **SETTINGS)
     spark.sparkContext.setLogLevel("ERROR")
     return spark
-
-
-def _rows(first: int, count: int) -> pa.Table:
-    ids = range(first, first + count)
-    return pa.table({"id": pa.array(ids, pa.int64()), "v": [f"value {i}" for i in ids]})
 
 
 def _check(table: Any, rows: int) -> None:
