@@ -1,0 +1,45 @@
+/** Numbers and times for people. Times are UTC, as the commands print them. */
+
+export const number = (value: number | null | undefined): string => (value === null || value === undefined ? "–" : value.toLocaleString("en-US"));
+export const signed = (value: number | null): string => (value === null || value === 0 ? "" : `${value >= 0 ? "+" : "−"}${number(Math.abs(value))}`);
+export const plural = (count: number, what: string, many = `${what}s`): string => `${number(count)} ${count === 1 ? what : many}`;
+
+/** A word as a shell reads it: names of tables and tags may hold blanks, quotes and dollar signs. */
+export const quoted = (word: string): string => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`);
+
+/** A command line of ours. */
+export const command = (...words: string[]): string => ["anabranch", ...words].map(quoted).join(" ");
+
+/** Bytes, with a space that does not break. */
+export function bytes(value: number | null | undefined): string {
+  if (value === null || value === undefined) return "–";
+  const units = ["bytes", "KB", "MB", "GB", "TB", "PB"];
+  let size = value, unit = 0;
+  while (size >= 1024 && unit < units.length - 1) { size /= 1024; unit++; }
+  return `${unit === 0 || size >= 100 ? Math.round(size).toLocaleString("en-US") : size.toFixed(1)}\u00a0${units[unit]}`;
+}
+
+export const short = (value: number): string =>
+  value >= 1e9 ? `${(value / 1e9).toFixed(1)}B` : value >= 1e6 ? `${(value / 1e6).toFixed(1)}M` : value >= 1e4 ? `${(value / 1e3).toFixed(0)}k` : number(value);
+
+const valid = (millis: number): boolean => Math.abs(millis) < 8.64e15;
+
+export function time(millis: number | null | undefined): string {
+  if (millis === null || millis === undefined) return "–";
+  return valid(millis) ? new Date(millis).toISOString().replace("T", " ").replace(/\.000Z$/, "Z") : `${number(millis)} ms`;
+}
+
+/** A time to the second, for lists. */
+export const clock = (millis: number): string => time(millis).slice(0, 19);
+
+const STEPS: [number, string][] = [[365 * 86_400_000, "year"], [30 * 86_400_000, "month"], [86_400_000, "day"], [3_600_000, "hour"], [60_000, "minute"], [1000, "second"]];
+
+export function span(millis: number): string {
+  const size = Math.abs(millis);
+  for (const [step, name] of STEPS) if (size >= step) return plural(Math.floor(size / step), name);
+  return "a moment";
+}
+
+export const ago = (millis: number, now: number): string => (millis > now + 1000 ? `in ${span(millis - now)}` : `${span(now - millis)} ago`);
+
+export const ranges = (found: [number, number][]): string => found.map(([a, b]) => (a === b ? `${a}` : `${a}–${b}`)).join(", ");

@@ -1,0 +1,176 @@
+/** The lake: its tables, jobs, and the last corrections. */
+import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { ask, report, useAsk, useChanges } from "./api";
+import { ago, bytes, number, plural, short, time } from "./format";
+import { Badge, Card, Health, Many, Problem, Waiting } from "./parts";
+import { to } from "./route";
+import type { Facts, Job, Lake, Lag } from "./types";
+
+const PORTION = 40, LIST_EVERY = 30_000;
+type Order = "name" | "health" | "size" | "rows" | "fresh";
+const ORDERS: [Order, string][] = [["name", "Name"], ["health", "Worst health"], ["size", "Largest"], ["rows", "Most rows"], ["fresh", "Last written"]];
+
+const weight: Record<Exclude<Order, "name">, (facts: Facts) => number> = {
+  health: f => f.score ?? -1, size: f => -(f.bytes ?? 0), rows: f => -(f.rows ?? 0), fresh: f => -(f.head?.millis ?? 0),
+};
+
+/** Facts of tables, asked for in portions: first those on the screen, then the others. */
+function useFacts(names: string[], wanted: string[], version: number, changed: string[]): Map<string, Facts> {
+  const [facts, set] = useState(() => new Map<string, Facts>());
+  const busy = useRef(false), gone = useRef(false), next = useRef(wanted), every = useRef(names), known = useRef(facts);
+  next.current = wanted;
+  every.current = names;
+  useEffect(() => () => { gone.current = true; }, []);
+  useEffect(() => {
+    for (const name of changed) known.current.delete(name);
+    const missing = (): string[] => {
+      const found = new Set<string>();
+      for (const list of [next.current, every.current]) {
+
+        for (const name of list) { if (found.size >= PORTION) break; if (!known.current.has(name)) found.add(name); }
+        if (found.size) break;
+      }
+      return [...found];
+    };
+    const work = async (): Promise<void> => {
+      if (busy.current) return;  // who works already sees what is wanted now
+      busy.current = true;
+      try {
+        for (let names = missing(); names.length && !gone.current; names = missing()) {
+          const found = await ask<Record<string, Facts>>("facts", { name: names });
+          for (const name of names) known.current.set(name, found[name] ?? ({ problem: "not known" } as Facts));
+          if (!gone.current) set(new Map(known.current));
+        }
+      } catch { /* the list stands without them */ } finally { busy.current = false; }
+    };
+    void work();
+  }, [names, wanted, version]);
+  return facts;
+}
+
+export function LakeView({ now }: { now: number }) {
+  const [seen, setSeen] = useState<string[]>([]);
+  const { version, live, changed } = useChanges(seen);
+  const lake = useAsk<Lake>("lake", {}, Math.floor(now / LIST_EVERY));
+  const [search, setSearch] = useState("");
+  const [order, setOrder] = useState<Order>("name");
+  const names = useMemo(() => lake.value?.tables ?? [], [lake.value]);
+  const facts = useFacts(names, seen, version, changed);
+  const shown = useMemo(() => {
+    const wanted = search.trim().toLowerCase();
+    const found = wanted ? names.filter(name => name.toLowerCase().includes(wanted)) : names;
+    if (order === "name") return found;
+    const weigh = weight[order];
+    return [...found].sort((a, b) => (facts.get(a) ? weigh(facts.get(a)!) : Infinity) - (facts.get(b) ? weigh(facts.get(b)!) : Infinity));
+  }, [names, search, order, order === "name" ? null : facts]);
+  const look = useCallback((first: number, last: number) => {
+    const found = shown.slice(first, Math.min(last, first + PORTION));
+    setSeen(old => (old.join() === found.join() ? old : found));
+  }, [shown]);
+  const sums = useMemo(() => {
+    const read = [...facts.values()], all = read.filter(one => !one.problem);
+    return { known: all.length, rows: all.reduce((n, f) => n + f.rows, 0), bytes: all.reduce((n, f) => n + f.bytes, 0), files: all.reduce((n, f) => n + f.files, 0), weak: read.filter(f => f.problem || f.score < 90).length };
+  }, [facts]);
+  if (lake.failure) return <Problem failure={lake.failure} />;
+  if (!lake.value) return <Waiting />;
+  return (
+    <>
+      <h1 class="unseen">Tables</h1>
+      <dl class="facts">
+        <div class="fact"><dt>tables</dt><dd>{number(names.length)}</dd></div>
+        <div class="fact"><dt>rows</dt><dd title={number(sums.rows)}>{short(sums.rows)}</dd></div>
+        <div class="fact"><dt>size</dt><dd>{bytes(sums.bytes)}</dd></div>
+        <div class="fact"><dt>files</dt><dd>{short(sums.files)}</dd></div>
+        <div class={`fact ${sums.weak ? "fair" : "good"}`}><dt>need care</dt><dd>{number(sums.weak)}</dd></div>
+        {sums.known < names.length && !report && <div class="fact" role="status"><dt>read so far</dt><dd>{Math.round((100 * facts.size) / Math.max(1, names.length))} %</dd></div>}
+      </dl>
+      <Card title="Tables" aside={live ? <span class="live"><i aria-hidden="true" />live</span> : null}>
+        <div class="tools">
+          <input type="search" id="search" placeholder="Search tables (press /)" aria-label="Search tables" value={search} onInput={event => setSearch(event.currentTarget.value)} />
+          <label>Order <select value={order} onChange={event => setOrder(event.currentTarget.value as Order)}>{ORDERS.map(([key, name]) => <option key={key} value={key}>{name}</option>)}</select></label>
+        </div>
+        {shown.length ? (
+          <Many count={shown.length} height={64} label="Tables" onSeen={look}>
+            {i => <TableRow key={shown[i]} name={shown[i]!} facts={facts.get(shown[i]!)} now={now} />}
+          </Many>
+        ) : <p class="empty">{names.length ? `No table is called like “${search}”.` : <>There is no table yet. <code>anabranch create-table db.t "id BIGINT"</code> makes one.</>}</p>}
+      </Card>
+      <Jobs now={now} version={version} />
+      <Corrections lake={lake.value} now={now} />
+    </>
+  );
+}
+
+function TableRow({ name, facts, now }: { name: string; facts: Facts | undefined; now: number }) {
+  const [base, table] = [name.slice(0, name.indexOf(".") + 1), name.slice(name.indexOf(".") + 1)];
+  const told = facts && !facts.problem ? facts : null;
+  return (
+    <a class="row" href={to(["table", name])}>
+      <span class="name"><span class="muted">{base}</span><b>{table}</b>
+        {told && told.branches.length > 0 && <Badge kind="branch">{plural(told.branches.length, "branch", "branches")}</Badge>}
+        <small class="muted">{facts?.problem ?? (told ? (told.head ? `${told.head.kind} ${ago(told.head.millis, now)}${told.head.job ? ` by ${told.head.job}` : ""}` : "never written") : "…")}</small>
+      </span>
+      {told && <>
+        <span class="cell"><b>{short(told.rows)}</b><small>rows</small></span>
+        <span class="cell wide"><b>{bytes(told.bytes)}</b><small>{plural(told.files, "file")}</small></span>
+        <Health score={told.score} />
+      </>}
+    </a>
+  );
+}
+
+function Jobs({ now, version }: { now: number; version: number }) {
+  const jobs = useAsk<Job[]>("jobs", {}, version);
+  const [all, setAll] = useState(false);
+  if (!jobs.value) return jobs.failure ? null : <Card title="Jobs"><Waiting /></Card>;
+  if (!jobs.value.length) return null;
+  const shown = all ? jobs.value : jobs.value.slice(0, 12);
+  return (
+    <Card title="Jobs" aside={report && !("lineage" in report.data) ? null : <a href={to(["lineage"])}>lineage</a>}>
+      <ul class="plain">
+        {shown.map(job => (
+          <li key={job.name}>
+            <details>
+              <summary>
+                <b>{job.name}</b> <span class="muted">{job.sources.join(", ") || "no known source"} → {job.sinks.join(", ")}</span>
+                <small class="right muted" title={time(job.last_millis)}>{ago(job.last_millis, now)}</small>
+              </summary>
+              <p class="muted">{plural(job.commits, "commit")} since {time(job.first_millis)}{job.code && <>, code <code>{job.code.slice(0, 12)}</code></>}{job.engine && `, on ${job.engine}`}</p>
+              {!report && job.sinks.map(sink => <Lags key={sink} sink={sink} job={job.name} />)}
+            </details>
+          </li>
+        ))}
+      </ul>
+      {jobs.value.length > shown.length && <button type="button" onClick={() => setAll(true)}>Show all {number(jobs.value.length)}</button>}
+    </Card>
+  );
+}
+
+/** How far a job is behind, which is asked for when somebody looks. */
+function Lags({ sink, job }: { sink: string; job: string }) {
+  const [open, set] = useState(false);
+  const lags = useAsk<Lag[]>(open ? "lags" : null, { table: sink });
+  if (!open) return <button type="button" onClick={() => set(true)}>How far is it behind for {sink}?</button>;
+  if (lags.failure) return <p class="muted">{lags.failure.message}</p>;
+  const found = lags.value?.find(lag => lag.job === job);
+  if (!lags.value) return <Waiting />;
+  return <p>{found ? found.sources.map(source => `${source.name}: ${source.behind === null ? "not known in snapshots" : source.behind === 0 ? "has read all" : `${plural(source.behind, "snapshot")} behind`}`).join("; ") : "Nothing of it is in the newest snapshot."}</p>;
+}
+
+function Corrections({ lake, now }: { lake: Lake; now: number }) {
+  if (!lake.corrections.length) return null;
+  return (
+    <Card title="Last corrections">
+      <ul class="plain">
+        {lake.corrections.map(one => (
+          <li key={one.number}>
+            <Badge kind={one.outcome === "replaced" ? "good" : "fair"}>{one.undoes !== null ? `takes back ${one.undoes}` : one.outcome}</Badge>{" "}
+            {one.tables.map(([table], i) => <>{i > 0 && ", "}<a href={to(["table", table], { tab: "branches" })}>{table}</a></>)}
+            {one.reason && <span class="muted"> — {one.reason}</span>}
+            <small class="right muted" title={time(one.made_millis)}>{one.made_by && `${one.made_by}, `}{ago(one.made_millis, now)}</small>
+          </li>
+        ))}
+      </ul>
+    </Card>
+  );
+}
