@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long lint interop spark-versions bench docs format clean java compiled
+.PHONY: help demo test test-long lint interop spark-versions environments bench docs format clean java compiled web
 
 help: ## List these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-14s %s\n", $$1, $$2}'
@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { \
 	  echo "Could not create a virtual environment. On Debian: apt-get install python3-venv"; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,docs]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e . --group dev
 	@touch $(STAMP)
 
 java:
@@ -39,11 +39,12 @@ test: java compiled ## All tests in their short form (about 15 minutes)
 test-long: java compiled ## The long forms: property tests, kill sweeps, soaks
 	@$(BIN)/python -m pytest -m "long" --timeout 1800
 
-lint: $(STAMP) ## Style, types, layer contracts
+lint: $(STAMP) ## Style, types, layer contracts, spelling
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/codespell
 
 format: $(STAMP) ## Format the code
 	@$(BIN)/ruff format .
@@ -60,12 +61,25 @@ spark-versions: java $(STAMP) ## The older versions of Spark that are supported,
 	  .peers/spark-$$version/venv/bin/python -m pytest tests/spark -m "versions and not long" --timeout 900 || exit 1; \
 	done
 
+# Deprecations of versions that nobody can choose any more are not ours to mend.
+environments: $(STAMP) ## Without extras, with the oldest and with the newest libraries: each in its own environment
+	@$(BIN)/python interop/peers.py setup environments
+	@for name in core oldest newest; do \
+	  echo "Environment: $$name"; \
+	  test $$name = core && more= || more="tests/frames tests/table"; \
+	  .peers/$$name/venv/bin/python -m pytest tests/arrow tests/catalog tests/expr tests/format $$more \
+	    -m "not long" -W ignore::DeprecationWarning || exit 1; \
+	done
+
 bench: java $(STAMP) ## Benchmarks beside peers; writes docs/benchmarks.md
 	@$(BIN)/python -m benchmarks
 
 docs: $(STAMP) ## Build the documentation into site/
-	@$(BIN)/python tools/option_reference.py
+	@$(BIN)/python tools/reference.py
 	@$(BIN)/mkdocs build --strict --quiet
+
+web: ## Bundle the local page from web/ into the package (needs npm; what it makes is committed)
+	@cd web && npm ci --silent && npm run build
 
 clean: ## Remove everything that was generated, the environment too
 	rm -rf $(VENV) .peers build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

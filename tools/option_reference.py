@@ -1,12 +1,9 @@
 """Writes docs/options.md from the declarations of options of tables and of stores."""
 
-import sys
-from pathlib import Path
-
 from anabranch.options import ALL
 from anabranch.storage.object_options import KINDS
 
-TARGET = Path(__file__).parent.parent / "docs" / "options.md"
+PATH = "options.md"
 HEADER = """# Options
 
 Options of a table are given when it is created (`options={...}`, `--option key=value`) or changed later
@@ -29,7 +26,7 @@ file: [where they come from](storage.md#settings). Secrets are never shown.
 """
 
 
-def reference() -> str:
+def page() -> str:
     """The page's text."""
     rows = [
         f"| `{option.key}` | {option.kind} | {_shown(option)} | {option.meaning} |"
@@ -60,8 +57,3 @@ def _shown(option) -> str:
         size, unit = next((size, unit) for size, unit in units if value % size == 0)
         return f"`{value // size} {unit}`"
     return f"`{value}`"
-
-
-if __name__ == "__main__":
-    TARGET.write_text(reference())
-    sys.exit(0)

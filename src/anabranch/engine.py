@@ -1,8 +1,8 @@
-"""Where work on many files is done: in this process, or on a cluster.
+"""Execution of work on many files: in this process, or on a cluster.
 
 The kernel decides what is to be done; an engine does it. Work is a plain function with one picklable
-argument and a picklable result, so that it may run anywhere, and may be run again if a machine fails: it
-writes under fresh names only, and what counts is the result that comes back.
+argument and a picklable result, so that it may run anywhere, and may be rerun if a machine fails: it
+writes under fresh names only, and only the result that comes back counts.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ R = TypeVar("R")
 
 
 class Engine(Protocol):
-    """Carries out work that is independent item by item."""
+    """Runs work that is independent item by item."""
 
     def map(self, work: Callable[[T], R], items: Sequence[T], *, name: str) -> Iterator[R]:
-        """The results of `work` for each item, in any order; an error of one ends the iteration.
+        """Yield the results of `work` for each item, in any order; an error in one ends the iteration.
 
         Args:
             work: a function of a module (it is pickled by name where it travels).
@@ -38,27 +38,27 @@ class WrittenRows:
     origin: Mapping[str, str] = field(default_factory=dict)
     """Properties for the commit, which say where the rows come from."""
     told: Callable[[str], None] = lambda _: None
-    """To be called with the identity of the branch whose commit has these properties, once it is made."""
+    """Call with the identity of the branch whose commit has these properties, once it is made."""
 
 
 @runtime_checkable
 class WritesFrames(Protocol):
-    """What an engine may do beside: write rows that are on its own machines without bringing them here."""
+    """Optional engine ability: write rows that are on its own machines without moving them here."""
 
     def columns(self, frame: Any) -> Sequence[Any] | None:
-        """The columns of a frame, as `anabranch.format.types.data_types.Field`; None if it is none of the engine's kind."""
+        """Return the columns of a frame, as `anabranch.format.types.data_types.Field`; None for another engine's."""
         ...
 
     def write(self, frame: Any, table: Any, schema: Any = None) -> WrittenRows | None:
         """Write a frame's rows to new files of a table, durable on return, for a commit to take in.
 
         Args:
-            frame: what the user handed over as rows.
+            frame: the user's rows.
             table: the `anabranch.table.Table`.
             schema: the `anabranch.format.schema.table_schema.TableSchema` to write them in; the table's if None.
 
         Returns:
-            What was written; None if these are no rows of the engine's kind, or if its machines cannot reach the
+            The written rows; None if the rows are not of the engine's kind, or if its machines cannot reach the
             table.
         """
         ...
@@ -66,19 +66,19 @@ class WritesFrames(Protocol):
 
 @runtime_checkable
 class ReadsFrames(Protocol):
-    """What an engine may do beside: give rows as a frame of its own, without bringing them here."""
+    """Optional engine ability: return rows as a frame of its own, without moving them here."""
 
     def frame(self, scan: Any) -> Any:
-        """The rows of an `anabranch.scan.scan.Scan` as a frame of the engine's."""
+        """Return the rows of an `anabranch.scan.scan.Scan` as a frame of the engine's."""
         ...
 
 
 @runtime_checkable
 class MeasuresRows(Protocol):
-    """What an engine may do beside: find out what the checks of an audit need to know, on its own machines."""
+    """Optional engine ability: measure what the checks of an audit need, on its own machines."""
 
     def measure(self, measures: Sequence[Any], sides: Any) -> Mapping[Any, Any]:
-        """What was found for each `anabranch.audit.measures.Measure` of an `anabranch.audit.Sides`.
+        """Return the result of each `anabranch.audit.measures.Measure` of an `anabranch.audit.Sides`.
 
         Conditions in text are in the engine's own language.
         """
@@ -86,7 +86,7 @@ class MeasuresRows(Protocol):
 
 
 class LocalEngine:
-    """Does everything in this process, one item after the other; the work itself uses all cores."""
+    """Runs everything in this process, one item after the other; the work itself uses all cores."""
 
     def map(self, work: Callable[[T], R], items: Sequence[T], *, name: str) -> Iterator[R]:
         return map(work, items)

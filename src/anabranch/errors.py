@@ -1,22 +1,24 @@
 """Every error Anabranch raises, in one tree.
 
 * AnabranchError
-  * InvalidInputError (ValueError): what the caller handed in cannot be used; nothing was written
+  * InvalidInputError (ValueError): what the caller passed cannot be used; nothing was written
     * OptionError
     * SchemaError
     * PredicateError
     * SqlError
     * InvalidNameError
   * NotFoundError (LookupError)
+    * PositionLostError: what a stream was to read next has expired, or its history was rewritten
   * AlreadyExistsError
   * CommitError
-    * CommitConflictError: another commit took away what this one builds on; nothing was published
+    * CommitConflictError: another commit removed what this one builds on; nothing was published
     * CommitRetriesExhaustedError
-    * CommitOutcomeUnknownError: the commit may have happened; nobody deletes its files
+    * CommitOutcomeUnknownError: the commit may have happened; its files must not be deleted
     * SealedBranchError
-  * CorruptTableError: a file of the table does not say what it must
+  * JobTakenError: another process runs the job
+  * CorruptTableError: a file of the table has invalid content
   * UnsupportedFeatureError: the table uses something this version does not implement
-  * StorageError: the store did not do what was asked
+  * StorageError: the store failed
 
 A message says what was asked, what was found and, in its hint, what to do next.
 """
@@ -35,8 +37,10 @@ __all__ = [
     "CorruptTableError",
     "InvalidInputError",
     "InvalidNameError",
+    "JobTakenError",
     "NotFoundError",
     "OptionError",
+    "PositionLostError",
     "PredicateError",
     "SchemaError",
     "SealedBranchError",
@@ -48,11 +52,11 @@ __all__ = [
 
 
 _MOST_TEXT = 4_000
-"""Characters of a message or a hint. Messages repeat what was given, and anybody can give a million characters."""
+"""Most characters of a message or a hint. Messages repeat the input, which may have a million characters."""
 
 
 def shortened(text: str, most: int = _MOST_TEXT) -> str:
-    """Text of at most about so many characters: of a longer one, the beginning and the end."""
+    """Shorten text to about so many characters: of a longer one, keep the beginning and the end."""
     if len(text) <= most:
         return text
     end = most // 4
@@ -96,7 +100,7 @@ def _rebuild(cls: type[AnabranchError], message: str, state: dict[str, Any]) -> 
 
 
 class InvalidInputError(AnabranchError, ValueError):
-    """What the caller handed in cannot be used; nothing was written."""
+    """The caller passed something that cannot be used; nothing was written."""
 
 
 class OptionError(InvalidInputError):
@@ -104,7 +108,7 @@ class OptionError(InvalidInputError):
 
 
 class SourceReplacedError(OptionError):
-    """Main of a table that a stream reads was replaced, and `scan.on-replace` does not say how it is to go on."""
+    """Main of a table that a stream reads was replaced, and `scan.on-replace` does not say how to continue."""
 
 
 class SchemaError(InvalidInputError):
@@ -116,7 +120,7 @@ class PredicateError(InvalidInputError):
 
 
 class SqlError(InvalidInputError):
-    """A statement cannot be parsed or is not offered."""
+    """A statement cannot be parsed or is not supported."""
 
 
 class InvalidNameError(InvalidInputError):
@@ -124,11 +128,15 @@ class InvalidNameError(InvalidInputError):
 
 
 class NotFoundError(AnabranchError, LookupError):
-    """The database, table, snapshot, tag, branch or file that was named does not exist."""
+    """The named database, table, snapshot, tag, branch or file does not exist."""
+
+
+class PositionLostError(NotFoundError):
+    """What a stream or a job was to read next has expired, or history was rewritten: no later attempt can go on there."""
 
 
 class AlreadyExistsError(AnabranchError):
-    """Something of that name exists already."""
+    """Something of that name already exists."""
 
 
 class CommitError(AnabranchError):
@@ -159,8 +167,12 @@ class SealedBranchError(CommitError):
     """The branch was sealed because another branch replaces it."""
 
 
+class JobTakenError(AnabranchError):
+    """Another process runs the job; nothing was started."""
+
+
 class CorruptTableError(AnabranchError):
-    """A file of the table does not say what it must; names the file and what was expected."""
+    """A file of the table has invalid content; names the file and what was expected."""
 
     def __init__(self, message: str, *, path: str | None = None, hint: str | None = None) -> None:
         super().__init__(message if path is None else f"{path}: {message}", hint=hint)
@@ -183,7 +195,7 @@ class UnsupportedFeatureError(AnabranchError):
 
 
 class StorageError(AnabranchError):
-    """The store did not do what was asked.
+    """The store failed to do what was asked.
 
     Attributes:
         outcome_unknown: True when a write may have happened although it was not acknowledged.

@@ -1,4 +1,4 @@
-"""The entry: a warehouse of databases and tables."""
+"""The entry point: a warehouse of databases and tables."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ class Lake:
         options: Mapping[str, str] | None = None,
         runtime: Runtime = SYSTEM,
     ) -> None:
-        """What `connect` opens.
+        """Make a lake; use `connect` to open one.
 
         Args:
             storage: rooted at the warehouse.
             spark: a session that knows the warehouse.
             options: credentials and endpoint of the store, for Spark's processes.
-            runtime: where times and names come from.
+            runtime: source of times and names.
         """
         self._options = dict(options or {})
         self._runtime = runtime
@@ -77,7 +77,7 @@ class Lake:
         return f"<Lake {self.url}>"
 
     def _repr_html_(self) -> str:
-        """Databases and their tables, for a notebook."""
+        """Show databases and their tables in a notebook."""
         try:
             rows = [(name, ", ".join(self.tables(name))) for name in self.databases()]
         except AnabranchError as error:
@@ -86,7 +86,7 @@ class Lake:
 
     @property
     def url(self) -> str:
-        """Where the warehouse is."""
+        """Location of the warehouse."""
         return self._catalog.storage.url
 
     @property
@@ -101,20 +101,20 @@ class Lake:
 
     @property
     def lineage(self) -> LakeLineage:
-        """Which jobs read and write which tables. Where rows of one table come from, it says: ``lake.table(name).lineage``."""
+        """Which jobs read and write which tables. For the origin of a table's rows use ``lake.table(name).lineage``."""
         return self._lineage
 
     def databases(self) -> list[str]:
-        """Names of all databases, sorted.
+        """Return names of all databases, sorted.
 
-        Raises `NotFoundError` if there is no such warehouse, `InvalidInputError` if it is a table, a database or a file.
+        Raises `NotFoundError` if the warehouse does not exist, `InvalidInputError` if it is a table, database or file.
         """
         found = self._catalog.databases()
         self._catalog.check_there(found)
         return found
 
     def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
-        """Raises `AlreadyExistsError`, `InvalidNameError`."""
+        """Create a database. Raises `AlreadyExistsError`, `InvalidNameError`."""
         self._catalog.create_database(name, if_not_exists=if_not_exists)
 
     def drop_database(self, name: str, *, cascade: bool = False) -> None:
@@ -122,7 +122,7 @@ class Lake:
         self._catalog.drop_database(name, cascade=cascade)
 
     def tables(self, database: str) -> list[str]:
-        """Names of all tables of a database, sorted. Raises `NotFoundError`."""
+        """Return names of all tables of a database, sorted. Raises `NotFoundError`."""
         return self._catalog.tables(database)
 
     def create_table(
@@ -189,7 +189,7 @@ class Lake:
         return Table(context, engine=self._engine, lineage=self._lineage)
 
     def table(self, name: str) -> Table:
-        """The table of that name, or the branch that ``db.t$branch_<name>`` says. Raises `NotFoundError`."""
+        """Return the table of that name, or a branch of it for ``db.t$branch_<name>``. Raises `NotFoundError`."""
         of_lake = lake_table_of(name)
         if of_lake is not None:
             raise InvalidInputError(
@@ -202,10 +202,10 @@ class Lake:
                 f"'{name}' names the system table '{identifier.system}' of '{identifier.full_name}', not a table",
                 hint="Python reads it with `table.system`, the command line with `anabranch read`.",
             )
-        return self._opened_table(self._catalog.open(identifier))
+        return self._opened_table(self._catalog.open_as_far_as_known(identifier))
 
     def system(self, name: str) -> pa.Table:
-        """A system table of the warehouse: ``tables``, ``jobs``, ``table_lineage`` or ``snapshot_lineage``.
+        """Read a system table of the warehouse: ``tables``, ``jobs``, ``table_lineage`` or ``snapshot_lineage``.
 
         Raises `NotFoundError`.
         """
@@ -213,9 +213,9 @@ class Lake:
         return read_lake_table(self._catalog, name, self._options)
 
     def read_stream(self, name: str, *, late_rows: str | None = None, **options: str | int | bool) -> Any:
-        """A Spark stream of a table in event time: Spark's watermark is the one the table records.
+        """Read a table as a Spark stream in event time: Spark's watermark is the one the table records.
 
-        See `anabranch.spark.read_stream` for the arguments and what a table without a watermark definition gives.
+        See `anabranch.spark.read_stream` for the arguments and for tables without a watermark definition.
 
         Returns:
             A streaming `pyspark.sql.DataFrame`.
@@ -246,18 +246,18 @@ class Lake:
         run: bool = False,
         name: str | None = None,
     ) -> CascadePlan | CascadeResult:
-        """Correct a table from a tag, and all that was made from it, and publish them together.
+        """Correct a table from a tag, and everything made from it, and publish all of it together.
 
         Args:
-            table: what is wrong.
-            from_tag: a tag of it, up to which it is right.
+            table: the wrong table.
+            from_tag: a tag of it, up to which it is correct.
             jobs: a file that declares the corrected jobs, or the jobs: those that write the table, and those downstream.
             checks: file of checks that the corrected table must pass before anything is published.
             run: do it, which needs a Spark session; else only the plan is made, and nothing is changed.
-            name: of the branches; told from table and tag if None. Another one begins the same correction anew.
+            name: of the branches; derived from table and tag if None. Another name begins the same correction anew.
 
         Returns:
-            The plan, or with `run` what became of it. Called again after a failure it goes on where it was.
+            The plan, or with `run` the result. Called again after a failure it continues where it was.
 
         Raises:
             NotFoundError: there is no such table or tag.
@@ -278,9 +278,9 @@ class Lake:
         return run_correction(self, table, from_tag, declared, name=name, checks=checks)
 
     def sql(self, statement: str) -> Any:
-        """Carry out a statement in SQL, with the lake as the current catalog and ``default`` as its first database.
+        """Run a SQL statement, with the lake as the current catalog and ``default`` as its first database.
 
-        Understood is Spark's SQL, and what the proposals write: CREATE TABLE with WATERMARK FOR and WITH,
+        Supports Spark's SQL, and the syntax of the proposals: CREATE TABLE with WATERMARK FOR and WITH,
         ``/*+ OPTIONS(...) */``, windows by ``TABLE(TUMBLE(...))``, and topics as tables. The current catalog of the
         session stays as it is. Sessions are classic or of Spark Connect.
 
@@ -309,28 +309,28 @@ class Lake:
         return self._statements.run(statement)
 
     def topics(self) -> list[str]:
-        """Names of the tables that are defined as topics, which Spark reads; sorted."""
+        """Return names of the tables that are defined as topics, which Spark reads; sorted."""
         connectors = Connectors(self._catalog.storage)
         return sorted(
             f"{base}.{name}" for base in self._catalog.databases() for name in connectors.names(base)
         )
 
     def job(self, name: str, *, code: str | None = None) -> AbstractContextManager[JobRun]:
-        """Name the producer of what is written inside: ``with lake.job("clean-orders") as job:``.
+        """Name the producer of everything written inside: ``with lake.job("clean-orders") as job:``.
 
-        Every commit of rows that is made in the block, to whatever table, then says which job made it and what the job
+        Every commit of rows made in the block, to any table, then records which job made it and what the job
         had read: the tables, their snapshots, and other sources that were named with ``job.read_from``. See
-        `anabranch.lineage.recording` for which reads a commit names. A job is the same over all its runs if its name
-        is; without one, commits of this process say nothing of their origin.
+        `anabranch.lineage.recording` for which reads a commit names. A job is identified by its name over all its runs;
+        without a job, commits of this process do not record their origin.
 
-        The block is of this thread, or task. Others take part with ``with job.joined():``.
+        The block belongs to this thread, or task. Others take part with ``with job.joined():``.
 
         Args:
             name: of the job.
-            code: version of its code; if None, the git commit that the file of the caller is at, where there is one.
+            code: version of its code; if None, the git commit of the caller's file, if there is one.
 
         Raises when it begins:
-            InvalidNameError: that is no name.
+            InvalidNameError: the name is invalid.
             InvalidInputError: another job is running here.
         """
         caller = sys._getframe(1).f_code.co_filename  # noqa: SLF001 - there is no public way that is as cheap
@@ -348,10 +348,10 @@ class Lake:
         reason: str | None = None,
         dry_run: bool = False,
     ) -> GroupResult:
-        """Put a branch in the place of main in each of several tables, in all of them at once, by one write.
+        """Make a branch the main of its table in several tables at once, by one write.
 
         At every moment all tables have their old mains, or all have their new ones. What `Table.replace_main_branch`
-        checks and promises holds for each of them, and what stands in the way of one stands in the way of all. Repeating
+        checks and promises holds for each of them, and an obstacle in one blocks all. Repeating
         it after a failure finishes it; while it is under way writers of all the tables wait, at most for the longest
         `branch.seal.timeout` among them.
 
@@ -385,7 +385,7 @@ class Lake:
     def undo_group(
         self, number: int | None = None, *, by: str | None = None, reason: str | None = None
     ) -> GroupResult:
-        """Take back what `replace_group` did, in all of its tables at once. Repeating it changes nothing.
+        """Undo what `replace_group` did, in all of its tables at once. Repeating it changes nothing.
 
         Args:
             number: of the group; if None the last one that was not taken back. If the last thing that was done is to
@@ -402,47 +402,47 @@ class Lake:
         return undo_together(tables, found, by=by, reason=reason)
 
     def groups(self) -> list[GroupInfo]:
-        """What was replaced in several tables at once, oldest first, with what did not come to its end."""
+        """Return replacements in several tables at once, oldest first, including unfinished ones."""
         return group_infos(self._catalog.groups)
 
     def together(self, *names: str) -> tuple[Table, ...]:
-        """Several tables, each pinned to its newest snapshot, such that all their mains were main at the same moment.
+        """Return several tables, each pinned to its newest snapshot, with all their mains taken at the same moment.
 
-        Opened one after the other, a replacement of all of them could come in between.
+        Opened one after the other, a replacement of all of them could happen in between.
 
         Raises `NotFoundError`: there is no such table, or it was never written.
         """
         return pinned_together([self.table(name) for name in names])
 
     def _members(self, group: int) -> list[Table]:
-        """The tables of a group, by whatever names they have now. Raises `NotFoundError`: one was dropped."""
+        """Return the tables of a group, under their current names. Raises `NotFoundError`: one was dropped."""
         members = members_of(self._catalog.groups, group)
         found = dict(self._opened([member.table for member in members], but=NotFoundError))
         if any(member.table_uuid not in found for member in members):
             every = (f"{database}.{name}" for database in self.databases() for name in self.tables(database))
             found |= dict(self._opened(every, but=AnabranchError))
-        gone = [member.table for member in members if member.table_uuid not in found]
+        gone = sorted(member.table for member in members if member.table_uuid not in found)
         left = [found[member.table_uuid] for member in members if member.table_uuid in found]
         if gone:
             raise NotFoundError(
                 f"group {group} cannot be taken back in all of its tables: {', '.join(gone)} {'was' if len(gone) == 1 else 'were'} "
                 "dropped since",
                 hint="take it back in each of the others by itself, with `undo-replace --alone`: "
-                f"{', '.join(table.context.name for table in left)}."
+                f"{', '.join(sorted(table.context.name for table in left))}."
                 if left
                 else "nothing of it is left to take back.",
             )
         return left
 
     def _opened(self, names: Iterable[str], *, but: type[AnabranchError]) -> Iterator[tuple[str, Table]]:
-        """Tables by their identities; those that cannot be opened for such a reason are left out."""
+        """Yield tables with their identities, leaving out those that cannot be opened for that reason."""
         for name in names:
             with suppress(but):
                 table = self.table(name)
                 yield table.table_uuid, table
 
     def _mark(self) -> Callable[[JobRun], AbstractContextManager[None]] | None:
-        """What makes a job known to the session."""
+        """Return a function that makes a job known to the session."""
         if self._spark is None:
             return None
         from anabranch.spark.lineage.job_marks import marked
@@ -455,7 +455,7 @@ class Lake:
         self._catalog.drop_table(_whole(name), if_exists=if_exists)
 
     def rename_table(self, name: str, new_name: str) -> None:
-        """Rename a table, at once; refused on object stores."""
+        """Rename a table atomically; refused on object stores."""
         self._catalog.rename_table(_whole(name), _whole(new_name))
 
 
@@ -478,7 +478,7 @@ def connect(warehouse: str, *, spark: Any = None, options: Mapping[str, str] | N
 
 
 def _whole(name: str) -> Identifier:
-    """The table of that name. Raises `InvalidInputError` for its branch main, which is not the whole table."""
+    """Parse the name of a table. Raises `InvalidInputError` for its branch main, which is not the whole table."""
     identifier = Identifier.parse(name)
     if "$" in name and identifier.branch is None and identifier.system is None:
         raise InvalidInputError(
@@ -488,7 +488,7 @@ def _whole(name: str) -> Identifier:
 
 
 def _engine(spark: Any) -> Engine:
-    """What works on many files of the lake's tables."""
+    """Return the engine for work on many files of the lake's tables."""
     if spark is None:
         return _Embedded()
     from anabranch.spark.tasks.engine import SparkEngine
@@ -497,7 +497,7 @@ def _engine(spark: Any) -> Engine:
 
 
 class _Embedded(LocalEngine):
-    """The engine of a lake without a session. A Spark DataFrame has one of its own, which writes it."""
+    """The engine of a lake without a session. A Spark DataFrame is written by its own session's engine."""
 
     def columns(self, frame: Any) -> Sequence[Field] | None:
         """See `anabranch.engine.WritesFrames`."""

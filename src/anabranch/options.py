@@ -43,6 +43,8 @@ class Option(Generic[T]):
             ) from error
 
 
+LONGEST = 2**63 - 1
+"""The largest size, duration or whole number: those of Java, which other engines read them with."""
 _SIZE = re.compile(r"\s*(\d+)\s*([a-zA-Z]*)\s*")
 _SIZE_UNITS = {
     "": 1, "b": 1, "bytes": 1,
@@ -64,7 +66,10 @@ def _scaled(text: str, units: Mapping[str, int]) -> int:
     match = _SIZE.fullmatch(text)
     if match is None or match[2].lower() not in units:
         raise ValueError(text)
-    return int(match[1]) * units[match[2].lower()]
+    value = int(match[1]) * units[match[2].lower()]
+    if value > LONGEST:
+        raise ValueError(text)
+    return value
 
 
 def parse_size(text: str) -> int:
@@ -88,15 +93,22 @@ def parse_bool(text: str) -> bool:
             raise ValueError(text)
 
 
-def _natural(text: str) -> int:
+def _whole(text: str) -> int:
     value = int(text)
+    if abs(value) > LONGEST:
+        raise ValueError(text)
+    return value
+
+
+def _natural(text: str) -> int:
+    value = _whole(text)
     if value < 0:
         raise ValueError(text)
     return value
 
 
 def _positive(text: str) -> int:
-    value = int(text)
+    value = _whole(text)
     if value < 1:
         raise ValueError(text)
     return value
@@ -111,7 +123,28 @@ def _required_text(key: str, default: str, meaning: str) -> Option[str]:
 
 
 def _integer(key: str, default: int, meaning: str) -> Option[int]:
-    return Option(key, int, default, meaning, "whole number")
+    return Option(key, _whole, default, meaning, "whole number")
+
+
+def _bounded(key: str, default: int, least: int, most: int, meaning: str) -> Option[int]:
+    def parse(text: str) -> int:
+        value = int(text)
+        if not least <= value <= most:
+            raise ValueError(text)
+        return value
+
+    return Option(key, parse, default, meaning, f"whole number from {least} to {most}")
+
+
+def _spelled(key: str, default: str, pattern: str, meaning: str, kind: str) -> Option[str]:
+    """Text of one form, in any case."""
+
+    def parse(text: str) -> str:
+        if re.fullmatch(pattern, text.strip(), re.IGNORECASE) is None:
+            raise ValueError(text)
+        return text
+
+    return Option(key, parse, default, meaning, kind)
 
 
 def _count(key: str, default: int, meaning: str) -> Option[int]:
@@ -164,9 +197,20 @@ def _zone(key: str, default: str | None, meaning: str) -> Option[str | None]:
 # Layout of the table
 BUCKET = _integer("bucket", -1, "-1 for a scalable table; N for a queue of N buckets.")
 BUCKET_KEY = _text("bucket-key", None, "Comma-separated columns that decide the bucket of a row.")
-FILE_FORMAT = _choice("file.format", "parquet", ("parquet", "orc", "avro"), "Format of data files.")
-FILE_COMPRESSION = _required_text("file.compression", "zstd", "Compression of data files.")
-ZSTD_LEVEL = _integer("file.compression.zstd-level", 1, "Level of zstd for data files.")
+FILE_FORMAT = _choice(
+    "file.format",
+    "parquet",
+    ("parquet", "orc", "avro"),
+    "Format of data files; orc and avro are read, and only parquet is written.",
+)
+FILE_COMPRESSION = _spelled(
+    "file.compression",
+    "zstd",
+    "zstd|lz4|snappy|gzip|none|uncompressed",
+    "Compression of data files: zstd, lz4, snappy, gzip or none.",
+    "compression of data files",
+)
+ZSTD_LEVEL = _bounded("file.compression.zstd-level", 1, -131072, 22, "Level of zstd for data files.")
 FILE_CHECKSUM = _flag(
     "file.checksum",
     True,
@@ -180,8 +224,12 @@ PARTITION_DEFAULT_NAME = _required_text(
 PARTITION_LEGACY_NAME = _flag(
     "partition.legacy-name", True, "Whether folder names spell dates as day numbers, as Paimon does."
 )
-STATS_MODE = _required_text(
-    "metadata.stats-mode", "truncate(16)", "Column statistics: none, counts, truncate(n) or full."
+STATS_MODE = _spelled(
+    "metadata.stats-mode",
+    "truncate(16)",
+    r"none|counts|full|truncate\([1-9][0-9]{0,8}\)",
+    "Column statistics: none, counts, truncate(n) or full.",
+    "mode of statistics",
 )
 
 # Writing

@@ -1,4 +1,4 @@
-"""The only home of time, chance and waiting.
+"""The only source of time, randomness and sleeping.
 
 Everything else takes a `Runtime`, so that tests can run commits against a fixed clock, reproducible
 names and sleeps that take no time.
@@ -15,42 +15,42 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where the time comes from."""
+    """Source of the time."""
 
     def now_millis(self) -> int:
-        """Milliseconds since the epoch, UTC; may go backwards when the machine's clock does."""
+        """Return milliseconds since the epoch, UTC; may go backwards when the machine's clock does."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds from an arbitrary start, never going backwards."""
+        """Return seconds from an arbitrary start, never going backwards."""
         ...
 
     def local_offset_millis(self, at_millis: int) -> int:
-        """Offset of local wall-clock time from UTC at that moment, in milliseconds."""
+        """Return the offset of local wall-clock time from UTC at that moment, in milliseconds."""
         ...
 
 
 class IdGenerator(Protocol):
-    """Where unique names come from."""
+    """Source of unique names."""
 
     def uuid(self) -> str:
-        """A fresh random UUID in its canonical text form."""
+        """Return a fresh random UUID in its canonical text form."""
         ...
 
     def jitter(self) -> float:
-        """A number in [0, 1) to spread retries of competing writers."""
+        """Return a number in [0, 1) to spread retries of competing writers."""
         ...
 
 
 class Sleeper(Protocol):
-    """How waiting is done."""
+    """Blocking and asynchronous sleep."""
 
     def sleep(self, seconds: float) -> None:
         """Return after about that many seconds."""
         ...
 
     async def pause(self, seconds: float) -> None:
-        """As `sleep`, while the event loop goes on with something else."""
+        """Sleep as `sleep` does, without blocking the event loop."""
         ...
 
 
@@ -79,21 +79,21 @@ class RandomIds:
 
 
 class ThreadSleeper:
-    """Blocks the calling thread, or the calling task alone."""
+    """Blocks the calling thread, or only the calling task."""
 
     def sleep(self, seconds: float) -> None:
         if seconds > 0:
             time.sleep(seconds)
 
     async def pause(self, seconds: float) -> None:
-        import asyncio  # takes long to import, and few need it
+        import asyncio  # slow to import, and rarely needed
 
         await asyncio.sleep(max(0.0, seconds))
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """Clock, names and sleep as one value to hand around."""
+    """Clock, names and sleep as one value to pass around."""
 
     clock: Clock = field(default_factory=SystemClock)
     ids: IdGenerator = field(default_factory=RandomIds)

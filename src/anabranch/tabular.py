@@ -1,4 +1,4 @@
-"""Small tables for people, and things at a glance: as text in a terminal, as HTML in a notebook."""
+"""Small tables and summaries for people: as text in a terminal, as HTML in a notebook."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _MOST_LINES: Final = 24
 """Lines of a screen."""
 _MOST_ROWS: Final = 12
 _MOST_CELL: Final = 60
-"""Characters of a value at a glance."""
+"""Most characters of a value in a summary."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def as_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Rows under a header, numbers to the right, whatever markup or signs for terminals the values hold."""
+    """Format rows under a header, numbers right-aligned; markup and control characters in values stay literal."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -38,7 +38,7 @@ def as_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def as_html(title: str, about: Iterable[str], columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A title, lines below it, and a table."""
+    """Format a title, lines below it, and a table."""
     head = "".join(f"<th>{html.escape(column)}</th>" for column in columns)
     body = "".join(
         "<tr>" + "".join(f"<td>{html.escape(_cell(value))}</td>" for value in row) + "</tr>" for row in rows
@@ -65,7 +65,7 @@ def _cell(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """What there is to see of something at once."""
+    """A summary that fits on one screen."""
 
     title: str
     facts: Sequence[str] = ()
@@ -74,7 +74,7 @@ class Glance:
     rows: Sequence[Sequence[Any]] = ()
 
     def text(self) -> str:
-        """At most one screen: 24 lines of 120 characters, whatever the values hold."""
+        """Return at most one screen: 24 lines of 120 characters, whatever the values hold."""
         facts = [f"  {_line(fact)}" for fact in self.facts]
         most = _MOST_LINES - 4 - min(len(self.rows), _MOST_ROWS)
         lines = [_line(self.title), *_first(facts, most, "  … {} more lines")]
@@ -86,7 +86,7 @@ class Glance:
         return "\n".join(line[:_WIDTH] for line in lines)
 
     def html(self) -> str:
-        """The same, with values escaped."""
+        """Return the same as HTML, with values escaped."""
         rows = [tuple(_short(value) for value in row) for row in self.rows[:_MOST_ROWS]]
         facts = _first([_line(fact) for fact in self.facts], _MOST_LINES, "… {} more")
         if len(self.rows) > _MOST_ROWS:
@@ -95,7 +95,7 @@ class Glance:
 
 
 class Shown:
-    """What people hold: a screen of text at most, and HTML in a notebook. Looking never fails, and reads nothing."""
+    """Base of objects that users see: at most a screen of text, and HTML in a notebook. Never fails or reads."""
 
     __slots__ = ()
 
@@ -110,12 +110,12 @@ class Shown:
 
 
 def one_screen(text: str) -> str:
-    """The beginning of a text, as far as it fits on a screen."""
+    """Return the beginning of a text, as much as fits on a screen."""
     return "\n".join(map(_line, _first(text.splitlines(), _MOST_LINES, "… {} more lines")))
 
 
 def time_text(millis: int | None) -> str:
-    """A time in UTC, to seconds; epoch milliseconds beyond the years that calendars have."""
+    """Return a time in UTC, to seconds; epoch milliseconds outside the years of the calendar."""
     if millis is None:
         return ""
     try:
@@ -125,7 +125,7 @@ def time_text(millis: int | None) -> str:
 
 
 def size_text(size: int) -> str:
-    """Bytes with a unit, such as ``1.5 GB``; units are powers of 1024."""
+    """Return bytes with a unit, such as ``1.5 GB``; units are powers of 1024."""
     value, unit = float(size), "bytes"
     for unit in ("bytes", "KB", "MB", "GB", "TB"):  # noqa: B007
         if value < 1024:
@@ -141,7 +141,7 @@ def _first(lines: Sequence[str], most: int, rest: str) -> list[str]:
 
 
 def _line(text: str) -> str:
-    """Text on one line, without signs for terminals."""
+    """Return text on one line, without control characters."""
     shown = _cell(text).replace("\n", "\\n")
     return shown if len(shown) <= _WIDTH else f"{shown[: _WIDTH - 1]}…"
 

@@ -323,10 +323,26 @@ def test_dictionaries():
         ({None: 1}, "MAP<STRING, INT>"),
         ([1, 2], "MAP<STRING, INT>"),
         ("abcd", "VARCHAR(3)"),
+        (1e39, "FLOAT"),
+        (-3.4028235677973366e38, "FLOAT"),
+        (10**39, "FLOAT"),
+        (10**400, "DOUBLE"),
+        ([1.0, 1e39], "ARRAY<FLOAT>"),
+        ({"a": -1e39}, "MAP<STRING, FLOAT>"),
+        (np.float64(1e39), "FLOAT"),
+        (np.longdouble("1e400"), "DOUBLE"),
     ],
 )
 def test_python_values_of_another_type_are_refused(value, sql_type):
     assert "'c" in refusal([{"c": None}, {"c": value}], f"c {sql_type}")
+
+
+def test_infinite_numbers_and_the_largest_of_a_float_are_kept():
+    given = [math.inf, -math.inf, 3.4028234663852886e38, np.float32("inf"), None]
+    for sql_type in ("FLOAT", "DOUBLE"):
+        assert values([{"c": value} for value in given], f"c {sql_type}") == [{"c": value} for value in given]
+    (nan,) = values([{"c": math.nan}], "c FLOAT")
+    assert math.isnan(nan["c"])
 
 
 def test_unknown_keys_of_any_row_are_refused():

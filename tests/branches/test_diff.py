@@ -311,3 +311,11 @@ def test_a_main_that_was_replaced_is_a_side():
     assert table.branch("main@1").diff("main").rows().count().inserted == 2
     with pytest.raises(InvalidInputError, match="AMBIGUOUS_SNAPSHOT"):
         table.diff("main@snapshot.2", "main")
+
+
+@pytest.mark.parametrize("sides", [(1, 2), ("main", 5), (None, "fix")])
+def test_numbers_name_no_side(sides):
+    table, _ = forked()
+    with pytest.raises(InvalidInputError, match="names no branch or moment") as raised:
+        table.diff(*sides)
+    assert "main@snapshot.5" in raised.value.hint

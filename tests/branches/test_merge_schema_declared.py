@@ -33,8 +33,9 @@ def test_an_older_version_of_main_if_main_changed_the_column_since():
     assert version_for([RenameColumn("c", "x"), add("c")]) == "base"
 
 
-def test_columns_that_were_dropped_are_passed_over():
-    assert version_for([DropColumn("c")]) == "merged"
+def test_columns_that_were_dropped_are_passed_over_where_no_version_has_them():
+    assert version_for([DropColumn("c")]) == "base"
+    assert version_for([add("x"), DropColumn("c")]) == "base"
     assert version_for([], [add("x")], later=[DropColumn("x")]) == "merged"
     # Another column of the name would be read in their place.
     assert version_for([DropColumn("c"), add("c")]) == "base"

@@ -286,7 +286,7 @@ def live(seed, steps):
     assert stored_paths(world.table) == reached_paths(world.table)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_nothing_that_a_ref_reaches_is_removed(seed):
     live(seed, steps=25)
 

@@ -5,7 +5,13 @@ import itertools
 import pytest
 
 from anabranch.audit import Checks
-from anabranch.errors import AlreadyExistsError, CommitConflictError, InvalidInputError, NotFoundError
+from anabranch.errors import (
+    AlreadyExistsError,
+    CommitConflictError,
+    InvalidInputError,
+    NotFoundError,
+    StorageError,
+)
 from tests.support.dying import Died, DyingStorage, copy_of, through
 from tests.support.tables import ids_of, make_table, rows
 
@@ -95,6 +101,34 @@ def test_an_error_in_the_block_keeps_the_branch():
     assert "is kept" in raised.value.__notes__[0]
     assert ids_of(table) == [0, 1, 2]
     assert table.branches() == ["nightly"]
+
+
+def test_an_error_after_the_merge_says_that_the_rows_are_in_main(tmp_path):
+    table = make_table(tmp_path)
+    table.append(rows(0, 3))
+    in_the_way = (
+        tmp_path / "db.db" / "t" / "lineage"
+    )  # the archive of history that a deletion writes finds no folder
+    publication = table.publish("nightly", GOOD)
+
+    def publish():
+        with publication as branch:
+            branch.append(rows(10, 2))
+            in_the_way.write_text("")
+
+    with pytest.raises(StorageError, match="are in main") as caught:
+        publish()
+    assert "do not publish them again" in caught.value.hint
+    assert not any("merge_branch" in note for note in getattr(caught.value, "__notes__", []))
+    assert publication.merged.rows_added == 2
+    assert ids_of(table) == [0, 1, 2, 10, 11]
+    with pytest.raises(AlreadyExistsError, match="in main already"), table.publish("nightly"):
+        pass
+    in_the_way.unlink()
+    table.delete_branch("nightly")
+    with table.publish("nightly", GOOD) as branch:
+        branch.append(rows(20, 1))
+    assert ids_of(table) == [0, 1, 2, 10, 11, 20]
 
 
 def test_a_conflict_keeps_the_branch():

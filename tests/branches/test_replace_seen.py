@@ -133,3 +133,17 @@ def test_a_read_of_a_catalog_sees_the_moment_that_its_options_name(key):
     seen = TableState.of(table).by({**options, "scan.published": "true"})
     assert (ids_of(seen.table), seen.snapshot.id) == ([*BEFORE, 1000], 3)
     assert TableState.of(table).by({"scan.version": "good"}).snapshot.id == 2
+
+
+def test_options_that_name_a_moment_mean_the_main_there_is_now():
+    """The view was opened before another process replaced main."""
+    table = parted()
+    held = again(table)
+    table.replace_main_branch("fix")
+    newest = again(table)
+    newest.append(rows(700, 1))
+    newest.create_tag("late")
+    assert ids_of(held.with_options({"scan.tag-name": "late"})) == ids_of(newest)
+    number = newest.snapshot.id
+    held = again(table)
+    assert ids_of(held.with_options({"scan.snapshot-id": str(number)})) == ids_of(held.at(number))

@@ -12,7 +12,7 @@ import pyarrow as pa
 from anabranch.jobs.job import job as declare
 from anabranch.jobs.prepare import Run
 from anabranch.jobs.source import static
-from anabranch.jobs.supervise import JobStatus, State
+from anabranch.jobs.status import JobStatus, State
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.lineage.model import LINEAGE_PROPERTY, Engine, LineageEntry, TableInput, lineage_of

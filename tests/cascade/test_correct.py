@@ -3,7 +3,8 @@
 import pytest
 
 from anabranch.cascade import CascadeOptions, plan_correction, run_correction, undo_correction
-from anabranch.errors import CommitConflictError, InvalidInputError, NotFoundError
+from anabranch.errors import CommitConflictError, CorruptTableError, InvalidInputError, NotFoundError
+from tests.branches.grouping import copy_of, lake_on, storage_of
 from tests.cascade.embedded import run, streaming
 from tests.cascade.story import doubled, even, new_lake, rows, values
 
@@ -53,6 +54,20 @@ def wanted(count):
 
 def correct(lake, jobs=RIGHT, **how):
     return run_correction(lake, "db.orders", "good", jobs, runner=run, **how)
+
+
+def damaged(lake, table):
+    """A lake of its own, in which nothing is kept in memory and the newest snapshot of a table is torn."""
+    storage = storage_of(copy_of(lake))
+    path = f"{table.replace('.', '.db/')}/snapshot/snapshot-{lake.table(table).snapshot.id}"
+    storage.put(path, storage.get(path)[:20])
+    return lake_on(storage)
+
+
+def test_a_damaged_table_that_may_have_to_be_corrected_is_named():
+    with pytest.raises(CorruptTableError, match=r"db\.clean is damaged: snapshot/snapshot-\d") as refused:
+        plan_correction(damaged(spoilt(), "db.clean"), "db.orders", "good", RIGHT)
+    assert "db.clean" in refused.value.hint
 
 
 def test_the_table_and_all_that_was_made_from_it_are_published_as_one():

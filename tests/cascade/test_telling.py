@@ -1,8 +1,10 @@
 """A cascade in words: what each step guarantees, and the command that comes next."""
 
-from anabranch.cascade import run_cascade
-from anabranch.cascade.telling import told_groups, told_plan, told_result
-from anabranch.jobs.supervise import JobStatus, State
+import shlex
+
+from anabranch.cascade import plan_correction, run_cascade
+from anabranch.cascade.telling import command_of, told_groups, told_plan, told_result
+from anabranch.jobs.status import JobStatus, State
 from tests.cascade.embedded import BATCH_MILLIS, run
 from tests.cascade.story import CHAIN, cascade, plan, rows, spoilt
 
@@ -26,6 +28,14 @@ def test_a_plan():
     assert "changes no main before all of them, at once" in text
     assert text.endswith("next: anabranch cascade db.orders --run --jobs jobs.py")
     assert plan(lake).to_dict()["took_millis"] == 4 * BATCH_MILLIS, "two commits of each job"
+
+
+def test_a_name_in_a_command_is_a_word_and_never_a_command():
+    lake, tag = spoilt(), "so far; $(touch x) it's `fine`"
+    lake.table("db.orders").create_tag(tag, 1)
+    found = plan_correction(lake, "db.orders", tag, [])
+    words = ["anabranch", "correct", "db.orders", "--from-tag", tag, "--run", "--jobs", "my jobs.py"]
+    assert shlex.split(command_of(found, ["my jobs.py"])) == words
 
 
 def test_a_plan_after_two_corrections_names_both_old_mains_and_counts_right():

@@ -2,8 +2,10 @@
 
 import json
 import os
+import subprocess
 import time
 from dataclasses import replace
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -183,3 +185,11 @@ def test_a_clock_that_is_wrong(tmp_path):
     }
     assert found["warehouse: clock"].status == "warning"
     assert "1,200 s ahead of this machine's" in found["warehouse: clock"].found
+
+
+def test_a_development_version_names_the_commit_that_runs(tmp_path):
+    here = Path(__file__).parent
+    said = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=here, check=False)
+    found = {check.name: check for check in examine(Examination(str(tmp_path)))}["anabranch"].found
+    known = ".dev" in anabranch.__version__ and said.returncode == 0
+    assert found == anabranch.__version__ + (f" (commit {said.stdout[:12]})" if known else "")

@@ -57,6 +57,16 @@ def cli(warehouse, capsys, monkeypatch):
     return call
 
 
+def test_what_programs_get_is_as_it_is(tmp_path, capsys):
+    name = "db.a\u00a0 anabranch read db.t"
+    lake = anabranch.connect(str(tmp_path))
+    with lake.job("makes"):
+        lake.create_table(name, "id BIGINT").append([{"id": 1}])
+    for words in (["--json"], ["--format", "json"]):
+        assert run(["-w", str(tmp_path), "lineage", "up", name, *words]) == 0
+        assert name in json.dumps(json.loads(capsys.readouterr().out), ensure_ascii=False)
+
+
 def test_where_rows_come_from(cli):
     assert cli("lineage", "up", "db.daily@1").splitlines()[1:] == [
         "└── db.daily  snapshot 1",

@@ -2,9 +2,12 @@
 
 import io
 import json
+import subprocess
+import sys
 
 import pytest
 
+import anabranch
 from anabranch.cli import output
 from anabranch.cli.main import run
 from tests.support.tables import make_table, rows
@@ -132,3 +135,21 @@ def test_a_table_of_a_pipe_is_as_wide_as_it_must(capsys, monkeypatch):
     import sys
 
     assert sys.stdout.getvalue() == f"name  {'v' * 200}\nn     1,234\n"
+
+
+@pytest.mark.parametrize(
+    "words", [["read", "db.t"], ["read", "db.t", "--json"], ["sql", "SELECT * FROM db.t"]]
+)
+def test_a_reader_that_goes_away_ends_it_as_other_programs(tmp_path, words):
+    anabranch.connect(str(tmp_path)).create_table("db.t", "id BIGINT").append(
+        [{"id": n} for n in range(100_000)]
+    )
+    code = "import sys; from anabranch.cli.main import main; main()"
+    command = [sys.executable, "-c", code, "-w", str(tmp_path), *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 141

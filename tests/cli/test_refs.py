@@ -1,6 +1,9 @@
 """Tags, savepoints and consumers from the command line."""
 
 import json
+import re
+import time
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -43,6 +46,22 @@ def test_a_tag_lives_through_its_verbs(cli):
     assert told(cli("tags", "db.t", "--json")) == []
 
 
+def test_when_a_tag_was_made_is_told_without_a_zone_as_it_is_stored(cli, monkeypatch):
+    monkeypatch.setenv("TZ", "Etc/GMT-9")
+    time.tzset()
+    try:
+        cli("create-tag", "db.t", "--name", "good", "--retained", "7 d")
+        made = datetime.now()
+        (line,) = [line for line in cli("tags", "db.t").out.splitlines() if line.startswith("good")]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    _, committed, created, until = re.findall(r"(?:good|\d{4}-\d\d-\d\d [\d:.]+Z?)", line)
+    assert committed.endswith("Z")
+    assert abs(datetime.fromisoformat(created) - made) < timedelta(minutes=5)
+    assert datetime.fromisoformat(until) - datetime.fromisoformat(created) == timedelta(days=7)
+
+
 def test_what_is_wrong_with_a_tag_is_said(cli):
     assert "'nope'" in cli("delete-tag", "db.t", "--name", "nope", code=1).err
     assert "reads like" in cli("create-tag", "db.t", "--name", "5", code=2).err
@@ -77,6 +96,7 @@ def test_consumers_are_listed_moved_and_let_go(cli, tmp_path):
     cli("consumers", "db.t", "--reset", "job", "--to", "2")
     assert sum(batch.num_rows for batch in table.tail("job", idle=0)) == 4
     assert "retained" in cli("consumers", "db.t", "--reset", "job", "--to", "9", code=2).err
+    assert "--reset does not say which" in cli("consumers", "db.t", "--to", "2", code=2).err
     assert "'other'" in cli("consumers", "db.t", "--reset", "other", code=1).err
     assert told(cli("consumers", "db.t", "--delete", "job", "--json")) == []
 

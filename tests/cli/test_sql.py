@@ -47,8 +47,9 @@ def test_a_script(tmp_path):
         {"id": 2, "v": None, "s": {"at": "2024-02-29"}},
     ]
     assert code == 1
-    assert err.startswith(
-        "Error: A column, variable, or function parameter with name `nope` cannot be resolved."
+    said = json.loads(err)
+    assert said["message"].startswith(
+        "A column, variable, or function parameter with name `nope` cannot be resolved."
     )
     assert "Traceback" not in err
     assert "WARN" not in err
@@ -62,6 +63,6 @@ def test_tables_for_people(tmp_path):
     )
     assert (code, err) == (0, "(the first 2 rows; --limit all shows all)\n")
     assert out.split("\n")[:3] == ["id", " 0", " 1"]
-    code, out, err = anabranch("-w", str(tmp_path), "sql", "DELETE FROM nope")
+    code, out, err = anabranch("-w", str(tmp_path), "sql", "DELETE FROM db.nope")
     assert code == 1
     assert "cannot be found" in err

@@ -88,7 +88,9 @@ def _condition(chance, depth=2):
         return f"({name} IS NULL)", theirs.is_null(), ours.is_null()
     if kind < 0.3:
         some = chance.sample(known, min(2, len(known)))
-        return f"({name} IN ({', '.join(map(_literal, some))}))", theirs.is_in(some), ours.is_in(some)
+        # Polars before 2 compares no decimals of another precision.
+        listed = pl.Series(some, dtype=pl.Decimal(10, 2)) if name == "n" else some
+        return f"({name} IN ({', '.join(map(_literal, some))}))", theirs.is_in(listed), ours.is_in(some)
     word, compare = chance.choice([*OPERATORS.items()])
     value = chance.choice(known)
     return f"({name} {word} {_literal(value)})", compare(theirs, pl.lit(value)), compare(ours, value)

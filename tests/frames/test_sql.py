@@ -148,6 +148,28 @@ def test_the_command_line_starts_no_jvm_to_read(lake, tmp_path, capsys):
     assert "DROP is for Spark" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_files_that_cannot_be_read_are_named_as_by_other_reads(lake, tmp_path, capsys, is_missing):
+    (file,) = (tmp_path / "default.db" / "u").rglob("*.parquet")
+    if is_missing:
+        file.unlink()
+    else:
+        file.write_bytes(b"PAR1" + b"x" * (file.stat().st_size - 4))
+    with pytest.raises(anabranch.AnabranchError) as expected:
+        lake.table("default.u").scan().to_arrow()
+    capsys.readouterr()
+    for form in (lambda rows: rows.to_arrow(), lambda rows: rows.collect(), repr, lambda rows: rows.show()):
+        with pytest.raises(type(expected.value)) as caught:
+            form(lake.sql("SELECT * FROM u ORDER BY id"))
+        assert caught.value.message == expected.value.message
+    for more in ([], ["--json"]):
+        assert run(["-w", str(tmp_path), "sql", "SELECT * FROM u WHERE id > 0", *more]) == 1
+        said = capsys.readouterr()
+        assert file.name in said.err
+        assert "Traceback" not in said.err + said.out
+        assert "Spark" not in said.err
+
+
 def test_neither_spark_nor_pandas_is_loaded_to_answer(lake, tmp_path):
     code = (
         "import sys; from anabranch.cli.main import run; code = run(sys.argv[1:]); "
@@ -168,3 +190,62 @@ def test_columns_that_differ_only_in_case_are_refused(tmp_path, caplog):
     anabranch.duckdb(lake)
     assert "db.t has no view" in caplog.text
     assert table.scan(columns=["id", "N"]).to_duckdb().fetchall() == [(1, 10)]
+
+
+def test_tables_whose_names_differ_only_in_case(tmp_path, caplog):
+    """DuckDB answers for the one that it has seen first, whichever was meant."""
+    lake = anabranch.connect(str(tmp_path))
+    for number, name in enumerate(("db.t", "db.T", "DB.t", "db.u")):
+        lake.create_table(name, "id BIGINT").append([{"id": number}])
+    for number, name in enumerate(("db.t", 'db."T"', "DB.t", "db.u")):
+        assert lake.sql(f"SELECT id FROM {name}").collect() == [{"id": number}]
+    with pytest.raises(anabranch.UnsupportedFeatureError, match="differ only in case") as raised:
+        lake.sql('SELECT * FROM db.t a JOIN db."T" b USING (id)')
+    assert "rename" in raised.value.hint
+    connection = anabranch.duckdb(lake)
+    assert connection.sql("SELECT id FROM db.u").fetchall() == [(3,)]
+    for name in ("db.t has no view", "db.T has no view", "DB.t has no view"):
+        assert name in caplog.text
+    with pytest.raises(Exception, match="does not exist"):
+        connection.sql("SELECT id FROM db.t")
+
+
+@pytest.mark.parametrize(
+    ("statement", "rows"),
+    [
+        ("SELECT id FROM db.a JOIN db.b USING (id)", 2),
+        ("SELECT a.id FROM db.a NATURAL JOIN lake.db.b", 2),
+        ("WITH x AS (SELECT * FROM db.a) SELECT id FROM x JOIN db.b VERSION AS OF 1 USING (id)", 1),
+        ("SELECT COLUMNS('i.*') FROM db.b", 2),
+        ("SELECT a.id FROM db.a ASOF JOIN db.b ON a.id >= b.id", 2),
+        ("EXPLAIN SELECT id FROM db.a JOIN db.b USING (id)", 1),
+    ],
+)
+def test_statements_that_are_bound_by_columns(tmp_path, statement, rows):
+    lake = anabranch.connect(str(tmp_path))
+    for name in ("db.a", "db.b"):
+        table = lake.create_table(name, "id BIGINT")
+        table.append([{"id": 1}])
+        table.append([{"id": 2}])
+    assert len(lake.sql(statement).collect()) == rows
+    with pytest.raises(anabranch.NotFoundError, match="db.c"):
+        lake.sql("SELECT id FROM db.a JOIN db.c USING (id)")
+
+
+@pytest.mark.parametrize("alias", ["a", "AS a", '"a"'])
+def test_a_moment_behind_an_alias(tmp_path, alias):
+    lake = anabranch.connect(str(tmp_path))
+    lake.create_table("db.t", "id BIGINT").append([{"id": 1}])
+    with pytest.raises(anabranch.SqlError, match="'a' is the alias of a table") as raised:
+        lake.sql(f"SELECT * FROM db.t {alias} VERSION AS OF 1")
+    assert "VERSION AS OF 5 AS a" in raised.value.hint
+    assert lake.sql(f"SELECT a.id FROM db.t VERSION AS OF 1 {alias}").collect() == [{"id": 1}]
+
+
+@pytest.mark.parametrize("statement", ["PRAGMA version", "PIVOT db.t ON id", "attach 'x' AS y"])
+def test_statements_that_spark_has_not_either(tmp_path, statement):
+    lake = anabranch.connect(str(tmp_path))
+    lake.create_table("db.t", "id BIGINT").append([{"id": 1}])
+    with pytest.raises(anabranch.UnsupportedFeatureError, match="is not answered here") as raised:
+        lake.sql(statement)
+    assert "anabranch.duckdb(lake)" in raised.value.hint

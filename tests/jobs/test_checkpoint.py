@@ -1,6 +1,8 @@
 """What a job began with is written once; and which code it is."""
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from anabranch.errors import CorruptTableError
 from anabranch.jobs.checkpoint import Beginning, JobCheckpoint, default_checkpoint, opened
 from anabranch.jobs.code import code_version
+from anabranch.spark.context.temporary import remove_abandoned
 from anabranch.storage.open import open_storage
 
 FIRST = Beginning("clean", "t", "b", "good", 3, "s", {"raw": {"scan.start-offset": "{}"}})
@@ -30,7 +33,7 @@ def test_of_two_that_write_at_once_one_wins():
     assert checkpoint.beginning(lambda: checkpoint.beginning(lambda: FIRST) and other) == FIRST
 
 
-@pytest.mark.parametrize("text", [b"", b"[]", b'{"version": 2}', FIRST.to_json()[:-20]])
+@pytest.mark.parametrize("text", [b"", b"[]", b'{"version": 0}', FIRST.to_json()[:-20]])
 def test_what_cannot_be_read_is_an_error_that_names_the_file(text):
     with pytest.raises(CorruptTableError, match=r"here/anabranch/job\.json"):
         Beginning.from_json(text, path="here/anabranch/job.json")
@@ -72,3 +75,33 @@ def test_the_code_is_the_commit_and_what_the_file_holds(tmp_path):
     inside.write_text("x = 2\n")
     commit, _, digest = code_version(inside).partition("+")
     assert (len(commit), digest) == (40, code_version(file))
+
+
+def test_unfinished_files_of_killed_processes_are_swept(tmp_path):
+    kept = ["metadata", "offsets/3", "offsets/.3.crc", "state/0/0/3.delta", "anabranch/job.json"]
+    left = [
+        "offsets/.4.0f4e.tmp",
+        "offsets/..4.0f4e.tmp.crc",
+        "state/0/0/.4.delta.17.TID5.tmp",
+        "anabranch/.sink.u.tmp",
+    ]
+    for name in (*kept, *left):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+    opened(str(tmp_path), {}).sweep()
+    assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()) == sorted(kept)
+
+
+def test_folders_of_killed_processes_are_removed(tmp_path):
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    names = [
+        f"anabranch-spark-{dead.pid}-a",
+        f"anabranch-session-{dead.pid}-b",
+        f"anabranch-lineage-{dead.pid}-c",
+    ]
+    stays = [f"anabranch-spark-{os.getpid()}-a", "anabranch-lineage-abc", "anabranch-demo-1-x"]
+    for name in (*names, *stays):
+        (tmp_path / name / "blockmgr-1").mkdir(parents=True)
+    remove_abandoned(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(stays)

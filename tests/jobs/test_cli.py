@@ -1,13 +1,16 @@
 """The verb run, as far as it needs no Spark."""
 
 import json
+import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
-from anabranch.cli.jobs import _line
+from anabranch.cli.job_statuses import ShownStatuses
+from anabranch.cli.job_statuses import line_of as _line
 from anabranch.cli.main import run
-from anabranch.jobs.supervise import JobStatus, State
+from anabranch.jobs.status import Activity, JobStatus, State
 from tests.jobs.files import CLEAN, write
 
 
@@ -70,3 +73,92 @@ def test_lines_say_what_has_changed():
         _line(JobStatus("clean", "db.t", State.RUNNING, 3, 17, restarts=1), paused)
         == "clean: running (start 2)"
     )
+
+
+def _shown(json=False):
+    return ShownStatuses(json=json)
+
+
+AWAY = {"message": "the disk is full", "hint": "free some space"}
+
+
+def test_hints_are_shown_with_failures_and_what_is_given_up_is_told_at_once(capsys):
+    with _shown() as shown:
+        shown.update([JobStatus("a", "db.a", State.PAUSING, **AWAY)])
+        assert capsys.readouterr().out == "a: pausing: the disk is full\n  hint: free some space\n"
+        gone = JobStatus("a", "db.a", State.FAILED, **AWAY)
+        other = JobStatus("b", "db.b", State.RUNNING)
+        shown.update([gone, other])
+        assert capsys.readouterr().err == "Error: job 'a': the disk is full\n  hint: free some space\n"
+        shown.update([gone, JobStatus("b", "db.b", State.STOPPED)])
+        assert capsys.readouterr().err == "", "once"
+
+
+def test_waiting_for_rows_and_working_by_turns_is_no_event_but_getting_stuck_is(capsys):
+    with _shown() as shown:
+        for activity in (Activity.STARTING, Activity.IDLE, Activity.WORKING, Activity.IDLE):
+            shown.update([JobStatus("a", "db.a", State.RUNNING, 3, 5, activity=activity)])
+        assert capsys.readouterr().out == "a: running\n"
+        shown.update([JobStatus("a", "db.a", State.RUNNING, 3, 5, activity=Activity.STUCK)])
+        assert capsys.readouterr().out == "a: stuck\n"
+        shown.update([JobStatus("a", "db.a", State.RUNNING, 4, 5, activity=Activity.WORKING)])
+        assert capsys.readouterr().out == "a: running\n"
+
+
+def test_errors_in_json_keep_their_hint_and_their_time(capsys):
+    with _shown(json=True) as shown:
+        failed = JobStatus(
+            "a", "db.a", State.PAUSING, **AWAY, last_error="the disk is full", last_error_millis=5
+        )
+        shown.update([failed])
+        shown.update([replace(failed, state=State.RUNNING)])
+        for line in capsys.readouterr().out.splitlines():
+            said = json.loads(line)
+            assert (said["hint"], said["last_error_millis"]) == ("free some space", 5)
+            assert said["time_millis"] > 1_700_000_000_000
+
+
+def test_a_closed_pipe_stops_the_jobs(tmp_path):
+    program = (
+        "from anabranch.cli.job_statuses import ShownStatuses\n"
+        "from anabranch.jobs.status import Activity, JobStatus, State\n"
+        "import sys\n"
+        "with ShownStatuses(json=False) as shown:\n"
+        "    shown.on_closed = lambda: print('stopped', file=sys.stderr)\n"
+        "    sys.stdin.readline()\n"
+        "    for batch in range(3):\n"
+        "        shown.update([JobStatus('a', 'db.a', State.RUNNING, batch)])\n"
+        "sys.exit(7 if shown.is_closed else 0)\n"
+    )
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-c", program], text=True, **pipes)
+    process.stdout.close()
+    _, said = process.communicate("\n", timeout=60)
+    assert process.returncode == 7
+    assert said == "standard output is closed, nobody reads it: the jobs are stopped\nstopped\n"
+
+
+def test_a_jvm_that_is_gone_has_an_exit_code_of_its_own(cli, monkeypatch):
+    from py4j.protocol import Py4JNetworkError
+
+    from anabranch.service import jobs as service
+
+    def run(*_, **__):
+        raise Py4JNetworkError("Answer from Java side is empty")
+
+    monkeypatch.setattr(service, "run", run)
+    said = cli(CLEAN, code=5).err
+    assert "Spark's JVM is gone" in said
+    assert "not an error we know" not in said
+
+
+@pytest.mark.parametrize(
+    ("states", "code"),
+    [("ended stopped", 0), ("stopped failed", 1), ("fenced stopped", 3), ("lost failed", 5), ("skipped", 1)],
+)
+def test_exit_codes_say_what_happened(cli, monkeypatch, states, code):
+    from anabranch.service import jobs as service
+
+    ended = [JobStatus(f"j{n}", "db.t", State(name)) for n, name in enumerate(states.split())]
+    monkeypatch.setattr(service, "run", lambda *_, **__: ended)
+    cli(CLEAN, code=code)

@@ -2,8 +2,17 @@
 
 import pytest
 
-from anabranch.errors import CommitOutcomeUnknownError, InvalidInputError, SealedBranchError, StorageError
+from anabranch.errors import (
+    CommitOutcomeUnknownError,
+    InvalidInputError,
+    NotFoundError,
+    PositionLostError,
+    SealedBranchError,
+    SourceReplacedError,
+    StorageError,
+)
 from anabranch.jobs.failure import JobFailedError, as_ours, verdict
+from anabranch.spark.jvm.raised import remember_raised
 
 FENCED = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] \
 Failed when Python streaming data source perform commit: Traceback (most recent call last):
@@ -52,6 +61,12 @@ class AnalysisException(Exception):
     pass
 
 
+def full_disk():
+    error = StorageError("cannot write")
+    error.out_of_space = True
+    return error
+
+
 @pytest.mark.parametrize(
     ("error", "has_run", "expected"),
     [
@@ -59,13 +74,34 @@ class AnalysisException(Exception):
         (AnalysisException("no"), True, "final"),
         (Exception(UDF), True, "again"),
         (Exception(UDF), False, "final"),
-        (StorageError("away", retryable=True), False, "again"),
+        (StorageError("away", retryable=True), False, "passing"),
         (StorageError("denied"), False, "final"),
+        (StorageError("denied"), True, "passing"),
+        (full_disk(), False, "passing"),
+        (NotFoundError("no table"), False, "final"),
+        (NotFoundError("no table"), True, "passing"),
+        (PositionLostError("it has expired"), True, "final"),
+        (Exception("x\nanabranch.errors.PositionLostError: it has expired\n  hint: h"), True, "final"),
+        (
+            Exception("org.apache.spark.SparkException: Python worker failed to connect back."),
+            False,
+            "passing",
+        ),
+        (Exception("java.net.ConnectException: Connection refused"), True, "passing"),
         (CommitOutcomeUnknownError("who knows"), False, "again"),
     ],
 )
 def test_what_may_help(error, has_run, expected):
     assert verdict(error, has_run=has_run) == expected
+
+
+def test_errors_that_went_through_the_jvm_of_this_process_are_known_by_their_text():
+    error = SourceReplacedError("main of 'db.seldom' was replaced", hint="correct what was made from it")
+    told = Exception(f"{error}\n=== Streaming Query ===\nIdentifier: b [id = 1]")
+    assert verdict(told, has_run=True) == "again"
+    remember_raised(error)
+    assert as_ours(told) is error
+    assert verdict(told, has_run=True) == "replaced"
 
 
 class OfTheJvm(Exception):
@@ -94,3 +130,26 @@ def test_causes_that_go_in_circles_end():
     error = OfTheJvm("first")
     error._cause = OfTheJvm("second", error)
     assert as_ours(error).message == "first"
+
+
+@pytest.mark.parametrize(
+    ("said", "does"),
+    [
+        (
+            (
+                "Stream-stream LeftOuter join between two streaming DataFrame/Datasets is not supported without a "
+                "watermark in the join keys, or a watermark on the nullable side and an appropriate range condition;"
+            ),
+            "TIMESTAMP_LTZ",
+        ),
+        (
+            (
+                '[EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE] The event time `ts` has the invalid type "TIMESTAMP_NTZ", but '
+                'expected "TIMESTAMP". SQLSTATE: 42K09;'
+            ),
+            "WATERMARK FOR",
+        ),
+    ],
+)
+def test_what_spark_says_of_event_times_leads_somewhere(said, does):
+    assert does in as_ours(Exception(said)).hint

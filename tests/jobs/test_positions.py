@@ -7,7 +7,8 @@ import pytest
 
 import anabranch
 from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError
-from anabranch.jobs.positions import Known, indexed_positions, recorded_positions, starts_at
+from anabranch.jobs.positions import Known, indexed_positions, recorded_positions
+from anabranch.jobs.starts import starts_at
 from anabranch.kernel.log.main_branch import main_of
 from tests.jobs.world import World, kafka, offset
 from tests.support.tables import make_table

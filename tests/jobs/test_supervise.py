@@ -10,7 +10,9 @@ from anabranch.errors import (
     SourceReplacedError,
     StorageError,
 )
-from anabranch.jobs.supervise import Policy, Progress, State, Stop, Supervisor, Task
+from anabranch.jobs.failure import JobFailedError
+from anabranch.jobs.status import Activity, Progress, State
+from anabranch.jobs.supervise import Policy, Stop, Supervisor, Task
 from anabranch.runtime import Runtime
 from tests.support.chance import Chance
 
@@ -20,7 +22,7 @@ class Time(Chance):
 
     def __init__(self):
         super().__init__(seed=7)
-        self.now, self.planned, self.slept = 0.0, [], []
+        self.now, self.planned, self.slept, self.longest = 0.0, [], [], 10_000
 
     def monotonic(self):
         return self.now
@@ -28,7 +30,7 @@ class Time(Chance):
     def sleep(self, seconds):
         self.slept.append(seconds)
         self.now += seconds
-        assert self.now < 10_000, "it goes on for ever"
+        assert self.now < self.longest, "it goes on for ever"
         for moment, happens in list(self.planned):
             if moment <= self.now:
                 self.planned.remove((moment, happens))
@@ -40,6 +42,7 @@ class Fake:
 
     notices = ()
     begun = None
+    at = Activity.IDLE
 
     def __init__(self, story):
         self.run, self.active, self.error, self.batch, self.stops = "run", True, None, None, []
@@ -48,14 +51,17 @@ class Fake:
     def is_active(self):
         return self.active
 
+    def activity(self):
+        return self.at
+
     def failure(self):
         return self.error
 
     def progress(self):
         return None if self.batch is None else Progress(self.batch, 10)
 
-    def stop(self, *, finish):
-        self.stops.append(finish)
+    def stop(self, *, is_urgent):
+        self.stops.append(not is_urgent())
         self.active = False
 
     def fail(self, error):
@@ -70,7 +76,8 @@ class Story:
 
     def __init__(self, **policy):
         self.time, self.stop, self.started = Time(), Stop(), []
-        self.statuses, self.events, self.tasks = [], [], []
+        self.statuses, self.events, self.tasks, self.seen = [], [], [], []
+        self.has_engine, self.asked = True, {}
         self.policy = Policy(**policy)
 
     def job(self, name, *outcomes, **how):
@@ -98,12 +105,30 @@ class Story:
             self.tasks,
             policy=self.policy,
             stop=self.stop,
-            on_status=lambda found: self.statuses.append({s.job: s.state.value for s in found}),
+            on_status=self._note,
+            has_engine=lambda: self.has_engine,
+            asks=self._asks,
             on_event=lambda event: self.events.append((event.job, event.kind)),
             runtime=Runtime(clock=self.time, ids=self.time, sleeper=self.time),
         )
         self.ended = {status.job: status for status in supervisor.run()}
         return {job: status.state for job, status in self.ended.items()}
+
+    def _asks(self):
+        found, self.asked = self.asked, {}
+        return found
+
+    def _note(self, found):
+        self.statuses.append({s.job: s.state.value for s in found})
+        self.seen.append((self.time.now, {s.job: s for s in found}))
+
+    def told(self, job, **wanted):
+        """The moments at which the status of a job said so."""
+        return [
+            now
+            for now, found in self.seen
+            if all(getattr(found[job], name) == value for name, value in wanted.items())
+        ]
 
     def states(self, job):
         """What the job was, one after the other."""
@@ -120,6 +145,7 @@ def ending(fake):
 
 
 AWAY = StorageError("the brokers do not answer", retryable=True)
+WRONG = JobFailedError("ZeroDivisionError: division by zero")
 
 
 def test_what_ends_by_itself_has_ended():
@@ -144,10 +170,10 @@ def test_pauses_grow_to_a_limit_and_differ_by_chance():
 
 
 def test_a_job_is_given_up_after_so_many_failures_in_a_row():
-    story = Story(most=3).job("a", *[failing(AWAY)] * 9).job("b")
+    story = Story(most=3).job("a", *[failing(WRONG)] * 9).job("b")
     story.at(100, story.stop.ask)
     assert story.run() == {"a": State.FAILED, "b": State.STOPPED}
-    assert story.ended["a"].message == "the brokers do not answer"
+    assert story.ended["a"].message == "ZeroDivisionError: division by zero"
     assert story.events.count(("a", "start")) == 4
     assert story.started[1].stops == [True]  # that is b, which nobody else's failures concern
 
@@ -156,7 +182,7 @@ def test_a_batch_in_between_begins_the_count_anew():
     def batch_then_fail(number):
         def happens(fake):
             fake.batch = number
-            fake.fail(AWAY)
+            fake.fail(WRONG)
 
         return happens
 
@@ -186,6 +212,98 @@ def test_what_is_not_there_is_a_mistake_at_the_first_start_only():
     assert Story().job("a", gone, ending).run() == {"a": State.FAILED}
     assert Story().job("a", failing(gone), gone, ending).run() == {"a": State.ENDED}
     assert Story().job("a", AWAY, ending).run() == {"a": State.ENDED}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        AWAY,
+        NotFoundError("there is no warehouse"),
+        Exception("Job aborted: SparkException: Python worker failed to connect back.\n\tat org.apache..."),
+        Exception("java.io.IOException: No space left on device"),
+    ],
+)
+def test_what_may_pass_is_tried_for_as_long_as_the_process_lives(error):
+    story = Story(most=2, longest_passing_pause=200.0).job("a", *[failing(error)] * 30, None).job("b")
+    story.at(9_000, story.stop.ask)
+    assert story.run() == {"a": State.STOPPED, "b": State.STOPPED}
+    assert len(story.started) == 32
+    last = [now for now, found in story.seen if found["a"].state is State.RUNNING][-1]
+    waits = [now for now, found in story.seen if found["a"].state is State.PAUSING and now < last]
+    assert waits[-1] - waits[0] > 20 * 100, "slower and slower, up to the longest pause"
+
+
+def test_a_job_that_somebody_waits_for_is_given_up():
+    story = Story(most=3).job("a", *[failing(AWAY)] * 9, ends=True)
+    assert story.run() == {"a": State.FAILED}
+    assert len(story.started) == 4
+
+
+def test_failures_that_may_pass_do_not_count_for_those_that_may_be_the_jobs_own():
+    story = Story(most=1).job("a", *[failing(AWAY)] * 5, failing(WRONG), failing(AWAY), failing(WRONG), None)
+    assert story.run() == {"a": State.FAILED}
+    assert len(story.started) == 8
+
+
+def test_without_its_engine_nothing_is_tried_again():
+    story = Story().job("a").job("b").job("c", failing(AWAY))
+
+    def die():
+        story.has_engine = False
+        story.started[0].fail(ConnectionRefusedError("[Errno 111] Connection refused"))
+
+    story.at(0.5, die)
+    assert story.run() == dict.fromkeys("abc", State.LOST)
+    assert len(story.started) == 3
+    assert "Connection refused" in story.ended["a"].last_error
+    assert "memory" in story.ended["b"].hint
+    assert story.time.now < 2
+
+
+def test_a_failure_is_told_until_a_batch_is_done_and_remembered_after_it():
+    hinted = StorageError("the brokers do not answer", retryable=True, hint="start them")
+    story = Story().job("a", failing(hinted))
+    story.at(10, lambda: setattr(story.started[-1], "batch", 0)).at(20, story.stop.ask)
+    story.run()
+    told = story.told("a", message="the brokers do not answer", hint="start them")
+    assert 9 < told[-1] < 11
+    assert story.told("a", state=State.RUNNING, message="the brokers do not answer")
+    ended = story.ended["a"]
+    assert (ended.message, ended.hint) == (None, None)
+    assert (ended.last_error, ended.last_hint) == ("the brokers do not answer", "start them")
+    assert ended.last_error_millis is not None
+
+
+def test_one_that_waits_for_rows_is_idle_and_one_that_does_not_get_on_is_stuck():
+    story = Story(stuck_after=60.0).job("a").job("b")
+
+    def at(number, activity, batch=None):
+        return lambda: (
+            setattr(story.started[number], "at", activity),
+            setattr(story.started[number], "batch", batch),
+        )
+
+    story.at(1, at(1, Activity.WORKING)).at(50, at(1, Activity.WORKING, 0)).at(200, at(1, Activity.IDLE, 1))
+    story.at(300, story.stop.ask)
+    story.run()
+    assert set(story.told("a", activity=Activity.IDLE)) > set(story.told("b", activity=Activity.STUCK))
+    stuck = story.told("b", activity=Activity.STUCK)
+    assert 109 < stuck[0] < 112
+    assert 198 < stuck[-1] < 200
+    assert story.told("a", activity=Activity.STUCK) == []
+
+
+def test_jobs_start_a_few_at_a_time():
+    story = Story(at_once=2, longest_start=40.0)
+    for name in "abcd":
+        story.job(name, lambda fake: setattr(fake, "at", Activity.WORKING))
+    story.at(10, lambda: setattr(story.started[0], "batch", 0))
+    story.at(100, story.stop.ask)
+    story.run()
+    first = {name: story.told(name, state=State.RUNNING)[0] for name in "abcd"}
+    assert first["a"] == first["b"] == 0
+    assert 10 <= first["c"] < 11, "one has come to its first batch"
+    assert 40 <= first["d"] < 41, "and one has had its time"
 
 
 def test_a_batch_job_is_not_done_twice():
@@ -225,7 +343,7 @@ def test_a_stop_lets_batches_finish_and_ends_those_that_are_fed_first():
 
 def _note_stop(fake, name, ends):
     stop = fake.stop
-    fake.stop = lambda *, finish: (ends.append(name), stop(finish=finish))
+    fake.stop = lambda *, is_urgent: (ends.append(name), stop(is_urgent=is_urgent))
 
 
 def test_asked_twice_nobody_waits():
@@ -239,7 +357,7 @@ def test_an_end_that_fails_does_not_keep_the_others_from_theirs():
     story = Story().job("a").job("b")
 
     def break_b():
-        def stop(*, finish):
+        def stop(*, is_urgent):
             raise OSError("the JVM is gone")
 
         story.started[1].stop = stop

@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+pytest.importorskip("pyspark")
+
 from anabranch.kafka import fetch
 from anabranch.kafka.options import settings_of
 from anabranch.runtime import SYSTEM, Runtime

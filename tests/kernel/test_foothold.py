@@ -105,11 +105,11 @@ def test_a_put_that_others_built_on_and_expired_is_not_repeated_on_a_guess(tmp_p
 
 
 def test_files_stay_when_what_follows_cannot_be_judged(table):
-    """Another engine built on our snapshot and merged the manifests: its snapshot does not tell."""
+    """Another engine built on our snapshot, and the list of what it took over is gone: its snapshot does not tell."""
 
     def go_on(path):
         snapshot = table.append(rows(10, 1))
-        theirs = replace(snapshot, properties={}, base_manifest_list=snapshot.delta_manifest_list)
+        theirs = replace(snapshot, properties={}, base_manifest_list="manifest-list-gone")
         table.context.storage.put(table.context.layout.snapshot_path(4), theirs.to_json())
         _remove(table, 1, 2)
 
@@ -117,6 +117,21 @@ def test_files_stay_when_what_follows_cannot_be_judged(table):
     with pytest.raises(anabranch.CommitOutcomeUnknownError, match="does not tell"):
         anabranch.Table(replace(table.context, storage=late)).append(rows(5, 1))
     assert ids_of(table.at(3)) == [0, 1, 5]
+
+
+def test_a_put_below_another_engines_snapshot_is_taken_back(table):
+    """That does not say what it was built on, but its base has not the rows of the late writer."""
+
+    def go_on():
+        for i in range(2):
+            snapshot = table.append(rows(10 + i, 1))
+        theirs = replace(snapshot, properties={})
+        table.context.storage.put(table.context.layout.snapshot_path(4), theirs.to_json())
+        _remove(table, 1, 2, 3)
+
+    snapshot = _paused(table, go_on).append(rows(5, 1))
+    assert snapshot.id == 5
+    assert ids_of(table) == [0, 1, 5, 10, 11]
 
 
 @pytest.mark.parametrize("call", ["list", "get"])

@@ -1,6 +1,7 @@
 """Health of a table: a score that falls with what is wrong, and the command that mends it."""
 
 import itertools
+import shlex
 from dataclasses import replace
 
 import pyarrow as pa
@@ -57,6 +58,14 @@ def test_compaction_mends_what_it_was_said_to_mend(options):
     table.compact(full=True)
     assert table.health().files == state.files_compacted
     assert (table.health().score, table.health().findings) == (100, ())
+
+
+def test_a_name_in_a_command_is_a_word_and_never_a_command():
+    table = make_table(f"memory://health{next(_names)}", "db.t; `touch x`")
+    for number in range(60):
+        table.append(rows(number, 1))
+    (command,) = {f.command for f in table.health().findings if "compact" in f.command}
+    assert shlex.split(command) == ["anabranch", "compact", "db.t; `touch x`"]
 
 
 def test_it_names_the_partitions_that_are_worst():

@@ -460,6 +460,8 @@ def test_a_pin_that_somebody_removed_comes_back(table):
     )
     assert tend(table.context).pinned == (made.pin,)
     assert table.tag(made.pin).snapshot == made.saved_snapshot
+    assert tend(table.context).lost == (9,), "somebody deleted its savepoint: `repair` makes it again"
+    table.delete_savepoint(9)
     _check_settled(table)
     assert tend(table.context) == type(tend(table.context))()
 

@@ -83,7 +83,7 @@ def test_ranges_of_partly_delivered_snapshots_include_them():
     assert TableInput("t", "t", "b", BEGINNING, Position(1, "s")).after == 0
 
 
-@pytest.mark.parametrize("damaged", ["", "[]", "{}", '{"version": 1}', '{"version": 2, "job": "x"}'])
+@pytest.mark.parametrize("damaged", ["", "[]", "{}", '{"version": 1}', '{"version": 0, "job": "x"}'])
 def test_damaged_entries_name_where_they_are(damaged):
     with pytest.raises(CorruptTableError, match="snapshot 12"):
         lineage_of({LINEAGE_PROPERTY: damaged}, where="snapshot 12")

@@ -362,7 +362,7 @@ def live_through(seed, steps, *, trouble=None, crowd=None):
     return world
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_random_histories(seed):
     live_through(seed, 24)
 

@@ -173,6 +173,57 @@ def test_another_engine_put_the_branch_in_the_place_of_main(table):
     _check_mended(table, [0, 1, 2, 30])
 
 
+def test_another_engine_copied_the_snapshots_of_the_branch_over_those_of_main(table):
+    """As pypaimon's fast-forward does: no snapshot of main goes, and no schema comes with those of the branch."""
+    storage = table.context.storage
+    for info in list(storage.list("branch/branch-fix/snapshot")):
+        storage.put(f"snapshot/{info.path.rpartition('/')[2]}", storage.get(info.path))
+    assert storage.get("snapshot/LATEST") == b"4"
+    assert not storage.exists("schema/schema-1")
+    assert {"foreign-head", "leftover", "schema"} <= _kinds(table)
+    plan = _fresh(table).repair(dry_run=True)
+    assert "schema/schema-1" in [step.path for step in plan.steps]
+    assert not storage.exists("schema/schema-1")
+    _check_mended(table, [0, 1, 2, 30])
+    (kept,) = [name for name in _fresh(table).tags() if name.startswith("leftover-5-")]
+    assert ids_of(_fresh(table).at(kept)) == ALL, "what main had is kept under a tag"
+
+
+def test_a_branch_whose_schema_has_no_place_on_main_is_listed(table):
+    """Both changed their columns under the same numbers; pypaimon put the branch's snapshots in the place of main's."""
+    table.branch("fix").alter().add_column("y", "INT").apply()
+    table.branch("fix").append(rows(31, 1))
+    table.alter().add_column("w", "INT").apply()
+    table.append(rows(5, 1))
+    storage = table.context.storage
+    for info in list(storage.list("branch/branch-fix/snapshot")):
+        storage.put(f"snapshot/{info.path.rpartition('/')[2]}", storage.get(info.path))
+    before = _unchanged(table)
+    done = _fresh(table).repair()
+    assert done.steps == ()
+    assert _unchanged(table) == before
+    (problem,) = [p for p in done.left if p.kind is Kind.SCHEMA]
+    assert "rollback" in problem.hint
+    _fresh(table).rollback("good", destructive=True, force=True)
+    assert ids_of(_fresh(table)) == [0, 1, 2]
+    for number in (90, 91, 92, 93):
+        _fresh(table).append(rows(number, 1))
+    assert ids_of(_fresh(table)) == [0, 1, 2, 90, 91, 92, 93]
+    kept = [name for name in _fresh(table).tags() if name.startswith("leftover-")]
+    assert ids_of(_fresh(table).at(kept[-1])) == [*ALL, 5], "what main had is kept under a tag"
+
+
+def test_the_schema_of_a_branch_is_not_put_in_the_place_of_mains_own(table):
+    table.alter().add_column("w", "INT").apply()
+    table.append(rows(5, 1))
+    storage = table.context.storage
+    own = storage.get("schema/schema-1")
+    for info in list(storage.list("branch/branch-fix/snapshot")):
+        storage.put(f"snapshot/{info.path.rpartition('/')[2]}", storage.get(info.path))
+    _fresh(table).repair()
+    assert storage.get("schema/schema-1") == own
+
+
 @pytest.fixture
 def replaced(table):
     """The branch is main."""
@@ -193,6 +244,21 @@ def test_the_branch_that_is_main_was_deleted(replaced):
     shutil.rmtree(f"{_root(replaced)}/branch/branch-fix")
     assert "main-gone" in _kinds(replaced)
     _check_mended(replaced, [0, 1, 2, 30, 31])
+
+
+def test_another_engine_copied_main_over_what_was_main_before(replaced):
+    """pypaimon's fast-forward to the branch that is main: what was replaced is overwritten, main is as it was."""
+    storage = replaced.context.storage
+    for info in list(storage.list("branch/branch-fix/snapshot")):
+        storage.put(f"snapshot/{info.path.rpartition('/')[2]}", storage.get(info.path))
+    assert ids_of(_fresh(replaced)) == [0, 1, 2, 30, 31]
+    done = _fresh(replaced).repair()
+    assert [p for p in done.left if p.severity == "error"] == []
+    assert _fresh(replaced).repair().steps == ()
+    assert _fresh(replaced).verify(deep=True).ok
+    assert ids_of(_fresh(replaced)) == [0, 1, 2, 30, 31]
+    _fresh(replaced).append(rows(90, 1))
+    assert ids_of(_fresh(replaced)) == [0, 1, 2, 30, 31, 90]
 
 
 def test_a_wrong_hint(table):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import anabranch
+from anabranch.format.records.main_pointer import MainPointer
 from anabranch.kernel.repair.problem import Kind
 from tests.maintenance.replaced_main import READS, fresh, kinds, maker, ready, rows
 from tests.support.tables import ids_of
@@ -161,3 +162,95 @@ def test_a_decision_that_was_made_in_the_place_of_a_lost_one_is_told(made, root)
     found = fresh(table).verify()
     assert [(str(p.kind), p.repair) for p in found.problems] == [("pointer", None)]
     assert "another made in its place" in str(found)
+
+
+def _tear(root, keep, number=1):
+    """The record as after a fault of the disk; its copy was never stored."""
+    os.unlink(f"{root}/lineage/main-{number}")
+    os.truncate(f"{root}/branch/MAIN-{number}", keep)
+
+
+@pytest.mark.parametrize("keep", [0, 45])
+def test_a_torn_record_without_a_copy_is_named_and_made_again(made, root, keep):
+    table = made()
+    expected = ids_of(table)
+    was = Path(f"{root}/branch/MAIN-1").read_bytes()
+    _tear(root, keep)
+    os.unlink(f"{root}/snapshot/LATEST")
+    for name, act in READS.items():
+        with pytest.raises(anabranch.CorruptTableError, match="MAIN-1") as raised:
+            act(fresh(table))
+        assert "repair" in raised.value.hint, name
+    found = fresh(table).verify(deep=True)
+    assert {str(p.kind) for p in found.problems} == {"pointer", "hint"}, "the rest is checked as well"
+    (problem,) = [p for p in found.problems if str(p.kind) == "pointer"]
+    assert problem.path == "branch/MAIN-1"
+    assert "branch 'fix'" in problem.repair
+    plan = fresh(table).repair(dry_run=True)
+    assert "branch/MAIN-1" in [step.path for step in plan.steps]
+    assert os.path.getsize(f"{root}/branch/MAIN-1") == keep, "a dry run"
+    assert fresh(table).repair().left == ()
+    again, before = (
+        MainPointer.from_json(data, generation=1, path="")
+        for data in (Path(f"{root}/branch/MAIN-1").read_bytes(), was)
+    )
+    assert (again.main, again.replaced.head) == (before.main, before.replaced.head)
+    assert ids_of(fresh(table)) == expected
+    fresh(table).append(rows(99))
+    assert ids_of(fresh(table)) == [*expected, 99]
+    assert kinds(table) == set()
+
+
+def test_branches_are_read_by_name_while_the_record_is_torn(made, root):
+    table = made()
+    _tear(root, 0)
+    assert ids_of(fresh(table).branch("fix")) == [0, 1, 2, 30, 31, 32]
+
+
+@pytest.mark.parametrize("keep", [0, 40])
+def test_a_torn_record_that_main_stays(made, root, keep):
+    """Someone decided so when the one who replaced main had died, and wrote on."""
+    table = made()
+    for name in ("branch/MAIN-1", "branch/MAIN-BRANCH", "lineage/main-1"):
+        os.unlink(f"{root}/{name}")
+    fresh(table).append(rows(99))
+    assert b"stay" in Path(f"{root}/branch/MAIN-1").read_bytes()
+    os.truncate(f"{root}/branch/MAIN-1", keep)
+    with pytest.raises(anabranch.CorruptTableError, match="MAIN-1"):
+        ids_of(fresh(table))
+    assert kinds(table) == {"pointer"}
+    assert fresh(table).repair().left == ()
+    assert kinds(table) == set()
+    assert ids_of(fresh(table)) == [0, 1, 2, 99]
+    fresh(table).append(rows(100))
+    assert ids_of(fresh(table)) == [0, 1, 2, 99, 100]
+
+
+def test_a_torn_record_below_the_newest(made, root):
+    """The newest says what main is; upkeep waits for the other."""
+    table = made()
+    table.create_tag("later")
+    table.create_branch("next", tag="later")
+    table.branch("next").append(rows(40))
+    fresh(table).replace_main_branch("next")
+    expected = ids_of(fresh(table))
+    _tear(root, 0)
+    assert ids_of(fresh(table)) == expected
+    assert kinds(table) == {"pointer"}
+    assert fresh(table).repair().left == ()
+    assert kinds(table) == set()
+    fresh(table).maintain()
+    assert ids_of(fresh(table)) == expected
+
+
+def test_a_torn_record_of_which_nothing_is_known_is_listed(made, root):
+    table = made()
+    _tear(root, 0)
+    os.unlink(f"{root}/branch/SEAL-1")
+    before = ready(root)
+    (problem,) = fresh(table).verify().problems
+    assert (str(problem.kind), problem.path, problem.repair) == ("pointer", "branch/MAIN-1", None)
+    assert "copy of the table's folder" in problem.hint
+    done = fresh(table).repair()
+    assert [p.path for p in done.left] == ["branch/MAIN-1"]
+    assert ready(root) == before

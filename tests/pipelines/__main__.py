@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import anabranch.spark
+from anabranch.lineage import remembered
 from tests.pipelines.engines import Embedded, OnSpark
 from tests.pipelines.life import live
 from tests.pipelines.oracle import Wrong
@@ -42,6 +43,7 @@ def main(arguments=None):
         if given.verbose:
             print(made, flush=True)
         place = folder / f"seed{seed}"
+        remembered.forget()  # one pipeline has read nothing of those before it
         try:
             engine = Embedded(made) if given.embedded else OnSpark(spark, place, made)
             outcome, seconds = live(made, engine, print if given.verbose else lambda _: None)

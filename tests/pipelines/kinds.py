@@ -18,6 +18,10 @@ SLACK = 10
 """Seconds that a watermark stays behind what the order of the rows asks for."""
 
 
+_ROW = ("id", "k", "v", "ts")
+"""What makes two rows the same: with the time, for two windows may well have the same number and the same sum."""
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of jobs."""
@@ -95,11 +99,11 @@ def _totals(s):
 
 
 def _distinct(s):
-    return s.select("id", "k", "v", "ts").dropDuplicates(["id", "k", "v", "ts"])
+    return s.select("id", "k", "v", "ts").dropDuplicates(list(_ROW))
 
 
 def _recent(s, delays):
-    return _timed(s, delays[0]).select("id", "k", "v", "ts").dropDuplicatesWithinWatermark(["id", "k", "v"])
+    return _timed(s, delays[0]).select("id", "k", "v", "ts").dropDuplicatesWithinWatermark(list(_ROW))
 
 
 def _windows(s, delays):
@@ -145,7 +149,7 @@ def _sums(a, b, delays):
 
 
 def _twice(s, delays):
-    once = _timed(s, delays[0]).select("id", "k", "v", "ts").dropDuplicatesWithinWatermark(["id", "k", "v"])
+    once = _timed(s, delays[0]).select("id", "k", "v", "ts").dropDuplicatesWithinWatermark(list(_ROW))
     return _of_groups(once.groupBy(F.window("ts", "10 seconds").alias("w"), "k"), "w.start")
 
 

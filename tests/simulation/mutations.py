@@ -186,3 +186,12 @@ def replacements_do_not_look_whether_the_branch_is_there():
     from anabranch.kernel.replacement import sealing
 
     sealing.check_still_the_same = lambda branch: None
+
+
+@mutation("others", 600090, 1)
+def what_lies_below_another_engines_snapshot_is_history():
+    from anabranch.kernel.commit import foothold
+    from anabranch.kernel.log import ledger
+
+    foothold.has_taken_over = lambda manifests, newer, older: None
+    ledger.is_built_on = lambda manifests, newer, older: True

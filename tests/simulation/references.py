@@ -90,6 +90,10 @@ class Consume(Act):
     def failed(self, process, error):
         """What it wants may have expired, or another table may have had a consumer of that name."""
 
+    def may_forget(self, kind, name, content):
+        """Its own, where what it was to read was rolled back meanwhile: then the stream does not begin."""
+        return kind == "consumer" and name == f"consumer-{self.name}"
+
 
 class Forget(Act):
     """Lets go of what a consumer kept."""

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("pyspark")
+
 import anabranch
 import anabranch.spark
 from anabranch.spark.native import door

@@ -28,8 +28,8 @@ def main(warehouse, checkpoint, part):
     assert folder.is_dir()
     if part == "main":
         read_and_write(spark, warehouse, checkpoint)
-        do_what_the_docs_say(spark, warehouse)
     else:
+        do_what_the_docs_say(spark, warehouse)
         end_at_a_bound(spark, warehouse, checkpoint + "-windows")
         compact_beside(spark, warehouse, checkpoint + "-small")
         sort_there(spark, warehouse)

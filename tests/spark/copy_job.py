@@ -1,6 +1,6 @@
 """A streaming job of its own process that kills itself at a given point: `test_kills` runs it.
 
-    python -m tests.spark.copy_job WAREHOUSE CHECKPOINT [POINT BATCH MARKER]
+    python -m tests.spark.copy_job WAREHOUSE CHECKPOINT WAY [POINT BATCH MARKER]
 
 It copies db.src to db.dst, one snapshot a batch, until it has taken what is available. Once, at the given
 point of the given batch, it dies without warning; MARKER is the file that remembers it did.
@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import anabranch.spark
+from anabranch.spark.catalog import native_sinks
 from anabranch.spark.source.data_source import AnabranchSource
 from anabranch.spark.source.stream_writer import StreamWriter
 from tests.spark.conftest import CONF
@@ -38,13 +39,10 @@ class Killer:
             os._exit(1)
 
 
-class DyingWriter(StreamWriter):
-    def write(self, iterator):
-        from pyspark import TaskContext
+class Dying(StreamWriter):
+    """Dies around the commit of a batch."""
 
-        written = super().write(iterator)
-        self.killer("task", int(TaskContext.get().getLocalProperty("streaming.sql.batchId")))
-        return written
+    killer = None
 
     def commit(self, messages, batchId):
         self.killer("before-commit", batchId)
@@ -56,6 +54,30 @@ class DyingWriter(StreamWriter):
         return super()._committed(files, batch, *more)
 
 
+class DyingWriter(Dying):
+    """In processes of Python, which write and commit."""
+
+    def write(self, iterator):
+        from pyspark import TaskContext
+
+        written = super().write(iterator)
+        self.killer("task", int(TaskContext.get().getLocalProperty("streaming.sql.batchId")))
+        return written
+
+
+class DyingDriver(Dying):
+    """In the driver, which commits what tasks of Spark have written."""
+
+    def commit(self, messages, batchId):
+        self.killer("task", batchId)
+        super().commit(messages, batchId)
+
+
+def let_the_driver_die(killer):
+    DyingDriver.killer = killer
+    native_sinks.StreamWriter = DyingDriver
+
+
 class DyingSource(AnabranchSource):
     def streamWriter(self, schema, overwrite):
         writer = super().streamWriter(schema, overwrite)
@@ -64,13 +86,18 @@ class DyingSource(AnabranchSource):
         return writer
 
 
-def main(warehouse, checkpoint, point="never", batch="-1", marker=""):
+def main(warehouse, checkpoint, way, point="never", batch="-1", marker=""):
     spark = anabranch.spark.session(warehouse, master="local[2]", **CONF)
     spark.sparkContext.setLogLevel("OFF")
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "2")
-    DyingSource.defaults = {"warehouse": warehouse}
-    DyingSource.killer = Killer(point, int(batch), marker, os.getpid())
-    spark.dataSource.register(DyingSource)
+    killer = Killer(point, int(batch), marker, os.getpid())
+    if way == "spark":
+        let_the_driver_die(killer)
+    else:
+        spark._jvm.anabranch.DefaultSource.register(spark._jsparkSession, None)
+        DyingSource.defaults = {"warehouse": warehouse}
+        DyingSource.killer = killer
+        spark.dataSource.register(DyingSource)
     source = spark.readStream.format("anabranch").option("read.stream.maxFilesPerTrigger", "1")
     frame = source.options(**{"scan.mode": "from-snapshot", "scan.snapshot-id": "1"}).load("db.src")
     sink = frame.writeStream.format("anabranch").option("checkpointLocation", checkpoint).queryName("copy")

@@ -10,16 +10,13 @@ import sys
 
 import anabranch.spark
 from tests.spark.conftest import CONF
-from tests.spark.copy_job import DyingSource, Killer
+from tests.spark.copy_job import Killer, let_the_driver_die
 
 
 def main(warehouse, checkpoint, bootstrap, topic, point="never", batch="-1", marker=""):
     spark = anabranch.spark.session(warehouse, master="local[2]", **CONF)
     spark.sparkContext.setLogLevel("OFF")
-    killer = Killer(point, int(batch), marker, os.getpid())
-    # A class of this program itself is sent to Spark's processes by value, and its attributes with it.
-    attributes = {"defaults": {"warehouse": warehouse}, "killer": killer}
-    spark.dataSource.register(type("DyingKafkaSink", (DyingSource,), attributes))
+    let_the_driver_die(Killer(point, int(batch), marker, os.getpid()))
     source = spark.readStream.format("anabranch-kafka").option("kafka.bootstrap.servers", bootstrap)
     source = source.option("subscribe", topic).option("maxOffsetsPerTrigger", 10)
     values = {"value.format": "csv", "value.schema": "id BIGINT", "value.on-error": "dead-letter"}

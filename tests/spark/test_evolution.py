@@ -94,7 +94,7 @@ def test_rows_are_not_updated_by_a_query(tables, start):
     def counted(frame):
         return frame.groupBy("id").agg(functions.count("*").cast("int").alias("n"))
 
-    assert "anabranch does not support Update mode" in failure(start(counted, mode="update"))
+    assert "does not support Update mode" in failure(start(counted, mode="update"))
     assert dst.snapshot is None
 
 

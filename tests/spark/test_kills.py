@@ -21,8 +21,8 @@ SNAPSHOTS = 6
 class Job:
     """`copy_job` in process groups of its own, over one pair of tables."""
 
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, folder, way):
+        self.folder, self.way = folder, way
         self.warehouse, self.checkpoint = str(folder / "warehouse"), str(folder / "checkpoint")
         self.src = make_table(self.warehouse, "db.src")
         self.dst = make_table(self.warehouse, "db.dst")
@@ -33,6 +33,7 @@ class Job:
         arguments = [
             self.warehouse,
             self.checkpoint,
+            self.way,
             point,
             str(batch),
             str(self.folder / f"killed-{self.kills}"),
@@ -74,9 +75,9 @@ class Job:
         assert reached == snapshots
 
 
-@pytest.fixture
-def job(tmp_path):
-    job = Job(tmp_path)
+@pytest.fixture(params=["spark", "python"])
+def job(tmp_path, request):
+    job = Job(tmp_path, request.param)
     for i in range(SNAPSHOTS):
         job.src.append(rows(i, 1))
     return job

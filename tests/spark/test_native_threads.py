@@ -124,7 +124,7 @@ def soak(session, warehouse, seconds):
 
 
 def test_threads_read_write_and_define(session, tmp_path):
-    soak(session, str(tmp_path / "warehouse"), 8)
+    soak(session, str(tmp_path / "warehouse"), 3)
     eventually(lambda: gc.collect() >= 0 and not _pool_threads())  # what an error still held goes with it
 
 

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from pyspark import cloudpickle
+from pyspark.sql.types import StructType
 
 import anabranch.spark
 from anabranch.errors import InvalidInputError, NotFoundError, OptionError, UnsupportedFeatureError
@@ -16,7 +17,9 @@ from anabranch.spark.context.tables import open_table, view_of
 from anabranch.spark.lineage.checkpoint import Checkpoint
 from anabranch.spark.lineage.lookups import Lookups
 from anabranch.spark.lineage.stream_lineage import batch_origin, batch_sources
+from anabranch.spark.source.batch import BatchWriter
 from anabranch.spark.source.data_source import AnabranchSource, source_with
+from anabranch.spark.source.stream_writer import StreamWriter
 from tests.support.tables import make_table
 
 
@@ -61,6 +64,22 @@ def test_the_moment_of_a_table_of_a_catalog_is_none_of_the_data_source(tmp_path,
         AnabranchSource({"path": "db.t", "warehouse": str(tmp_path), key: "1"}).schema()
     assert ours in caught.value.hint
     assert spelled({key: "1"}) == {}
+
+
+def test_a_table_of_sparks_own_catalog_is_refused_by_that_name(tmp_path):
+    make_table(tmp_path)
+    with pytest.raises(OptionError, match="Spark's own catalog") as caught:
+        AnabranchSource({"path": "db.t", "warehouse": str(tmp_path), "owner": "me"}).schema()
+    assert "lake.db.t" in caught.value.hint
+
+
+@pytest.mark.parametrize("kind", [BatchWriter, StreamWriter])
+@pytest.mark.parametrize("key", ["scan.tag-name", "scan.version", "scan.timestamp", "scan.watermark"])
+def test_a_write_names_no_moment(tmp_path, kind, key):
+    table = make_table(tmp_path)
+    with pytest.raises(InvalidInputError, match=f"the write names a moment, {key} = '1'") as caught:
+        kind.of(table, StructType(), {"path": "db.t", key: "1"}, overwrite=False)
+    assert "leave the option out" in caught.value.hint
 
 
 def test_values_are_checked_before_anything_is_opened():

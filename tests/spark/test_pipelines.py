@@ -10,11 +10,6 @@ SHARDS = 30
 MANY = 300
 
 
-@pytest.mark.parametrize("seed", [46])
-def test_some_pipelines(spark, warehouse, seed):
-    lived(spark, warehouse, seed)
-
-
 @pytest.mark.long
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("shard", range(SHARDS))

@@ -1,10 +1,13 @@
 """Streams whose watermark is the table's."""
 
 import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
 
 import anabranch
 import anabranch.spark
 from anabranch.errors import InvalidInputError, NotFoundError, OptionError
+from anabranch.jobs.failure import as_ours
 from tests.spark.events import EVENTS, add, from_first
 
 pytestmark = pytest.mark.spark
@@ -44,8 +47,6 @@ def all_of(spark, frame, checkpoint):
 
 
 def test_rows_in_windows_and_late_rows_are_the_rows_of_the_table(spark, lake, tmp_path):
-    from pyspark.sql import functions as F
-
     # Spark's own withWatermark takes instants only; here the event time may be a TIMESTAMP as well.
     filled(lake, EVENTS.replace("TIMESTAMP(3) WITH LOCAL TIME ZONE", "TIMESTAMP(3)"))
     stream = lake.read_stream("db.t", late_rows="drop", **from_first(), **ONE_SNAPSHOT)
@@ -102,3 +103,22 @@ def test_what_cannot_be_read_says_so(spark, lake, warehouse):
         anabranch.connect(warehouse).read_stream("db.plain")
     with pytest.raises(NotFoundError, match="knows no warehouse"):
         anabranch.spark.read_stream(spark.newSession(), "db.plain")
+
+
+@pytest.mark.parametrize("kind", ["TIMESTAMP(3)", "TIMESTAMP(3) WITH LOCAL TIME ZONE"])
+def test_an_outer_join_by_a_range_of_instants_runs_and_of_other_times_is_explained(
+    spark, lake, tmp_path, kind
+):
+    columns = EVENTS.replace("TIMESTAMP(3) WITH LOCAL TIME ZONE", kind)
+    for name, minutes in (("l", (0, 1, 90)), ("r", (1, 90))):
+        add(lake.create_table(f"db.{name}", columns), *minutes)
+    left, right = (lake.read_stream(f"db.{name}", **from_first()).alias(name) for name in "lr")
+    near = "l.id = r.id AND r.at >= l.at AND r.at <= l.at + INTERVAL 5 MINUTES"
+    both = left.join(right, F.expr(near), "leftOuter").selectExpr("l.id AS l", "r.id AS r")
+    if kind == "TIMESTAMP(3)":
+        with pytest.raises(AnalysisException) as refused:
+            all_of(spark, both, tmp_path / "joined")
+        assert "TIMESTAMP WITH LOCAL TIME ZONE" in as_ours(refused.value).hint
+    else:
+        found, _ = all_of(spark, both, tmp_path / "joined")
+        assert sorted((row.l, row.r) for row in found if row.l < 900) == [(0, None), (10, 10)]

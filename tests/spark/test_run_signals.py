@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -23,10 +24,12 @@ def copies(events):
     return events.select(slowly("k").alias("k"))
 """
 BESIDE = """
+import pathlib
 import time
 
 def slowly(k):
-    time.sleep(6)
+    pathlib.Path(__file__).with_name("at-work").touch()
+    time.sleep(3)
     return k
 """
 CTRL_C = b"\x03"
@@ -53,8 +56,7 @@ def test_a_batch_under_way_is_finished(tmp_path, ask):
     if pid == 0:
         os.execv(sys.executable, [sys.executable, "-m", "anabranch", *words])
     offsets = tmp_path / "warehouse/_checkpoints/copies/offsets/0"
-    wait(offsets.exists, pid, terminal)
-    time.sleep(2)  # its only task is at work
+    wait((tmp_path / "at-work").exists, pid, terminal)  # its only task
     if ask is CTRL_C:
         os.write(terminal, CTRL_C)
     else:
@@ -63,6 +65,113 @@ def test_a_batch_under_way_is_finished(tmp_path, ask):
     assert status == 0, said
     assert lake.table("db.copies").scan().to_arrow().to_pylist() == [{"k": 1}]
     assert offsets.with_name("0").parent.parent.joinpath("commits/0").exists()
+
+
+HANGING = """
+import anabranch
+import slow_of_hanging
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType
+
+slowly = F.udf(slow_of_hanging.slowly, LongType())
+
+@anabranch.job("copies", sources={"events": SOURCE}, sink="db.copies")
+def copies(events):
+    return events.select(slowly("k").alias("k"))
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("source", "limit", "times"),
+    [
+        ('anabranch.static("db.events")', "3", 1),
+        ('anabranch.static("db.events")', "600", 2),
+        ('"db.events"', "600", 2),
+    ],
+    ids=["batch at the limit", "batch asked twice", "stream asked twice"],
+)
+def test_work_that_does_not_end_is_ended_at_the_limit_or_when_asked_again(tmp_path, source, limit, times):
+    lake = anabranch.connect(str(tmp_path / "warehouse"))
+    for table in ("events", "copies"):
+        lake.create_table(f"db.{table}", "k BIGINT")
+    lake.table("db.events").append([{"k": 1}])
+    (tmp_path / "jobs.py").write_text(HANGING.replace("SOURCE", source))
+    (tmp_path / "slow_of_hanging.py").write_text(BESIDE.replace("sleep(3)", "sleep(600)"))
+    words = ["-w", lake.url, "run", str(tmp_path / "jobs.py"), "--master", "local[1]", "--stop-limit", limit]
+    pid, terminal = os.forkpty()
+    if pid == 0:
+        os.execv(sys.executable, [sys.executable, "-m", "anabranch", *words])
+    wait((tmp_path / "at-work").exists, pid, terminal)
+    for _ in range(times):
+        os.kill(pid, signal.SIGTERM)
+        time.sleep(1)
+    assert wait(lambda: False, pid, terminal, seconds=90) == 0, said
+    assert lake.table("db.copies").snapshot is None
+
+
+COPY = """
+import anabranch
+
+@anabranch.job("copies", sources={"events": "db.events"}, sink="db.copies", trigger="1 second")
+def copies(events):
+    return events
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_a_second_run_is_refused_takes_over_loses_its_jvm_and_its_reader(tmp_path):
+    lake = anabranch.connect(str(tmp_path / "warehouse"))
+    for table in ("events", "copies"):
+        lake.create_table(f"db.{table}", "k BIGINT")
+    lake.table("db.events").append([{"k": 1}])
+    (tmp_path / "jobs.py").write_text(COPY)
+    words = ["-w", lake.url, "run", str(tmp_path / "jobs.py"), "--master", "local[1]"]
+
+    def start(*more):
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            [sys.executable, "-m", "anabranch", *words, *more], stdout=pipe, stderr=pipe, text=True
+        )
+
+    def until(process, text):
+        while line := process.stdout.readline():
+            if text in line:
+                return
+        raise AssertionError(process.communicate()[1])
+
+    first = start()
+    until(first, "batch 0")
+    refused = start()
+    _, said = refused.communicate(timeout=60)
+    assert refused.returncode == 4
+    assert f"is run by process {first.pid}" in said
+    second = start("--take-over")
+    out, _ = first.communicate(timeout=120)
+    assert first.returncode == 4
+    assert f"process {second.pid}" in out
+    until(second, "running")
+    lake.table("db.events").append([{"k": 2}])
+    until(second, "batch 1")
+    java = subprocess.run(
+        ["pgrep", "-P", str(second.pid), "java"], capture_output=True, text=True, check=True
+    )
+    os.kill(int(java.stdout), signal.SIGKILL)
+    _, said = second.communicate(timeout=60)
+    assert second.returncode == 5
+    assert "Spark's JVM, which ran the job, is gone" in said
+    assert "not an error we know" not in said
+    third = start()
+    until(third, "running")
+    third.stdout.close()
+    lake.table("db.events").append([{"k": 3}])
+    said = third.stderr.read()
+    assert third.wait(60) == 141
+    assert "nobody reads it: the jobs are stopped" in said
+    third.stderr.close()
+    assert sorted(lake.table("db.copies").scan().to_arrow()["k"].to_pylist())[:2] == [1, 2]
 
 
 said: list[bytes] = []

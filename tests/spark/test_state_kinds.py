@@ -129,7 +129,7 @@ def lake(spark, warehouse):
     return lake
 
 
-@pytest.mark.long  # in short, some of them: test_state_cascade, test_state_stores and test_pipelines
+@pytest.mark.long  # in short, some of them: test_state_cascade and test_state_stores
 def test_jobs_begun_at_a_tag_go_on_as_if_never_interrupted(lake, warehouse):
     jobs, batches = JOBS, 6
     for number in range(batches):

@@ -70,16 +70,16 @@ def rows_of(lake, title):
 )
 def test_state_of_rocksdb_is_carried(lake, conf, store):
     conf({STORE + key: value for key, value in STORES[store].items()})
-    for number in range(4):
+    for number in range(3):
         lake.table("db.events").append([{"k": number}, {"k": number + 1}])
         run(lake, keys)
         if number == 1:
             lake.table("db.keys").create_tag("good")
     assert run(lake, keys, Run(branch="fix", from_tag="good", create_branch=True)) == "carried"
-    assert rows_of(lake, "db.keys$branch_fix") == rows_of(lake, "db.keys") == [0, 1, 2, 3, 4]
+    assert rows_of(lake, "db.keys$branch_fix") == rows_of(lake, "db.keys") == [0, 1, 2, 3]
     lake.table("db.events").append([{"k": 2}, {"k": 5}])
     run(lake, keys, Run(branch="fix"))
-    assert rows_of(lake, "db.keys$branch_fix") == [0, 1, 2, 3, 4, 5]
+    assert rows_of(lake, "db.keys$branch_fix") == [0, 1, 2, 3, 5]
 
 
 class Counting(StatefulProcessor):

@@ -293,7 +293,7 @@ def test_missing_permission_is_reported(storage):
 def test_folders_that_others_remove_are_made_again(storage):
     for write in write_all_ways(storage, b"x").values():
         write()
-        shutil.rmtree(storage._root)
+        shutil.rmtree(storage._root + "/d")
         write()
         storage.scoped("d").put("e/f", b"y")
         LocalStorage(storage._root).delete_folder("d")
@@ -400,3 +400,41 @@ def test_the_sink_is_dead_after_its_block(storage):
     with pytest.raises(StorageError, match="has ended"):
         sink.write(b"y")
     assert storage.get("a") == b"x"
+
+
+def test_a_root_that_was_there_is_not_made_again(tmp_path):
+    folder = tmp_path / "mount"
+    warehouse = LocalStorage(folder / "wh")
+    warehouse.put("db.db/t/schema/schema-0", b"s")
+    table = LocalStorage(folder / "wh").scoped("db.db/t")
+    assert table.get("schema/schema-0") == b"s"
+    sent = pickle.dumps(table)
+    folder.rename(tmp_path / "away")
+    for storage in (warehouse, table, pickle.loads(sent)):
+        for write in (
+            lambda s: s.put("new/file", b"x"),
+            lambda s: s.put("file", b"x"),
+            lambda s: s.put_if_absent("snapshot/snapshot-1", b"x"),
+            lambda s: s.put_many({"a/b": b"x"}),
+            lambda s: s.open_output("bucket-0/data").__enter__(),
+        ):
+            with pytest.raises(StorageError, match="was there and is gone") as gone:
+                write(storage)
+            assert gone.value.retryable
+    assert not folder.exists()
+    folder.mkdir()  # the mount point, with nothing mounted
+    with pytest.raises(StorageError, match="was there and is gone"):
+        table.put("new/file", b"x")
+    assert [*folder.iterdir()] == []
+    folder.rmdir()
+    (tmp_path / "away").rename(folder)
+    table.put("new/file", b"x")
+    assert warehouse.get("db.db/t/new/file") == b"x"
+
+
+def test_a_root_that_nobody_has_seen_is_made(tmp_path):
+    storage = LocalStorage(tmp_path / "a" / "b")
+    assert [*storage.list()] == []
+    assert not storage.exists("x")
+    storage.put("c/d", b"x")
+    assert storage.get("c/d") == b"x"

@@ -1,7 +1,7 @@
-"""Tables made of rows, and rows that bring columns along: by values, wholly or not at all."""
+"""Tables made of rows: by values, wholly or not at all."""
 
 import datetime as dt
-import os
+from contextlib import suppress
 from decimal import Decimal
 
 import duckdb
@@ -14,28 +14,20 @@ import pytest
 import anabranch
 from anabranch.errors import (
     AlreadyExistsError,
-    CommitConflictError,
     InvalidInputError,
-    OptionError,
     SchemaError,
+    StorageError,
 )
-from tests.support.tables import make_table, rows
+from anabranch.lake import Lake
+from anabranch.storage.local import LocalStorage
+from tests.support.faults import FaultyStorage, lose_answer, no_space
+from tests.support.tables import rows
+from tests.table.data import ARROW, breaking, columns_of, files_below
 
 
 @pytest.fixture
 def lake(tmp_path):
     return anabranch.connect(str(tmp_path / "w"))
-
-
-def columns_of(table):
-    return {f.name: str(f.type) for f in table.schema.fields}
-
-
-def files_below(folder):
-    return [os.path.join(at, name) for at, _, names in os.walk(folder) for name in names]
-
-
-ARROW = pa.table({"id": pa.array([1, 2], pa.int64()), "v": ["a", None]})
 
 
 class OneShot:
@@ -188,13 +180,8 @@ BAD = {
     "durations": lambda: pa.table({"a": pa.array([1], pa.duration("s"))}),
     "two of one name": lambda: pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"]),
     "a later value": lambda: iter([{"a": 1}] * (1 << 16) + [{"a": "x"}]),
-    "a reader that breaks": lambda: pa.RecordBatchReader.from_batches(ARROW.schema, _breaking()),
+    "a reader that breaks": lambda: pa.RecordBatchReader.from_batches(ARROW.schema, breaking()),
 }
-
-
-def _breaking():
-    yield from ARROW.to_batches()
-    raise SchemaError("the source broke")
 
 
 @pytest.mark.parametrize("kind", BAD)
@@ -209,9 +196,33 @@ def test_nothing_is_left_of_a_table_of_bad_rows(tmp_path, kind):
         lake.create_table("db.t", "a INT NOT NULL", data=[{"a": 1}, {"a": None}])
     assert lake.tables("db") == ["other"]
     assert sorted(files_below(tmp_path)) == before
-    assert sorted(os.listdir(tmp_path / "w" / "db.db")) == sorted(os.listdir(tmp_path / "w" / "db.db"))
     assert not (tmp_path / "w" / "db.db" / "t").exists()
     assert lake.create_table("db.t", data=ARROW).scan().count() == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "where"),
+    [("open_output", "*.parquet"), ("put_if_absent", "*schema-0"), ("put_many", "*"), ("put_if_absent", "*snapshot-1")],
+)  # fmt: skip
+def test_nothing_is_left_of_a_table_whose_rows_find_no_space(tmp_path, call, where):
+    storage = LocalStorage(tmp_path)
+    anabranch.connect(str(tmp_path)).create_table("db.other", "a INT")
+    before = sorted(files_below(tmp_path))
+    disk = FaultyStorage(storage, [no_space(call, where=where, times=10**6)])
+    for name in ("db.t", "new.t"):
+        with pytest.raises(StorageError, match="space"):
+            Lake(disk).create_table(name, data=ARROW)
+        assert sorted(files_below(tmp_path)) == before
+    assert Lake(storage).databases() == ["db"]
+    assert Lake(storage).create_table("db.t", data=ARROW).scan().count() == 2
+
+
+def test_a_table_whose_rows_may_be_in_stays(tmp_path):
+    storage = LocalStorage(tmp_path)
+    lost = FaultyStorage(storage, [lose_answer("put_if_absent", where="*snapshot-1", times=10**6)])
+    with suppress(anabranch.AnabranchError):
+        Lake(lost).create_table("db.t", data=ARROW)
+    assert Lake(storage).table("db.t").scan().count() == 2
 
 
 def test_a_warehouse_that_is_a_table_takes_none(tmp_path):
@@ -264,204 +275,6 @@ def test_a_commit_says_what_the_rows_were_read_from(lake):
 # Columns that rows bring along
 
 
-@pytest.fixture
-def table(tmp_path):
-    return make_table(tmp_path / "w", schema="id INT NOT NULL, v VARCHAR(3), x FLOAT")
-
-
-def test_columns_are_added_and_widened(table):
-    table.append([{"id": 1, "v": "a"}])
-    table.append(
-        pa.table({"id": [2**40], "v": ["longer"], "x": pa.array([0.1], pa.float64()), "more": [[1]]}),
-        schema="merge",
-    )
-    assert columns_of(table) == {
-        "id": "BIGINT NOT NULL",
-        "v": "STRING",
-        "x": "DOUBLE",
-        "more": "ARRAY<BIGINT>",
-    }
-    assert table.scan().to_arrow().to_pylist() == [
-        {"id": 1, "v": "a", "x": None, "more": None},
-        {"id": 2**40, "v": "longer", "x": 0.1, "more": [1]},
-    ]
-    assert len(table.schemas()) == 2, "one version for all of it"
-    assert table.verify(deep=True).problems == ()
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        pa.table({"id": [7], "v": ["abc"]}),
-        pd.DataFrame({"id": [7], "v": ["abc"]}),
-        pl.DataFrame({"id": [7], "v": ["abc"]}),
-        [{"id": 7, "v": "abc"}],
-    ],
-)
-def test_nothing_is_widened_for_values_that_fit(table, data):
-    before = table.schema
-    table.append(data, schema="merge")
-    assert table.schema == before
-    assert table.scan().to_arrow()["id"].to_pylist() == [7]
-
-
-def test_no_rows_need_no_columns(table):
-    before = table.schema
-    for nothing in ([], iter(()), pa.table({"id": pa.array([], pa.int64())})):
-        table.append(nothing, schema="merge")
-    assert (table.schema, table.scan().count()) == (before, 0)
-
-
-def test_of_a_stream_the_types_count(table):
-    table.append(pa.table({"id": [7], "new": ["x"]}).to_reader(), schema="merge")
-    assert columns_of(table)["id"] == "BIGINT NOT NULL"
-    assert table.scan().to_arrow()["new"].to_pylist() == ["x"]
-
-
-def test_rows_that_lack_a_nullable_column_append_as_they_are(table):
-    table.append([{"id": 1}])
-    table.append(pl.DataFrame({"id": [2]}), schema="merge")
-    assert table.scan().to_arrow()["v"].to_pylist() == [None, None]
-    with pytest.raises(SchemaError, match="NOT NULL"):
-        table.append([{"v": "x"}], schema="merge")
-
-
-def test_inner_fields_are_merged_too(lake):
-    table = lake.create_table("db.t", "id INT, place ROW<city STRING, n INT>, l ARRAY<ROW<a INT>>")
-    table.append(
-        [{"id": 1, "place": {"city": "Bonn", "n": 2**40, "zip": "5"}, "l": [{"a": 1, "b": True}]}],
-        schema="merge",
-    )
-    assert columns_of(table) == {
-        "id": "INT",
-        "place": "ROW<city STRING, n BIGINT, zip STRING>",
-        "l": "ARRAY<ROW<a INT, b BOOLEAN>>",
-    }
-
-
-REFUSED = [
-    (pa.table({"id": ["x"]}), "add_column\\('id_2', 'STRING'\\)"),
-    (pa.table({"id": [1.5]}), "widen_column\\('id', 'DOUBLE'\\)"),
-    (pa.table({"ID": [1]}), "rename the column of the data to 'id'"),
-    (pa.table({"id": pa.array([1], pa.int32()), "gone": pa.nulls(1)}), "leave it out"),
-    (pa.table({"id": pa.array([1], pa.int32()), "new": [1], "NEW": [2]}), "upper and lower case"),
-]
-
-
-@pytest.mark.parametrize(("data", "mends"), REFUSED)
-def test_what_would_surprise_is_refused_with_the_call_that_does_it(table, data, mends):
-    before = table.schema
-    with pytest.raises(SchemaError, match=mends):
-        table.append(data, schema="merge")
-    assert (table.schema, table.snapshot) == (before, None)
-
-
-def test_keys_keep_their_types(lake):
-    table = lake.create_table(
-        "db.t", "p INT, k INT, v INT", partition_by="p", options={"bucket": "2", "bucket-key": "k"}
-    )
-    table.append(pl.DataFrame({"p": [1], "k": [2], "v": [2**40]}).lazy().collect(), schema="merge")
-    table.append(pa.table({"p": [1], "k": [3], "v": [4]}).to_reader(), schema="merge")
-    assert columns_of(table) == {"p": "INT", "k": "INT", "v": "BIGINT"}
-    with pytest.raises(SchemaError):
-        table.append(pa.table({"p": [2**40], "k": [3], "v": [4]}), schema="merge")
-
-
-def test_bad_rows_leave_the_schema_as_it_was(table, tmp_path):
-    before, files = table.schema, files_below(tmp_path)
-    broken = pa.RecordBatchReader.from_batches(ARROW.schema, _breaking())
-    with pytest.raises((SchemaError, pa.ArrowInvalid)):
-        table.append(broken, schema="merge")
-    with pytest.raises(SchemaError):
-        table.append([{"id": 1, "new": 1}, {"id": None, "new": 2}], schema="merge")
-    assert (table.schema, table.snapshot) == (before, None)
-    assert sorted(files_below(tmp_path)) == sorted(files)
-
-
-def test_others_who_change_the_schema_meanwhile(table, monkeypatch, tmp_path):
-    from anabranch.table import writing
-
-    other = anabranch.connect(str(tmp_path / "w")).table("db.t")
-    once = iter([1])
-    convert = writing.convert
-
-    def meanwhile(data, fields):
-        yield from convert(data, fields)
-        for _ in once:
-            other.alter().add_column("new", "STRING").add_column("theirs", "INT").apply()
-
-    monkeypatch.setattr(writing, "convert", meanwhile)
-    table.append([{"id": 1, "new": "x"}], schema="merge")
-    assert list(columns_of(table)) == ["id", "v", "x", "new", "theirs"]
-    assert table.scan(columns=["id", "new"]).to_arrow().to_pylist() == [{"id": 1, "new": "x"}]
-    once = iter([1])
-    monkeypatch.setattr(
-        writing,
-        "convert",
-        lambda data, fields: _then(convert(data, fields), once, other.alter().add_column("q", "INT")),
-    )
-    with pytest.raises(CommitConflictError, match="append the rows again"):
-        table.append(pa.table({"id": pa.array([2], pa.int32()), "q": [1]}).to_reader(), schema="merge")
-    assert table.scan().count() == 1
-    assert table.verify(deep=True).problems == ()
-
-
-def _then(batches, once, alter):
-    yield from batches
-    for _ in once:
-        alter.apply()
-
-
-def test_options_of_others_do_not_stand_in_the_way(table, tmp_path, monkeypatch):
-    from anabranch.table import writing
-
-    alter = table.alter().set_option("target-file-size", "1 MB")
-    convert = writing.convert
-    monkeypatch.setattr(writing, "convert", lambda d, f: _then(convert(d, f), iter([1]), alter))
-    table.append(pa.table({"id": pa.array([2], pa.int32()), "q": [1]}).to_reader(), schema="merge")
-    assert table.scan().to_arrow().to_pylist() == [{"id": 2, "v": None, "x": None, "q": 1}]
-    assert table.options["target-file-size"] == "1 MB"
-
-
-def test_on_a_branch_the_columns_are_the_branch_s(table):
-    table.append([{"id": 1}])
-    table.create_tag("good")
-    table.create_branch("fix", tag="good")
-    table.branch("fix").append([{"id": 2, "note": "x"}], schema="merge")
-    assert "note" not in columns_of(table)
-    assert table.branch("fix").scan("note = 'x'").count() == 1
-
-
-def test_the_past_takes_no_columns_and_the_word_is_merge(table):
-    table.append([{"id": 1}])
-    with pytest.raises(InvalidInputError, match="the past cannot be written"):
-        table.at(1).append([{"id": 2, "n": 1}], schema="merge")
-    with pytest.raises(InvalidInputError, match="schema='merge'"):
-        table.append([{"id": 2}], schema="overwrite")
-    with pytest.raises(OptionError, match="schema='merge'"):
-        table.with_options({"mergeSchema": "true"})
-
-
 def test_memory_and_object_like_stores_make_tables_of_rows_too():
     lake = anabranch.connect("memory://data-in")
     assert lake.create_table("db.t", data=rows(0, 3)).scan().count() == 3
-
-
-@pytest.mark.parametrize(
-    "frame",
-    [
-        pl.DataFrame({"a": [{1, 2}]}, schema={"a": pl.Object}),
-        pd.DataFrame({"a": pd.period_range("2026-01", periods=1, freq="M")}),
-        pd.DataFrame({"a": pd.interval_range(0, 1)}),
-    ],
-    ids=["objects", "periods", "intervals"],
-)
-def test_what_would_lose_its_meaning_is_refused(tmp_path, frame):
-    """Polars gives addresses of objects, pandas ordinals of periods."""
-    lake = anabranch.connect(str(tmp_path))
-    with pytest.raises(anabranch.SchemaError, match="'a'"):
-        lake.create_table("db.t", data=frame)
-    assert lake.databases() == []
-    if isinstance(frame, pl.DataFrame):
-        with pytest.raises(anabranch.SchemaError, match="'a'"):
-            lake.create_table("db.t", "a BINARY(8)").append(frame)

@@ -2,6 +2,8 @@
 
 import pytest
 
+pytest.importorskip("pyspark")
+
 from tests.spark.conftest import spark  # noqa: F401 - a fixture
 from tests.tpcds.contest import Contest
 

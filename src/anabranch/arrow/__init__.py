@@ -1,1 +1,1 @@
-"""The embedded engine: rows of any kind to data files, and data files to rows in Arrow."""
+"""The embedded engine: writes rows of any kind to data files, and reads data files as Arrow rows."""

@@ -36,7 +36,7 @@ ToArrow = Callable[[list[Any]], pa.Array]
 
 
 class AvroData:
-    """An Avro file; it is one piece, since only decoding shows where rows are."""
+    """An Avro file; a single piece, since only decoding shows where rows are."""
 
     def __init__(self, storage: Storage, file: SplitFile) -> None:
         self.path = file.path
@@ -128,7 +128,7 @@ class AvroRows:
 
 
 class _Nodes:
-    """A writer schema as found: logical types say what numbers mean."""
+    """Nodes of a writer schema; their logical types define the meaning of numbers."""
 
     def __init__(self, root: Any) -> None:
         self._named: dict[str, Any] = {}
@@ -136,7 +136,7 @@ class _Nodes:
         self.root = root
 
     def plain(self, node: Any) -> Any:
-        """What a node is where it is not null."""
+        """Return the node without its null branch."""
         if isinstance(node, list):
             others = [branch for branch in node if branch != "null"]
             return self.plain(others[0]) if len(others) == 1 else node
@@ -147,7 +147,7 @@ class _Nodes:
         return node
 
     def members(self, node: Any) -> dict[str, Any]:
-        """Fields of a record and their nodes."""
+        """Return the fields of a record and their nodes."""
         return {field["name"]: field["type"] for field in self.plain(node)["fields"]}
 
     def _collect(self, node: Any) -> None:
@@ -165,7 +165,7 @@ class _Nodes:
 
 
 def _to_arrow(nodes: _Nodes, node: Any, data_type: DataType) -> ToArrow:
-    """From decoded values of a node to an Arrow array, of the type of the column as far as Avro knows it."""
+    """Return a converter from a node's decoded values to an Arrow array, typed as the column where Avro allows."""
     plain = nodes.plain(node)
     match data_type:
         case RowType(fields=fields):
@@ -213,7 +213,7 @@ def _rows_to_arrow(nodes: _Nodes, node: Any, fields: Sequence[Field]) -> ToArrow
 
 
 def _maps_to_arrow(nodes: _Nodes, node: Any, key: DataType, value: DataType) -> ToArrow:
-    """Maps with keys that are no text are arrays of records of key and value."""
+    """Return a converter for maps with non-text keys, which Avro has as arrays of key-value records."""
     if node["type"] == "map":
         keys: ToArrow = lambda found: pa.array(found, pa.string())  # noqa: E731
         items = _to_arrow(nodes, node["values"], value)
@@ -249,7 +249,7 @@ def _mask(values: list[Any]) -> pa.Array:
 
 
 def _decimals(values: list[Any], stored: pa.DataType) -> pa.Array:
-    """Decimals from their unscaled values, as big-endian bytes of two's complement."""
+    """Convert unscaled values (big-endian two's complement bytes) to decimals."""
     unscaled = [0 if v is None else int.from_bytes(v, "big", signed=True) for v in values]
     limit = 10**stored.precision
     if any(not -limit < number < limit for number in unscaled):

@@ -1,4 +1,4 @@
-"""The files of buckets."""
+"""Writing of the data files of buckets."""
 
 from __future__ import annotations
 
@@ -18,24 +18,23 @@ from anabranch.errors import AnabranchError
 from anabranch.format.records.data_file import DataFileMeta, FileSource
 from anabranch.format.records.layout import data_file_name
 from anabranch.format.records.stats import StatsCollector
+from anabranch.format.schema.rules import WRITTEN_FORMAT
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.runtime import Runtime
 from anabranch.storage.protocol import Sink, Storage
 
-FORMAT: Final = "parquet"
-
 _LEAST_SIZE: Final = 1 << 20
-"""Bytes that a row group counts for at least while it is on its way: its rows are not all that it takes."""
+"""Minimum bytes that a row group in progress counts for, since its rows are not all that it takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileSettings:
-    """What all files of one write have in common."""
+    """Settings that all files of one write share."""
 
     storage: Storage
     schema: TableSchema
     target_size: int
-    """A file is closed at about this many bytes."""
+    """Approximate size in bytes at which a file is closed."""
     pages: PageSettings
     new_stats: Callable[[], StatsCollector]
     source: FileSource
@@ -45,7 +44,7 @@ class FileSettings:
 
 
 class BucketWriters:
-    """The writers of all buckets of one task.
+    """Writers of all buckets of one task.
 
     Args:
         settings: of their files.
@@ -75,7 +74,7 @@ class BucketWriters:
         return len(self._writers)
 
     def add(self, key: BucketKey) -> None:
-        """Have a writer for that bucket. `files` gives the buckets in the order of this."""
+        """Create a writer for a bucket. `files` returns the buckets in the order of these calls."""
         if key not in self._writers:
             self._writers[key] = BucketWriter(self._settings, self._folder_of(key), self._pipeline)
 
@@ -88,25 +87,25 @@ class BucketWriters:
         self._writers[key].append(rows)
 
     def end(self, key: BucketKey) -> None:
-        """No rows follow for now: have the bucket's file closed."""
+        """Close the bucket's file, because no rows follow for now."""
         self._open.pop(key, None)
         self._writers[key].end()
 
     def files(self) -> Iterator[tuple[BucketKey, tuple[DataFileMeta, ...]]]:
-        """All files of each bucket, when they are durable."""
+        """Yield the files of each bucket, once they are durable."""
         for key in [*self._open]:
             self.end(key)
         for key, writer in self._writers.items():
             yield key, writer.files()
 
     def abort(self) -> None:
-        """Remove every file, as far as the store allows. The pipeline has been closed."""
+        """Remove every file, as far as the store allows, after the pipeline was closed."""
         for writer in self._writers.values():
             writer.abort()
 
 
 class BucketWriter:
-    """Writes row groups, in the order they are appended, to files of about the target size.
+    """Writer of row groups, in the order they are appended, to files of about the target size.
 
     Encoding and writing happen in the threads of the pipeline; an error there is raised by the next call.
     """
@@ -129,17 +128,17 @@ class BucketWriter:
         self._last = self._pipeline.write(self._write, rows, size, encoded, self._last)
 
     def end(self) -> None:
-        """Have the last file closed; rows that follow go to a new one."""
+        """Close the last file; rows that follow go to a new one."""
         self._last = self._pipeline.write(self._close, self._last)
 
     def files(self) -> tuple[DataFileMeta, ...]:
-        """All files, when they are durable."""
+        """Return all files, once they are durable."""
         if self._last is not None:
             self._last.result()
         return tuple(self._done)
 
     def abort(self) -> None:
-        """Remove every file, as far as the store allows. The pipeline has been closed."""
+        """Remove every file, as far as the store allows, after the pipeline was closed."""
         names = [file.file_name for file in self._done]
         if self._file is not None:
             self._file.abandon()
@@ -158,7 +157,7 @@ class BucketWriter:
             if self._file is None:
                 number = len(self._done)
                 self._file = _OpenFile(
-                    self._settings, self._folder, data_file_name(self._writer_id, number, FORMAT)
+                    self._settings, self._folder, data_file_name(self._writer_id, number, WRITTEN_FORMAT)
                 )
             self._file.add(rows, encoded)
         finally:
@@ -178,7 +177,7 @@ class BucketWriter:
 
 
 class _OpenFile:
-    """A data file that is being written."""
+    """Data file that is being written."""
 
     def __init__(self, settings: FileSettings, folder: str, name: str) -> None:
         self._settings = settings
@@ -217,7 +216,7 @@ class _OpenFile:
         )
 
     def abandon(self) -> None:
-        """Leave nothing behind. What the store says to that is of no interest any more."""
+        """Discard the file, ignoring errors of the store."""
         abandoned = CancelledError()
         with suppress(CancelledError, AnabranchError):
             self._scope.__exit__(CancelledError, abandoned, None)

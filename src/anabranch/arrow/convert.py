@@ -1,4 +1,4 @@
-"""Fitting rows of any kind to the columns of a table, exactly or not at all.
+"""Conversion of rows of any kind to the columns of a table, exactly or not at all.
 
 Columns go by their names, in any order. A value may be put into a type that expresses it exactly, and into no
 other: nothing is rounded, cut or parsed, and nothing is left out silently.
@@ -45,14 +45,14 @@ from anabranch.format.types.data_types import (
 )
 
 _MAX_BATCH_BYTES = 1 << 30
-"""Text and bytes of one batch must fit offsets of 32 bits."""
+"""Limit for a batch's bytes: text and binary must fit 32-bit offsets."""
 
 _VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-"""Types that many functions of Arrow do not know yet, and the same with offsets."""
+"""Arrow's view types, which many functions do not support yet, and their offset-based equivalents."""
 
 
 def convert(data: Any, fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
-    """Rows as batches in exactly the Arrow types of a table's columns.
+    """Convert rows to batches in exactly the Arrow types of a table's columns.
 
     What has these types already is passed on without a copy. NaN, both zeros and the order of rows are kept.
 
@@ -82,6 +82,8 @@ def _bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 def _fitted(batch: pa.RecordBatch, fields: Sequence[Field], schema: pa.Schema) -> pa.RecordBatch:
     positions = _match(batch.schema.names, fields, parent="")
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        _check_text(column, name)
     columns = [
         fit_column(pa.nulls(batch.num_rows) if position is None else batch.column(position), field)
         for field, position in zip(fields, positions, strict=True)
@@ -91,8 +93,31 @@ def _fitted(batch: pa.RecordBatch, fields: Sequence[Field], schema: pa.Schema) -
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+def _check_text(column: pa.Array, name: str) -> None:
+    """Raise `SchemaError` for text that is not UTF-8, which Arrow passes on, and readers could not read."""
+    if not _has_text(column.type):
+        return
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise SchemaError(
+            f"column '{name}' has a value that is no valid text: {error}",
+            hint="decode it first, or store it in a column of BYTES.",
+        ) from error
+
+
+def _has_text(kind: pa.DataType) -> bool:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _has_text(kind.storage_type)
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return _has_text(kind.value_type)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view():
+        return True
+    return any(_has_text(kind.field(place).type) for place in range(kind.num_fields))
+
+
 def _match(names: Sequence[str], fields: Sequence[Field], parent: str) -> list[int | None]:
-    """Where each field is among the names given, None where it may be missing. `parent` ends with a dot."""
+    """Return each field's index among the names, None where it may be missing. `parent` ends with a dot."""
     found = {name: position for position, name in enumerate(names)}
     if len(found) < len(names):
         twice = sorted({name for name in names if list(names).count(name) > 1})
@@ -129,14 +154,14 @@ def _listed(names: Sequence[str], parent: str) -> str:
 
 
 def fit_column(array: pa.Array, field: Field) -> pa.Array:
-    """The values of a column in exactly its Arrow type, with its default in the place of nulls. Raises as `fit` does."""
+    """Convert a column to exactly its Arrow type, with its default in place of nulls. Raises as `fit` does."""
     if field.default is None:
         return fit(array, field.type, field.name)
     return filled(fit(array, field.type.with_nullable(True), field.name), field)
 
 
 def fit(array: pa.Array, data_type: DataType, path: str, *, absent: int = 0) -> pa.Array:
-    """An array in exactly the Arrow type of a column.
+    """Convert an array to exactly the Arrow type of a column.
 
     Args:
         array: the values, of whatever Arrow type.
@@ -163,7 +188,7 @@ def fit(array: pa.Array, data_type: DataType, path: str, *, absent: int = 0) -> 
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """The values themselves, without the wrapping that some types of Arrow are."""
+    """Return the array without wrappers, such as extension or dictionary types."""
     kinds = pa.types
     while True:
         if isinstance(array.type, pa.BaseExtensionType):
@@ -179,7 +204,7 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 def _is_unrestricted(data_type: DataType) -> bool:
-    """Whether every array of the right Arrow type will do."""
+    """Whether every array of the right Arrow type is valid."""
     match data_type:
         case CharType(length=length) | VarCharType(length=length):
             return length == MAX_LENGTH
@@ -211,7 +236,7 @@ def _fit_inside(array: pa.Array, data_type: DataType, path: str) -> pa.Array:
             return fitted
 
 
-# Nested types. Values below a null are nobody's: they are neither checked nor kept.
+# Nested types. Values below a null are neither checked nor kept.
 
 
 def _fit_rows(array: pa.Array, data_type: RowType, path: str) -> pa.Array:
@@ -250,7 +275,7 @@ def _fit_maps(array: pa.Array, key: DataType, value: DataType, data_type: DataTy
 
 
 def _as_map(array: pa.Array, data_type: DataType, path: str) -> pa.Array:
-    """A list of structs of key and value, which is how libraries without maps have them."""
+    """Convert a list of key-value structs, the maps of libraries without a map type."""
     entry = array.type.value_type if _is_any_list(array.type) else None
     if entry is None or not pa.types.is_struct(entry) or [field.name for field in entry] != ["key", "value"]:
         raise _refusal(array.type, data_type, path)
@@ -315,7 +340,7 @@ _ACCEPTED: dict[type[DataType], Callable[[pa.DataType], bool]] = {
     TimestampType: lambda found: pa.types.is_timestamp(found) and found.tz is None,
     LocalZonedTimestampType: lambda found: pa.types.is_timestamp(found) and found.tz is not None,
 }
-"""Arrow types whose values may be values of a column; each value is checked besides."""
+"""Arrow types that a column accepts; each value is checked as well."""
 
 
 def _refusal(found: pa.DataType, data_type: DataType, path: str) -> SchemaError:

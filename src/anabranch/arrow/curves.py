@@ -1,4 +1,4 @@
-"""Curves that pass through all points of a grid and keep near points together: points as places on the curve.
+"""Space-filling curves: positions of grid points on curves that keep near points together.
 
 A point is one code of `bits` bits for each dimension. Together these are at most 63 bits, and so is the place.
 """
@@ -17,11 +17,11 @@ Codes: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
 Keys: TypeAlias = npt.NDArray[np.uint64]
 
 _BLOCK: Final = 1 << 14
-"""Points that stay in a core's cache while they are worked on."""
+"""Number of points that fit a core's cache while they are worked on."""
 
 
 def zorder(codes: Sequence[Codes], bits: int) -> Keys:
-    """Places on the Z-order curve: the bits of all codes in turn, the highest first.
+    """Return positions on the Z-order curve: the bits of all codes in turn, the highest first.
 
     Args:
         codes: for each dimension one array, of one length.
@@ -35,7 +35,7 @@ def zorder(codes: Sequence[Codes], bits: int) -> Keys:
 
 
 def hilbert(codes: Sequence[Codes], bits: int) -> Keys:
-    """Places on the Hilbert curve, where the next place is always a neighbouring point.
+    """Return positions on the Hilbert curve, where successive positions are neighbouring points.
 
     Arguments as of `zorder`. After J. Skilling, "Programming the Hilbert curve" (2004): points are turned into the
     transposed index, whose bits are those of the place as the curve of Z-order has them.
@@ -66,14 +66,14 @@ def _hilbert(codes: Sequence[Codes], bits: int) -> Keys:
 
 
 def _filled(axis: npt.NDArray[np.uint32], bit: int) -> npt.NDArray[np.uint32]:
-    """All bits set where that one is, else none."""
+    """Return all ones where the bit is set, else zero."""
     filled: npt.NDArray[np.uint32] = np.uint32(0) - ((axis >> np.uint32(bit)) & np.uint32(1))
     return filled
 
 
 @cache
 def _spread(dimensions: int, bits: int) -> Keys:
-    """Each code with its bits so far apart that those of the other dimensions fit in between."""
+    """Return a table that spreads the bits of a code, to leave room for those of the other dimensions."""
     codes = np.arange(1 << bits, dtype=np.uint64)
     spread = np.zeros_like(codes)
     for bit in range(bits):

@@ -1,4 +1,4 @@
-"""What reading asks of a data file, whatever its format."""
+"""Interface of data files for reading, whatever their format."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from anabranch.kernel.scan.split import SplitFile
 
 
 class Piece(Protocol):
-    """Rows of a data file that lie together: a row group, a stripe, a whole small file."""
+    """Contiguous rows of a data file: a row group, a stripe, a whole small file."""
 
     @property
     def rows(self) -> int | None:
-        """How many; None if only reading tells."""
+        """Number of rows; None if only reading tells."""
         ...
 
     def size(self, columns: Sequence[Field]) -> int:
-        """About how many bytes the columns take in memory."""
+        """Estimate the bytes that the columns take in memory."""
         ...
 
     def read(self, columns: Sequence[Field]) -> pa.Table:
-        """Columns as the file has them, in any order, others among them; those it lacks are left out."""
+        """Return columns as the file has them, in any order, perhaps with others; those it lacks are left out."""
         ...
 
     def stream(self, columns: Sequence[Field], batch_rows: int) -> Iterator[pa.Table]:
-        """The same, some rows at a time, so that memory stays small."""
+        """Yield the same some rows at a time, so that memory stays small."""
         ...
 
 
 class DataFile(Protocol):
-    """A data file whose footer was read. Its pieces may be read by several threads at a time."""
+    """A data file whose footer was read. Several threads may read its pieces."""
 
     @property
     def path(self) -> str:
-        """Relative to the table's root."""
+        """Path relative to the table's root."""
         ...
 
     def pieces(self) -> Sequence[Piece]:
-        """All of the file, in order."""
+        """Return all pieces of the file, in order."""
         ...
 
 
 def check_rows(found: int, file: SplitFile) -> None:
-    """Refuse a file that has not the rows its manifest says. Raises `CorruptTableError`."""
+    """Check a file's number of rows against its manifest. Raises `CorruptTableError`."""
     if found != file.row_count:
         raise CorruptTableError(
             f"the file has {found} rows, its manifest entry says {file.row_count}",
@@ -57,5 +57,5 @@ def check_rows(found: int, file: SplitFile) -> None:
 
 
 def without_columns(rows: int) -> pa.Table:
-    """A table of no columns that knows how many rows it has."""
+    """Return a table without columns that keeps its number of rows."""
     return pa.table({"": pa.nulls(rows)}).select([])

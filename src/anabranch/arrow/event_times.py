@@ -1,4 +1,4 @@
-"""The newest event times among rows, gathered as they are written."""
+"""Tracking of the newest event times of rows while they are written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def source_field(schema: TableSchema, options: Mapping[str, str]) -> Field | None:
-    """The column that rows have beside the table's, last of all, because `sink.watermark.source-column` names it.
+    """Return the extra last column that `sink.watermark.source-column` names.
 
     None if the option is not set, or names a column of the table.
     """
@@ -33,7 +33,7 @@ def source_field(schema: TableSchema, options: Mapping[str, str]) -> Field | Non
 
 
 class EventTimeTracker:
-    """Looks at rows on their way to the files of one table.
+    """Tracker of event times of rows on their way to the files of one table.
 
     Where the table defines no watermark, it only takes out the column that the table does not have.
     """
@@ -49,7 +49,7 @@ class EventTimeTracker:
         self._by_source: dict[str, int] = {}
 
     def taken(self, rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
-        """The rows in the columns of the table, after they were looked at. Raises `SchemaError`."""
+        """Record event times; return the rows in the columns of the table. Raises `SchemaError`."""
         sources: Any = None
         if self._source is not None:
             if self._source not in rows.schema.names:
@@ -65,7 +65,7 @@ class EventTimeTracker:
         return rows
 
     def noted(self, messages: Sequence[CommitMessage]) -> list[CommitMessage]:
-        """The messages of the rows, the first of which now tells of their event times."""
+        """Return the messages of the rows, with the event times added to the first."""
         if self._column is None or not messages:
             return [*messages]
         first, *others = messages
@@ -95,13 +95,13 @@ class EventTimeTracker:
 
 
 def _is_at_most(times: Any, millis: int) -> Any:
-    """Of each time whether it is not later; null for a null."""
+    """Return for each time whether it is at most `millis`; null for a null."""
     bound = min((millis + 1) * _PER_SECOND[times.type.unit] // 1000 - 1, 2**63 - 1)
     return pc.less_equal(times.cast(pa.int64()), bound)
 
 
 def _millis(time: Any) -> int | None:
-    """A timestamp in epoch milliseconds, towards the past; one without a zone counts as UTC."""
+    """Return a timestamp in epoch milliseconds, rounded down; one without a zone counts as UTC."""
     value: int | None = time.value
     if value is None:
         return None

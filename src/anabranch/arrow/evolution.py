@@ -1,4 +1,4 @@
-"""Columns of a data file as columns of the table: by name in the file's own schema, by id between schemas.
+"""Mapping of a data file's columns to those of the table: by name within the file's schema, by id between schemas.
 
 A data file never changes, its table does. The schema a file was written with says what each name in the file
 means; ids connect it to the schema that is read. What the file lacks is null, what the table dropped is passed
@@ -49,12 +49,12 @@ Convert = Callable[[pa.Array], pa.Array]
 class _Column:
     target: Field
     source: Field | None
-    """The column in the file's schema; None if the file was written before the column was added."""
+    """Column in the file's schema; None if the file was written before the column was added."""
     convert: Convert = field(default=lambda array: array)
 
 
 class ColumnMapping:
-    """How files of one schema give some columns of the table.
+    """Mapping from files of one schema to some columns of the table.
 
     Args:
         schema: what the files were written with.
@@ -75,11 +75,11 @@ class ColumnMapping:
 
     @property
     def sources(self) -> list[Field]:
-        """The columns that are needed, as the file's schema has them."""
+        """Columns needed from the file, as in its schema."""
         return [c.source for c in self._columns if c.source is not None]
 
     def apply(self, rows: pa.Table, path: str) -> pa.Table:
-        """Rows of a file as rows of the table.
+        """Convert rows of a file to rows of the table.
 
         Args:
             rows: columns of the file, at least those of `sources` that are in it.
@@ -164,7 +164,7 @@ _BEGUN_BEFORE = (
 
 
 class _NotOffered(Exception):  # noqa: N818
-    """Values of one type are not read as another one."""
+    """The type conversion is not supported."""
 
     def __init__(self, source: DataType, target: DataType) -> None:
         super().__init__(source, target)
@@ -177,7 +177,7 @@ class _NullInside(Exception):  # noqa: N818
 
 
 def converter(source: DataType, target: DataType) -> Convert:
-    """From arrays of the Arrow type of `source` to arrays of that of `target`. Raises `_NotOffered`."""
+    """Return a converter between the Arrow types of two column types. Raises `_NotOffered`."""
     if source.with_nullable(True) == target.with_nullable(True):
         return _same
     match source, target:
@@ -255,7 +255,7 @@ _INTEGERS: dict[type[DataType], int] = {TinyIntType: 3, SmallIntType: 5, IntType
 
 
 def _atomic_converter(source: DataType, target: DataType) -> Convert:
-    """The changes that lose nothing, and text cut to a shorter length, which is how Paimon reads it."""
+    """Return a lossless conversion, or one that cuts text to a shorter length, as Paimon reads it."""
     arrow_type = to_arrow_type(target)
     digits = _INTEGERS.get(type(source))
     match source, target:

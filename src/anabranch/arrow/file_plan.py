@@ -1,4 +1,4 @@
-"""What is read of files of one schema, and what is made of it."""
+"""Plan for reading files of one schema: columns, filter and conversion."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from anabranch.format.types.data_types import Field
 
 
 class FilePlan:
-    """How files written with `schema` give the rows that are asked for.
+    """Plan for reading the requested rows from files written with `schema`.
 
     Args:
         schema: what the files were written with.
@@ -48,7 +48,7 @@ class FilePlan:
         self._everything = ColumnMapping(schema, [*tested, *(f for f in output if f.id not in ids)])
 
     def pieces(self, file: DataFile) -> Sequence[Piece]:
-        """The pieces of a file that may hold rows to give."""
+        """Return the pieces of a file that may contain matching rows."""
         if self._predicate is None or not isinstance(file, ParquetData):
             return file.pieces()
         condition = rebind(self._predicate, self._fields)
@@ -60,11 +60,11 @@ class FilePlan:
         return file.pieces_matching(to_arrow(for_footers(condition)))
 
     def size(self, piece: Piece) -> int:
-        """About how many bytes reading a piece takes."""
+        """Estimate the bytes that reading a piece takes."""
         return piece.size(self._everything.sources)
 
     def read(self, piece: Piece, path: str) -> pa.Table:
-        """The rows to give of a piece. Columns that decide are decoded first, the others if it is worth it."""
+        """Read the matching rows of a piece. Filter columns are decoded first, the others if it is worth it."""
         if self._predicate is None:
             rows = piece.read(self._everything.sources)
             return self._everything.apply(rows, path)
@@ -81,7 +81,7 @@ class FilePlan:
         return self._given(rows if kept == len(rows) else rows.filter(mask))
 
     def stream(self, piece: Piece, path: str, batch_rows: int) -> Iterator[pa.Table]:
-        """The rows to give of a piece, some at a time."""
+        """Yield the matching rows of a piece, some at a time."""
         for part in piece.stream(self._everything.sources, batch_rows):
             rows = self._everything.apply(part, path)
             if self._predicate is not None:

@@ -14,24 +14,24 @@ from anabranch.kernel.scan.split import SplitFile
 from anabranch.storage.protocol import Storage
 
 Range = tuple[int, int]
-"""First byte and number of bytes."""
+"""Offset of the first byte and number of bytes."""
 
 _FOOTER_SIZE: Final = 64 << 10
-"""Bytes at the end of a file that are fetched at once: most footers are smaller."""
+"""Bytes at the end of a file that are fetched in one request: most footers are smaller."""
 
 _SMALL_GAP: Final = 256 << 10
-"""Bytes that are fetched for nothing rather than sending one more request."""
+"""Bytes of a gap up to which fetching it is cheaper than one more request."""
 
 
 def native_path(storage: Storage, path: str) -> str | None:
-    """Where the object is on this machine, if the store is of files here; readers then need no Python."""
+    """Return the object's path on this machine, if the store is local; readers then need no Python."""
     locate = getattr(storage, "native_path", None)
     found = locate(path) if callable(locate) else None
     return found if isinstance(found, str) else None
 
 
 def open_file(storage: Storage, file: SplitFile, wanted: Iterable[Range] | None = None) -> pa.NativeFile:
-    """The bytes of a data file, for one reader.
+    """Open a data file for one reader.
 
     Args:
         storage: where it is.
@@ -52,14 +52,14 @@ def open_file(storage: Storage, file: SplitFile, wanted: Iterable[Range] | None 
 
 
 def open_whole(storage: Storage, file: SplitFile) -> pa.NativeFile:
-    """As `open_file`, for formats that read here and there: a distant file is fetched as a whole."""
+    """Open like `open_file`, for formats with scattered reads: a distant file is fetched as a whole."""
     path = native_path(storage, file.path)
     return pa.OSFile(path) if path is not None else pa.BufferReader(storage.get(file.path))
 
 
 @contextmanager
 def translated(path: str) -> Iterator[None]:
-    """Errors of opening and decoding a data file, translated to ours."""
+    """Translate errors of opening and decoding a data file to ours."""
     try:
         yield
     except (NotFoundError, FileNotFoundError) as error:
@@ -71,6 +71,11 @@ def translated(path: str) -> Iterator[None]:
         ) from error
     except AnabranchError:
         raise
+    except MemoryError as error:  # Arrow's is one of its exceptions too
+        raise StorageError(
+            f"there is not enough memory to read the data file {path}: {error}",
+            hint="give the process more memory, or read fewer columns; batches of a scan take less than all of its rows.",
+        ) from error
     except OSError as error:
         if error.errno is not None:
             raise StorageError(f"cannot read the data file {path}: {error}", retryable=True) from error
@@ -80,7 +85,7 @@ def translated(path: str) -> Iterator[None]:
 
 
 def damaged(path: str, what: object) -> CorruptTableError:
-    """The error for a data file of which not everything can be read as it was written."""
+    """Return the error for a damaged data file."""
     return CorruptTableError(
         f"the data file cannot be decoded: {what}",
         path=path,
@@ -89,7 +94,7 @@ def damaged(path: str, what: object) -> CorruptTableError:
 
 
 class _FetchedFile(io.RawIOBase):
-    """A file of a distant store: some ranges fetched beforehand, others when they are asked for."""
+    """File of a distant store: some ranges are prefetched, others fetched on demand."""
 
     def __init__(self, storage: Storage, file: SplitFile, wanted: Iterable[Range]) -> None:
         super().__init__()
@@ -136,7 +141,7 @@ class _FetchedFile(io.RawIOBase):
 
 
 def _joined(ranges: Iterable[Range]) -> list[Range]:
-    """The ranges in order, those with little between them made one."""
+    """Return the ranges in order, merged across small gaps."""
     joined: list[Range] = []
     for start, size in sorted(ranges):
         if joined and start - sum(joined[-1]) <= _SMALL_GAP:

@@ -1,4 +1,4 @@
-"""A checksum over the footer of a Parquet file.
+"""Checksum over the footer of a Parquet file.
 
 Parquet has checksums of pages, none of the footer, where names, places and statistics are. Our files have one as a
 key-value of the footer: CRC-32 over the whole footer with the checksum's own eight digits as zeros. Other readers
@@ -18,7 +18,7 @@ _KEY_VALUES: Final = 5  # FileMetaData
 _NAME, _VALUE = 1, 2  # KeyValue
 _BLANK: Final = b"0" * 8
 _MARK: Final = KEY + bytes([(_VALUE - _NAME) << 4 | BINARY, len(_BLANK)])
-"""The key as it is encoded, up to where the digits begin."""
+"""Encoded key, up to where the digits of the value begin."""
 
 
 def sealed(footer: Struct) -> bytes:
@@ -32,7 +32,7 @@ def sealed(footer: Struct) -> bytes:
 
 
 def is_intact(footer: bytes) -> bool:
-    """Whether a footer is as it was written, or has no checksum. Raises as `decode_struct`."""
+    """Whether a footer is unchanged, or has no checksum. Raises as `decode_struct`."""
     at = footer.rfind(_MARK) + len(_MARK)
     if at < len(_MARK):
         return True

@@ -1,4 +1,4 @@
-"""Rows and their own columns, for a table that is created from them or gets the columns it lacks.
+"""Rows with their own columns, for a table that is created from them or gets missing columns.
 
 Plain appending knows the columns from the table (`anabranch.arrow.convert`). Here they come from the data: from Arrow's
 types where it has them, from the values where it is Python objects.
@@ -22,6 +22,7 @@ from anabranch.arrow.sources import (
     check_polars,
     is_pandas,
     pandas_columns,
+    reader_of,
     unknown,
 )
 from anabranch.errors import SchemaError
@@ -36,7 +37,7 @@ _HOLDS: Final[Mapping[pa.DataType, pa.DataType]] = {
     pa.uint64(): pa.decimal128(20, 0),
     pa.float16(): pa.float32(),
 }
-"""Types that no column has, and those that hold all their values."""
+"""Arrow types that no column has, mapped to types that hold all their values."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +45,14 @@ class Incoming:
     """Rows with columns of their own."""
 
     fields: tuple[Field, ...]
-    """The columns, in types that hold the values; empty if there are no rows to tell them from."""
+    """Columns, in types that hold the values; empty if there are no rows to derive them from."""
     batches: Iterable[pa.RecordBatch]
     is_repeatable: bool
-    """Whether `batches` can be read again. Of others only the beginning was looked at."""
+    """Whether `batches` can be read again. Otherwise only the beginning was inspected."""
 
 
 def incoming(data: Any, known: Sequence[Field] = ()) -> Incoming:
-    """The rows of whatever `convert` takes, with their columns.
+    """Return the rows of anything that `convert` takes, with their columns.
 
     Args:
         data: pyarrow, pandas, Polars, anything with ``__arrow_c_stream__``, or dictionaries. Of an iterator of
@@ -71,11 +72,11 @@ def incoming(data: Any, known: Sequence[Field] = ()) -> Incoming:
         return _held(data, by_name)
     if type(data).__module__.partition(".")[0] == "polars" and hasattr(data, "__arrow_c_stream__"):
         check_polars(data)
-        return _held(pa.table(data), by_name)
+        return _held(reader_of(data).read_all(), by_name)
     if isinstance(data, pa.RecordBatchReader):
         return Incoming(_fields(data.schema, by_name), data, is_repeatable=False)
     if hasattr(data, "__arrow_c_stream__"):
-        return incoming(pa.RecordBatchReader.from_stream(data), known)
+        return incoming(reader_of(data), known)
     if hasattr(data, "__arrow_c_array__"):
         return incoming(pa.record_batch(data), known)
     if isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping):
@@ -106,7 +107,7 @@ def _joined(tables: Iterable[pa.Table | pa.RecordBatch]) -> pa.Table:
 
 
 def _held(table: pa.Table, known: Mapping[str, Field]) -> Incoming:
-    """Rows that are all in memory, so that it is known which values there are."""
+    """Return rows that are all in memory, so that their values are known."""
     fields = [
         replace(field, type=_closest(table.column(field.name).chunks, field.type, known[field.name].type))
         if field.name in known
@@ -117,7 +118,7 @@ def _held(table: pa.Table, known: Mapping[str, Field]) -> Incoming:
 
 
 def _closest(arrays: Sequence[pa.Array], told: DataType, known: DataType) -> DataType:
-    """The type of the table's column where the values fit it, also inside of others; else what the data says."""
+    """Return the table's column type where the values fit it, also nested; else that of the data."""
     if _fits(arrays, known):
         return known
     match told, known:
@@ -146,7 +147,7 @@ def _fits(arrays: Iterable[pa.Array], data_type: DataType) -> bool:
 
 
 def _fields(schema: pa.Schema, known: Mapping[str, Field]) -> tuple[Field, ...]:
-    """The columns of Arrow's. Raises `SchemaError` for one whose values no type holds."""
+    """Return the columns of an Arrow schema. Raises `SchemaError` for one whose values no type holds."""
     if len(set(schema.names)) < len(schema.names):
         twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
         raise SchemaError(f"the data has more than one column named {', '.join(map(repr, twice))}")
@@ -169,15 +170,15 @@ def _field(column: pa.Field[Any], known: Mapping[str, Field]) -> Field:
         if pa.types.is_null(holding):
             raise SchemaError(
                 f"column '{column.name}' holds nothing but nulls, so its type is not known",
-                hint="cast it, leave it out, or say what the columns are: "
-                f"create_table(name, '{column.name} STRING, ...', data=...).",
+                hint=f"cast it, leave it out, or say what it is: table.alter().add_column('{column.name}', 'STRING').apply(), or "
+                f"create_table(name, '{column.name} STRING, ...', data=...) for a new table.",
             ) from error
         raise
     return found
 
 
 def _holding(arrow: pa.DataType) -> pa.DataType:
-    """The type itself, or, at any depth, in place of one that no column has one that holds all its values."""
+    """Replace Arrow types that no column has, at any depth, by ones that hold all their values."""
     kinds = pa.types
     if isinstance(arrow, pa.BaseExtensionType):
         return _holding(arrow.storage_type)
@@ -205,7 +206,7 @@ def _holding(arrow: pa.DataType) -> pa.DataType:
 
 
 def _rows(rows: Iterator[Mapping[str, Any]], known: Mapping[str, Field], *, is_held: bool) -> Incoming:
-    """Dictionaries; what each key holds is told from its values, of a list from all of them."""
+    """Return dictionaries as rows; each key's type follows from its values, for a list from all of them."""
     some = list(rows if is_held else islice(rows, ROWS_AT_ONCE))
     for row in some:
         if not isinstance(row, Mapping):
@@ -220,8 +221,16 @@ def _rows(rows: Iterator[Mapping[str, Any]], known: Mapping[str, Field], *, is_h
 
 
 def _batches(rows: Iterator[Mapping[str, Any]], fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
+    names = {field.name for field in fields}
     while some := list(islice(rows, ROWS_AT_ONCE)):
-        yield rows_to_batch(some, fields)
+        batch = rows_to_batch(some, fields)
+        late = next((name for name in batch.schema.names if name not in names), None)
+        if late is not None:
+            raise SchemaError(
+                f"the key '{late}' comes after the first {ROWS_AT_ONCE:,} rows, which say what the columns of an iterator are",
+                hint=f"give a list, give the first row a '{late}', or add the column to the table first.",
+            )
+        yield batch
 
 
 def _told_field(name: str, values: Sequence[Any], known: Field | None) -> Field:
@@ -236,7 +245,7 @@ def _told_field(name: str, values: Sequence[Any], known: Field | None) -> Field:
 
 
 def _told_type(name: str, values: Sequence[Any]) -> DataType:
-    """The type that Python's values of a column have in common. Raises `SchemaError`."""
+    """Return the common type of a column's Python values. Raises `SchemaError`."""
     try:
         arrow = pa.infer_type([value for value in values if value is not None])
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
@@ -254,7 +263,7 @@ def _told_type(name: str, values: Sequence[Any]) -> DataType:
 
 
 def _pandas(frame: Any, known: Mapping[str, Field]) -> pa.Table:
-    """The columns of a pandas frame, those of Python objects by their values; times in microseconds if that loses nothing."""
+    """Convert a pandas frame: object columns by their values, times to microseconds if that is lossless."""
     arrays: dict[str, Any] = {}
     for name, values in pandas_columns(frame):
         if values.dtype == object:
@@ -271,7 +280,7 @@ def _pandas(frame: Any, known: Mapping[str, Field]) -> pa.Table:
 
 
 def _in_micros(array: Any) -> Any:
-    """Nanoseconds are what pandas has where nobody chose a unit."""
+    """Cast pandas' default nanoseconds to microseconds, if that is lossless."""
     if not pa.types.is_timestamp(array.type) or array.type.unit != "ns":
         return array
     try:

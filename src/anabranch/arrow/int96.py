@@ -25,7 +25,7 @@ _LAYOUT: Final = np.dtype([("nanos", "<i8"), ("day", "<i4")])
 
 
 def to_int96(array: pa.Array) -> pa.Array:
-    """Timestamps of nanoseconds as INT96 values."""
+    """Encode nanosecond timestamps as INT96 values."""
     nanos = fixed_width(array, "<i8")
     days = nanos // _NANOS_PER_DAY
     stored = np.empty(len(array), _LAYOUT)
@@ -35,7 +35,7 @@ def to_int96(array: pa.Array) -> pa.Array:
 
 
 def from_int96(array: pa.Array, unit: str) -> pa.Array:
-    """INT96 values as timestamps without a zone, towards the past where digits are lost.
+    """Decode INT96 values to timestamps without a zone, rounded down where digits are lost.
 
     The time of day may be negative, as some writers have it before 1970.
 

@@ -1,4 +1,4 @@
-"""Changes of a table's schema that rows with more, or wider, columns need.
+"""Schema changes for rows with more, or wider, columns than the table has.
 
 What changes by itself is what loses nothing and surprises nobody: a column that the table lacks is added, nullable, and a
 column is widened within its kind: integers, FLOAT to DOUBLE, DECIMAL, VARCHAR. Everything else is refused with the call
@@ -40,11 +40,11 @@ _KINDS: tuple[tuple[type[DataType], ...], ...] = (
     (DecimalType,),
     (VarCharType,),
 )
-"""Types of one kind. An integer column does not become DOUBLE because a number was missing in somebody's data frame."""
+"""Types of one kind. Integers do not become DOUBLE: pandas does that if a number is missing."""
 
 
 def merging_changes(schema: TableSchema, incoming: Sequence[Field]) -> list[SchemaChange]:
-    """The changes after which the table can take rows with these columns; none if it can already.
+    """Return the changes after which the table can take rows with these columns; none if it can already.
 
     Raises:
         SchemaError: a column has another kind of type, or differs from one of the table's only in upper and lower case.

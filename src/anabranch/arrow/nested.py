@@ -1,4 +1,4 @@
-"""Taking lists, maps and structs apart and putting them together again with other children.
+"""Decomposition of lists, maps and structs, and reassembly with other children.
 
 Arrays may be slices, with children larger than the slice, and may have values hidden below nulls; what is
 put together keeps the rows, their order and their nulls, and never looks outside of the slice.
@@ -14,39 +14,39 @@ import pyarrow.compute as pc
 
 
 def list_values(array: pa.Array) -> pa.Array:
-    """Elements of all rows of a list array, one after the other, those hidden below nulls included."""
+    """Return the elements of all rows of a list array, including those hidden below nulls."""
     start, stop = _bounds(array)
     return array.values.slice(start, stop - start)
 
 
 def map_entries(array: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Keys and values of all rows of a map array, one after the other."""
+    """Return the keys and values of all rows of a map array."""
     start, stop = _bounds(array)
     return array.keys.slice(start, stop - start), array.items.slice(start, stop - start)
 
 
 def with_values(array: pa.Array, values: pa.Array, data_type: pa.DataType) -> pa.Array:
-    """The list array with other elements, as many as `list_values` gave."""
+    """Return the list array with other elements, as many as `list_values` gave."""
     return pa.ListArray.from_arrays(_offsets(array), values, type=data_type, mask=_mask(array))
 
 
 def with_entries(array: pa.Array, keys: pa.Array, items: pa.Array, data_type: pa.DataType) -> pa.Array:
-    """The map array with other keys and values, as many as `map_entries` gave."""
+    """Return the map array with other keys and values, as many as `map_entries` gave."""
     return pa.MapArray.from_arrays(_offsets(array), keys, items, type=data_type, mask=_mask(array))
 
 
 def with_children(array: pa.Array, children: Sequence[pa.Array], data_type: pa.DataType) -> pa.Array:
-    """The rows of a struct array with other members; each child is as long as `array`."""
+    """Return the struct array with other members; each child is as long as `array`."""
     return pa.StructArray.from_arrays(children, fields=list(data_type), mask=_mask(array))
 
 
 def to_map(array: pa.Array, keys: pa.Array, items: pa.Array) -> pa.Array:
-    """The list array as a map array: keys and values of all rows, one after the other."""
+    """Convert a list array to a map array with these keys and values of all rows."""
     return pa.MapArray.from_arrays(_offsets(array), keys, items, mask=_mask(array))
 
 
 def to_list(array: pa.Array) -> pa.Array:
-    """Rows of any of Arrow's kinds of lists as a list array, with nothing below its nulls."""
+    """Convert any of Arrow's kinds of lists to a list array, with nothing below its nulls."""
     # Not by a cast: that of list views leaves out the last offset.
     lengths = pc.list_value_length(array).fill_null(0).to_numpy()
     offsets = np.zeros(len(array) + 1, np.int32)
@@ -55,7 +55,7 @@ def to_list(array: pa.Array) -> pa.Array:
 
 
 def without_hidden(array: pa.Array) -> pa.Array:
-    """The list or map array with nothing below its nulls."""
+    """Return the list or map array with nothing below its nulls."""
     if array.null_count == 0:
         return array
     lengths = np.diff(array.offsets.to_numpy())
@@ -65,7 +65,7 @@ def without_hidden(array: pa.Array) -> pa.Array:
 
 
 def without_nulls(array: pa.Array) -> pa.Array:
-    """The array with any values in the place of its nulls, for where nobody will look at them."""
+    """Replace nulls by arbitrary values, for callers that ignore these."""
     kinds = pa.types
     if kinds.is_struct(array.type):
         children = [array.field(i) for i in range(array.type.num_fields)]

@@ -20,7 +20,7 @@ from anabranch.storage.protocol import Storage
 
 
 class OrcData:
-    """A file of ORC stripes whose footer was read."""
+    """An ORC file whose footer was read."""
 
     def __init__(self, storage: Storage, file: SplitFile) -> None:
         self.path = file.path
@@ -29,7 +29,7 @@ class OrcData:
         self.lock = Lock()
         self.names = frozenset(self.content.schema.names)
         self.pads_char = str(self.content.writer).startswith("ORC_JAVA")
-        """ORC's own CHAR, which Java uses, is as long as its type says, with spaces behind the text."""
+        """Whether CHAR values are padded with spaces to the length of the type, as ORC's Java writer does."""
 
     def pieces(self) -> Sequence[Stripe]:
         return [Stripe(self, i) for i in range(self.content.nstripes)]
@@ -94,7 +94,7 @@ def _has_char(data_type: DataType) -> bool:
 
 
 def _trimmed(array: pa.Array, data_type: DataType) -> pa.Array:
-    """The array without the spaces that fill CHAR up, at any depth."""
+    """Remove the padding of CHAR values, at any depth."""
     match data_type:
         case RowType(fields=fields):
             types = {f.name: f.type for f in fields}

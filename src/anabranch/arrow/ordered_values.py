@@ -1,4 +1,4 @@
-"""Columns of any orderable type as 64-bit integers or bytes that sort the same way.
+"""Columns of any orderable type as 64-bit integers or bytes with the same order.
 
 What works on these two, sorting and searching, works on every column. Null stays null.
 """
@@ -16,12 +16,12 @@ import pyarrow.compute as pc
 Integers = npt.NDArray[np.int64]
 
 _SHORT_DIGITS: Final = 18
-"""Digits of a decimal that fit 64 bits."""
+"""Number of decimal digits that fit 64 bits."""
 _ALL_BUT_SIGN: Final = np.int64(2**63 - 1)
 
 
 def ordered(column: pa.ChunkedArray) -> pa.Array:
-    """The column as int64 or large_binary in the same order.
+    """Convert the column to int64 or large_binary with the same order.
 
     Numbers, dates and times sort by value, false before true, text and bytes byte by byte, which for text is by
     code point. Zeros of either sign are equal, NaN is above all numbers.
@@ -43,7 +43,7 @@ def ordered(column: pa.ChunkedArray) -> pa.Array:
 
 
 def search(bounds: pa.Array, values: pa.Array) -> Integers:
-    """For each value, how many of the bounds are below it; anything for nulls.
+    """Return for each value the number of bounds below it; arbitrary for nulls.
 
     Args:
         bounds: values that `ordered` made, sorted, without nulls.
@@ -58,12 +58,12 @@ def search(bounds: pa.Array, values: pa.Array) -> Integers:
 
 
 def shortened(values: pa.Array, length: int) -> pa.Array:
-    """The values with no more than so many bytes of each text; integers as they are."""
+    """Cut texts to at most so many bytes; integers stay as they are."""
     return values if pa.types.is_int64(values.type) else pc.binary_slice(values, 0, length)
 
 
 def equal(left: pa.Array, right: pa.Array) -> npt.NDArray[np.bool_]:
-    """Whether values that `ordered` made are the same, one by one; False where one is null."""
+    """Compare values from `ordered` one by one; False where one is null."""
     same: npt.NDArray[np.bool_] = pc.fill_null(pc.equal(left, right), False).to_numpy(zero_copy_only=False)
     return same
 
@@ -74,7 +74,7 @@ def is_null(values: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def integers(values: pa.Array) -> Integers:
-    """The values of an int64 array; anything where it is null."""
+    """Return the values of an int64 array; arbitrary where it is null."""
     buffer = values.buffers()[1]
     if buffer is None:
         return np.zeros(len(values), np.int64)
@@ -82,7 +82,7 @@ def integers(values: pa.Array) -> Integers:
 
 
 def _of_floats(array: pa.Array) -> Integers:
-    """The bits of floats, which sort as integers once those of negative ones are turned around."""
+    """Return the bits of floats as integers with the same order, those of negative ones inverted."""
     values = array.cast(pa.float64()).fill_null(0).to_numpy()
     bits = np.where(np.isnan(values), np.nan, values + 0.0).view(np.int64)
     return bits ^ ((bits >> 63) & _ALL_BUT_SIGN)

@@ -1,4 +1,4 @@
-"""Encoding one row group.
+"""Encoding of one row group as Parquet.
 
 Bounded by what Paimon's Java reader of release 0.9 decodes, as every later reader does: data pages of
 version 1, plain and dictionary encoding, short decimals as integers, no fixed-length binaries but those that
@@ -26,7 +26,7 @@ _CODECS: Final = ("zstd", "lz4", "snappy", "gzip", "none")
 _SAMPLE_PIECES: Final = 8
 _SAMPLE_ROWS: Final = 512
 _DICTIONARY_BYTES: Final = 1 << 20
-"""PyArrow gives up a dictionary that grows larger."""
+"""Size above which PyArrow abandons a dictionary."""
 
 SCHEMA_SETTINGS: Final[dict[str, Any]] = {
     "version": "2.6",
@@ -34,18 +34,18 @@ SCHEMA_SETTINGS: Final[dict[str, Any]] = {
     "write_time_adjusted_to_utc": True,
     "store_schema": False,
 }
-"""What decides how columns are described in a file."""
+"""Settings of the column descriptions in a file."""
 _LARGE_PAGES: Final[dict[str, Any]] = (
     {"max_rows_per_page": 1 << 20}
     if "max_rows_per_page" in inspect.signature(pq.ParquetWriter.__init__).parameters
     else {}
 )
-"""Pages of 1 MiB, which older versions of PyArrow make by themselves; smaller ones only cost time."""
+"""Settings for pages of 1 MiB, the default of older versions of PyArrow; smaller ones only cost time."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageSettings:
-    """How pages are compressed, and whether each has a checksum."""
+    """Compression of pages, and whether each has a checksum."""
 
     codec: str
     level: int | None = None
@@ -53,7 +53,7 @@ class PageSettings:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> PageSettings:
-        """As the options of a table say. Raises `OptionError`."""
+        """Read the settings from the options of a table. Raises `OptionError`."""
         key = "parquet.compression" if "parquet.compression" in options else FILE_COMPRESSION.key
         text = options.get(key, FILE_COMPRESSION.default).strip().lower()
         codec = "none" if text == "uncompressed" else text
@@ -67,10 +67,10 @@ class PageSettings:
 
 
 def encode(table: pa.Table, pages: PageSettings) -> pa.Buffer:
-    """A whole Parquet file in memory with the table as its one row group; `JoinedFile` makes files of it.
+    """Encode a table as a Parquet file in memory with one row group; `JoinedFile` makes files of these.
 
     Args:
-        table: at least one row, its fields nullable or not as the file shall say.
+        table: at least one row, its fields nullable as they are to be in the file.
         pages: how they are compressed and checked.
 
     Raises:
@@ -98,14 +98,14 @@ def encode(table: pa.Table, pages: PageSettings) -> pa.Buffer:
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """A primitive column at any depth, under the path that Parquet gives it; some of its values."""
+    """A primitive column at any depth, under its Parquet path, with some of its values."""
 
     path: str
     column: pa.Array
 
 
 def _is_ordered(leaf: _Leaf, table: pa.Table) -> bool:
-    """Whether readers may rely on a minimum and a maximum.
+    """Whether readers may rely on the column's minimum and maximum.
 
     Arrow leaves NaN out of them, but to Spark NaN is above all numbers: it would skip rows that match.
     """
@@ -135,7 +135,7 @@ def _leaves_of(path: str, array: pa.Array) -> Iterator[_Leaf]:
 
 
 def _sample(column: pa.ChunkedArray) -> pa.Array:
-    """Some rows from all parts of the column."""
+    """Return some rows from all parts of the column."""
     step = max(len(column) // _SAMPLE_PIECES, _SAMPLE_ROWS)
     pieces = [column.slice(start, _SAMPLE_ROWS) for start in range(0, len(column), step)]
     return pa.concat_arrays([chunk for piece in pieces for chunk in piece.chunks])

@@ -30,9 +30,9 @@ from anabranch.storage.protocol import Storage
 _T = TypeVar("_T")
 
 _TAIL: Final = 8
-"""Bytes behind the footer: its length, and the magic number."""
+"""Bytes after the footer: its length, and the magic number."""
 _SMALL_GROUP: Final = 1 << 20
-"""Bytes of a row group from which on it matters how many of them the wanted columns have."""
+"""Bytes of a row group above which the share of the wanted columns matters."""
 
 
 class ParquetData:
@@ -62,11 +62,11 @@ class ParquetData:
         return [RowGroup(self, i) for i in range(self.metadata.num_row_groups)]
 
     def pieces_matching(self, condition: pc.Expression) -> Sequence[RowGroup]:
-        """Those whose statistics do not rule the condition out; it names columns as the file does."""
+        """Return the row groups whose statistics do not rule the condition out; it uses the file's column names."""
         pieces = self.pieces()
         if len(pieces) < 2:
             return pieces
-        # It loads pandas, which takes a sixth of the start of each of Spark's processes of Python.
+        # Imported late: it loads pandas, a sixth of the start-up time of Spark's Python processes.
         import pyarrow.dataset as ds
 
         with open_file(self._storage, self._file) as source:
@@ -74,13 +74,13 @@ class ParquetData:
             return [pieces[group.id] for group in fragment.subset(condition).row_groups]
 
     def stores(self, name: str, data_type: pa.DataType) -> bool:
-        """Whether there is a column of that name and exactly that type."""
+        """Whether the file has a column of that name and exactly that type."""
         position = self.schema.get_field_index(name)
         return position >= 0 and bool(self.schema.field(position).type == data_type)
 
     @lazy
     def leaves(self) -> dict[str, list[int]]:
-        """Positions of the primitive columns of each top-level column."""
+        """Return the indexes of the primitive columns of each top-level column."""
         schema = self.metadata.schema
         found: dict[str, list[int]] = {name: [] for name in self.schema.names}
         names = iter(found)
@@ -95,7 +95,7 @@ class ParquetData:
 
     @lazy
     def places(self) -> list[list[ColumnPlace]]:
-        """Where each column of each row group is. Raises `CorruptTableError`."""
+        """Locations of the columns of each row group. Raises `CorruptTableError`."""
         places = _decoded(self.path, lambda: column_places(self._footer))
         if len(places) != self.metadata.num_row_groups:
             raise damaged(
@@ -111,7 +111,7 @@ class ParquetData:
 
     @contextmanager
     def reader(self, group: int, names: Sequence[str]) -> Iterator[pq.ParquetFile]:
-        """Reads columns of a row group. Each thread has its own, so that they share nothing."""
+        """Open readers for columns of a row group, one per thread, so that they share nothing."""
         wanted: list[Range] = []
         if native_path(self._storage, self.path) is None:
             wanted = [self.places[group][i][:2] for name in names for i in self.leaves[name]]
@@ -161,7 +161,7 @@ class RowGroup:
             self._check(count)
 
     def _check(self, found: int) -> None:
-        """Raises `CorruptTableError` if the pages have not as many rows as the footer says."""
+        """Raise `CorruptTableError` if the pages do not have as many rows as the footer says."""
         if found != self.rows:
             raise damaged(
                 self.file.path, f"row group {self.index} has {found} rows, its footer says {self.rows}"
@@ -172,7 +172,7 @@ class RowGroup:
 
 
 def _footer(source: pa.NativeFile, path: str) -> bytes:
-    """The encoded footer, as it was written. Raises `CorruptTableError`."""
+    """Return the encoded footer, as it was written. Raises `CorruptTableError`."""
     end = source.size() - _TAIL
     if end < len(MAGIC):
         raise damaged(path, f"{end + _TAIL} bytes are no Parquet file")
@@ -191,7 +191,7 @@ def _footer(source: pa.NativeFile, path: str) -> bytes:
 
 
 def _metadata(footer: bytes) -> pq.FileMetaData:
-    """The footer, in which INT96 columns are called what they are to us: bytes of a fixed length.
+    """Parse the footer with INT96 columns declared as fixed-length bytes.
 
     Arrow would make nanoseconds of them that wrap around silently outside of the years 1677 to 2262.
     """
@@ -203,7 +203,7 @@ def _metadata(footer: bytes) -> pq.FileMetaData:
 
 
 def _decoded(path: str, work: Callable[[], _T]) -> _T:
-    """What decoding a footer gives; all that damaged bytes make of it is a `CorruptTableError`."""
+    """Decode a footer; any error from damaged bytes becomes a `CorruptTableError`."""
     try:
         return work()
     except (LookupError, TypeError, AttributeError, ValueError, RecursionError, struct.error) as error:

@@ -1,4 +1,4 @@
-"""Joining Parquet files by their footers.
+"""Concatenation of Parquet files by their footers.
 
 Row groups are encoded apart from each other, on all cores, each as a small file in memory. One file of all
 of them is their column chunks one after the other and one footer in which every chunk has its new place.
@@ -27,7 +27,7 @@ _INT96_SIZE = 12
 
 
 class JoinedFile:
-    """The footer of a file that grows by whole small files."""
+    """Footer of a file that grows by whole small files."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -35,7 +35,7 @@ class JoinedFile:
         self._footer: Struct | None = None
 
     def add(self, part: memoryview) -> memoryview:
-        """Take in a small file; gives the piece of it to be written next."""
+        """Add a small file; return the part of it to write next."""
         end = len(part) - 8
         start = end - int.from_bytes(part[end : end + 4], "little")
         footer = decode_struct(bytes(part[start:end]))
@@ -48,7 +48,7 @@ class JoinedFile:
         return piece
 
     def tail(self) -> bytes:
-        """What ends the file. Fixed-length columns of no further meaning are named INT96."""
+        """Return the end of the file. Fixed-length columns without a logical type become INT96."""
         assert self._footer is not None, "a file without row groups"
         _retype(self._footer, _is_plain_fixed, _to_int96)
         return with_length(sealed(self._footer))
@@ -70,17 +70,17 @@ class JoinedFile:
 
 
 class ColumnPlace(NamedTuple):
-    """Where the pages of one column of one row group are."""
+    """Location of the pages of one column of one row group."""
 
     start: int
     size: int
-    """Bytes in the file."""
+    """Size in the file, in bytes."""
     unpacked: int
-    """Bytes when they are not compressed."""
+    """Uncompressed size in bytes."""
 
 
 def column_places(footer: bytes) -> list[list[ColumnPlace]]:
-    """The places of all columns, by row group. Raises as `decode_struct`, also `KeyError`, for damaged footers.
+    """Return the locations of all columns, by row group. Raises as `decode_struct`, and `KeyError`, if damaged.
 
     PyArrow tells the same, but aborts the whole process for some footers that are damaged.
     """
@@ -101,16 +101,16 @@ def _place(column: Struct) -> ColumnPlace:
 
 
 def with_int96_as_bytes(footer: bytes) -> bytes:
-    """A footer with INT96 columns named fixed-length bytes."""
+    """Return a footer with INT96 columns declared as fixed-length bytes."""
     fields = decode_struct(footer)
-    # Readers would believe what writers noted of Arrow's types.
+    # Removed, as readers would trust the Arrow types noted there.
     fields.pop(_KEY_VALUES, None)
     _retype(fields, lambda leaf: leaf[_TYPE][1] == _INT96, _to_fixed)
     return encode_struct(fields)
 
 
 def with_length(footer: bytes) -> bytes:
-    """An encoded footer and what follows it at the end of a file."""
+    """Return an encoded footer with the length and magic number that follow it."""
     return footer + len(footer).to_bytes(4, "little") + MAGIC
 
 
@@ -128,7 +128,7 @@ def _to_fixed(leaf: Struct) -> Struct:
 
 
 def _retype(footer: Struct, which: Callable[[Struct], bool], change: Callable[[Struct], Struct]) -> None:
-    """Change the elements of the schema `which` are columns of a kind, and the chunks of these columns."""
+    """Change the schema elements of columns that `which` selects, and their column chunks."""
     schema = _items(footer, _SCHEMA)
     leaves = [position for position, element in enumerate(schema) if _TYPE in element]
     for column, position in enumerate(leaves):
@@ -139,7 +139,7 @@ def _retype(footer: Struct, which: Callable[[Struct], bool], change: Callable[[S
 
 
 def _items(fields: Struct, field_id: int) -> list[Struct]:
-    """The structs of a list field; changing them changes the footer."""
+    """Return the structs of a list field; changing them changes the footer."""
     _, (wire, items) = fields[field_id]
     if wire != STRUCT:
         raise ValueError(f"field {field_id} is a list of wire type {wire}")

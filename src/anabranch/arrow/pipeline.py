@@ -1,4 +1,4 @@
-"""The threads that writing shares: some encode, others write files, and only so much is on its way at once."""
+"""Shared threads of writing: for encoding and for file work, with bounded bytes in progress."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _MOST_BYTES_PER_THREAD: Final = 64 << 20
 
 
 def available_cores() -> int:
-    """Cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 class Pipeline:
-    """Encoding on `threads` cores, and file work, which mostly waits, beside it."""
+    """Thread pools: encoding on `threads` cores, and file work, which mostly waits, beside it."""
 
     def __init__(self, threads: int | None = None) -> None:
         self.threads = threads or min(available_cores(), MAX_THREADS)
@@ -32,29 +32,29 @@ class Pipeline:
         self._writers = ThreadPoolExecutor(_FILE_THREADS, "anabranch-write")
         self._room = _Room((self.threads + 1) * _MOST_BYTES_PER_THREAD)
         self.most_bytes = self._room.size
-        """Bytes of rows that may be on their way at once; never more than there are at first."""
+        """Limit of row bytes in progress; at most the initial limit."""
         self.is_inline = False
-        """Whether work is done by the thread that hands it in: for writes that threads would only slow down."""
+        """Whether the calling thread does all work, for writes that threads would only slow down."""
 
     def encode(self, size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Have `size` bytes of rows encoded; waits while too much is on its way already."""
+        """Submit encoding of `size` bytes of rows; blocks while too much is in progress."""
         self._room.enter(size, self.most_bytes)
         return self._submit(self._encoders, work, *args, **kwargs)
 
     def write(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Have file work done. Work may wait for work that was handed in before it."""
+        """Submit file work, which may wait for work that was submitted before it."""
         return self._submit(self._writers, work, *args, **kwargs)
 
     def release(self, size: int) -> None:
-        """`size` bytes handed to `encode` are in their file, or given up."""
+        """Free `size` bytes handed to `encode`, which were written or discarded."""
         self._room.leave(size)
 
     def wait(self) -> None:
-        """Wait until nothing is on its way any more."""
+        """Wait until no work is in progress."""
         self._room.wait_empty()
 
     def close(self, *, cancel: bool = False) -> None:
-        """End the threads when what they do is done; with `cancel`, what has not begun never will be."""
+        """Stop the threads after their current work; with `cancel`, discard work that has not begun."""
         self._encoders.shutdown(cancel_futures=cancel)
         self._writers.shutdown(cancel_futures=cancel)
 
@@ -72,7 +72,7 @@ class Pipeline:
 
 
 class _Room:
-    """A number of bytes that may be inside at the same time; one too large by itself may enter alone."""
+    """Byte semaphore; a request above the limit may enter alone."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -80,7 +80,7 @@ class _Room:
         self._changed = threading.Condition()
 
     def enter(self, size: int, most: int) -> None:
-        """Go in when no more than `most` are inside then."""
+        """Enter once at most `most` bytes are inside afterwards."""
         most = min(most, self.size)
         with self._changed:
             self._changed.wait_for(lambda: self._inside + size <= most or not self._inside)

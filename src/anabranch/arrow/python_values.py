@@ -1,4 +1,4 @@
-"""Python values as Arrow arrays, as exactly as their types allow.
+"""Conversion of Python values to Arrow arrays, as exactly as their types allow.
 
 PyArrow guesses a type from the values and then fits them to it: of a date and a time it makes two dates, of
 clocks of different zones one. So it is told which values a column may have, and others are refused.
@@ -6,13 +6,17 @@ clocks of different zones one. So it is told which values a column may have, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
+from types import NoneType
 from typing import Any, Final
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from anabranch.errors import SchemaError
 from anabranch.format.types.arrow_types import to_arrow_type
@@ -63,8 +67,30 @@ _ACCEPTED: Final[dict[type[DataType], tuple[type, ...]]] = {
 }
 
 
+_PLAIN: Final[dict[type[DataType], frozenset[type]]] = {
+    kind: frozenset((*accepted, NoneType))
+    for kind, accepted in _ACCEPTED.items()
+    if not {date, time, datetime} & set(accepted)
+}
+"""Types of which every value is accepted, so that values need not be looked at one by one."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """How values that are not nested are written, where that is not as Python's own."""
+
+    atoms: Callable[[Sequence[Any], DataType, str], pa.Array]
+    """An array of values, their type and the path of their column. Raises `SchemaError`."""
+    keys: Callable[[Sequence[Any], DataType, str], pa.Array]
+    """The same for keys of maps."""
+
+    def of_keys(self) -> Form:
+        """The form of what is inside of keys."""
+        return Form(self.keys, self.keys)
+
+
 def rows_to_batch(rows: Sequence[Mapping[str, Any]], fields: Sequence[Field]) -> pa.RecordBatch:
-    """Dictionaries as a batch of the columns they have; a key that some of them lack is null there.
+    """Convert dictionaries to a batch of the columns they have; missing keys become null.
 
     Keys that are no columns become columns of nulls, for the caller to complain of. Raises `SchemaError`.
     """
@@ -72,6 +98,8 @@ def rows_to_batch(rows: Sequence[Mapping[str, Any]], fields: Sequence[Field]) ->
         if not isinstance(row, Mapping):
             raise SchemaError(f"expected a dictionary for each row, found {type(row).__qualname__}")
     keys = dict.fromkeys(key for row in rows for key in row)
+    if not keys:  # arrays would tell how many rows there are
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))
     by_name = {field.name: field for field in fields}
     columns = [
         to_array([row.get(key) for row in rows], by_name[key].type, key)
@@ -82,45 +110,70 @@ def rows_to_batch(rows: Sequence[Mapping[str, Any]], fields: Sequence[Field]) ->
     return pa.RecordBatch.from_arrays(columns, [str(key) for key in keys])
 
 
-def to_array(values: Sequence[Any], data_type: DataType, path: str) -> pa.Array:
-    """Python values of a column as an array, of its Arrow type or one that still has more digits.
+def to_array(values: Sequence[Any], data_type: DataType, path: str, form: Form | None = None) -> pa.Array:
+    """Values of a column as an array, of its Arrow type or one that still has more digits.
+
+    Args:
+        values: what Python has.
+        data_type: the type of the column.
+        path: the column's name, with the names around it if it is nested, for messages.
+        form: how values that are not nested are written; as Python's own unless given.
 
     Raises:
         SchemaError: a value is of another type than the column's; names the column.
     """
+    form = form or _PYTHON
     match data_type:
         case RowType(fields=fields):
-            return _rows(values, fields, path)
+            return _rows(values, fields, path, form)
         case ArrayType(element=element):
             lists = _collected(values, path, (list, tuple, np.ndarray))
-            elements = to_array(
-                [item for found in lists if found is not None for item in found], element, f"{path}.element"
-            )
-            return pa.ListArray.from_arrays(_offsets(lists), elements, mask=_mask(lists))
+            elements = [item for found in lists if found is not None for item in found]
+            array = to_array(elements, element, f"{path}.element", form)
+            return pa.ListArray.from_arrays(_offsets(lists), array, mask=_mask(lists))
         case MapType(key=key, value=value):
-            return _maps(values, key, value, path)
+            return _maps(values, key, value, path, form)
         case MultisetType(element=element):
-            return _maps(values, element, IntType(nullable=False), path)
+            return _maps(values, element, IntType(nullable=False), path, form)
         case _:
-            return _atoms(values, data_type, path)
+            return form.atoms(values, data_type, path)
 
 
-def _atoms(values: Sequence[Any], data_type: DataType, path: str) -> pa.Array:
+def atoms_to_array(values: Sequence[Any], data_type: DataType, path: str) -> pa.Array:
+    """Python's own values of a type that is not nested as an array. Raises `SchemaError`."""
     accepted = _ACCEPTED[type(data_type)]
-    for value in values:
-        if value is not None and not _is_accepted(value, accepted, data_type):
-            raise _refusal(value, data_type, path)
+    if not set(map(type, values)) <= _PLAIN.get(type(data_type), frozenset()):
+        for value in values:
+            if value is not None and not _is_accepted(value, accepted, data_type):
+                raise _refusal(value, data_type, path)
     target = to_arrow_type(data_type)
     if pa.types.is_timestamp(target):
-        # Of Python's times nothing is lost in microseconds; others of NumPy and pandas have more digits.
+        # Python's times fit microseconds without loss; those of NumPy and pandas have more digits.
         fine = any(isinstance(v, np.datetime64) or getattr(v, "nanosecond", 0) for v in values)
         target = pa.timestamp("ns" if fine else "us", target.tz)
     elif isinstance(data_type, TimeType):
         target = pa.time64("us")
     try:
-        return pa.array(values, target)
+        array = pa.array(values, target)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise SchemaError(f"column '{path}' is {data_type}, and a value does not fit: {error}") from error
+    if pa.types.is_floating(target):
+        _check_finite(array, values, data_type, path)
+    return array
+
+
+_PYTHON: Final = Form(atoms_to_array, atoms_to_array)
+
+
+def _check_finite(array: pa.Array, values: Sequence[Any], data_type: DataType, path: str) -> None:
+    """Refuse numbers that are too large for a column, of which Arrow makes infinite ones."""
+    for position in pc.indices_nonzero(pc.is_inf(array)).to_pylist():
+        value = values[position]
+        if not np.isinf(value):
+            raise SchemaError(
+                f"column '{path}' is {data_type}, and {value!r} is too large for it",
+                hint="Widen the column, or write float('inf') where an infinite number is meant.",
+            )
 
 
 def _is_accepted(value: Any, accepted: tuple[type, ...], data_type: DataType) -> bool:
@@ -146,16 +199,18 @@ def _refusal(value: Any, data_type: DataType, path: str) -> SchemaError:
         hint = "Say in which zone the time is: value.replace(tzinfo=zoneinfo.ZoneInfo('Europe/Berlin'))."
     elif isinstance(value, datetime) and isinstance(data_type, TimestampType):
         hint = "Drop the zone on purpose: value.astimezone(zone).replace(tzinfo=None)."
+    elif isinstance(value, UUID):
+        hint = "Give its text, str(value), or its 16 bytes, value.bytes."
     return SchemaError(f"column '{path}' is {data_type}, but a value is {value!r}", hint=hint)
 
 
-def _rows(values: Sequence[Any], fields: Sequence[Field], path: str) -> pa.Array:
+def _rows(values: Sequence[Any], fields: Sequence[Field], path: str, form: Form) -> pa.Array:
     rows = _collected(values, path, (Mapping,))
     present = [row if row is not None else {} for row in rows]
     by_name = {field.name: field for field in fields}
     keys = dict.fromkeys(key for row in present for key in row) or by_name
     children = [
-        to_array([row.get(key) for row in present], by_name[key].type, f"{path}.{key}")
+        to_array([row.get(key) for row in present], by_name[key].type, f"{path}.{key}", form)
         if key in by_name
         else pa.nulls(len(present))
         for key in keys
@@ -163,7 +218,7 @@ def _rows(values: Sequence[Any], fields: Sequence[Field], path: str) -> pa.Array
     return pa.StructArray.from_arrays(children, [str(key) for key in keys], mask=_mask(rows))
 
 
-def _maps(values: Sequence[Any], key: DataType, value: DataType, path: str) -> pa.Array:
+def _maps(values: Sequence[Any], key: DataType, value: DataType, path: str, form: Form) -> pa.Array:
     maps = [
         list(found.items()) if isinstance(found, Mapping) else found
         for found in _collected(values, path, (Mapping, list, tuple))
@@ -172,10 +227,10 @@ def _maps(values: Sequence[Any], key: DataType, value: DataType, path: str) -> p
     for pair in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise SchemaError(f"column '{path}' is a map, expected pairs of key and value, found {pair!r}")
-    keys = to_array([k for k, _ in pairs], key, f"{path}.key")
+    keys = to_array([k for k, _ in pairs], key, f"{path}.key", form.of_keys())
     if keys.null_count:
         raise SchemaError(f"column '{path}' is a map, and a key is null")
-    items = to_array([v for _, v in pairs], value, f"{path}.value")
+    items = to_array([v for _, v in pairs], value, f"{path}.value", form)
     return pa.MapArray.from_arrays(_offsets(maps), keys, items, mask=_mask(maps))
 
 

@@ -1,4 +1,4 @@
-"""Reading planned files as rows of the table.
+"""Reading of planned files as rows of the table.
 
 Files are read piece by piece (row groups, stripes), several at a time and some ahead of the caller, and given
 back in order.
@@ -36,7 +36,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _STREAM_ABOVE: Final = 96 << 20
-"""Bytes of a piece above which a stream decodes it bit by bit, instead of whole and ahead."""
+"""Size of a piece above which a stream decodes it incrementally, instead of whole and ahead."""
 _STREAM_ROWS: Final = 1 << 16
 _MOST_BYTES: Final = 256 << 20
 """Bytes of pieces that a stream decodes ahead of its caller."""
@@ -49,22 +49,22 @@ _FORMATS: Final[dict[str, Callable[[Storage, SplitFile, bool], DataFile]]] = {
 
 @dataclass(frozen=True, slots=True)
 class ReadContext:
-    """What a reader must know of its table."""
+    """Table properties that a reader needs."""
 
     storage: Storage
-    """Rooted at the table's folder."""
+    """Storage rooted at the table's folder."""
     fields: tuple[Field, ...]
-    """The columns of the table as it is read, whatever the files were written with."""
+    """Columns of the table as it is read, whatever the files were written with."""
     schema_of: Callable[[int], TableSchema]
-    """The schema of an id. May be called by several threads at a time."""
+    """Function from a schema id to its schema. Must be thread-safe."""
     threads: int | None = None
-    """Pieces decoded at the same time; None for what suits the machine and the store."""
+    """Number of pieces decoded in parallel; None for what suits the machine and the store."""
     verify: bool = True
     """Whether to check the checksums of pages."""
 
 
 def read_schema(context: ReadContext, columns: Sequence[str] | None = None) -> pa.Schema:
-    """The schema of what is read. Raises `SchemaError` for an unknown column."""
+    """Return the schema of the result. Raises `SchemaError` for an unknown column."""
     return to_arrow_schema(_chosen(context.fields, columns))
 
 
@@ -76,7 +76,7 @@ def read_batches(
     predicate: BoundPredicate | None = None,
     limit: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of splits in order, in batches of at most one row group, with bounded memory.
+    """Yield the rows of splits in order, in batches of at most one row group, with bounded memory.
 
     Args:
         splits: what to read, in order.
@@ -103,7 +103,7 @@ def read_table(
     predicate: BoundPredicate | None = None,
     limit: int | None = None,
 ) -> pa.Table:
-    """All rows of splits, in order, in memory. Arguments and errors are those of `read_batches`."""
+    """Return all rows of splits, in order, in memory. Arguments and errors are those of `read_batches`."""
     output = _chosen(context.fields, columns)
     tables = list(_Scan(context, output, predicate, limit, is_stream=False).tables(splits))
     if not output:
@@ -129,17 +129,17 @@ def _chosen(fields: Sequence[Field], columns: Sequence[str] | None) -> tuple[Fie
 
 @dataclass(slots=True)
 class _Task:
-    """A piece to be read."""
+    """A piece to read."""
 
     plan: FilePlan
     file: DataFile
     piece: Piece
     size: int
-    """About how many bytes it takes."""
+    """Approximate bytes that it takes."""
     bit_by_bit: bool
 
     def run(self) -> Iterable[pa.Table]:
-        """Rows, or the promise to read them when they are wanted."""
+        """Return its rows, or a lazy iterator over them."""
         if self.bit_by_bit:
             return self._streamed()
         with translated(self.file.path):
@@ -151,7 +151,7 @@ class _Task:
 
 
 class _Scan:
-    """One read."""
+    """Execution of one read."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class _Scan:
         self._plans: dict[int, FilePlan] = {}
 
     def tables(self, splits: Iterable[Split]) -> Iterator[pa.Table]:
-        """Rows in order, no more than the limit; no table is empty."""
+        """Yield rows in order, up to the limit, as non-empty tables."""
         left = self._limit
         if left is not None and left <= 0:
             return
@@ -246,7 +246,7 @@ def _ahead(
     *,
     size_of: Callable[[T], int],
 ) -> Iterator[R]:
-    """Results in the order of the items.
+    """Yield results in the order of the items, computing ahead.
 
     Up to `most` of them, or as many as have `_MOST_BYTES` together, are worked on before they are asked for.
     """

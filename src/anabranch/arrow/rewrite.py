@@ -1,4 +1,4 @@
-"""Rewriting live files as fewer ones with the same rows: what compaction does to data."""
+"""Rewriting of live files as fewer ones with the same rows, for compaction."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from anabranch.kernel.commit.compaction_task import CompactionTask, Rewrite
 from anabranch.kernel.scan.split import Split, SplitFile
 
 INLINE_SIZE: Final = 1 << 20
-"""Bytes of rows up to which threads cost more than they save."""
+"""Row bytes up to which threads cost more than they save."""
 _LEAST_PIECE: Final = 16 << 20
-"""Bytes of rows below which the last row group is not divided between cores."""
+"""Row bytes below which the last row group is not divided between cores."""
 
 
 def rewrite(task: CompactionTask, context: WriteContext, schemas: Callable[[int], TableSchema]) -> Rewrite:
@@ -54,7 +54,7 @@ def rewrite(task: CompactionTask, context: WriteContext, schemas: Callable[[int]
 
 
 def split_of(task: CompactionTask, context: WriteContext) -> Split:
-    """The task's files as a split to be read."""
+    """Return the task's files as a split to read."""
     folder = _folder(task, context)
     return Split(
         task.partition,
@@ -73,7 +73,7 @@ def split_of(task: CompactionTask, context: WriteContext) -> Split:
 
 
 class ReplacementWriter:
-    """Writes the rows that replace a task's files, in the order they are handed in.
+    """Writer of the rows that replace a task's files, in the order they are handed in.
 
     Leaving its block without `finish` leaves no files.
     """
@@ -116,7 +116,7 @@ class ReplacementWriter:
         return Rewrite(self._task, self._finish(check=True))
 
     def finish_part(self) -> tuple[DataFileMeta, ...]:
-        """The same where several writers share the rows of a task: the files of this one."""
+        """Finish when several writers share the rows of a task; return the files of this one."""
         return self._finish(check=False)
 
     def _finish(self, *, check: bool) -> tuple[DataFileMeta, ...]:
@@ -133,7 +133,7 @@ class ReplacementWriter:
 
 
 def check_row_count(files: Sequence[DataFileMeta], task: CompactionTask) -> None:
-    """Raises `CorruptTableError` if these files do not have as many rows as those of the task."""
+    """Raise `CorruptTableError` if these files do not have as many rows as those of the task."""
     found = sum(file.row_count for file in files)
     if found != task.row_count:
         raise CorruptTableError(

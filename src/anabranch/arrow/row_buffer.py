@@ -1,4 +1,4 @@
-"""Gathering rows until there are enough for a row group."""
+"""Collection of rows until there are enough for a row group."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Final
 import pyarrow as pa
 
 MAX_ROWS: Final = 1 << 19
-"""Most rows of a row group."""
+"""Maximum rows of a row group."""
 
 MAX_BYTES: Final = 64 << 20
-"""Most bytes of a row group, in Arrow's form. Two of these keep two cores busy; readers want no more."""
+"""Maximum bytes of a row group, in Arrow's form. Two of these keep two cores busy; readers want no more."""
 
 
 class GroupSize:
-    """How many rows make a row group.
+    """Size at which rows form a row group.
 
     Args:
         max_bytes: a lower limit than `MAX_BYTES`, for tables with small files.
@@ -29,14 +29,14 @@ class GroupSize:
         return rows >= MAX_ROWS or size >= self._max_bytes
 
     def cut(self, rows: pa.Table) -> tuple[list[pa.Table], pa.Table]:
-        """The rows as full row groups, and those left over, which may be none; all share their memory."""
+        """Divide rows into full row groups and a rest, which may be empty; all share their memory."""
         size = max(1, min(MAX_ROWS, len(rows) * self._max_bytes // max(1, rows.nbytes)))
         whole = len(rows) - len(rows) % size
         return [rows.slice(start, size) for start in range(0, whole, size)], rows.slice(whole)
 
 
 class RowBuffer:
-    """Rows in the order they came, given back in tables of the size of a row group.
+    """Buffer of rows in order, returned in tables of the size of a row group.
 
     Args:
         max_bytes: see `GroupSize`.
@@ -48,7 +48,7 @@ class RowBuffer:
         self._parts: list[pa.Table] = []
         self._rows = 0
         self.size = 0
-        """Bytes of the rows that are waiting."""
+        """Bytes of the waiting rows."""
 
     def add(self, rows: pa.Table) -> None:
         """Take in rows, whose memory must not change afterwards."""
@@ -58,14 +58,14 @@ class RowBuffer:
             self.size += rows.nbytes
 
     def take_full(self) -> Iterator[pa.Table]:
-        """Full tables; what is left is not enough for one."""
+        """Yield full tables; what is left is not enough for one."""
         while self._group_size.is_reached(self._rows, self.size):
             groups, rest = self._group_size.cut(self._take())
             yield from groups
             self.add(rest)
 
     def take_rest(self) -> Iterator[pa.Table]:
-        """Everything there is: full tables and at last, if rows are left, one that is not."""
+        """Yield all rows: full tables, and at last, if rows are left, a smaller one."""
         yield from self.take_full()
         if self._rows:
             yield self._take()
@@ -77,7 +77,7 @@ class RowBuffer:
 
 
 def split_evenly(rows: pa.Table, pieces: int, *, least_bytes: int) -> list[pa.Table]:
-    """The table cut into at most `pieces` tables of about equal length, unless they got too small."""
+    """Divide the table into at most `pieces` tables of about equal length, but not too small ones."""
     count = max(1, min(pieces, rows.nbytes // least_bytes))
     size = max(1, -(-len(rows) // count))
     return [rows.slice(start, size) for start in range(0, len(rows), size)]

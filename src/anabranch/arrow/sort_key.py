@@ -1,4 +1,4 @@
-"""What rows are sorted by: one number a row, made of the ranks of its values.
+"""Sort keys of rows: one number per row, made of the ranks of its values.
 
 A value counts by its rank among the values of a sample of the column, never by itself. So it does not matter how a
 column is scaled or skewed, or with which long prefix its texts begin: half of the rows are below the middle rank in
@@ -20,33 +20,33 @@ from anabranch.arrow.curves import Codes, Keys, hilbert, zorder
 from anabranch.arrow.ordered_values import equal, is_null, ordered, search
 
 Strategy: TypeAlias = Literal["order", "zorder", "hilbert"]
-"""By the first column, then the second and so on; or along a curve through all columns."""
+"""Lexicographic by column, or along a curve through all columns."""
 
 STRATEGIES: Final[tuple[Strategy, ...]] = get_args(Strategy)
 MOST_CURVE_COLUMNS: Final = 16
-"""More columns than these leave each less than four bits of a key: no place to be near in."""
+"""Maximum columns of a curve: more would leave each less than four bits of a key, too few for locality."""
 
 _KEY_BITS: Final = 63
-"""Keys are not negative as signed numbers either, which is all that Spark has."""
+"""Bits of a key: non-negative also as a signed number, which is all that Spark has."""
 _MOST_CODE_BITS: Final = 16
 _RANGE_COLUMNS: Final = 3
-"""Columns that have a part in the key of `order`."""
+"""Number of columns that contribute to the key of `order`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SortOrder:
-    """How rows are to be sorted."""
+    """Order in which rows are to be sorted."""
 
     strategy: Strategy
     by: tuple[str, ...]
     """Names of columns of atomic types."""
 
     def columns(self, rows: pa.Table) -> list[pa.Array]:
-        """The columns to sort by, as `ordered` makes them."""
+        """Return the columns to sort by, as `ordered` makes them."""
         return [ordered(rows.column(name)) for name in self.by]
 
     def keys_by(self, sample: Sequence[pa.Array]) -> KeyMaker:
-        """What makes keys, with ranks from some rows.
+        """Return a maker of keys, with ranks from some rows.
 
         Args:
             sample: `columns` of rows from all parts of what is to be sorted; the more, the more evenly the keys of
@@ -58,7 +58,7 @@ class SortOrder:
         return CurveKeys(self.strategy, bits, tuple(Ranks.of(column, bits) for column in sample))
 
     def arrange(self, columns: Sequence[pa.Array], keys: Keys) -> npt.NDArray[np.int64]:
-        """The places of rows in their order; rows that are equal stay in the order they have.
+        """Return the row indexes in sorted order; equal rows keep their order.
 
         Args:
             columns: `columns` of the rows.
@@ -75,7 +75,7 @@ class SortOrder:
 
 @dataclass(frozen=True, slots=True)
 class RangeKeys:
-    """Keys that grow with rows in the order of their columns: if a row sorts before another, its key is not larger.
+    """Monotonic keys: if a row sorts before another, its key is not larger.
 
     A key is the place of the first value among the sampled ones. Where it is one of these, so that it is the same in
     all rows of that place, the second value goes on, and so on.
@@ -85,7 +85,7 @@ class RangeKeys:
     """Sampled values of the first columns, sorted and distinct."""
 
     def of(self, columns: Sequence[pa.Array]) -> Keys:
-        """One key a row, of its `SortOrder.columns`."""
+        """Return one key per row, from its `SortOrder.columns`."""
         bits = np.uint64(_KEY_BITS // _RANGE_COLUMNS)
         keys = np.zeros(len(columns[0]), np.uint64)
         goes_on = np.ones(len(keys), np.bool_)
@@ -98,14 +98,14 @@ class RangeKeys:
 
 @dataclass(frozen=True, slots=True)
 class CurveKeys:
-    """Keys that are places on a curve through the ranks of all columns."""
+    """Keys that are positions on a curve through the ranks of all columns."""
 
     strategy: Strategy
     bits: int
     ranks: tuple[Ranks, ...]
 
     def of(self, columns: Sequence[pa.Array]) -> Keys:
-        """One key a row, of its `SortOrder.columns`."""
+        """Return one key per row, from its `SortOrder.columns`."""
         codes = [ranks.codes(column) for ranks, column in zip(self.ranks, columns, strict=True)]
         return (zorder if self.strategy == "zorder" else hilbert)(codes, self.bits)
 
@@ -115,16 +115,16 @@ KeyMaker: TypeAlias = RangeKeys | CurveKeys
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """Ranks of a column's values, as codes that are spread evenly over all rows, as far as values differ."""
+    """Ranks of a column's values as codes, spread evenly over all rows as far as values differ."""
 
     bounds: pa.Array
-    """The largest sampled value of each code, without nulls."""
+    """Largest sampled value of each code, without nulls."""
     code_of: Codes
-    """The code of each bound, and that of values above all."""
+    """Code of each bound, and that of values above all."""
 
     @classmethod
     def of(cls, sample: pa.Array, bits: int) -> Ranks:
-        """Ranks of `bits` bits after a sample."""
+        """Derive ranks of `bits` bits from a sample."""
         values = sample.drop_null()
         values = values.take(pc.sort_indices(values))
         highest = (1 << bits) - 1
@@ -139,13 +139,13 @@ class Ranks:
         return cls(bounds, np.append(codes[is_last], np.uint32(highest)))
 
     def codes(self, column: pa.Array) -> Codes:
-        """One code a value, which is not smaller for a larger value; null is below all."""
+        """Return one code per value, monotonic in the value; null is lowest."""
         codes = self.code_of[search(self.bounds, column)]
         return codes if column.null_count == 0 else np.where(is_null(column), np.uint32(0), codes)
 
 
 def _places(bounds: pa.Array, column: pa.Array) -> tuple[Keys, npt.NDArray[np.bool_]]:
-    """Where values are among the bounds or between two, and whether all values of that place are the same."""
+    """Return positions of values at or between bounds, and whether all values of a position are equal."""
     below = search(bounds, column)
     is_bound = np.zeros(len(column), np.bool_)
     if len(bounds):
@@ -164,5 +164,5 @@ def _distinct(sample: pa.Array) -> pa.Array:
 
 
 def _differs_from_neighbour(values: pa.Array) -> npt.NDArray[np.bool_]:
-    """For each of these sorted values whether it is not the same as the one before; True for the first."""
+    """Return for each of these sorted values whether it differs from the previous one; True for the first."""
     return np.append(True, ~equal(values[1:], values[:-1]))

@@ -1,4 +1,4 @@
-"""Rewriting the files of a partition with their rows sorted, in bounded memory.
+"""Sorted rewriting of a partition's files, in bounded memory.
 
 The files are read twice. First only the columns to sort by, to take a sample: it gives the ranks that keys are made
 of, and where to cut the keys into ranges of about as many rows. Then everything: each row goes to its range, which
@@ -32,12 +32,12 @@ from anabranch.kernel.scan.split import Split
 from anabranch.options import WRITE_BUFFER_SIZE
 
 SAMPLE_ROWS: Final = 1 << 17
-"""About how many rows of a partition are sampled; all of a smaller one."""
+"""Approximate number of rows sampled from a partition; all of a smaller one."""
 _SAMPLE_LENGTH: Final = 256
-"""Bytes of a text that a sample keeps. Rows sort by all of their bytes; only ranges end between these."""
+"""Bytes of a text that a sample keeps. Rows sort by all of their bytes; only range bounds are cut."""
 _MOST_RANGES: Final = 4096
 _KEY: Final = "\0key"
-"""Name of the column of keys beside those of the table; none of these can have it."""
+"""Name of the additional column of keys; no column of the table can have it."""
 
 Range = npt.NDArray[np.intp]
 
@@ -45,7 +45,7 @@ Range = npt.NDArray[np.intp]
 def sort(
     task: CompactionTask, context: WriteContext, schemas: Callable[[int], TableSchema], order: SortOrder
 ) -> Rewrite:
-    """Write the rows of the task's files to new files, sorted through all of them; durable when this returns.
+    """Write the rows of the task's files to new files, globally sorted; durable when this returns.
 
     Memory is bounded by the option ``write-buffer-size`` as it is when rows are written, whatever their number. If
     more rows than fit have values that the sample cannot tell apart, they are sorted piece by piece: their files are
@@ -66,14 +66,14 @@ def sort(
 
 
 def sample_share(row_count: int) -> float:
-    """Which share of so many rows to sample."""
+    """Return the fraction of so many rows to sample."""
     return min(1.0, SAMPLE_ROWS / max(1, row_count))
 
 
 def sample(
     split: Split, reading: ReadContext, order: SortOrder, *, share: float, first_row: int = 0
 ) -> pa.Table:
-    """The columns to sort by, as `SortOrder.columns` has them, of some rows of a split.
+    """Return the columns to sort by, as `SortOrder.columns` has them, of some rows of a split.
 
     Args:
         split: where the rows are.
@@ -93,12 +93,12 @@ def sample(
 
 @dataclass(frozen=True, slots=True)
 class SortPlan:
-    """How the rows of one partition are sorted, once some of them were seen. Picklable."""
+    """Plan for sorting the rows of one partition, made from a sample. Picklable."""
 
     order: SortOrder
     keys: KeyMaker
     sampled: Keys
-    """Keys of the sampled rows, sorted."""
+    """Sorted keys of the sampled rows."""
 
     @classmethod
     def of(cls, order: SortOrder, sample: pa.Table) -> SortPlan:
@@ -107,11 +107,11 @@ class SortPlan:
         return cls(order, keys, np.sort(keys.of(columns)))
 
     def keys_of(self, rows: pa.Table) -> Keys:
-        """The key of each row."""
+        """Return the key of each row."""
         return self.keys.of(self.order.columns(rows))
 
     def cuts(self, ranges: int) -> Keys:
-        """Keys between ranges with about as many rows each; range i has the keys from cut i-1 up to cut i.
+        """Return the cuts between ranges of about as many rows each; range i has the keys from cut i-1 up to cut i.
 
         There are fewer ranges than asked for if too many rows have the same key.
         """
@@ -123,18 +123,18 @@ class SortPlan:
         return cuts
 
     def part(self, cuts: Keys, number: int) -> SortPlan:
-        """The plan for the rows of one range alone."""
+        """Return the plan for the rows of one range alone."""
         kept = self.sampled[range_of(self.sampled, cuts) == number]
         return replace(self, sampled=kept)
 
 
 def range_of(keys: Keys, cuts: Keys) -> Range:
-    """The number of each key's range."""
+    """Return the number of each key's range."""
     return np.searchsorted(cuts, keys, side="right")
 
 
 def split_by_range(rows: pa.Table, ranges: Range) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of each range that has some, in the order of ranges; within, in the order they have."""
+    """Yield the rows of each non-empty range, in the order of ranges; within, in their given order."""
     places = np.argsort(ranges.astype(np.uint16), kind="stable")
     counts = np.bincount(ranges)
     taken = rows.take(pa.array(places)) if np.count_nonzero(counts) > 1 else rows
@@ -145,7 +145,7 @@ def split_by_range(rows: pa.Table, ranges: Range) -> Iterator[tuple[int, pa.Tabl
 
 
 class RangeSorter:
-    """Takes rows in any order and gives them back sorted.
+    """Sorter that takes rows in any order and returns them sorted.
 
     Args:
         plan: how they are sorted.
@@ -174,7 +174,7 @@ class RangeSorter:
 
     @property
     def spilled(self) -> int:
-        """Bytes that were put on local disk so far."""
+        """Bytes written to local disk so far."""
         return self._spill.written
 
     def add(self, rows: pa.Table) -> None:
@@ -187,7 +187,7 @@ class RangeSorter:
             self._distribute(full)
 
     def sorted(self) -> Iterator[pa.Table]:
-        """All rows, in tables that go on where the one before ended. Nothing may be added afterwards."""
+        """Yield all rows as tables in sorted order. Nothing may be added afterwards."""
         for rows in self._incoming.take_rest():
             self._distribute(rows)
         for waiting in self._ranges:
@@ -196,7 +196,7 @@ class RangeSorter:
 
     @property
     def _range_size(self) -> int:
-        """Bytes of a range: few enough to be sorted in memory, beside those that wait."""
+        """Bytes of a range, small enough to sort in memory beside the waiting rows."""
         return max(1, min(MAX_BYTES, self._budget // 4))
 
     def _distribute(self, rows: pa.Table) -> None:
@@ -214,7 +214,7 @@ class RangeSorter:
             self._ranges[number].memory.append(part)
 
     def _put_aside(self) -> None:
-        """Everything, because rows that came together share memory."""
+        """Spill everything, because rows that came together share memory."""
         waiting = [one for one in self._ranges if one.memory]
         tables = [pa.concat_tables(one.memory) for one in waiting]
         for one, spilled in zip(waiting, self._spill.put(tables), strict=True):
@@ -230,14 +230,14 @@ class RangeSorter:
 
 
 class _Range:
-    """Rows of one range, in the order they came: first those on disk."""
+    """Rows of one range in order of arrival: first those on disk."""
 
     def __init__(self) -> None:
         self.aside: deque[SpilledRows] = deque()
         self.memory: deque[pa.Table] = deque()
 
     def pieces(self, size: int) -> Iterator[pa.Table]:
-        """All rows, once: together, unless they are more bytes than that."""
+        """Yield all rows once: together, unless they exceed `size` bytes."""
         tables, taken = list[pa.Table](), 0
         while self.aside or self.memory:
             tables.append(self.aside.popleft().take() if self.aside else self.memory.popleft())
@@ -253,7 +253,7 @@ def _sample_of(rows: pa.Table, order: SortOrder) -> pa.Table:
 
 
 def _scattered(first: int, count: int) -> npt.NDArray[np.float64]:
-    """A number from 0 to 1 for each of these row numbers, as if by chance, but always the same."""
+    """Return a deterministic pseudo-random number from 0 to 1 for each of these row numbers."""
     mixed = (np.arange(first, first + count, dtype=np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)

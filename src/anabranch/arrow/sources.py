@@ -1,4 +1,4 @@
-"""Whatever people have rows in, as Arrow batches."""
+"""Conversion of the common row containers to Arrow batches."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from anabranch.errors import SchemaError
 from anabranch.format.types.data_types import Field
 
 ROWS_AT_ONCE: Final = 1 << 16
-"""Dictionaries that become one batch."""
+"""Number of dictionaries that become one batch."""
 
 
 def batches_of(data: Any, fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
-    """The rows in batches of whatever Arrow types suit them; `fields` helps where Python leaves a choice.
+    """Yield the rows in batches of the fitting Arrow types; `fields` decides where Python leaves a choice.
 
     Raises:
         SchemaError: there are no rows to be had from this, or a value fits no column.
@@ -33,7 +33,7 @@ def batches_of(data: Any, fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
         yield from _pandas_table(data, fields).to_batches()
     elif hasattr(data, "__arrow_c_stream__"):
         check_polars(data)
-        yield from pa.RecordBatchReader.from_stream(data)
+        yield from reader_of(data)
     elif hasattr(data, "__arrow_c_array__"):
         yield pa.record_batch(data)
     elif isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping):
@@ -55,7 +55,7 @@ def _items(items: Iterator[Any], fields: Sequence[Field]) -> Iterator[pa.RecordB
 
 
 def unknown(data: Any) -> SchemaError:
-    """What to say to data that has no rows."""
+    """Return the error for data that has no rows."""
     kind = f"{type(data).__module__}.{type(data).__qualname__}"
     return SchemaError(
         f"cannot take rows from {kind}",
@@ -64,8 +64,25 @@ def unknown(data: Any) -> SchemaError:
     )
 
 
+def reader_of(data: Any) -> pa.RecordBatchReader:
+    """Read what exports Arrow's stream. Raises `SchemaError` for types that Arrow lacks."""
+    try:
+        return pa.RecordBatchReader.from_stream(data)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        odd = [
+            name
+            for name, kind in (data.schema.items() if isinstance(data, pl.DataFrame) else ())
+            if "Int128" in str(kind)
+        ]
+        which = f"column '{odd[0]}' has" if odd else "a column has"
+        raise SchemaError(
+            f"{which} a type that Arrow does not know: {error}",
+            hint="cast it first: integers of 128 bits to Decimal(38, 0), or to Int64.",
+        ) from error
+
+
 def check_polars(data: Any) -> None:
-    """Refuse columns of Python objects, of which Polars hands out the addresses. Raises `SchemaError`."""
+    """Refuse columns of Python objects, which Polars exports as addresses. Raises `SchemaError`."""
     if not isinstance(data, pl.DataFrame):
         return
     for name, data_type in data.schema.items():
@@ -77,13 +94,13 @@ def check_polars(data: Any) -> None:
 
 
 def is_pandas(data: Any) -> bool:
-    """Whether it is a data frame of pandas, which need not be installed."""
+    """Whether it is a pandas data frame; pandas need not be installed."""
     kind = type(data)
     return kind.__name__ == "DataFrame" and kind.__module__.partition(".")[0] == "pandas"
 
 
 def pandas_columns(frame: Any) -> Iterator[tuple[str, Any]]:
-    """Columns, and those levels of the index that have a name; row labels without one are no data.
+    """Yield columns, and the named levels of the index; row labels without a name are not data.
 
     Raises `SchemaError` for names that are no text, or are there twice.
     """

@@ -1,4 +1,4 @@
-"""Rows that wait on local disk for their turn, so that memory is bounded however many partitions are written.
+"""Spilling of rows to local disk, so that memory is bounded however many partitions are written.
 
 The disk is taken in segments: unnamed temporary files, which are gone when the process ends, however it ends.
 (Where the system knows no unnamed files it is told to remove them when they are closed; it closes them for the
@@ -19,14 +19,14 @@ import pyarrow as pa
 from anabranch.errors import StorageError
 
 SEGMENT_SIZE: Final = 1 << 30
-"""Bytes after which a new segment is begun. A segment is given back when all of its rows were taken."""
+"""Bytes after which a new segment is begun. A segment is freed when all of its rows were taken."""
 
 _PIECE_SIZE: Final = 4 << 20
-"""Bytes of rows that are encoded together: the schema in front of them, and one write, cost little beside so many."""
+"""Row bytes that are encoded together, so that the cost of the schema and of a write is negligible."""
 
 
 class Spill:
-    """Tables of one schema on local disk; for one thread.
+    """Tables of one schema on local disk; not thread-safe.
 
     Args:
         schema: of the tables. No column may be dictionary-encoded.
@@ -40,11 +40,11 @@ class Spill:
         most = SEGMENT_SIZE if max_size is None else max_size
         self._segment_size = min(SEGMENT_SIZE, most // 8)
         self._piece_size = min(_PIECE_SIZE, most // 16)
-        self._folder = folder or tempfile.gettempdir()
+        self._folder = folder  # the system's is looked for when it is needed: it may be full
         self._segments: list[_Segment] = []
         self._header = schema.serialize()
         self.written = 0
-        """Bytes put on disk so far, in all."""
+        """Total bytes written to disk so far."""
 
     def __enter__(self) -> Self:
         return self
@@ -55,12 +55,16 @@ class Spill:
         self.close()
 
     @property
+    def _place(self) -> str:
+        return self._folder or "the folder for temporary files"
+
+    @property
     def size(self) -> int:
-        """Bytes of disk that are taken now."""
+        """Bytes of disk currently in use."""
         return sum(segment.size for segment in self._segments)
 
     def put(self, tables: Iterable[pa.Table]) -> list[SpilledRows]:
-        """Put tables aside: the first so many of them as the limit of space allows.
+        """Spill as many of the first tables as the space limit allows.
 
         Raises:
             StorageError: the disk is full, or cannot be written.
@@ -74,7 +78,7 @@ class Spill:
         return placed
 
     def take(self, places: Iterable[SpilledRows]) -> pa.Table:
-        """The tables of these places as one, in their order. Each can be taken once: its disk is free then.
+        """Return the tables at these places as one, in order. Each can be taken once, which frees its disk.
 
         Raises:
             StorageError: the disk cannot be read.
@@ -84,13 +88,13 @@ class Spill:
         return pa.ipc.open_stream(pa.py_buffer(b"".join(parts)), options=options).read_all()
 
     def close(self) -> None:
-        """Give back all disk; what was not read yet is lost."""
+        """Free all disk; rows not read yet are lost."""
         for segment in self._segments:
             segment.file.close()
         self._segments.clear()
 
     def _encoded(self, tables: Sequence[pa.Table]) -> tuple[pa.Buffer, list[int]]:
-        """The bytes of a stream without its header and its end, and where in them each table ends."""
+        """Return the bytes of a stream without its header and its end, and the offsets of the tables' ends."""
         sink = pa.BufferOutputStream()
         # Threads would cost more than they save with small tables, and are busy encoding files.
         options = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=1), use_threads=False)
@@ -108,7 +112,7 @@ class Spill:
             segment.write(data)
         except OSError as error:
             raise StorageError(
-                f"cannot put {data.size} bytes of rows aside in {self._folder}: {error.strerror}",
+                f"cannot put {data.size} bytes of rows aside in {self._place}: {error.strerror}",
                 hint="point TMPDIR at a disk with room, write fewer partitions at a time, or limit the room with "
                 "'write-buffer-spill.max-disk-size'.",
             ) from error
@@ -127,7 +131,7 @@ class Spill:
             data = segment.read(rows.offset, rows.length)
         except OSError as error:
             raise StorageError(
-                f"cannot read rows that were put aside in {self._folder}: {error.strerror}",
+                f"cannot read rows that were put aside in {self._place}: {error.strerror}",
                 hint="the disk may be failing; repeat the write.",
             ) from error
         segment.waiting -= 1
@@ -145,12 +149,12 @@ class Spill:
 
 @dataclass(eq=False, slots=True)
 class _Segment:
-    """One temporary file, unbuffered."""
+    """A temporary file, unbuffered."""
 
     file: IO[bytes]
     size: int = 0
     waiting: int = 0
-    """Tables in it that were not taken yet."""
+    """Number of its tables that were not taken yet."""
 
     def write(self, data: pa.Buffer) -> None:
         self.file.seek(self.size)
@@ -166,7 +170,7 @@ class _Segment:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SpilledRows:
-    """Where a table is in a spill."""
+    """Location of a table in a spill."""
 
     spill: Spill
     segment: _Segment
@@ -174,12 +178,12 @@ class SpilledRows:
     length: int
 
     def take(self) -> pa.Table:
-        """The table, once; see `Spill.take`."""
+        """Return the table, once; see `Spill.take`."""
         return self.spill.take([self])
 
 
 def _pieces(tables: Iterable[pa.Table], least_bytes: int) -> Iterator[Sequence[pa.Table]]:
-    """The tables in groups of so many bytes."""
+    """Group tables to at least `least_bytes` each."""
     piece: list[pa.Table] = []
     size = 0
     for table in tables:

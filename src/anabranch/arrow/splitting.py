@@ -1,4 +1,4 @@
-"""Sorting rows out by partition and bucket."""
+"""Distribution of rows to partitions and buckets."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from anabranch.options import PARTITION_DEFAULT_NAME, PARTITION_LEGACY_NAME
 
 @dataclass(frozen=True, slots=True)
 class BucketKey:
-    """A bucket of a partition. Partitions are told apart by their rows, never by their folders."""
+    """A bucket of a partition. Partitions are distinguished by their rows, never by their folders."""
 
     partition: bytes
-    """BinaryRow of the partition values with its 4-byte arity."""
+    """Partition values as a BinaryRow with its 4-byte arity."""
     bucket: int
 
 
 class Splitter:
-    """Knows where the rows of a table belong."""
+    """Distributor of a table's rows to buckets."""
 
     def __init__(self, schema: TableSchema, options: Mapping[str, str]) -> None:
         self._fields = schema.partition_fields
@@ -40,7 +40,7 @@ class Splitter:
         self._default_name = PARTITION_DEFAULT_NAME.of(options)
 
     def split(self, table: pa.Table) -> tuple[pa.Table, list[tuple[BucketKey, int]]]:
-        """The rows of one bucket after the other, each in the order they have in `table`.
+        """Group the rows by bucket, keeping their order in `table` within each.
 
         Returns:
             The rows, and for each bucket how many of them are its; buckets stand in the order of their first rows.
@@ -54,7 +54,7 @@ class Splitter:
         return table.take(pa.array(order)), list(zip(keys, counts.tolist(), strict=True))
 
     def folder(self, key: BucketKey) -> str:
-        """Where files of the bucket lie, relative to the table's root."""
+        """Return the folder of the bucket's files, relative to the table's root."""
         values = decode_row(self._types, key.partition)
         partition = partition_path(
             self._fields, values, legacy_names=self._legacy_names, default_name=self._default_name
@@ -62,7 +62,7 @@ class Splitter:
         return Layout().bucket_path(partition, key.bucket)
 
     def _codes(self, table: pa.Table) -> npt.NDArray[np.int64] | None:
-        """A number for each row, equal for rows of one bucket, counted from 0 in the order of first rows."""
+        """Return the same number for rows of one bucket, counted from 0 in the order of first rows."""
         columns = [table.column(f.name).combine_chunks() for f in self._fields]
         buckets = self._buckets(table)
         if buckets is not None:
@@ -74,14 +74,14 @@ class Splitter:
         return codes
 
     def _buckets(self, rows: pa.Table) -> npt.NDArray[np.int32] | None:
-        """The bucket of each row; None if all rows belong to bucket 0."""
+        """Return the bucket of each row; None if all rows belong to bucket 0."""
         if not self._bucket_fields or self._bucket_count == 1:
             return None
         columns = [rows.column(f.name) for f in self._bucket_fields]
         return assign_buckets(columns, [f.type for f in self._bucket_fields], self._bucket_count)
 
     def _keys(self, table: pa.Table, first_rows: npt.NDArray[np.int64]) -> list[BucketKey]:
-        """The bucket of each of these rows."""
+        """Return the bucket of each of these rows."""
         rows = table.select([f.name for f in (*self._fields, *self._bucket_fields)]).take(
             pa.array(first_rows)
         )
@@ -97,12 +97,12 @@ class Splitter:
 
 
 def _encoded(column: pa.Array) -> npt.NDArray[np.int64]:
-    """A number for each element, equal for equal elements, null among them; zeros of either sign are two."""
+    """Return a number per element, equal for equal elements and for nulls; zeros of either sign differ."""
     indices = column.dictionary_encode(null_encoding="encode").indices
     numbers: npt.NDArray[np.int64] = indices.to_numpy().astype(np.int64, copy=False)
     return numbers
 
 
 def _narrowed(codes: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    """The same numbers in 16 bits where they fit, which sort much faster."""
+    """Return the numbers in 16 bits where they fit, which sort much faster."""
     return codes.astype(np.uint16) if int(codes.max()) < 1 << 16 else codes

@@ -1,4 +1,4 @@
-"""Rows in the form in which the Parquet writer takes them.
+"""Conversion of rows to the form that the Parquet writer takes.
 
 Two things differ from what rows are in memory. Timestamps of nanoseconds become `INT96`. And what is NOT NULL
 inside of something that may be null has no nulls of its own, where Arrow often has some below the outer ones.
@@ -15,12 +15,12 @@ from anabranch.errors import SchemaError
 
 
 def storable_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema with `INT96` in the place of nanoseconds, at any depth."""
+    """Return the schema with `INT96` instead of nanosecond timestamps, at any depth."""
     return pa.schema([_storable_field(field) for field in schema])
 
 
 def storable(table: pa.Table) -> pa.Table:
-    """The table in the types of its `storable_schema`; columns that have nothing to change are as they were.
+    """Convert a table to the types of its `storable_schema`; unaffected columns stay as they are.
 
     Raises:
         SchemaError: a value is null that is NOT NULL.
@@ -55,7 +55,7 @@ def _storable_type(data_type: pa.DataType) -> pa.DataType:
 
 
 def _is_special(data_type: pa.DataType) -> bool:
-    """Whether there may be something to change in arrays of the type."""
+    """Whether arrays of the type may need changes."""
     if pa.types.is_nested(data_type):
         inner = [data_type.field(i) for i in range(data_type.num_fields)]
         return any(not field.nullable or _is_special(field.type) for field in inner)

@@ -1,4 +1,4 @@
-"""Columns as file formats give them, in the Arrow types of the file's schema.
+"""Conversion of columns read from file formats to the Arrow types of the file's schema.
 
 Formats and their writers differ: ORC knows one timestamp, Avro has no short integers, INT96 no zone, some
 writers store text without saying so. What a column is, is what the schema of the file says.
@@ -26,11 +26,11 @@ from anabranch.format.types.data_types import (
 from anabranch.format.types.values import NANOS_PER_UNIT
 
 _COUNT: Final = IntType(nullable=False)
-"""What a multiset holds of each element."""
+"""Type of a multiset's count per element."""
 
 
 def restored(array: pa.Array, data_type: DataType) -> pa.Array:
-    """The array in exactly the Arrow type of `data_type`, the column's type in the file's schema.
+    """Convert the array to exactly the Arrow type of `data_type`, the column's type in the file's schema.
 
     Members of rows are found by name; those the file lacks are null.
 
@@ -91,7 +91,7 @@ def _restored_atomic(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def timestamps(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Timestamps in another unit, towards the past where digits are lost; the zone only says how to show them.
+    """Convert timestamps to another unit, rounded down; the zone only affects display.
 
     Raises:
         OverflowError: a timestamp does not fit 64 bits.

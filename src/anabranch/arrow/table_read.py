@@ -1,4 +1,4 @@
-"""Reading planned splits, here or in another process."""
+"""Reading of planned splits, here or in another process."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from anabranch.kernel.scan.split import Split
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads splits as rows of the table in one schema. Picklable where the table's storage is."""
+    """Reader of splits as rows of the table in one schema. Picklable where the table's storage is."""
 
     context: TableContext
     fields: tuple[Field, ...]
-    """The columns of the table as it is read."""
+    """Columns of the table as it is read."""
     columns: tuple[str, ...] | None = None
     """Columns to return, in this order; None for all."""
     predicate: BoundPredicate | None = None
-    """Keep exactly the rows for which it is TRUE."""
+    """Filter: only rows for which it is TRUE are returned."""
     threads: int | None = None
-    """Pieces of files decoded at the same time; None for what suits the machine and the store."""
+    """Number of file pieces decoded in parallel; None for what suits the machine and the store."""
     verify: bool = True
     """Whether to check the checksums of pages."""
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of what is read."""
+        """Return the Arrow schema of the result."""
         return read_schema(self._read_context, self.columns)
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """The rows of one split, in bounded memory."""
+        """Yield the rows of one split, in bounded memory."""
         return self.read_batches([split])
 
     def read_batches(self, splits: Iterable[Split], *, limit: int | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows of splits, in order, in bounded memory."""
+        """Yield the rows of splits, in order, in bounded memory."""
         return read_batches(
             splits, self._read_context, columns=self.columns, predicate=self.predicate, limit=limit
         )
 
     def read_table(self, splits: Iterable[Split], *, limit: int | None = None) -> pa.Table:
-        """All rows of splits, in order."""
+        """Return all rows of splits, in order."""
         return read_table(
             splits, self._read_context, columns=self.columns, predicate=self.predicate, limit=limit
         )

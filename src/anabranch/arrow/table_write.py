@@ -1,4 +1,4 @@
-"""Writing data files for a later commit, here or in another process."""
+"""Writing of data files for a later commit, here or in another process."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from anabranch.kernel.log.context import TableContext
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Writes rows of one table in one schema. Picklable where the table's storage is."""
+    """Writer of rows of one table in one schema. Picklable where the table's storage is."""
 
     context: WriteContext
 
     @classmethod
     def of(cls, context: TableContext, schema: TableSchema, options: Mapping[str, str]) -> Writer:
-        """A writer of the table's rows in that schema."""
+        """Create a writer of the table's rows in that schema."""
         return cls(WriteContext(context.storage, schema, dict(options), runtime=context.runtime))
 
     @property
@@ -33,12 +33,12 @@ class Writer:
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow types that rows must have."""
+        """Arrow schema that rows must have."""
         return to_arrow_schema(self.fields)
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The columns that rows must have: the table's, and that of their source if an option names one."""
+        """Columns that rows must have: the table's, and that of their source if an option names one."""
         source = source_field(self.context.schema, self.context.all_options)
         fields = self.context.schema.fields
         return fields if source is None else (*fields, source)

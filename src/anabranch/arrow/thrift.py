@@ -1,4 +1,4 @@
-"""Thrift's compact encoding, both ways, as far as Parquet footers need it.
+"""Thrift's compact encoding and decoding, as far as Parquet footers need it.
 
 A struct becomes ``{field id: (wire type, value)}`` in the order found, a list ``(wire type, [values])``;
 what is decoded and encoded again without a change gives equal bytes.
@@ -25,12 +25,12 @@ STRUCT: Final = 12
 
 
 def decode_struct(data: bytes) -> Struct:
-    """The struct that `data` begins with. Raises `IndexError` or `ValueError` for anything else."""
+    """Decode the struct at the beginning of `data`. Raises `IndexError` or `ValueError` for anything else."""
     return _read_struct(data, 0)[0]
 
 
 def encode_struct(value: Struct) -> bytes:
-    """The encoding of a struct in the form that `decode_struct` gives."""
+    """Encode a struct in the form that `decode_struct` returns."""
     out = bytearray()
     _write_struct(out, value)
     return bytes(out)

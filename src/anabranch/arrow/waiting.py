@@ -1,4 +1,4 @@
-"""Rows of many buckets, each of which waits for its row group to fill."""
+"""Buffering of rows of many buckets until a row group is full."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class WaitingRows(Generic[K]):
-    """For each key rows in the order they came, given back in tables of the size of a row group.
+    """Queues of rows per key, returned in tables of the size of a row group.
 
     Rows that come together share memory, and all of it is held until the last of them is gone. So there are two
     sizes: of the rows that wait in memory (`live`), and of the memory that they hold (`held`), which is the one to
@@ -34,15 +34,15 @@ class WaitingRows(Generic[K]):
         self.held = 0
         """Bytes of memory that waiting rows keep from being freed."""
         self.live = 0
-        """Bytes of the waiting rows themselves, of those in memory."""
+        """Bytes of the waiting rows in memory themselves."""
 
     @property
     def keys(self) -> list[K]:
-        """The keys that came so far and were not emptied by `take_rest`, in the order of their first rows."""
+        """Return the keys seen and not emptied by `take_rest`, in the order of their first rows."""
         return list(self._queues)
 
     def add(self, rows: pa.Table, counts: Iterable[tuple[K, int]]) -> list[K]:
-        """Take in rows, of one key after the other; gives the keys that now have enough for a row group.
+        """Add rows grouped by key; return the keys that now have enough for a row group.
 
         Args:
             rows: their memory must not change afterwards.
@@ -58,7 +58,7 @@ class WaitingRows(Generic[K]):
         return full
 
     def take_full(self, key: K) -> list[pa.Table]:
-        """Full tables of a key; what stays is not enough for one."""
+        """Return the full tables of a key; what stays is not enough for one."""
         queue = self._queues[key]
         taken: list[pa.Table] = []
         while self._group_size.is_reached(queue.rows, queue.size):
@@ -72,18 +72,18 @@ class WaitingRows(Generic[K]):
         return taken
 
     def take_rest(self, key: K) -> list[pa.Table]:
-        """All tables of a key: full ones and at last, if rows are left, one that is not."""
+        """Return all tables of a key: full ones, and at last, if rows are left, a smaller one."""
         taken = self.take_full(key)
         queue = self._queues.pop(key)
         return [*taken, self._take(queue)] if queue.rows else taken
 
     def in_memory(self) -> list[K]:
-        """The keys with rows in memory, those first for which most bytes wait, wherever they are."""
+        """Return the keys with rows in memory, those with the most waiting bytes anywhere first."""
         keys = [key for key, queue in self._queues.items() if queue.memory]
         return sorted(keys, key=lambda key: self._queues[key].size, reverse=True)
 
     def put_aside(self) -> None:
-        """Have the rows that are in memory wait in the spill: those of the first keys, if it has no room for all.
+        """Spill the rows in memory: those of the first keys, if there is not enough room for all.
 
         Raises:
             StorageError: the disk is full, or cannot be written.
@@ -97,7 +97,7 @@ class WaitingRows(Generic[K]):
             queue.spilled.append(spilled)
 
     def pack(self) -> None:
-        """Copy the rows that are in memory, block by block, so that they hold no more than themselves."""
+        """Copy the rows in memory, block by block, so that they hold no other memory."""
         parts: dict[_Block, list[_Part]] = {}
         for queue in self._queues.values():
             for part in queue.memory:
@@ -129,7 +129,7 @@ class WaitingRows(Generic[K]):
         queue.size += part.size
 
     def _release(self, queue: _Queue) -> None:
-        """Give up the queue's memory."""
+        """Free the queue's memory."""
         for part in queue.memory:
             self.live -= part.size
             part.block.parts -= 1
@@ -147,10 +147,10 @@ class _Block:
         self.table = table
         self.size = table.nbytes
         self.parts = 0
-        """How many parts of it are waiting."""
+        """Number of its waiting parts."""
 
     def pack(self, parts: Sequence[_Part]) -> None:
-        """Hold no rows but those of these parts, which are all that are waiting."""
+        """Replace the table by one of only these parts, which are all that wait."""
         ranges = [np.arange(part.start, part.start + part.rows) for part in parts]
         self.table = self.table.take(pa.array(np.concatenate(ranges)))
         self.size = self.table.nbytes
@@ -162,7 +162,7 @@ class _Block:
 
 @dataclass(eq=False, slots=True)
 class _Part:
-    """Rows of one key that came together. As small as it can be: there may be very many."""
+    """Rows of one key that came together. Kept small: there may be very many."""
 
     block: _Block
     start: int
@@ -172,7 +172,7 @@ class _Part:
 
 @dataclass(eq=False, slots=True)
 class _Queue:
-    """What waits of one key: first what is on disk, then what is in memory."""
+    """Waiting rows of one key: first those on disk, then those in memory."""
 
     spilled: list[SpilledRows] = field(default_factory=list)
     memory: list[_Part] = field(default_factory=list)
@@ -181,5 +181,5 @@ class _Queue:
     """Bytes of all its rows in Arrow's form."""
 
     def tables(self) -> list[pa.Table]:
-        """Its rows in memory."""
+        """Return its rows in memory."""
         return [part.block.table.slice(part.start, part.rows) for part in self.memory]

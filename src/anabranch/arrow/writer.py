@@ -1,4 +1,4 @@
-"""Writing rows to new data files, which a commit then makes part of the table."""
+"""Writing of rows to new data files, which a later commit adds to the table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final, Self
 
 import pyarrow as pa
 
-from anabranch.arrow.bucket_writer import FORMAT, BucketWriters, FileSettings
+from anabranch.arrow.bucket_writer import BucketWriters, FileSettings
 from anabranch.arrow.event_times import EventTimeTracker
 from anabranch.arrow.files import native_path
 from anabranch.arrow.parquet_encode import PageSettings
@@ -19,15 +19,15 @@ from anabranch.arrow.row_buffer import GroupSize, RowBuffer, split_evenly
 from anabranch.arrow.spill import Spill
 from anabranch.arrow.splitting import BucketKey, Splitter
 from anabranch.arrow.waiting import WaitingRows
-from anabranch.errors import AnabranchError, SchemaError, UnsupportedFeatureError
+from anabranch.errors import AnabranchError, SchemaError
 from anabranch.expr.row_rules import RowRules
 from anabranch.format.records.data_file import FileSource
 from anabranch.format.records.stats import StatsCollector, stats_modes
+from anabranch.format.schema.rules import check_format
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types.arrow_types import to_arrow_schema
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.options import (
-    FILE_FORMAT,
     TARGET_FILE_SIZE,
     WRITE_BUFFER_FOR_APPEND,
     WRITE_BUFFER_SIZE,
@@ -38,34 +38,34 @@ from anabranch.runtime import SYSTEM, Runtime
 from anabranch.storage.protocol import Storage
 
 _INLINE_SIZE: Final = 1 << 20
-"""Bytes of rows of one bucket up to which threads cost more than they save."""
+"""Row bytes of one bucket up to which threads cost more than they save."""
 _LEAST_PIECE: Final = 16 << 20
-"""Bytes of rows below which a row group is not divided between cores."""
+"""Row bytes below which a row group is not divided between cores."""
 _MOST_UNDER_WAY: Final = 128 << 20
-"""Bytes of rows that may be encoded at once even if the buffer is full of others."""
+"""Row bytes that may be encoded at once even if the buffer is full of others."""
 _GIVEN_BACK: Final = 64 << 20
-"""Bytes of rows that are written from one time that Arrow gives back memory to the next."""
+"""Row bytes written between two requests to Arrow to release memory."""
 _MOST_OPEN_HERE: Final = 256
-"""Files that are open at once where each costs a descriptor."""
+"""Maximum open files where each costs a descriptor."""
 _MOST_OPEN_THERE: Final = 16
-"""Files that are open at once in an object store, where each may hold a part of its upload in memory."""
+"""Maximum open files in an object store, where each may hold a part of its upload in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteContext:
-    """What a writer must know of its table. Picklable where the storage is."""
+    """Table properties that a writer needs. Picklable where the storage is."""
 
     storage: Storage
-    """Rooted at the table's folder."""
+    """Storage rooted at the table's folder."""
     schema: TableSchema
     options: Mapping[str, str] = field(default_factory=dict)
-    """Options of this write, over the table's."""
+    """Options of this write, which override the table's."""
     source: FileSource = FileSource.APPEND
     runtime: Runtime = SYSTEM
     threads: int | None = None
-    """Cores to encode on; None for all there are."""
+    """Number of cores to encode on; None for all."""
     spill_folder: str | None = None
-    """Where rows wait on local disk; None for the system's folder for temporary files."""
+    """Folder for spilled rows; None for the system's folder for temporary files."""
 
     @property
     def all_options(self) -> dict[str, str]:
@@ -102,7 +102,7 @@ def abort(messages: Iterable[CommitMessage], context: WriteContext) -> None:
 
 
 def file_paths(message: CommitMessage, context: WriteContext) -> list[str]:
-    """Where the new files of a message are, relative to the table's root."""
+    """Return the paths of a message's new files, relative to the table's root."""
     folder = Splitter(context.schema, context.all_options).folder(
         BucketKey(message.partition, message.bucket)
     )
@@ -110,7 +110,7 @@ def file_paths(message: CommitMessage, context: WriteContext) -> list[str]:
 
 
 class TableWriter:
-    """Writes the rows of one task, batch by batch. Leaving its block without `finish` leaves no files.
+    """Writer of the rows of one task, batch by batch. Leaving its block without `finish` leaves no files.
 
     Rows wait in memory until their bucket has enough for a row group. How much of it they may take, and where they
     go when it is full, say the options ``write-buffer-*``.
@@ -150,16 +150,16 @@ class TableWriter:
 
     @property
     def held(self) -> int:
-        """Bytes of memory that rows hold which wait for their row group."""
+        """Bytes of memory held by rows that wait for their row group."""
         return self._waiting.held
 
     @property
     def spilled(self) -> int:
-        """Bytes that were put on local disk so far."""
+        """Bytes written to local disk so far."""
         return 0 if self._spill is None else self._spill.written
 
     def write(self, rows: pa.RecordBatch | pa.Table) -> None:
-        """Take in rows, whose memory must not change afterwards. Raises `SchemaError`: a row violates a check."""
+        """Take rows, whose memory must not change afterwards. Raises `SchemaError` if a row violates a check."""
         if not rows.schema.equals(self._schema):
             raise SchemaError(
                 f"rows of the schema\n{rows.schema.to_string()}\ncannot be written to a table of the schema\n"
@@ -179,7 +179,7 @@ class TableWriter:
         self._pipeline.is_inline = is_small and len(self._buckets) <= 1
         pieces = self._pipeline.threads if len(self._buckets) == 1 else 1
         for key in self._waiting.keys:
-            # One bucket after the other: only so many rows and files are on their way at once.
+            # One bucket after the other, to bound the rows and files in progress.
             for rows in self._waiting.take_rest(key):
                 self._append(key, split_evenly(rows, pieces, least_bytes=_LEAST_PIECE))
             self._buckets.end(key)
@@ -211,7 +211,7 @@ class TableWriter:
             self._append(key, self._waiting.take_full(key))
 
     def _append(self, key: BucketKey, groups: Iterable[pa.Table]) -> None:
-        """Have row groups encoded, in what memory the waiting rows leave."""
+        """Submit row groups for encoding, within the memory that the waiting rows leave."""
         if self._budget is not None:
             least = min(self._budget // 2, _MOST_UNDER_WAY)
             self._pipeline.most_bytes = max(self._budget - self._waiting.held, least)
@@ -220,7 +220,7 @@ class TableWriter:
             self._buckets.append(key, group)
 
     def _make_room(self, size: int) -> None:
-        """Have rows leave memory if `size` more bytes would be too many: to disk, else to small row groups."""
+        """Free memory if `size` more bytes would be too many: by spilling, else by small row groups."""
         if self._budget is None or self._waiting.held + size <= self._budget:
             return
         few = self._budget // 4
@@ -236,7 +236,7 @@ class TableWriter:
         self._give_back()
 
     def _give_back(self, *, at_least: int = 0) -> None:
-        """Have Arrow give memory back that it keeps for later, if so much was written since the last time."""
+        """Make Arrow release cached memory, if enough was written since the last time."""
         if self._appended >= at_least:
             self._appended = 0
             pa.default_memory_pool().release_unused()
@@ -251,8 +251,8 @@ def _spill(context: WriteContext, options: Mapping[str, str]) -> Spill:
 
 
 def file_settings(context: WriteContext, options: Mapping[str, str]) -> FileSettings:
-    """What all files of a write to this table have in common. Raises `UnsupportedFeatureError`, `OptionError`."""
-    _check_format(FILE_FORMAT.of(options))
+    """Return the settings that all files of a write share. Raises `UnsupportedFeatureError`, `OptionError`."""
+    check_format(options)
     modes = stats_modes(context.schema)
     return FileSettings(
         storage=context.storage,
@@ -264,12 +264,3 @@ def file_settings(context: WriteContext, options: Mapping[str, str]) -> FileSett
         continue_sequence=context.schema.bucket > 0,
         runtime=context.runtime,
     )
-
-
-def _check_format(file_format: str) -> None:
-    if file_format != FORMAT:
-        raise UnsupportedFeatureError(
-            f"the table's option 'file.format' is '{file_format}'; Anabranch reads such files but writes {FORMAT}",
-            feature="file-format",
-            hint=f"Set the option 'file.format' to '{FORMAT}'; existing files stay readable.",
-        )

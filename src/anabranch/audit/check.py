@@ -1,4 +1,4 @@
-"""What a check is, and what those who read one out of a file are given."""
+"""The definition of a check, and the inputs of the readers that parse checks from a file."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Facts:
 
     now: int
     committed: int | None
-    """When the audited snapshot was; None without any."""
+    """Commit time of the audited snapshot; None without any."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a check found."""
+    """Result of a check."""
 
     passed: bool
     found: str
@@ -42,35 +42,35 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Check:
-    """One check, fitted to a table."""
+    """One check, bound to a table."""
 
     kind: str
     name: str
     expected: str
     measures: tuple[Measure, ...]
     judge: Callable[[Sequence[Found], Facts], Outcome]
-    """Given what was found for each of the measures."""
+    """Called with the results of the measures."""
     blocking: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One entry of a file of checks, as its reader sees it."""
+    """One entry of a file of checks, as its reader gets it."""
 
     kind: str
     item: Item
-    """What stands behind the kind."""
+    """The value of the kind's key."""
     fields: Sequence[Field]
     """The columns of the table."""
     shown: tuple[str, ...]
-    """Columns that samples show besides."""
+    """Further columns shown in samples."""
     own_language: bool
     """Whether conditions are in our language, and can be checked before anything is read."""
     where: str | None = None
     most: Item | None = None
 
     def column(self, item: Item, *types: type[DataType]) -> BoundColumn:
-        """A column by its name. Raises `InvalidInputError` naming the line."""
+        """Return a column by its name. Raises `InvalidInputError` naming the line."""
         name = item.text()
         try:
             found = resolve(col(name).column, self.fields)
@@ -81,7 +81,7 @@ class Asked:
         return found
 
     def keys(self) -> tuple[str, ...]:
-        """Names of whole columns that make a key together."""
+        """Return names of top-level columns that form a key."""
         found = [self.column(item) for item in self.item.each()]
         for column in found:
             if len(column.path) > 1:
@@ -89,7 +89,7 @@ class Asked:
         return tuple(column.path[0].name for column in found)
 
     def condition(self, item: Item) -> str:
-        """A condition in SQL, checked if it is in our language."""
+        """Return a condition in SQL, checked if it is in our language."""
         text = item.text()
         if self.own_language:
             try:
@@ -99,7 +99,7 @@ class Asked:
         return text
 
     def predicate(self, made: Predicate) -> Predicate:
-        """A condition that was put together. Raises `InvalidInputError` if it does not fit the columns."""
+        """Check a constructed condition. Raises `InvalidInputError` if it does not fit the columns."""
         try:
             bind(made, self.fields)
         except PredicateError as error:

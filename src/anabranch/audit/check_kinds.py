@@ -1,4 +1,4 @@
-"""The kinds of checks: what each needs to know of the rows, and when it passes."""
+"""The kinds of checks: what each measures, and when it passes."""
 
 from __future__ import annotations
 
@@ -178,14 +178,14 @@ READERS: Final[dict[str, Callable[[Asked], list[Check]]]] = {
     "sum_vs_main": _sum_vs_main,
     "no_removed_keys": _no_removed_keys,
 }
-"""What reads each kind, by the name that files have for it."""
+"""The reader of each kind, by its name in files."""
 COUNTING = frozenset(
     {"not_null", "unique", "range", "accepted_values", "condition", "sql", "no_removed_keys"}
 )
-"""Kinds that count rows that are not as they should be, of which some may be tolerated."""
+"""Kinds that count offending rows, some of which may be tolerated."""
 
 
-# What they share
+# Shared by the kinds
 
 
 def _offending(
@@ -203,7 +203,7 @@ def _offending(
 
 
 def _counting(asked: Asked, name: str, expected: str, measure: Measure, what: str) -> Check:
-    """A check that passes if no more is found than there may be."""
+    """Return a check that passes if the count is within the allowed number."""
     most = asked.most
     share = most.percentage() if most is not None and most.is_percentage else None
     count = 0 if most is None or share is not None else most.integer()
@@ -247,7 +247,7 @@ def _as_column(column: BoundColumn) -> Any:
 
 
 def _columns_in(text: str, asked: Asked) -> list[BoundColumn]:
-    """The columns that a condition looks at, for its sample; of Spark's SQL nothing is known."""
+    """Return the columns that a condition uses, for its sample; for Spark's SQL, those named in the text."""
     if not asked.own_language:
         return [BoundColumn((f,)) for f in asked.fields if f.name in text]
     ids = bound_columns(bind(parse(text), asked.fields))
@@ -282,6 +282,6 @@ def _optional_whole(found: Found) -> int | None:
 
 
 def _exact(found: Found) -> Fraction | None:
-    """A number to calculate with; None for NaN and what is infinite."""
+    """Return a number to calculate with; None for NaN and infinity."""
     assert isinstance(found, int | float | Decimal)
     return Fraction(found) if math.isfinite(found) else None

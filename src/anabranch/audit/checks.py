@@ -1,4 +1,4 @@
-"""The checks a file can ask for: what each needs to know of the rows, and when it passes.
+"""The checks a file can ask for: what each measures, and when it passes.
 
     checks:
       - row_count: {min: 1, max: 1000000}
@@ -13,10 +13,10 @@
       - no_removed_keys: id
       - sql: SELECT ... FROM {branch}
 
-At the top may also stand a ``name`` of the whole, columns to ``show`` of rows that are not as they should be, and
+The top level may also have a ``name`` of the whole, columns to ``show`` of offending rows, and
 ``compare_with: fork`` to compare with main as it was when the branch began. Each check may have a ``name``, a condition
-``where`` on the rows it is about, ``severity: warn`` if the audit shall not fail with it, and where rows are counted that
-are not as they should be ``at_most``, how many there may be.
+``where`` on the rows it is about, ``severity: warn`` if the audit should not fail with it, and, if it counts
+offending rows, ``at_most``: how many are allowed.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ _MOST_CHECKS = 1_000
 
 @dataclass(frozen=True)
 class CheckSet:
-    """All checks of a file, fitted to a table."""
+    """All checks of a file, bound to a table."""
 
     name: str
     checks: tuple[Check, ...]
     against: str
-    """What checks that compare with main mean: ``main`` at its newest state, or the ``fork`` it was when the branch began."""
+    """What main is in comparisons: ``main`` at its newest state, or the ``fork``, as it was when the branch began."""
 
 
 def read_checks(file: Checks, fields: Sequence[Field], *, own_language: bool = True) -> CheckSet:
-    """The checks of a file, fitted to a table.
+    """Bind the checks of a file to a table.
 
     Args:
-        file: the checks as they were written.
+        file: the parsed file.
         fields: the table's columns.
-        own_language: whether conditions are in our language of filters; if not, in Spark's SQL.
+        own_language: whether conditions are in our language of filters; otherwise in Spark's SQL.
 
     Raises:
-        InvalidInputError: naming the line: a key is not known, a column does not exist, a value is none.
+        InvalidInputError: naming the line: a key is unknown, a column does not exist, a value is invalid.
     """
     top = file.root.mapping(("name", "show", "compare_with", "checks"))
     known = {f.name for f in fields}

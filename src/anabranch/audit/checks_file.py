@@ -1,7 +1,7 @@
-"""A file of checks as it was written: YAML whose every part knows its line.
+"""A parsed file of checks: YAML whose every part knows its line.
 
-YAML is read by PyYAML, which every Python platform has and which tells where each value stands. What plain values
-mean is decided here, by what they are for: ``no`` is the text "no" where text is asked for. Duplicate keys, anchors and
+YAML is read by PyYAML, which every Python platform has and which reports positions. The type of a plain value
+is decided here, by its use: ``no`` is the text "no" where text is expected. Duplicate keys, anchors and
 unknown keys are errors, because each of them hides a check that somebody believes is made.
 """
 
@@ -23,19 +23,19 @@ from anabranch.options import parse_duration
 
 _MOST_CHARACTERS = 1 << 18
 _MOST_DIGITS = 400
-"""Digits before and behind the point that a number may have; those of columns have at most 309."""
+"""Most digits of a number before and after the point; column values have at most 309."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """A value of the file, whatever kind it is of."""
+    """A value of the file, of any kind."""
 
     node: Any
-    """As PyYAML composed it."""
+    """The PyYAML node."""
     file: str
 
     def mapping(self, known: Collection[str]) -> dict[str, Item]:
-        """The values by their keys. Raises `InvalidInputError` for a key that is not known, or comes twice."""
+        """Return the values by their keys. Raises `InvalidInputError` for an unknown or duplicate key."""
         if not isinstance(self.node, yaml.MappingNode):
             self.fail(f"expected keys and values, found {self._what}")
         found: dict[str, Item] = {}
@@ -54,26 +54,26 @@ class Item:
         return found
 
     def items(self) -> list[Item]:
-        """The members of a list."""
+        """Return the members of a list."""
         if not isinstance(self.node, yaml.SequenceNode):
             self.fail(f"expected a list, found {self._what}")
         return [Item(node, self.file) for node in self.node.value]
 
     def text(self) -> str:
-        """Text, as it stands there."""
+        """Return the text unchanged."""
         if not isinstance(self.node, yaml.ScalarNode) or not self.node.value.strip():
             self.fail(f"expected text, found {self._what}")
         return str(self.node.value).strip()
 
     def line(self) -> str:
-        """Text of one line that can be printed: a name, which is kept with the verdict and shown on terminals."""
+        """Return one line of printable text: a name, which is stored with the verdict and shown on terminals."""
         text = self.text()
         if not text.isprintable():
             self.fail(f"a name has signs in it that cannot be printed: {text!a}", "leave them out.")
         return text
 
     def texts(self) -> list[str]:
-        """A list of text, or one text alone."""
+        """Return a list of texts, or a single text as a list."""
         if isinstance(self.node, yaml.ScalarNode):
             return [self.text()]
         found = [item.text() for item in self.items()]
@@ -82,31 +82,31 @@ class Item:
         return found
 
     def each(self) -> list[Item]:
-        """The members of a list of different text, or the one text alone."""
+        """Return the members of a list of distinct texts, or the one text alone."""
         self.texts()
         return self.items() if isinstance(self.node, yaml.SequenceNode) else [self]
 
     def integer(self) -> int:
-        """A whole number from 0 on."""
+        """Return a whole number from 0 on."""
         number = self.number()
         if number != int(number) or number < 0:
             self.fail(f"expected a whole number, found {number}")
         return int(number)
 
     def number(self) -> Decimal:
-        """A number; underscores may group its digits."""
+        """Return a number; underscores may group its digits."""
         number = _decimal(self.text())
         if number is None:
             self.fail(f"expected a number, found '{self.text()}'")
         return number
 
     def value(self) -> str:
-        """A value to compare a column with, as text: the column's type says what it means."""
+        """Return a value to compare a column with, as text: the column's type determines its meaning."""
         is_quoted = isinstance(self.node, yaml.ScalarNode) and self.node.style in ("'", '"')
         return str(self.node.value) if is_quoted else self.text()
 
     def percentage(self) -> Decimal:
-        """A part of a whole, as ``5 %``; the 5."""
+        """Return the number of a percentage: 5 for ``5 %``."""
         text = self.text()
         number, sign, rest = text.partition("%")
         if not sign or rest:
@@ -123,14 +123,14 @@ class Item:
         return isinstance(self.node, yaml.ScalarNode) and "%" in self.node.value
 
     def duration(self) -> int:
-        """Milliseconds, of text such as ``2 h``."""
+        """Return milliseconds, from text such as ``2 h``."""
         try:
             return parse_duration(self.text())
         except ValueError:
             self.fail(f"expected a duration, found '{self.text()}'", "write '2 h', '1 d' or '30 min'.")
 
     def choice(self, *known: str) -> str:
-        """One of some words."""
+        """Return one of some words."""
         text = self.text()
         if text not in known:
             near = difflib.get_close_matches(text, known, n=1)
@@ -158,7 +158,7 @@ class Item:
 
 
 def _decimal(text: str) -> Decimal | None:
-    """A finite number of not too many digits; None for any other text.
+    """Return a finite number of not too many digits; None for any other text.
 
     ``1e999999999`` is ten characters, but as a whole number it takes hours.
     """
@@ -174,17 +174,17 @@ def _decimal(text: str) -> Decimal | None:
 
 @dataclass(frozen=True)
 class Checks:
-    """A file of checks, read but not yet understood."""
+    """A file of checks, read but not yet interpreted."""
 
     name: str
-    """Of the file without its folder and extension."""
+    """Name of the file without its folder and extension."""
     root: Item
     digest: str
     """SHA-256 of the text."""
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Checks:
-        """Read a file. Raises `InvalidInputError`: it cannot be read, or is no YAML."""
+        """Read a file. Raises `InvalidInputError`: it cannot be read, or is not valid YAML."""
         try:
             text = Path(path).read_text("utf-8")
         except OSError as error:
@@ -198,7 +198,7 @@ class Checks:
 
     @classmethod
     def parse(cls, text: str, *, name: str = "checks", file: str | None = None) -> Checks:
-        """The text of a file. Raises `InvalidInputError`: it is no YAML."""
+        """Parse the text of a file. Raises `InvalidInputError`: it is not valid YAML."""
         where = file or name
         if len(text) > _MOST_CHARACTERS:
             raise InvalidInputError(f"{where} has more than {_MOST_CHARACTERS:,} characters")
@@ -215,7 +215,7 @@ class Checks:
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc] # it comes without types
-    """Without anchors: repeated by reference, a few lines can stand for more than memory holds."""
+    """A loader without anchors: with references, a few lines can stand for more than memory holds."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):

@@ -1,7 +1,7 @@
 """Measuring rows in this process: one pass over the branch for all checks, and one over main if they need it.
 
-Memory is bounded: what a measure keeps is a number and a few rows, or a `RowCounter`, which puts keys on local disk
-when there are many. Keys that main has and the branch lacks are looked for apart, and only where main has files that
+Memory is bounded: a measure keeps a number and a few rows, or a `RowCounter`, which puts keys on local disk
+when there are many. Keys that main has and the branch lacks are searched separately, and only if main has files that
 the branch does not have.
 """
 
@@ -46,7 +46,7 @@ _EXACT = Context(prec=100)
 
 
 def measure(measures: Sequence[Measure], sides: Sides) -> dict[Measure, Found]:
-    """What was found for each measure. Raises what reading the table raises, `StorageError` if the disk is full."""
+    """Return the result of each measure. Raises what reading the table raises, `StorageError` if the disk is full."""
     found: dict[Measure, Found] = {}
     for of_main in (False, True):
         of_side = [
@@ -68,8 +68,8 @@ def _one_pass(measures: Sequence[Measure], sides: Sides, *, of_main: bool) -> di
         ids = set().union(*(gauge.ids for gauge in gauges.values()))
         columns = [f.name for f in fields if f.id in ids]
         if not columns and all(isinstance(m, RowCount) and m.where is None for m in measures):
-            return dict.fromkeys(measures, plan.row_count)  # metadata tells how many there are
-        columns = columns or [fields[0].name]  # conditions that are the same for all rows look at none
+            return dict.fromkeys(measures, plan.row_count)  # metadata gives the count
+        columns = columns or [fields[0].name]  # constant conditions use no columns
         for batch in sides.scan(columns, of_main=of_main).to_batches():
             rows = _Rows(batch)
             for gauge in gauges.values():
@@ -85,13 +85,13 @@ class _Rows:
         self._masks: dict[BoundPredicate, pa.BooleanArray] = {}
 
     def mask(self, condition: BoundPredicate) -> pa.BooleanArray:
-        """For each row whether the condition is TRUE."""
+        """Return for each row whether the condition is TRUE."""
         if condition not in self._masks:
             self._masks[condition] = filter_mask(condition, self.batch)
         return self._masks[condition]
 
     def values(self, column: BoundColumn, where: BoundPredicate | None) -> Any:
-        """The values of a column, those that are not null, of the rows that count."""
+        """Return the non-null values of a column in the selected rows."""
         top, *inner = (f.name for f in column.path)
         values = self.batch.column(top)
         values = pc.struct_field(values, inner) if inner else values
@@ -99,32 +99,32 @@ class _Rows:
 
 
 class _Gauge(ABC):
-    """Sees all rows, batch by batch, and then knows one thing of them."""
+    """Consumes all rows, batch by batch, and computes one measure."""
 
     def __init__(self, wanted: Measure, fields: Sequence[Field]) -> None:
         self.fields = fields
         self.where = _bound(wanted.where, fields)
         self.ids = set() if self.where is None else ids_of(self.where)
-        """Of the top-level columns it looks at."""
+        """Ids of the top-level columns it uses."""
 
     def __enter__(self) -> _Gauge:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give back what it holds, if anything."""
+        """Release its resources, if any."""
         return
 
     @abstractmethod
     def see(self, rows: _Rows) -> None:
-        """Take in a batch."""
+        """Consume a batch."""
 
     @property
     @abstractmethod
     def found(self) -> Found:
-        """What it knows after all batches."""
+        """The result after all batches."""
 
     def column(self, name: str) -> BoundColumn:
-        """A column it looks at."""
+        """Return a column it uses."""
         found = resolve(col(name).column, self.fields)
         self.ids = {*self.ids, found.root_id}
         return found
@@ -257,7 +257,7 @@ def _missing_keys(wanted: MissingKeys, sides: Sides) -> Findings:
 
 
 def _key_rows(rows: _Rows, keys: Sequence[str], where: BoundPredicate | None) -> pa.RecordBatch:
-    """The key columns of the rows that count and have no null in them."""
+    """Return the key columns of the selected rows without nulls in them."""
     chosen = rows.batch.select(keys)
     kept = None if where is None else rows.mask(where)
     for column in chosen.columns:

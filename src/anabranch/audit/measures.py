@@ -1,7 +1,7 @@
-"""What checks need to know of the rows of a table. Values; an engine finds out.
+"""Measures that checks need of a table's rows. Plain values; an engine computes them.
 
-A condition is SQL text or a predicate. Text is in our own language of filters where this process measures, and in
-Spark's SQL where Spark does.
+A condition is SQL text or a predicate. Text is in our own language of filters if this process measures, and in
+Spark's SQL if Spark does.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from anabranch.expr.nodes import Predicate
 
 Condition: TypeAlias = str | Predicate
 SAMPLE_SIZE = 5
-"""Rows that are shown of those that are not as they should be."""
+"""Offending rows shown in a sample."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """Something to be found out about rows."""
+    """A measure of rows."""
 
     where: Condition | None = None
     """Only rows for which it is TRUE; all if None."""
     of_main: bool = False
-    """Whether main's rows are meant, not those of the audited branch. Columns go by the branch's names there, too."""
+    """Whether main's rows are measured, not the audited branch's. Columns go by the branch's names there, too."""
 
 
 @dataclass(frozen=True)
 class RowCount(Measure):
-    """How many rows there are: an int."""
+    """Number of rows: an int."""
 
 
 @dataclass(frozen=True)
@@ -39,63 +39,63 @@ class Offending(Measure):
 
     condition: Condition
     columns: tuple[str, ...] = ()
-    """What a sample shows of them, by names."""
+    """Names of the columns shown in a sample."""
 
 
 @dataclass(frozen=True)
 class Duplicates(Measure):
-    """Rows beyond the first of each key, `Findings`. Keys with a null in them are no keys."""
+    """Rows beyond the first of each key, `Findings`. Keys with a null are ignored."""
 
     columns: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Total(Measure):
-    """The sum of a column's values: an int, Decimal or float, 0 without any."""
+    """Sum of a column's values: an int, Decimal or float, 0 without any."""
 
     column: str
 
 
 @dataclass(frozen=True)
 class Newest(Measure):
-    """The greatest value of a column of dates or timestamps: epoch milliseconds, None without any."""
+    """Greatest value of a column of dates or timestamps: epoch milliseconds, None without any."""
 
     column: str
 
 
 @dataclass(frozen=True)
 class MissingKeys(Measure):
-    """Keys that rows of main have and no row of the branch, `Findings`. Keys with a null in them are no keys."""
+    """Keys in main that no row of the branch has, `Findings`. Keys with a null are ignored."""
 
     columns: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Query(Measure):
-    """Rows that a query in Spark's SQL gives, `Findings`; ``{branch}`` and ``{main}`` in it are the rows of each."""
+    """Rows that a query in Spark's SQL returns, `Findings`; ``{branch}`` and ``{main}`` stand for the rows of each."""
 
     sql: str
 
 
 @dataclass(frozen=True)
 class Findings:
-    """Rows that are not as they should be."""
+    """Offending rows."""
 
     count: int
     sample: tuple[Mapping[str, Any], ...] = field(default=())
-    """At most `SAMPLE_SIZE` of them, as JSON has values."""
+    """At most `SAMPLE_SIZE` of them, as JSON values."""
 
 
 Found: TypeAlias = int | Decimal | float | Findings | None
 
 
 def json_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as JSON has values: numbers, text, true, false and null; all else as text."""
+    """Return a row as JSON values: numbers, text, true, false and null; all else as text."""
     return {name: _json_value(value) for name, value in row.items()}
 
 
 def sample_rows(rows: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
-    """The first rows, as JSON has values."""
+    """Return the first rows, as JSON values."""
     return tuple(json_row(row) for row in rows[:SAMPLE_SIZE])
 
 

@@ -1,4 +1,4 @@
-"""Carrying out an audit: read the checks, measure what they need, judge, record."""
+"""Runs an audit: reads the checks, measures what they need, judges, records."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def audit(sides: Sides, file: Checks, *, by: str | None = None) -> Verdict:
         by: who audits, for people.
 
     Raises:
-        InvalidInputError: the file of checks is not as it must be; the message names the line.
+        InvalidInputError: the file of checks is invalid; the message names the line.
         AnabranchError: what reading the table raises; nothing is recorded then.
     """
     engine: object = sides.engine
@@ -59,7 +59,7 @@ def audit(sides: Sides, file: Checks, *, by: str | None = None) -> Verdict:
 
 
 def _fork_of(sides: Sides) -> Side:
-    """What the branch began with."""
+    """Return the state the branch began with."""
     context = sides.branch.context
     snapshot = fork_snapshot(context, None if sides.main is None else sides.main.context)
     if snapshot is None:

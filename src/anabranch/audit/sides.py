@@ -1,4 +1,4 @@
-"""What is audited, and what it is compared with, as scans under the names of the audited branch."""
+"""The audited branch and the main it is compared with, as scans under the branch's column names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Sides:
 
     branch: Side
     main: Side | None
-    """None if it is main itself that is audited."""
+    """None if main itself is audited."""
     engine: Engine | None = field(default=None, compare=False)
 
     @property
@@ -29,7 +29,7 @@ class Sides:
         return self.branch.schema.fields
 
     def scan(self, columns: Sequence[str] | None = None, *, of_main: bool = False) -> Scan:
-        """All rows of the branch, or of main. Columns of main that the branch calls otherwise have the branch's names.
+        """Return all rows of the branch, or of main. Renamed columns of main have the branch's names.
 
         Raises `InvalidInputError` if main itself is audited, but main is asked for.
         """
@@ -39,7 +39,7 @@ class Sides:
         return Scan(side.context, side.snapshot, schema, columns=chosen, engine=self.engine)
 
     def key_scans(self, keys: Sequence[str], besides: Sequence[str] = ()) -> tuple[Scan, Scan]:
-        """Main's rows in files that the branch does not have, and all rows of the branch, in the same types.
+        """Return main's rows in files that the branch does not have, and all rows of the branch, in the same types.
 
         Args:
             keys: columns of both scans.

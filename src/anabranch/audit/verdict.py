@@ -1,4 +1,4 @@
-"""What an audit came to, for people and for gates."""
+"""The result of an audit, for people and for gates."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Verdict:
     branch: str
     """``database.table``, with ``$branch_<name>`` on a branch."""
     number: int
-    """Of the record: ``AUDIT-<number>`` in the branch's folder."""
+    """Number of the record: ``AUDIT-<number>`` in the branch's folder."""
     record: AuditRecord
-    """What was checked, at which snapshot, and what was found."""
+    """The checks, the snapshot, and the findings."""
 
     @property
     def passed(self) -> bool:
@@ -32,12 +32,12 @@ class Verdict:
 
     @property
     def checks(self) -> tuple[CheckResult, ...]:
-        """Every check with what was expected and found, in the order of the file."""
+        """All checks with what was expected and found, in the order of the file."""
         return self.record.checks
 
     @property
     def failed(self) -> tuple[CheckResult, ...]:
-        """The checks that did not pass, those of severity ``warn`` among them."""
+        """The checks that did not pass, including those of severity ``warn``."""
         return tuple(check for check in self.checks if not check.passed)
 
     def __bool__(self) -> bool:

@@ -1,4 +1,4 @@
-"""Correcting what was derived from a main that was replaced: which tables, from where each, in what order, and all at once."""
+"""Correction of tables derived from a replaced main: which tables, from where, in what order, published at once."""
 
 from anabranch.cascade.correct import plan_correction, run_correction, undo_correction
 from anabranch.cascade.plan import plan_cascade

@@ -1,8 +1,8 @@
-"""Which tables were made from what a correction took out, and where each of them has to begin again.
+"""The tables made from what a correction took out, and the snapshot where each of them begins again.
 
-A table begins again at the last snapshot that contains nothing of it. From there on all of its commits are taken out, the
-good ones too, because its jobs will make them anew; so what was made from those is affected as well. It is gone on like
-this until nothing new is found: forks only move back, and tables are only added.
+A table begins again at the last snapshot that contains nothing of it. All later commits are taken out, the
+good ones too, because its jobs will make them anew; so tables made from those are affected as well. This repeats
+until nothing new is found: forks only move back, and tables are only added.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from anabranch.lineage.trace import Range, Trace
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """Where a table begins again."""
+    """The snapshot from which a table begins again."""
 
     snapshot: int
     """The snapshot that its branch begins with."""
@@ -36,31 +36,31 @@ class Fork:
 
 @dataclass(frozen=True, slots=True)
 class Affected:
-    """A table whose main contains what has to go."""
+    """A table whose main contains rows to be removed."""
 
     main: TableContext
     bad: tuple[Range, ...]
-    """Snapshots of main that are spoilt, by the ids main has them under; not those that are only made again with them."""
+    """Spoilt snapshots of main, by their ids in main; not those that are only made again with them."""
     fork: Fork | None
-    """None if no snapshot is left that could be begun with."""
+    """None if no snapshot is left to begin with."""
     missing: int
-    """The snapshot at which it would have to begin, if there is none."""
+    """The snapshot it would have to begin with, if that is gone."""
     kept: Segments
     """The commits that its branch begins with."""
     made_anew: Segments
-    """Those after the fork, all of which have to be made again."""
+    """The commits after the fork, all of which have to be made again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Affects:
-    """All that a correction affects."""
+    """Everything that a correction affects."""
 
     tables: tuple[Affected, ...]
     """In topological order."""
     trace: Trace
-    """The same, as lineage answers it."""
+    """The same, as a lineage answer."""
     beside: tuple[str, ...]
-    """Branches that are not main and took in something of it."""
+    """Branches other than main that took in something of it."""
 
 
 def affected(
@@ -69,13 +69,13 @@ def affected(
     mains: Mapping[str, TableContext],
     begun: Mapping[str, int],
 ) -> Affects:
-    """All tables that contain something made from the commits of `root`.
+    """Return all tables that contain something made from the commits of `root`.
 
     Args:
         store: where commits are known.
-        root: what was taken out of the table that was corrected.
+        root: what was taken out of the corrected table.
         mains: the main of each table, by the table's identity.
-        begun: the snapshots that branches begin with which an earlier run made, by the table's identity.
+        begun: the snapshots with which branches made by an earlier run begin, by the table's identity.
     """
     contents = Contents(store)
     own = _table_of(store, root.branch)
@@ -90,11 +90,11 @@ def affected(
             if table == own:
                 continue
             if table in before and before[table].fork is None:
-                found[table] = before[table]  # it does not become better by what is taken out besides
+                found[table] = before[table]  # taking out more does not make it better
                 continue
             one = _of_table(store, contents, main, spoilt, begun.get(table))
             if one is not None:
-                # From the next round on, all that is made again counts as taken out.
+                # From the next round on, everything made again counts as taken out.
                 found[table] = replace(one, bad=bad.setdefault(table, one.bad))
         following = union((*segments, *(s for one in found.values() for s in one.made_anew)))
         if _covers(segments, following):
@@ -105,7 +105,7 @@ def affected(
 
 
 def _in_order(store: CommitStore, found: Mapping[str, Affected]) -> tuple[Affected, ...]:
-    """The tables so that each comes after those that feed it, otherwise by name.
+    """Return the tables so that each comes after those that feed it, otherwise by name.
 
     Raises `InvalidInputError` if they feed each other in a circle.
     """
@@ -153,7 +153,7 @@ def _of_table(
         fork = _latest_there(main, wanted)
         if fork is None or fork.is_empty:
             break
-        # A rollback may have brought back what an earlier one had taken away.
+        # A rollback may have restored what an earlier one had removed.
         before = view.spoilt(fork.snapshot, spoilt)
         if before:
             wanted, fork = before.hull[0] - 1, None
@@ -162,7 +162,7 @@ def _of_table(
 
 
 def _latest_there(main: TableContext, wanted: int) -> Fork | None:
-    """The newest snapshot up to an id that is there, by itself or by a tag."""
+    """Return the newest snapshot up to an id that still exists, by itself or by a tag."""
     if wanted > 0 and main.snapshots.find(wanted) is not None:
         return Fork(wanted)
     tags = find_tags(main, [name for name in tag_names(main) if not is_internal(name)])
@@ -175,7 +175,7 @@ def _latest_there(main: TableContext, wanted: int) -> Fork | None:
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """What a main contains."""
+    """The content of a main."""
 
     contents: Contents
     store: CommitStore
@@ -183,13 +183,13 @@ class _Content:
     """Its identity."""
 
     def at(self, snapshot: int) -> Segments:
-        """The commits that it contains at a snapshot."""
+        """Return the commits that it contains at a snapshot."""
         return self.contents.content(CommitRef(self.branch, snapshot))
 
     def spoilt(self, snapshot: int, spoilt: Mapping[str, Ids]) -> Ids:
-        """The spoilt ones among them, by the ids that main has them under.
+        """Return the spoilt ones among them, by their ids in main.
 
-        What came from a branch whose content was brought in as a whole has the id of the commit that did it.
+        Rows of a branch that replaced the content as a whole have the id of the commit that did it.
         """
         past = self.contents.history(self.branch, 1, snapshot)
         lines = {segment.branch for segment in past}
@@ -220,7 +220,7 @@ def _table_of(store: CommitStore, branch: str) -> str:
 def _beside(
     store: CommitStore, contents: Contents, trace: Trace, mains: Mapping[str, TableContext], root: Asked
 ) -> Iterable[str]:
-    """Branches that people work on and that are spoilt as well; what was main once and is none any more does not count."""
+    """Yield branches that people work on and that are spoilt as well; former mains are left out."""
     asked = {segment.branch for segment in root.segments}
     here = set[str]()
     for main in mains.values():

@@ -1,9 +1,9 @@
-"""Correcting a table and all that was made from it as one: from a tag, by corrected jobs, published all at once.
+"""Corrects a table and everything made from it in one operation: from a tag, by corrected jobs, published at once.
 
-The table itself is the first of the tables that a cascade makes again: its branch begins with the tag, its jobs run on it
-from the source positions and the state of the tag, and the tables made from it follow, reading the branches of those before.
-Then the checks decide, and one write puts all branches in the place of main. Until then nobody sees anything of it; killed
-anywhere, the same call goes on where it was.
+The table itself is the first table of the cascade: its branch begins with the tag, its jobs run on it
+from the source positions and state of the tag, and the tables made from it follow, reading the branches before them.
+Then the checks decide, and one write makes all branches main. Until then nothing is visible to readers. Crash-safe: can
+be killed and run again.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 def plan_correction(
     lake: Lake, table: str, from_tag: str, jobs: Sequence[Job], *, name: str | None = None
 ) -> CascadePlan:
-    """What a correction of a table from a tag would do, table by table. Nothing is changed.
+    """Return what a correction of a table from a tag would do, table by table. Nothing is changed.
 
     Args:
         lake: the warehouse.
-        table: what is wrong.
-        from_tag: a tag of it, up to which it is right.
-        jobs: corrected, with the names that they have in lineage; those that write the table, and those downstream.
-        name: of the branches; told from table and tag if None. Another one begins the same correction anew.
+        table: the wrong table.
+        from_tag: a tag of it, up to which it is correct.
+        jobs: corrected, with their names in lineage; those that write the table, and those downstream.
+        name: of the branches; derived from table and tag if None. Another name begins the same correction anew.
 
     Raises:
         NotFoundError: there is no such table or tag.
@@ -61,11 +61,11 @@ def run_correction(
     stop: Stop | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> CascadeResult:
-    """Correct a table from a tag, and all that was made from it, and publish them together.
+    """Correct a table from a tag, and everything made from it, and publish all of it together.
 
     Args:
         lake: the warehouse, with a Spark session for its jobs.
-        table: what is wrong.
+        table: the wrong table.
         from_tag: as for `plan_correction`.
         jobs: likewise.
         options: how.
@@ -77,7 +77,7 @@ def run_correction(
 
     Raises:
         NotFoundError, InvalidInputError: as `plan_correction`.
-        CommitConflictError: an audit failed, what has to be done has changed meanwhile, or the mains cannot be replaced.
+        CommitConflictError: an audit failed, the plan has changed meanwhile, or the mains cannot be replaced.
             All mains are as they were.
     """
     options, stop = options or CascadeOptions(), stop or Stop()
@@ -96,7 +96,7 @@ def undo_correction(
     by: str | None = None,
     reason: str | None = None,
 ) -> GroupResult:
-    """Take back what a correction published, in all of its tables at once. Repeating it changes nothing.
+    """Undo what a correction published, in all of its tables at once. Repeating it changes nothing.
 
     Raises `NotFoundError`: it was never published; otherwise as `Lake.undo_group`.
     """

@@ -1,4 +1,4 @@
-"""What a correction takes out of a table: commits that replacements of main left behind, or those after a tag."""
+"""The commits a correction takes out of a table: those that replacements of main left behind, or those after a tag."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Correction:
 
     table: str
     main: TableContext
-    """As it is now."""
+    """The current main."""
     number: int
-    """Of its last replacement."""
+    """Number of its last replacement."""
     taken_out: Segments
-    """All commits that were in a main of the table and are in none any more."""
+    """All commits that were in a former main of the table and are not in main now."""
     former: Mapping[str, str]
-    """What the mains that have them are called now, such as ``main@1``, by the identity of the branch."""
+    """Current names of the mains that have them, such as ``main@1``, by the identity of the branch."""
     name: str
-    """What the branches of its cascade are called."""
+    """Name of the branches of its cascade."""
     root: Affected | None = None
     """The table itself, if it is still to be corrected: from a tag."""
     warnings: tuple[str, ...] = ()
@@ -41,18 +41,18 @@ class Correction:
 
 @dataclass(frozen=True, slots=True)
 class FromTag:
-    """A correction that begins at a tag of a table, whose main is to be replaced together with those made from it."""
+    """A correction that begins at a tag of a table, whose main is replaced together with those of derived tables."""
 
     tag: str
     name: str | None = None
-    """Of the branches; told from table and tag if None."""
+    """Name of the branches; derived from table and tag if None."""
 
 
 def correction_of(context: TableContext, store: CommitStore) -> Correction:
-    """What the replacements of a table's main took out. Raises `NotFoundError`: its main was never replaced.
+    """Return what the replacements of a table's main took out. Raises `NotFoundError`: its main was never replaced.
 
-    Where a table was corrected more than once, all of it is meant: what was derived from what the first one took out need
-    not have been corrected since. What was taken back as main is in main.
+    If a table was corrected more than once, all corrections count: tables derived from what the first one took out may
+    not have been corrected since. What became main again after an undo is in main.
     """
     main = main_of(context)
     known = replacements(main)
@@ -83,13 +83,13 @@ def correction_of(context: TableContext, store: CommitStore) -> Correction:
 
 
 def correction_from(context: TableContext, store: CommitStore, start: FromTag) -> Correction:
-    """What a correction that begins at a tag takes out of a table: all that its main got since.
+    """Return what a correction that begins at a tag takes out of a table: everything its main got since.
 
     Nothing is taken out if the correction's branch is main already.
 
     Raises:
         NotFoundError: there is no such tag.
-        InvalidInputError: the tag is not of what main is now.
+        InvalidInputError: the tag is not in the history of the current main.
     """
     main = main_of(context)
     tag = get_tag(main, start.tag)
@@ -117,7 +117,7 @@ def correction_from(context: TableContext, store: CommitStore, start: FromTag) -
         for one in known
         if one.replaced is not None and one.replaced.fork.id >= tag.snapshot.id
     )
-    # What earlier replacements left behind may be in other tables still: those are made right as well.
+    # Other tables may still contain what earlier replacements left behind: those are corrected as well.
     before = correction_of(context, store) if known else None
     left = () if before is None else before.taken_out
     former = {} if before is None else dict(before.former)

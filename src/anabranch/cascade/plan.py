@@ -1,4 +1,4 @@
-"""What a cascade would do: for each table its branch, its jobs, and what no job can make again."""
+"""The plan of a cascade: for each table its branch, its jobs, and what no job can make again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from anabranch.cascade.correction import Correction, FromTag, correction_from, c
 from anabranch.cascade.starts import Corrected, JobStart, Stand, start_of
 from anabranch.cascade.values import CascadePlan, CascadeStep, JobPart
 from anabranch.cascade.writers import Writer, writers_of
-from anabranch.errors import AnabranchError, NotFoundError
+from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError
 from anabranch.jobs.job import Job
 from anabranch.jobs.state.expected import expected_state
 from anabranch.kernel.log.branch_log import open_branch
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Work:
-    """A plan with what it was made from, to carry it out."""
+    """A plan with everything it was made from, to carry it out."""
 
     plan: CascadePlan
     correction: Correction
@@ -39,24 +39,24 @@ class Work:
     writers: Mapping[str, tuple[Writer, ...]]
     """By table."""
     stands: Mapping[str, Stand]
-    """What the branch of each table begins with, by table."""
+    """The state with which the branch of each table begins, by table."""
     mains: Mapping[str, TableContext]
-    """Of all tables, by name."""
+    """The mains of all tables, by name."""
     warehouse: str
-    """Its URL."""
+    """URL of the warehouse."""
     storage_options: Mapping[str, str]
     rows: Mapping[str, int]
-    """Rows that are made again, by table."""
+    """Number of rows to be made again, by table."""
     took: Mapping[str, Mapping[str, int]]
-    """Milliseconds that the commits which are made again took, by table and job, as far as they say."""
+    """Recorded milliseconds that the commits to be made again took, by table and job."""
     from_tag: FromTag | None
     """The tag at which the table itself begins again; None if its main was replaced already."""
 
     def corrected(self, *, made: bool) -> dict[str, Corrected]:
-        """The tables whose branches are read in place of main, by name.
+        """Return the tables whose branches are read in place of main, by name.
 
         Args:
-            made: whether their branches must be there. Raises `NotFoundError` if one is not.
+            made: whether their branches must exist. Raises `NotFoundError` if one does not.
         """
         found = {}
         for one in self.tables:
@@ -69,12 +69,12 @@ class Work:
         return found
 
     def start(self, job: Job, one: Affected, corrected: Mapping[str, Corrected]) -> JobStart:
-        """Where a job begins. See `start_of`."""
+        """Return where a job begins. See `start_of`."""
         tables = {name: main.table_uuid for name, main in self._mains_of(job).items()}
         return start_of(job, one.main, self.stands[one.main.name], self.read(job, corrected), tables)
 
     def read(self, job: Job, corrected: Mapping[str, Corrected]) -> dict[str, Corrected]:
-        """How the tables are read that a job names without a branch, by the name of the source."""
+        """Return how a job's sources without a branch are read, by the name of the source."""
         return {
             name: corrected.get(main.name) or Corrected(main.name, main, branch_uuid=main.branch_uuid)
             for name, main in self._mains_of(job).items()
@@ -90,12 +90,12 @@ class Work:
 
 
 def plan_cascade(lake: Lake, table: str, jobs: Sequence[Job] = ()) -> CascadePlan:
-    """What has to be done after main of a table was replaced, in the tables that were made from it. Nothing is changed.
+    """Return what has to be done in the tables derived from one whose main was replaced. Nothing is changed.
 
     Args:
         lake: the warehouse.
         table: the table that was corrected.
-        jobs: those that write the tables; known by their names, which are those in lineage.
+        jobs: those that write the tables, with their names in lineage.
 
     Raises `NotFoundError`: there is no such table, or its main was never replaced.
     """
@@ -103,7 +103,7 @@ def plan_cascade(lake: Lake, table: str, jobs: Sequence[Job] = ()) -> CascadePla
 
 
 def work_of(lake: Lake, table: str, jobs: Sequence[Job], start: FromTag | None = None) -> Work:
-    """The plan, with all that is needed to carry it out. Raises as `plan_cascade`.
+    """Return the plan, with all that is needed to carry it out. Raises as `plan_cascade`.
 
     With `start` the table itself is corrected as well; raises as `correction_from`.
     """
@@ -153,7 +153,7 @@ def _affects(store: CommitStore, correction: Correction, mains: Mapping[str, Tab
 
 
 def moment_at(main: TableContext, snapshot_id: int) -> Moment:
-    """A snapshot of main that is there by itself or by a tag. Raises `NotFoundError`."""
+    """Return a snapshot of main that exists by itself or by a tag. Raises `NotFoundError`."""
     snapshot = main.snapshots.find(snapshot_id)
     if snapshot is not None:
         return of_snapshot(snapshot)
@@ -197,7 +197,7 @@ def _steps(work: Work) -> Iterator[CascadeStep]:
 
 
 def _part(work: Work, one: Affected, writer: Writer, corrected: Mapping[str, Corrected]) -> JobPart | str:
-    """How a writer's work is done again, or why it cannot be."""
+    """Return how a writer's work is done again, or why it cannot be."""
     if writer.problem is not None:
         return writer.problem
     job = work.jobs.get(writer.job)
@@ -221,7 +221,7 @@ def _part(work: Work, one: Affected, writer: Writer, corrected: Mapping[str, Cor
 
 
 def _undeclared(work: Work, writer: Writer, job: Job) -> Iterator[str]:
-    """What to say of tables that are corrected here and that a job has read without declaring it."""
+    """Yield warnings about corrected tables that a job has read without declaring them."""
     by_uuid = {one.main.table_uuid: one.main.name for one in work.tables}
     read = {by_uuid[table] for table in writer.tables if table in by_uuid}
     for table in sorted(read - {*job.tables, job.sink}):
@@ -232,7 +232,10 @@ def _undeclared(work: Work, writer: Writer, job: Job) -> Iterator[str]:
 
 
 def _mains(lake: Lake) -> tuple[dict[str, TableContext], list[str]]:
-    """The main of each table of a warehouse by its identity, and which tables cannot be opened."""
+    """Return the main of each table of a warehouse by its identity, and warnings for tables that cannot be opened.
+
+    Raises `CorruptTableError` naming a table whose newest snapshot cannot be read: it may be made from what was wrong.
+    """
     found, warnings = {}, []
     for database in lake.databases():
         for name in lake.tables(database):
@@ -242,11 +245,22 @@ def _mains(lake: Lake) -> tuple[dict[str, TableContext], list[str]]:
                 warnings.append(f"{database}.{name} is left out: {error.message}")
             else:
                 found[context.table_uuid] = context
+                _head(context)
     return found, warnings
 
 
+def _head(main: TableContext) -> None:
+    try:
+        main.snapshots.head()
+    except CorruptTableError as error:
+        raise CorruptTableError(
+            f"which tables are to be corrected cannot be told: {main.name} is damaged: {error.message}",
+            hint=f"`verify` {main.name} tells what is damaged, `repair` makes it again where it can; or drop the table.",
+        ) from error
+
+
 def _stand(known: Known, one: Affected) -> Stand:
-    """How far the jobs of a table were at its fork."""
+    """Return how far the jobs of a table were at its fork."""
     if one.fork is None or one.fork.is_empty:
         return Stand()
     unread = known.problems_of(one.main.name)
@@ -266,7 +280,7 @@ def _stand(known: Known, one: Affected) -> Stand:
 
 
 def _rows_of(store: CommitStore, one: Affected) -> int:
-    """Rows that the commits added which are made again."""
+    """Return the number of rows added by the commits to be made again."""
     rows = 0
     for segment in one.made_anew:
         for commit in store.commits(segment.branch, segment.first):
@@ -277,7 +291,7 @@ def _rows_of(store: CommitStore, one: Affected) -> int:
 
 
 def _took(store: CommitStore, one: Affected) -> dict[str, int]:
-    """Milliseconds that the commits which are made again took, by job, as far as they say."""
+    """Return the recorded milliseconds that the commits to be made again took, by job."""
     took: dict[str, int] = {}
     for segment in one.made_anew:
         for commit in store.commits(segment.branch, segment.first):
@@ -289,7 +303,7 @@ def _took(store: CommitStore, one: Affected) -> dict[str, int]:
 
 
 def _begun(main: TableContext, name: str) -> int | None:
-    """The snapshot that the table's branch of this cascade begins with, if it is there and is not main yet."""
+    """Return the snapshot that the table's branch of this cascade begins with, if it exists and is not main yet."""
     branch = _branch(main, name, must=False)
     if branch is None or branch.fork is None or branch.branch == main.branch:
         return None
@@ -306,7 +320,7 @@ def _branch(main: TableContext, name: str, *, must: bool) -> TableContext | None
 
 
 def _emptied(branch: TableContext) -> Position | None:
-    """After the snapshot that emptied a branch, the first of its own."""
+    """Return the position after the snapshot that emptied a branch, the first of its own."""
     fork = branch.fork
     first = None if fork is None else branch.snapshots.find(fork.snapshot.id + 1)
     return None if first is None else Position.after(first)

@@ -1,6 +1,6 @@
-"""The end of a cascade: to look once more that the plan still holds, and to replace the mains as they were then.
+"""Publishes a cascade: checks once more that the plan still holds, and replaces the mains as of that check.
 
-What comes to a main between the look and its seal may only be what the jobs on the branches make again.
+Between the check and the seal a main may only get commits that the jobs on the branches make again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from anabranch.lake import Lake
 
 _LOOKS = 5
-"""How often it is looked again whether the plan holds, where something comes to a main in between."""
+"""Most checks that the plan holds, if commits to a main keep coming in between."""
 
 
 def publish(
@@ -32,12 +32,12 @@ def publish(
 
     Args:
         lake: the warehouse.
-        work: the plan, as it was when the run began.
+        work: the plan, as of the start of the run.
         jobs: those that the plan was made with.
         by: who does it, for people.
-        reason: why; if None, which correction it follows.
+        reason: why; if None, the correction it follows.
 
-    Raises `CommitConflictError`: what has to be done has changed meanwhile, or the mains cannot be replaced.
+    Raises `CommitConflictError`: the plan has changed meanwhile, or the mains cannot be replaced.
     """
     plan, looks = work.plan, 0
     reason = reason or (
@@ -65,7 +65,7 @@ def _seen(lake: Lake, work: Work, step: CascadeStep) -> Seen:
 
 
 def _is_made_again(snapshot: Snapshot, jobs: Collection[str]) -> bool:
-    """Whether nothing of a commit to main is lost with it: it brought no rows, or one of these jobs made it."""
+    """Whether a commit to main can be dropped without loss: it brought no rows, or one of these jobs made it."""
     if snapshot.commit_kind in (CommitKind.COMPACT, CommitKind.ANALYZE):
         return True
     entry = entry_or_none(snapshot)
@@ -73,9 +73,9 @@ def _is_made_again(snapshot: Snapshot, jobs: Collection[str]) -> bool:
 
 
 def _check_unchanged(plan: CascadePlan, again: CascadePlan) -> None:
-    """Raise `CommitConflictError` if what was done is not what has to be done any more.
+    """Raise `CommitConflictError` if the plan that was carried out is out of date.
 
-    What was done by hand is what was known to be when the run began: a commit that came since is not among it.
+    Work by hand covers only what was known when the run began: later commits are not included.
     """
     before = {step.table: step for step in plan.steps}
     changed = plan.number != again.number or before.keys() != {step.table for step in again.steps}

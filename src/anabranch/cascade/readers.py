@@ -1,7 +1,7 @@
-"""Commits that had read what is taken out, whether anything of its rows went into them or not.
+"""Finds commits that read what is taken out, whether any of its rows went into them or not.
 
-Lineage passes over batches without rows: nothing of them went anywhere. A correction does not: what stands in the place of
-a batch that came to nothing may bring rows, and who has read that batch has gone past it.
+Lineage skips batches without rows: nothing of them went anywhere. A correction does not: what replaces an
+empty batch may bring rows, and a reader of that batch has already moved past it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from anabranch.lineage.store import CommitStore, Read, reads_of
 def readers_of(
     store: CommitStore, contents: Contents, taken_out: Segments, mains: Iterable[TableContext]
 ) -> dict[str, Ids]:
-    """Commits in the history of mains that had read any of some commits, by the branch that they were made on.
+    """Return commits in the history of mains that had read any of some commits, by the branch they were made on.
 
     Args:
         store: where commits are known.
         contents: of the store.
-        taken_out: the commits that are asked about. What only rewrites files does not count.
-        mains: the mains whose history is looked at.
+        taken_out: the commits that are asked about. Those that only rewrite files do not count.
+        mains: the mains whose history is searched.
     """
     wanted = _by_branch(store, taken_out)
     found: dict[str, Ids] = {}
@@ -46,7 +46,7 @@ def readers_of(
 def _histories(
     store: CommitStore, contents: Contents, wanted: Mapping[str, Ids], mains: Iterable[TableContext]
 ) -> Iterator[Segment]:
-    """The histories of mains that ever took something from the tables of these commits."""
+    """Yield the histories of mains that ever took something from the tables of these commits."""
     tables = {line.table_uuid for branch in wanted if (line := store.line(branch)) is not None}
     sources = {line.branch_uuid for table in tables for line in store.lines(table)}
     sinks = {flow.sink for flow in store.flows() if flow.source in sources}
@@ -65,7 +65,7 @@ def _meets(contents: Contents, read: Read, wanted: Mapping[str, Ids]) -> bool:
 
 
 def _by_branch(store: CommitStore, segments: Segments) -> dict[str, Ids]:
-    """The commits by branch, without those that only rewrite."""
+    """Return the commits by branch, without those that only rewrite."""
     found: dict[str, Ids] = {}
     for segment in segments:
         found.setdefault(segment.branch, Ids()).add(segment.first, segment.last)

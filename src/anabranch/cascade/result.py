@@ -1,4 +1,4 @@
-"""What became of a cascade."""
+"""The result of a cascade."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from anabranch.cascade.values import CascadePlan, CascadeStep
-from anabranch.jobs.supervise import JobStatus
+from anabranch.jobs.status import JobStatus
 from anabranch.kernel.replacement.group_result import GroupResult
 
 
 @dataclass(frozen=True, slots=True)
 class CascadeResult:
-    """How far a cascade came. Running it again goes on there."""
+    """Result of a cascade run. Running it again continues from there."""
 
     plan: CascadePlan
     done: tuple[str, ...]
-    """Tables whose branches are made again, in order."""
+    """Tables whose branches have been made again, in order."""
     statuses: tuple[JobStatus, ...] = ()
-    """How each job ended that was run now."""
+    """Final status of each job of this run."""
     waiting: CascadeStep | None = None
-    """A table that somebody has to make by hand before it goes on."""
+    """A table that somebody has to finish by hand before the cascade can continue."""
     group: GroupResult | None = None
     """What was published; None if nothing was."""
 
     @property
     def failed(self) -> tuple[JobStatus, ...]:
-        """The jobs that did not come to their end."""
+        """The jobs that did not finish."""
         return tuple(status for status in self.statuses if status.state.value != "ended")
 
     @property

@@ -1,13 +1,13 @@
-"""Carrying a cascade out: branches, jobs, audits, and one write that puts all of it in the place of main.
+"""Runs a cascade: branches, jobs, audits, and one write that makes all branches main.
 
 1. *Create* for each table a branch that begins with its fork.
-2. *Run* its jobs on it, in order, until they have taken all there is: each from the positions that it had at the fork, and
+2. *Run* its jobs on it, in order, until they have read everything available: each from its positions at the fork, and
    reading the branches of the tables that are corrected.
 3. *Audit* the branches, if asked to.
-4. *Publish*: look once more that the plan still holds, and replace the mains of all tables as one group.
+4. *Publish*: check once more that the plan still holds, and replace the mains of all tables as one group.
 
-Up to the last step nobody sees anything of it. Whatever is repeated goes on where it was: branches are there, jobs know
-from their checkpoints how far they are, and the group is made once.
+Before the last step nothing is visible to readers. A repeated run continues where it was: branches exist, checkpoints
+hold the jobs' positions, and the group is made once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from anabranch.format.records.snapshot import Snapshot
 from anabranch.jobs.job import Job
 from anabranch.jobs.prepare import Run
 from anabranch.jobs.run import Schedule, run_jobs
-from anabranch.jobs.supervise import JobStatus, Policy, RunEvent, Stop
+from anabranch.jobs.status import JobStatus, RunEvent
+from anabranch.jobs.supervise import Policy, Stop
 from anabranch.jobs.trigger import AVAILABLE_NOW
 from anabranch.kernel.actions.overwrite import Overwrite
 from anabranch.kernel.branches.create import create_branch
@@ -47,21 +48,21 @@ if TYPE_CHECKING:
 
 
 Runner = Callable[["Job", "Lake", Run], Sequence[JobStatus]]
-"""Runs a job as it is told to, until it has taken all there is, and says how it ended. Repeated, it goes on."""
+"""Runs a job until it has read everything available, and returns its final status. Repeated, it continues."""
 
 
 @dataclass(frozen=True, slots=True)
 class CascadeOptions:
-    """How to carry a cascade out."""
+    """How to run a cascade."""
 
     publish: bool = True
-    """Whether to put the branches in the place of main once they are made."""
+    """Whether to make the branches main once they are done."""
     by_hand: Collection[str] = ()
-    """Tables of which somebody says that what no job makes again has been done on their branches by hand."""
+    """Tables for which the user confirms that the work no job can do was done by hand on their branches."""
     audits: Mapping[str, str | os.PathLike[str]] = field(default_factory=dict)
     """Files of checks that the branches must pass, by table."""
     accept_empty_state: Collection[str] = ()
-    """Jobs that may begin with no state where none can be had: their tables may lack what was open at the point."""
+    """Jobs that may begin without state if none can be recovered: their tables may lack what was open at the point."""
     by: str | None = None
     reason: str | None = None
 
@@ -76,21 +77,21 @@ def run_cascade(
     stop: Stop | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> CascadeResult:
-    """Correct the tables that were made from what was taken out of a table, and publish them together.
+    """Correct the tables made from what was taken out of a table, and publish them together.
 
     Args:
         lake: the warehouse, with a Spark session for its jobs.
         table: the table whose main was replaced.
-        jobs: those that write the tables, with the names that they have in lineage.
+        jobs: those that write the tables, with their names in lineage.
         options: how.
         runner: runs a job; `on_spark` if None.
-        stop: asks for the end, which comes when the job that is at work has ended.
-        tell: told what is being done, in lines for people.
+        stop: requests the end, which comes when the current job has ended.
+        tell: called with progress messages for people.
 
     Raises:
         NotFoundError: there is no such table, or its main was never replaced.
-        InvalidInputError: a branch of that name begins otherwise; or a table is named that is not to be corrected.
-        CommitConflictError: an audit failed, what has to be done has changed meanwhile, or the mains cannot be
+        InvalidInputError: a branch of that name begins otherwise; or a named table is not to be corrected.
+        CommitConflictError: an audit failed, the plan has changed meanwhile, or the mains cannot be
             replaced. All mains are as they were.
     """
     options, stop = options or CascadeOptions(), stop or Stop()
@@ -107,7 +108,7 @@ def carry_out(
     stop: Stop,
     tell: Callable[[str], None],
 ) -> CascadeResult:
-    """Carry a plan out; arguments and what is raised as for `run_cascade`."""
+    """Carry a plan out; arguments and errors as for `run_cascade`."""
     _check_named(work.plan, options)
     return _Cascade(lake, work, options, runner or on_spark(stop), stop, tell).run(jobs)
 
@@ -119,7 +120,7 @@ def on_spark(
     on_status: Callable[[Sequence[JobStatus]], None] = lambda _: None,
     on_event: Callable[[RunEvent], None] = lambda _: None,
 ) -> Runner:
-    """Runs jobs by the session of the lake, until they have taken all there is. Arguments as of `run_jobs`."""
+    """Return a runner that uses the lake's session until all available input is read. Arguments as of `run_jobs`."""
 
     def run(job: Job, lake: Lake, how: Run) -> Sequence[JobStatus]:
         schedule = Schedule(AVAILABLE_NOW, policy or Policy())
@@ -153,10 +154,10 @@ class _Cascade:
                 return self._result(waiting=step)
             if not self._make(step, one):
                 return self._result()
-            self._audit(step)  # before anything is made of what does not pass
+            self._audit(step)  # before anything is made from rows that do not pass
             self.done.append(name)
         if self.work.from_tag is not None:
-            # What came to the sources meanwhile, so that readers do not see less than before for long.
+            # New input since then, so that readers do not see less than before for long.
             for step, one in steps.values():
                 if not self._make(step, one):
                     return self._result()
@@ -170,7 +171,7 @@ class _Cascade:
         return CascadeResult(self.work.plan, tuple(self.done), tuple(self.statuses), waiting)
 
     def _create(self, step: CascadeStep, one: Affected) -> None:
-        """The branch of a table, with main's past, so that it can be read from before its fork."""
+        """Create the branch of a table, with main's past, so that it can be read from before its fork."""
         assert step.fork is not None, "checked above"
         main = main_of(one.main)
         if not step.is_there:
@@ -196,7 +197,7 @@ class _Cascade:
         self._add_columns(step, main, moment)
 
     def _add_columns(self, step: CascadeStep, main: TableContext, moment: Moment) -> None:
-        """Give the branch the columns that main got since: the jobs of today write them, and main is not to lose them."""
+        """Add the columns that main got since to the branch: current jobs write them, and main must not lose them."""
         now = main.schemas.latest()
         if now is None or now.id == moment.snapshot.schema_id:
             return
@@ -211,7 +212,7 @@ class _Cascade:
             alter.apply()
 
     def _make(self, step: CascadeStep, one: Affected) -> bool:
-        """Run the jobs of a table on its branch; whether all of them came to their end."""
+        """Run the jobs of a table on its branch; return whether all of them finished."""
         if self._was_main(step):
             self.tell(f"{step.table}: {step.branch} was main before; its jobs go on when it is main again")
             return True
@@ -246,7 +247,7 @@ class _Cascade:
         return True
 
     def _check_read(self, step: CascadeStep, part: JobPart, corrected: Mapping[str, Corrected]) -> None:
-        """Raise `InvalidInputError` if a job has read the main of a table that is corrected, and not its branch."""
+        """Raise `InvalidInputError` if a job has read the main of a corrected table, and not its branch."""
         mains = {one.main.branch_uuid: one for one in corrected.values() if one.branch is not None}
         for snapshot, entry in self._made_by(step, part):
             for read in entry.inputs:
@@ -261,7 +262,7 @@ class _Cascade:
                 )
 
     def _was_main(self, step: CascadeStep) -> bool:
-        """Whether the branch was published and taken back: then nothing is written to it until it is main again."""
+        """Whether the branch was published and undone: then nothing is written to it until it is main again."""
         context = self._table(step).context
         head = context.snapshots.head()
         return head is not None and is_replaced_by(context, head) is not None
@@ -271,7 +272,7 @@ class _Cascade:
         return any(True for _ in self._made_by(step, part))
 
     def _made_by(self, step: CascadeStep, part: JobPart) -> Iterator[tuple[Snapshot, LineageEntry]]:
-        """The commits of a job on the branch, newest first."""
+        """Return the commits of a job on the branch, newest first."""
         table = self._table(step)
         fork = table.context.fork
         for snapshot in table.snapshots():
@@ -301,7 +302,7 @@ def _branch_of(main: TableContext, step: CascadeStep) -> TableContext | None:
     try:
         return open_branch(main, step.branch)
     except AnabranchError:
-        return None  # or it is being created: creating it again brings that to its end
+        return None  # or it is being created: creating it again completes it
 
 
 def _empties(snapshot: Snapshot) -> bool:

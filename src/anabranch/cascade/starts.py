@@ -1,8 +1,8 @@
-"""Where the sources of a job begin so that it goes on from what its table's branch begins with, on corrected tables.
+"""Positions from which a job's sources continue on corrected tables, after what its table's branch begins with.
 
-The positions that a job recorded are on the mains that there were. Up to the snapshot where such a main and the branch that is
-read from now on parted, both have the same history: so the same position on the corrected one is followed by the corrected
-rows. That goes for every source whose main was replaced since, whether by this correction, an earlier one, or several.
+The positions that a job recorded are on former mains. Up to the snapshot where such a main and the branch to read
+parted, both have the same history: so the same position on the corrected one is followed by the corrected
+rows. This holds for every source whose main was replaced since, whether by this correction, an earlier one, or several.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.jobs.job import Job
-from anabranch.jobs.positions import known_positions, starts_at
+from anabranch.jobs.positions import known_positions
+from anabranch.jobs.starts import starts_at
 from anabranch.jobs.state.point import Point
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import main_by_uuid, succession
@@ -27,57 +28,57 @@ from anabranch.streaming.offsets import BEGINNING, Offset, Position
 
 @dataclass(frozen=True, slots=True)
 class Corrected:
-    """A table that is read as it is corrected."""
+    """A table in its corrected form."""
 
     table: str
     main: TableContext
-    """Its main, as it is now."""
+    """Its current main."""
     branch: str | None = None
     """The branch to read, by its name; None for main."""
     fork: int | None = None
     """Up to this snapshot its history is that of main; None if it is main."""
     branch_uuid: str | None = None
-    """Identity of what is read; None while the branch is not there yet."""
+    """Identity of the branch to read; None while it does not exist yet."""
     emptied: Position | None = None
-    """Where a branch that begins empty has been emptied."""
+    """Position at which a branch that begins empty was emptied."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """How far the jobs were that made what a branch begins with."""
+    """Positions of the jobs that made what a branch begins with."""
 
     moment: Snapshot | None = None
-    """What it begins with; None if it begins with nothing."""
+    """Snapshot it begins with; None if it begins with nothing."""
     positions: tuple[Positions, ...] = ()
-    """Of each job whose rows are in it, also of those whose commits have expired."""
+    """Of each job whose rows are in it, including jobs whose commits have expired."""
     unknown: str | None = None
-    """Why jobs may have written to it that nobody knows of."""
+    """Why unknown jobs may have written to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceStart:
-    """Where a source of a job begins."""
+    """Position where a source of a job begins."""
 
     source: str
     """Its name in the job."""
     name: str
-    """The table, with its branch; the topics, or what else it is."""
+    """The table, with its branch; the topics, or whatever it is."""
     begins: str
     """For people: ``after snapshot 5``, ``with all rows of snapshot 5``, ``as declared``, ``as it is``."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobStart:
-    """Where the sources of a job begin."""
+    """Positions where the sources of a job begin."""
 
     sources: tuple[SourceStart, ...]
     options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By source."""
     notices: tuple[str, ...] = ()
     problem: str | None = None
-    """Why the job cannot go on from there by itself."""
+    """Why the job cannot continue from there by itself."""
     point: Point | None = None
-    """The batch of the job that what its branch begins with holds; None if it begins with nothing."""
+    """The job's last batch in what its branch begins with; None if it begins with nothing."""
 
 
 def start_of(
@@ -87,13 +88,13 @@ def start_of(
     sources: Mapping[str, Corrected],
     tables: Mapping[str, str],
 ) -> JobStart:
-    """Where a job begins so that it makes what its table has after a moment.
+    """Return where a job begins so that it makes what its table has after a moment.
 
     Args:
         job: the job.
         main: the table that it writes.
-        stand: what its branch begins with.
-        sources: how the tables are read that the job names without a branch, by the name of the source.
+        stand: state with which its branch begins.
+        sources: how tables that the job names without a branch are read, by the name of the source.
         tables: identity of the table of each source that is one, by the name of the source.
     """
     declared = JobStart(tuple(_as_declared(name, job, sources) for name in job.sources))
@@ -121,7 +122,7 @@ def start_of(
 
 
 def on_corrected(sources: Iterable[Corrected]) -> Callable[[Offset], Offset]:
-    """A function that gives for a position on a former main the same one on the table as it is read now.
+    """Return a function that maps a position on a former main to the same one on the table as it is read now.
 
     It raises `NotFoundError` for a position beyond what is kept.
     """
@@ -153,7 +154,7 @@ def on_corrected(sources: Iterable[Corrected]) -> Callable[[Offset], Offset]:
 
 
 def _on_corrected(options: dict[str, str], one: Corrected | None) -> dict[str, str]:
-    """The same position on the corrected table."""
+    """Return the same position on the corrected table."""
     text = options.get(SCAN_START_OFFSET.key)
     if one is None or text is None:
         return options
@@ -165,13 +166,13 @@ def _on_corrected(options: dict[str, str], one: Corrected | None) -> dict[str, s
 
 
 def _kept(one: Corrected, offset: Offset) -> Position:
-    """The same position in what is kept. Raises `NotFoundError`: something beyond that had been read.
+    """Return the same position in the kept part. Raises `NotFoundError`: something beyond it had been read.
 
-    Commits without rows do not count: who has read these has read nothing.
+    Commits without rows do not count: their readers have read nothing.
     """
     position = offset.position
     if position == BEGINNING and one.emptied is not None:
-        return one.emptied  # what the branch had before it was emptied is not to be read
+        return one.emptied  # what the branch had before it was emptied must not be read
     ends = [end for end in (_parted(one.main, offset.branch_uuid), one.fork) if end is not None]
     end = min(ends, default=position.snapshot)
     if position.snapshot <= end:
@@ -181,7 +182,7 @@ def _kept(one: Corrected, offset: Offset) -> Position:
             return one.emptied or BEGINNING
         last = one.main.snapshots.find(end)
         if last is not None:
-            # Who was to begin with all rows of a later snapshot begins with all that is kept.
+            # A start with all rows of a later snapshot becomes one with all kept rows.
             return (
                 replace(Position.after(last), files=0, full=True) if position.full else Position.after(last)
             )
@@ -191,7 +192,7 @@ def _kept(one: Corrected, offset: Offset) -> Position:
 
 
 def _parted(main: TableContext, branch_uuid: str) -> int | None:
-    """The newest snapshot that a former main and today's both have, whatever was main in between; None if it is main.
+    """Return the newest common snapshot of a former main and the current one, across replacements; None if it is main.
 
     Raises `NotFoundError`: that branch never was main.
     """
@@ -205,7 +206,7 @@ def _parted(main: TableContext, branch_uuid: str) -> int | None:
 
 
 def _has_read_nothing(one: Corrected, offset: Offset, end: int) -> bool:
-    """Whether no rows are between the end of what is kept and the position."""
+    """Whether there are no rows between the end of the kept part and the position."""
     position = offset.position
     if position.full:
         return position.files == 0

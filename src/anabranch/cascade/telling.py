@@ -1,4 +1,4 @@
-"""A cascade in words: what it would do or did, what that guarantees, and the next command."""
+"""Texts about a cascade: what it would do or did, what that guarantees, and the next command."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator
 
 from anabranch.cascade.result import CascadeResult
 from anabranch.cascade.values import CascadePlan, CascadeStep
+from anabranch.format.text.shell import command_line
 from anabranch.kernel.log.moment import duration_text
 from anabranch.kernel.replacement.group_result import GroupInfo, GroupResult
 from anabranch.lineage.trace import Range
 
 
 def told_plan(plan: CascadePlan, files: Iterable[str] = ()) -> Iterator[str]:
-    """A plan, in lines; `files` are the job files that were given."""
+    """Yield the lines of a plan; `files` are the given job files."""
     yield from _beside(plan)
     if plan.is_done:
         yield _nothing(plan)
@@ -28,13 +29,14 @@ def told_plan(plan: CascadePlan, files: Iterable[str] = ()) -> Iterator[str]:
     if any(step.problems for step in plan.steps) and not given:
         yield "Name the files that declare the jobs: --jobs FILE."
         given = ["FILE"]
-    yield f"next: {_command(plan)} --run{''.join(f' --jobs {file}' for file in given)}"
+    yield f"next: {command_of(plan, given)}"
 
 
 def told_result(result: CascadeResult, files: Iterable[str] = ()) -> Iterator[str]:
-    """What became of a run, in lines."""
+    """Yield the lines of a result."""
     plan = result.plan
-    again = f"{_command(plan)} --run{''.join(f' --jobs {file}' for file in files)}"
+    files = list(files)
+    again = command_of(plan, files)
     yield from _beside(plan)
     if plan.is_done:
         yield _nothing(plan)
@@ -46,14 +48,13 @@ def told_result(result: CascadeResult, files: Iterable[str] = ()) -> Iterator[st
             "ran on the branches go on where they are:"
         )
         jobs = dict.fromkeys(part.job for step in plan.steps for part in step.jobs)
-        named = "".join(f" --job {job}" for job in jobs)
-        if named:
-            yield f"next: anabranch run {' '.join(files) or 'FILE'}{named}"
-        yield (
-            f"to take all of it back: anabranch cascade --undo {result.group.number}"
-            if plan.tag is None
-            else f"to take all of it back: {_command(plan)} --undo"
+        if jobs:
+            named = [word for job in jobs for word in ("--job", job)]
+            yield f"next: {command_line('run', *(files or ['FILE']), *named)}"
+        back = (
+            ("cascade", "--undo", f"{result.group.number}") if plan.tag is None else (*_verb(plan), "--undo")
         )
+        yield f"to take all of it back: {command_line(*back)}"
     elif result.waiting is not None:
         step = result.waiting
         yield f"{step.table} waits for somebody: {'; '.join(step.problems)}"
@@ -61,7 +62,7 @@ def told_result(result: CascadeResult, files: Iterable[str] = ()) -> Iterator[st
             f"Nothing is published. Write these rows to {step.table}$branch_{step.branch}, made from the branches of the same "
             "name of what it is made from."
         )
-        yield f"next: {again} --by-hand {step.table}"
+        yield f"next: {command_of(plan, files, '--by-hand', step.table)}"
     elif result.failed:
         for status in result.failed:
             yield f"{status.job}: {status.state.value}{'' if status.message is None else f': {status.message}'}"
@@ -73,7 +74,7 @@ def told_result(result: CascadeResult, files: Iterable[str] = ()) -> Iterator[st
         done = ", ".join(result.done) or "nothing"
         yield f"made again on branch {plan.name}: {done}. Nothing is published: all mains are as they were."
         for table in result.done:
-            yield f"look at it: anabranch diff {table} main..{plan.name}"
+            yield f"look at it: {command_line('diff', table, f'main..{plan.name}')}"
         yield f"next: {again}"
 
 
@@ -83,20 +84,26 @@ def _nothing(plan: CascadePlan) -> str:
     return f"nothing to do: {plan.table} has nothing after tag '{plan.tag}', or branch {plan.name} is main already"
 
 
-def _command(plan: CascadePlan) -> str:
-    """The command that the plan is of."""
+def command_of(plan: CascadePlan, files: Iterable[str], *more: str) -> str:
+    """Return the command that does what a plan says, with these job files."""
+    jobs = [word for file in files for word in ("--jobs", file)]
+    return command_line(*_verb(plan), "--run", *jobs, *more)
+
+
+def _verb(plan: CascadePlan) -> tuple[str, ...]:
+    """Return the words of the command that made the plan."""
     if plan.tag is None:
-        return f"anabranch cascade {plan.table}"
-    return f"anabranch correct {plan.table} --from-tag {plan.tag}"
+        return "cascade", plan.table
+    return "correct", plan.table, "--from-tag", plan.tag
 
 
 def told_group(group: GroupResult) -> Iterator[str]:
-    """What was published or taken back, in lines."""
+    """Yield lines about what was published or undone."""
     yield from str(group).splitlines()
 
 
 def told_groups(groups: Iterable[GroupInfo]) -> Iterator[str]:
-    """The log of groups, in lines."""
+    """Yield the log of groups, in lines."""
     for group in groups:
         tables = ", ".join(f"{table} ({branch})" for table, branch, _ in group.tables)
         undoes = "" if group.undoes is None else f", takes back group {group.undoes}"
@@ -135,7 +142,7 @@ def _beside(plan: CascadePlan) -> Iterator[str]:
 
 
 def _taken_out(plan: CascadePlan) -> str:
-    """``snapshots 3..4 of main@1, 7 of main@2``: named, because main has other snapshots of these numbers."""
+    """Return ``snapshots 3..4 of main@1, 7 of main@2``: with the main, because the current one reuses these numbers."""
     mains = dict.fromkeys(plan.taken_from)
     of = {
         name: [r for r, main in zip(plan.taken_out, plan.taken_from, strict=True) if main == name]

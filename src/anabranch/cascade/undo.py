@@ -1,4 +1,4 @@
-"""Taking a cascade back: all of its tables at once."""
+"""Undoes a cascade: all of its tables at once."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def undo_cascade(
     by: str | None = None,
     reason: str | None = None,
 ) -> GroupResult:
-    """Take back what a cascade published, in all of its tables at once. Repeating it changes nothing.
+    """Undo what a cascade published, in all of its tables at once. Repeating it changes nothing.
 
     Args:
         lake: the warehouse.
-        number: of the group that was published; if None the last one that was not taken back, or if the last thing that
-            was done is to take one back, that one, so that nothing is left to do.
-        table: the table that was corrected: then its last cascade is meant.
-        by: who takes it back, for people.
+        number: of the published group; if None the last one that was not undone, or if the last action was
+            an undo, that one, so that nothing is left to do.
+        table: the table that was corrected: then its last cascade is undone.
+        by: who undoes it, for people.
         reason: why.
 
     Raises as `Lake.undo_group`.

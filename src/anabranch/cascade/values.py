@@ -1,4 +1,4 @@
-"""What a plan of a cascade consists of: plain values."""
+"""The parts of a cascade plan, as plain values."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class JobPart:
     job: str
     sources: tuple[SourceStart, ...]
     commits: int
-    """How many commits it had made that are taken out; 0 if it only goes on from where it was."""
+    """Number of its commits that are taken out; 0 if it only continues from where it was."""
     is_batch: bool
     starts: Mapping[str, Mapping[str, str]]
     """By source, the options with which it begins there."""
     notices: tuple[str, ...] = ()
     state: str | None = None
-    """How it gets the state that belongs to the point where it begins; None if it keeps none."""
+    """How it gets the state for the point where it begins; None if it keeps none."""
     took_millis: int | None = None
-    """How long its commits that are made again took the first time, as far as they say: what to expect of it now."""
+    """Recorded time its commits that are made again took the first time: an estimate for now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,46 +34,46 @@ class CascadeStep:
 
     table: str
     branch: str
-    """On which it is corrected."""
+    """Branch on which it is corrected."""
     is_there: bool
-    """Whether the branch has been created already."""
+    """Whether the branch exists already."""
     fork: int | None
-    """The snapshot that the branch begins with, which contains nothing of what was taken out; None if none is left."""
+    """The snapshot that the branch begins with, free of what was taken out; None if there is none."""
     is_empty: bool
     """Whether the branch is emptied first, because the table contained something of it from the beginning."""
     bad: tuple[Range, ...]
-    """Snapshots of main that took in what was taken out; those after the fork that did not are only made again."""
+    """Snapshots of main that took in what was taken out; clean ones after the fork are only made again."""
     anew: int
-    """How many commits come after the fork, all of which are made again."""
+    """Number of commits after the fork, all of which are made again."""
     rows: int
     """Rows that these commits added."""
     jobs: tuple[JobPart, ...]
     problems: tuple[str, ...]
-    """What no job can make again, and why: somebody has to do it by hand, on the branch."""
+    """What no job can make again, and why: it has to be done by hand, on the branch."""
     notes: tuple[str, ...] = ()
-    """What else a person should know."""
+    """Further notes for people."""
 
 
 @dataclass(frozen=True, slots=True)
 class CascadePlan:
-    """All that has to be done after a correction, in order."""
+    """Everything that has to be done after a correction, in order."""
 
     table: str
     """The table that was corrected."""
     number: int
-    """Of the replacement of its main."""
+    """Number of the replacement of its main."""
     taken_out: tuple[Range, ...]
     """Snapshots of the old main that the new one does not have."""
     taken_from: tuple[str, ...]
-    """For each of these ranges, what that old main is called now, such as ``main@1``."""
+    """Current name of the old main of each of these ranges, such as ``main@1``."""
     steps: tuple[CascadeStep, ...]
     """In the order in which the tables feed each other."""
     beside: tuple[str, ...] = ()
-    """Branches that took in something of it and are not main: nothing is done about them."""
+    """Affected branches other than main, which are left unchanged."""
     warnings: tuple[str, ...] = ()
-    """Where the plan may lack something."""
+    """Possible gaps in the plan."""
     name: str = ""
-    """What the branches are called."""
+    """Name of the branches."""
     tag: str | None = None
     """The tag at which the table itself begins again; None if its main was replaced already."""
 
@@ -89,7 +89,7 @@ class CascadePlan:
 
     @property
     def took_millis(self) -> int | None:
-        """How long all that is made again took the first time; None if no commit says it."""
+        """How long everything to be made again took the first time; None if not recorded."""
         known = [p.took_millis for step in self.steps for p in step.jobs if p.took_millis is not None]
         return sum(known) if known else None
 

@@ -1,4 +1,4 @@
-"""Who made the commits that are taken out."""
+"""The writers of the commits that are taken out."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from anabranch.version import __version__
 _NAMED_AT_MOST = 5
 
 EMPTYING = Engine("anabranch", __version__, query="anabranch-cascade")
-"""Who empties the branch of a cascade that begins with nothing. It takes part in no rows, so nobody has to do it again."""
+"""The engine recorded for emptying a branch of a cascade. It brings no rows, so nobody has to repeat it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """A job, or others whose commits no job makes again."""
+    """A job, or other writers whose commits no job makes again."""
 
     job: str
     commits: int
-    """Of those that are taken out; 0 for a stream that made only others."""
+    """Number of its commits that are taken out; 0 for a stream that made only others."""
     problem: str | None = None
-    """Why nobody can make them again by itself."""
+    """Why they cannot be made again automatically."""
     tables: frozenset[str] = frozenset()
     """The tables that they took something from, by identity."""
 
@@ -33,12 +33,12 @@ class Writer:
 
 
 def writers_of(store: CommitStore, made_anew: Segments, kept: Segments) -> tuple[Writer, ...]:
-    """Who made commits of rows, in the order of their names; those that no job makes again last.
+    """Return the writers of commits with rows, sorted by name; those that no job makes again last.
 
     Args:
         store: where commits are known.
         made_anew: the commits that have to be made again.
-        kept: those before: streams that made these have to go on, too.
+        kept: the earlier ones: streams that made these have to continue, too.
     """
     jobs: dict[str, set[tuple[str, int]]] = {}
     tables: dict[str, set[str]] = {}
@@ -81,7 +81,7 @@ def writers_of(store: CommitStore, made_anew: Segments, kept: Segments) -> tuple
 
 
 def _by_hand(store: CommitStore, segment: Segment) -> Iterator[int]:
-    """Commits of rows that no job made, or nobody of whom it is known."""
+    """Yield commits of rows that no job, or no known job, made."""
     for commit in store.commits(segment.branch, segment.first):
         if commit.snapshot > segment.last:
             return

@@ -1,4 +1,4 @@
-"""Where tables live: names, databases and listings in a warehouse folder."""
+"""The catalog: names, databases and listings in a warehouse folder."""
 
 from anabranch.catalog.filesystem import FilesystemCatalog
 from anabranch.catalog.identifier import Identifier

@@ -1,8 +1,8 @@
-"""Tables that lie elsewhere, such as topics of Kafka: the warehouse keeps only their definition.
+"""Definitions of external tables, such as Kafka topics: the warehouse keeps only their definition.
 
 It is one file in the folder of the database, ``<database>.db/<name>.connector``, in the form of a schema file: columns,
-watermark, options, comment. Tables are folders, so no engine takes it for one. It holds what it was given, credentials
-too: who can read the warehouse can read them.
+watermark, options, comment. Tables are folders, so no engine takes it for one. It is stored unencrypted, credentials
+included: anybody who can read the warehouse can read them.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from anabranch.storage.protocol import Storage
 CONNECTOR: Final[Option[str | None]] = Option(
     "connector", str, None, "What a table is that lies elsewhere: kafka.", "text"
 )
-"""The option by which a definition is one of these; it is no option of tables."""
+"""The option that marks a definition as external; it is not a table option."""
 _SUFFIX: Final = ".connector"
 
 
 class Connectors:
-    """The definitions in one warehouse."""
+    """The external definitions in one warehouse."""
 
     def __init__(self, storage: Storage, *, runtime: Runtime = SYSTEM) -> None:
-        """Those of the warehouse at which `storage` is rooted."""
+        """Use the warehouse at which `storage` is rooted."""
         self._storage = storage
         self._runtime = runtime
 
     def names(self, database: str) -> list[str]:
-        """All names in a database, sorted."""
+        """Return all names in a database, sorted."""
         found = (info.path.rpartition("/")[2] for info in self._storage.list(f"{database}.db"))
         return sorted(name.removesuffix(_SUFFIX) for name in found if name.endswith(_SUFFIX))
 
     def get(self, database: str, name: str) -> TableSchema | None:
-        """The definition of that name, or None."""
+        """Return the definition of that name, or None."""
         try:
             check_database_name(database)
             check_table_name(name)
@@ -61,7 +61,7 @@ class Connectors:
         comment: str | None = None,
         if_not_exists: bool = False,
     ) -> None:
-        """Keep a definition.
+        """Store a definition.
 
         Raises:
             AlreadyExistsError: there is one, unless `if_not_exists`.
@@ -82,12 +82,12 @@ class Connectors:
             )
 
     def drop(self, identifier: Identifier) -> bool:
-        """Forget a definition; what it is about stays. Returns whether there was one."""
+        """Delete a definition; the external data stays. Return whether there was one."""
         there = self._storage.exists(connector_path(identifier))
         self._storage.delete(connector_path(identifier))
         return there
 
 
 def connector_path(identifier: Identifier) -> str:
-    """Where the definition of that name lies, if there is one."""
+    """Return the path of the definition of that name."""
     return f"{identifier.path}{_SUFFIX}"

@@ -1,11 +1,7 @@
-"""A warehouse that is a folder: ``<database>.db/<table>``, with nothing but the tables' own files.
+"""A warehouse in a folder: ``<database>.db/<table>``, with only the tables' own files.
 
 A table exists by its first schema file, so creating one is a single put-if-absent. A database is its
-folder; object stores have no folders, so there a small marker object keeps an empty one in being.
-
-Dropping a table moves its folder out of sight, at once. Object stores cannot do that: there the schemas go
-first, so that it is no table any more, and the snapshots last, so that nobody creates another one in its
-place before the drop is done. What is left of a drop that was interrupted is taken up by the next one.
+folder; object stores have no folders, so there a small marker object represents an empty one.
 """
 
 from __future__ import annotations
@@ -16,27 +12,22 @@ from dataclasses import replace
 from anabranch.catalog.connectors import Connectors, connector_path
 from anabranch.catalog.identifier import Identifier
 from anabranch.catalog.place import DATABASE_SUFFIX, MARKER, check_place
-from anabranch.errors import AlreadyExistsError, InvalidInputError, NotFoundError, UnsupportedFeatureError
+from anabranch.catalog.remains import has_remains, remove_empty, remove_table
+from anabranch.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from anabranch.expr.row_rules import check_rules
 from anabranch.format.records.group import GROUPS_FOLDER
-from anabranch.format.records.layout import HISTORY_FOLDER, Layout
+from anabranch.format.records.layout import Layout
+from anabranch.format.schema.rules import check_format
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.text.names import check_database_name
 from anabranch.format.types.data_types import Field
 from anabranch.kernel.log.branch_log import open_branch
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.guards import check_main_readable
-from anabranch.kernel.log.main_branch import main_of
+from anabranch.kernel.log.main_branch import main_as_far_as_known, main_of
 from anabranch.options import TABLE_UUID, check_options
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.storage.protocol import Storage
-
-_DROPPED = ".dropped-"
-"""How the folder of a table begins to be called when it is dropped."""
-_METADATA = frozenset({
-    "schema", "snapshot", "tag", "branch", "consumer", "savepoint", "changelog", "ledger", HISTORY_FOLDER
-})  # fmt: skip
-"""Folders of a table that mean something to a new one in its place; names of data and manifests are unique."""
 
 
 class FilesystemCatalog:
@@ -48,21 +39,21 @@ class FilesystemCatalog:
 
     @property
     def storage(self) -> Storage:
-        """Rooted at the warehouse."""
+        """Store rooted at the warehouse."""
         return self._storage
 
     @property
     def groups(self) -> Storage:
-        """Rooted where the warehouse keeps what was decided for several tables at once."""
+        """Store rooted at the warehouse's records of replacements in several tables."""
         return self._storage.scoped(GROUPS_FOLDER)
 
     def databases(self) -> list[str]:
-        """Names of all databases, sorted."""
+        """Return names of all databases, sorted."""
         folders = (folder.rpartition("/")[2] for folder in self._storage.list_folders())
         return sorted(f.removesuffix(DATABASE_SUFFIX) for f in folders if f.endswith(DATABASE_SUFFIX))
 
     def check_there(self, known: Sequence[str] | None = None) -> None:
-        """Say so if this is no warehouse: nothing, a file, or a folder inside of one.
+        """Raise if this is not a warehouse: nothing, a file, or a folder inside of one.
 
         Args:
             known: the databases, if they were listed already.
@@ -73,7 +64,7 @@ class FilesystemCatalog:
             check_place(self._storage, may_be_new=False)
 
     def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
-        """Raises `AlreadyExistsError`, `InvalidNameError`."""
+        """Create a database. Raises `AlreadyExistsError`, `InvalidNameError`."""
         check_database_name(name)
         known = self.databases()
         if not known:
@@ -98,7 +89,7 @@ class FilesystemCatalog:
         self._storage.delete_folder(f"{name}{DATABASE_SUFFIX}")
 
     def tables(self, database: str) -> list[str]:
-        """Names of all tables of a database, sorted. Raises `NotFoundError`."""
+        """Return names of all tables of a database, sorted. Raises `NotFoundError`."""
         check_database_name(database)
         known = self.databases()
         if database not in known:
@@ -149,10 +140,11 @@ class FilesystemCatalog:
         comment: str | None = None,
         primary_keys: Sequence[str] = (),
     ) -> TableSchema:
-        """The schema of a new table, for `add`; nothing is written. Raises as `create_table` does."""
+        """Return the schema of a new table, for `add`; nothing is written. Raises as `create_table` does."""
         _check_whole(identifier)
         given = {str(key): str(value) for key, value in (options or {}).items()}
         check_options(given)
+        check_format(given)
         self._check_no_topic(identifier)
         schema = TableSchema.create(
             fields,
@@ -168,7 +160,7 @@ class FilesystemCatalog:
     def add(
         self, identifier: Identifier, schema: TableSchema, *, if_not_exists: bool = False
     ) -> TableContext:
-        """Make the table of a planned schema, and its database if that does not exist.
+        """Create the table of a planned schema, and its database if that does not exist.
 
         Raises `AlreadyExistsError`: the table exists and `if_not_exists` is False.
         """
@@ -183,11 +175,11 @@ class FilesystemCatalog:
         return self.open(identifier)
 
     def exists(self, identifier: Identifier) -> bool:
-        """Whether there is a table of that name."""
+        """Whether a table of that name exists."""
         return self._exists(identifier.path)
 
     def check_free(self, identifier: Identifier) -> None:
-        """Check that a table of that name could be made, before its rows are written.
+        """Check that a table of that name can be created, before its rows are written.
 
         Raises `AlreadyExistsError`, `InvalidNameError`, `InvalidInputError`.
         """
@@ -200,18 +192,13 @@ class FilesystemCatalog:
         self._check_no_remains(identifier)
 
     def clear_unmade(self, identifier: Identifier, *, with_database: bool) -> None:
-        """Remove the empty folders that are left where a table was to be made, and was not."""
-        self._remove_empty(identifier.path)
+        """Remove the empty folders left by a table creation that failed."""
+        remove_empty(self._storage, identifier.path)
         if with_database:
             self._storage.delete_empty_folder(f"{identifier.database}{DATABASE_SUFFIX}")
 
-    def _remove_empty(self, folder: str) -> None:
-        for inner in self._storage.list_folders(folder):
-            self._remove_empty(inner)
-        self._storage.delete_empty_folder(folder)
-
     def _check_no_remains(self, identifier: Identifier) -> None:
-        if self._has_remains(identifier.path):
+        if has_remains(self._storage, identifier.path):
             raise AlreadyExistsError(
                 f"the folder of '{identifier.full_name}' still holds metadata of a table whose drop was interrupted",
                 hint="drop the table again to finish it, then create the new one.",
@@ -225,10 +212,25 @@ class FilesystemCatalog:
             )
 
     def open(self, identifier: Identifier) -> TableContext:
-        """The table, which is its main branch as of now, or the branch of it that the name says.
+        """Open a table: its current main branch, or the branch that the name gives.
 
         Raises `NotFoundError`, `CorruptTableError`, `UnsupportedFeatureError`.
         """
+        context = self._opened(identifier)
+        return main_of(context) if identifier.branch is None else open_branch(context, identifier.branch)
+
+    def open_as_far_as_known(self, identifier: Identifier) -> TableContext:
+        """Open a table as `open` does, also where the newest record of what is main is damaged.
+
+        For callers that ask `main_of` again before they read or write, which then refuses, and for those that verify and
+        repair.
+        """
+        context = self._opened(identifier)
+        if identifier.branch is not None:
+            return open_branch(context, identifier.branch)
+        return main_as_far_as_known(context)
+
+    def _opened(self, identifier: Identifier) -> TableContext:
         context = TableContext(
             self._storage.scoped(identifier.path),
             identifier.full_name,
@@ -246,7 +248,7 @@ class FilesystemCatalog:
                 hint=self._suggestion(identifier.database),
             ) from error
         check_main_readable(context)
-        return main_of(context) if identifier.branch is None else open_branch(context, identifier.branch)
+        return context
 
     def drop_table(self, identifier: Identifier, *, if_exists: bool = False) -> None:
         """Remove a table with all its branches and data, or what an interrupted drop left of it.
@@ -254,22 +256,14 @@ class FilesystemCatalog:
         Raises `NotFoundError`, `InvalidInputError` for the name of a branch or of a system table.
         """
         _check_whole(identifier)
-        if not self._exists(identifier.path) and not self._has_remains(identifier.path):
+        if not self._exists(identifier.path) and not has_remains(self._storage, identifier.path):
             if if_exists:
                 return
             raise NotFoundError(f"table '{identifier.full_name}' does not exist")
-        database = f"{identifier.database}{DATABASE_SUFFIX}"
-        try:
-            self._storage.rename_folder(identifier.path, f"{database}/{_DROPPED}{self._runtime.ids.uuid()}")
-        except UnsupportedFeatureError:
-            self._remove_in_order(identifier.path)
-            return
-        for folder in self._storage.list_folders(database):
-            if folder.rpartition("/")[2].startswith(_DROPPED):
-                self._storage.delete_folder(folder)
+        remove_table(self._storage, identifier, self._runtime.ids.uuid())
 
     def rename_table(self, source: Identifier, target: Identifier) -> None:
-        """Give a table another name, at once; refused on object stores.
+        """Rename a table atomically; refused on object stores.
 
         Raises `NotFoundError`, `AlreadyExistsError`, `UnsupportedFeatureError`, and `InvalidInputError` for
         the name of a branch or of a system table.
@@ -284,22 +278,6 @@ class FilesystemCatalog:
 
     def _exists(self, path: str) -> bool:
         return self._storage.exists(f"{path}/{Layout().schema_path(0)}")
-
-    def _has_remains(self, path: str) -> bool:
-        """Whether metadata lies in a folder that is no table's any more."""
-        found = [f for f in self._storage.list_folders(path) if f.rpartition("/")[2] in _METADATA]
-        return any(True for folder in found for _ in self._storage.list(folder, recursive=True))
-
-    def _remove_in_order(self, path: str) -> None:
-        schemas, snapshots = f"{path}/{Layout().schema_folder}", f"{path}/{Layout().snapshot_folder}"
-        others = [f for f in self._storage.list_folders(path) if f not in (schemas, snapshots)]
-        self._storage.delete_folder(schemas)
-        for folder in others:
-            self._storage.delete_folder(folder)
-        loose = [info.path for info in self._storage.list(path, include_temporary=True)]
-        if loose:
-            self._storage.delete_many(loose)
-        self._storage.delete_folder(snapshots)
 
     def _suggestion(self, database: str) -> str:
         try:

@@ -1,4 +1,4 @@
-"""How users name a table: ``database.table``, a branch of it, or one of its system tables."""
+"""Names of tables as users write them: ``database.table``, a branch of it, or one of its system tables."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Identifier:
 
     @classmethod
     def parse(cls, text: str) -> Identifier:
-        """Read a name as users write it. Raises `InvalidNameError`."""
-        if "://" in text:  # which may hold keys, as other tools write them
+        """Parse a name as users write it. Raises `InvalidNameError`."""
+        if "://" in text:  # it may hold keys, as other tools write them
             raise InvalidNameError(
                 f"a URL ({text.partition('://')[0]}://...) does not name a table",
                 hint="name the warehouse where the lake is opened, and the table as database.table.",

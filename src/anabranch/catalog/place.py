@@ -1,4 +1,4 @@
-"""Whether a place can be a warehouse: asked where none of its databases is found, so that it costs nothing else."""
+"""Checks whether a location can be a warehouse; done only if none of its databases is found, so it is cheap."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from anabranch.storage.protocol import Storage
 
 DATABASE_SUFFIX = ".db"
 MARKER = ".database"
-"""The object that keeps an empty database in being where there are no folders."""
+"""Object that represents an empty database in stores without folders."""
 
 
 def check_place(storage: Storage, *, may_be_new: bool) -> None:
-    """Say what a place without databases is, unless it is an empty warehouse.
+    """Raise an error that says what a location without databases is, unless it is an empty warehouse.
 
     Args:
         storage: rooted at the place.

@@ -22,7 +22,7 @@ from anabranch.cli.arguments import (
     confirm,
     settings,
 )
-from anabranch.cli.jobs import ShownStatuses
+from anabranch.cli.job_statuses import ShownStatuses
 from anabranch.cli.output import say, show_json
 from anabranch.errors import InvalidInputError
 
@@ -97,7 +97,7 @@ def cascade(
         files, not hold, by_hand or (), settings(audit), max_restarts, reason, accept_empty_state or ()
     )
     spark = service.Spark(master, settings(conf), loud=state.debug)
-    with ShownStatuses(json=json) as shown:
+    with ShownStatuses(json=json, tells_failures=False) as shown:
         result = service.run(
             state.warehouse,
             table,

@@ -90,11 +90,12 @@ def audit(
 ) -> None:
     """Check a branch and record the verdict, which merge-branch and replace-main-branch can require; 1 if it failed."""
     from anabranch.service import comparing as service
+    from anabranch.service.refs import open_branch
 
     if len(arguments) > 2:
         raise typer.BadParameter(f"expected [BRANCH] CHECKS, found {' '.join(arguments)}")
     branch = arguments[0] if len(arguments) == 2 else None
-    verdict = service.open_branch(state.warehouse, table, branch).audit(arguments[-1], by=by)
+    verdict = open_branch(state.warehouse, table, branch).audit(arguments[-1], by=by)
     info = service.describe_verdict(verdict)
     if json:
         show_json(info)

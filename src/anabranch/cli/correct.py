@@ -23,7 +23,8 @@ from anabranch.cli.arguments import (
     settings,
 )
 from anabranch.cli.cascade import show
-from anabranch.cli.jobs import ShownStatuses
+from anabranch.cli.job_statuses import ShownStatuses
+from anabranch.cli.output import say
 from anabranch.errors import InvalidInputError
 
 _FAILED = 1
@@ -93,12 +94,12 @@ def correct(
         show(planned.to_dict(), service.told_plan(planned, wanted.files), json=json)
         return
     confirm(f"correct {table} and what was made from it, and publish it?", yes=yes or json or hold)
-    with ShownStatuses(json=json) as shown:
+    with ShownStatuses(json=json, tells_failures=False) as shown:
         result = service.run(
             state.warehouse,
             wanted,
             service.Spark(master, settings(conf), loud=state.debug),
-            tell=lambda line: None if json else typer.echo(line),
+            tell=lambda line: None if json else say(line),
             on_status=lambda statuses: None if json else shown.update(statuses),
             on_event=shown.trace,
         )

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Annotated, Any
 
 import typer
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
 
 from anabranch.cli import state
 from anabranch.cli.arguments import AcceptEmptyState, AsJson, Conf, DryRun, settings
-from anabranch.cli.output import console, say, show_json, show_table
+from anabranch.cli.job_statuses import ShownStatuses
+from anabranch.cli.output import NOBODY_READS, say, show_json, show_table
 
-if TYPE_CHECKING:
-    from anabranch.service.jobs import JobStatus
-
-_FAILED, _CONFLICT = 1, 3
-_STYLES = {
-    "running": "green",
-    "pausing": "yellow",
-    "held": "yellow",
-    "failed": "red",
-    "fenced": "red",
-    "skipped": "red",
-}
+_EXIT_CODES = {"lost": 5, "failed": 1, "skipped": 1, "taken": 4, "fenced": 3}
+"""By the state in which a job ended; of several the first counts. 0 if all ended or were stopped."""
 
 
 def register(app: typer.Typer) -> None:
@@ -65,11 +55,40 @@ def run(
     max_restarts: Annotated[
         int,
         typer.Option(
-            help="Starts after failures, without a batch in between, before a job is given up.", min=0
+            help="Starts after failures that may be the job's own, without a batch in between, before it is given up.",
+            min=0,
         ),
     ] = 10,
+    stop_limit: Annotated[
+        float, typer.Option(help="Seconds that a stop waits for batches under way, then ends them.", min=0)
+    ] = 60.0,
+    stuck_after: Annotated[
+        float, typer.Option(help="Seconds at one batch after which a job is said to be stuck.", min=1)
+    ] = 900.0,
     fail_fast: Annotated[
         bool, typer.Option("--fail-fast", help="Stop the other jobs when one is given up.")
+    ] = False,
+    metrics: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            help="Serve figures for Prometheus on this port of 127.0.0.1; 0 for any.",
+            min=0,
+            max=65_535,
+        ),
+    ] = None,
+    hook: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COMMAND",
+            help="Run this when a job fails, is given up, is stuck or has recovered; what happened is in ANABRANCH_EVENT.",
+        ),
+    ] = None,
+    take_over: Annotated[
+        bool,
+        typer.Option(
+            "--take-over", help="End the jobs in another process that runs them, after its batch, and go on."
+        ),
     ] = False,
     master: Annotated[str | None, typer.Option(help="Spark master; this machine if absent.")] = None,
     conf: Conf = None,
@@ -80,6 +99,9 @@ def run(
 
     The same file runs on a branch, and from exactly the source positions that a tag of its sink holds. With --json one
     object for every change of a job.
+
+    Exit codes: 0 all jobs ended or were stopped; 1 one was given up; 2 wrong declarations or options; 3 one is fenced, for
+    another branch took the place of main; 4 another process runs or took one; 5 Spark's JVM is gone; 141 nobody reads standard output.
     """
     from anabranch.service import jobs as service
 
@@ -96,94 +118,56 @@ def run(
         accept_empty_state=accept_empty_state or (),
         start_anew=start_anew or (),
     )
-    schedule = service.Schedule(policy=service.Policy(most=max_restarts, fail_fast=fail_fast))
-    schedule = service.with_trigger(schedule, available_now=available_now, once=once)
-    with ShownStatuses(json=json) as shown:
-        statuses = service.run(
-            state.warehouse, jobs, how, schedule, spark, on_status=shown.update, on_event=shown.trace
-        )
-    if not json:
-        _tell_failures(statuses)
-    states = {status.state.value for status in statuses}
-    if states & {"failed", "skipped"}:
-        raise typer.Exit(_FAILED)
-    if "fenced" in states:
-        raise typer.Exit(_CONFLICT)
-
-
-class ShownStatuses:
-    """Statuses as they change: a table on a terminal, elsewhere a line for each change."""
-
-    def __init__(self, *, json: bool) -> None:
-        self._json = json
-        self._known: dict[str, JobStatus] = {}
-        self._live = Live(console=console, auto_refresh=False) if console.is_terminal and not json else None
-
-    def __enter__(self) -> ShownStatuses:
-        if self._live is not None:
-            self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._live is not None:
-            self._live.stop()
-
-    def update(self, statuses: Sequence[JobStatus]) -> None:
-        changed = [status for status in statuses if self._known.get(status.job) != status]
-        if not changed:
-            return
-        if self._live is not None:
-            self._live.update(_drawn(statuses), refresh=True)
-        for status in changed if self._live is None else ():
-            before = self._known.get(status.job)
-            if self._json:
-                show_json(status)
-            else:
-                say(_line(status, before))
-        self._known = {status.job: status for status in statuses}
-
-    def trace(self, event: object) -> None:
-        """Show where a failure comes from, if that is wanted."""
-        error = getattr(event, "error", None)
-        if state.debug and error is not None:
-            say(f"{getattr(event, 'job', '')}: {error!r}", err=True)
-
-
-def _line(status: JobStatus, before: JobStatus | None) -> str:
-    if before is not None and before.state is status.state and status.batch != before.batch:
-        return f"{status.job}: batch {status.batch}, {status.rows} rows"
-    restarts = (
-        f" (start {status.restarts + 1})" if status.restarts and status.state.value == "running" else ""
+    policy = service.Policy(
+        most=max_restarts,
+        fail_fast=fail_fast,
+        stuck_after=stuck_after,
+        at_once=max(1, (os.cpu_count() or 2) // 2),
     )
-    message = f": {status.message}" if status.message else ""
-    if status.state.value == "held" and status.hint:
-        message += f"\n  hint: {status.hint}"
-    return f"{status.job}: {status.state.value}{restarts}{message}"
+    schedule = service.Schedule(policy=policy, patience_seconds=stop_limit)
+    schedule = service.with_trigger(schedule, available_now=available_now, once=once)
+    with ShownStatuses(json=json) as shown, _told_too(metrics, hook) as others:
 
+        def on_status(statuses: Sequence[service.JobStatus]) -> None:
+            shown.update(statuses)
+            for other in others:
+                other(statuses)
 
-def _drawn(statuses: Sequence[JobStatus]) -> Table:
-    drawn = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("job", "sink", "state", "batch", "rows", "rows/s", "restarts", ""):
-        numeric = name in ("batch", "rows", "rows/s", "restarts")
-        drawn.add_column(name, justify="right" if numeric else "left", overflow="fold")
-    for status in statuses:
-        speed = "" if status.rows_per_second is None else f"{status.rows_per_second:,.0f}"
-        drawn.add_row(
-            *(status.job, status.sink, Text(status.state.value, style=_STYLES.get(status.state.value, ""))),
-            *("" if value is None else f"{value:,}" for value in (status.batch, status.rows)),
-            *(speed, str(status.restarts or ""), Text(status.message or "")),
+        def on_stop(stop: service.Stop) -> None:
+            shown.on_closed = stop.ask
+
+        statuses = service.run(
+            *(state.warehouse, jobs, how, schedule, spark),
+            on_status=on_status,
+            on_event=shown.trace,
+            on_stop=on_stop,
+            take_over=take_over,
+            tell=lambda line: say(line, err=True),
         )
-    return drawn
+    states = {status.state.value for status in statuses}
+    code = next((code for name, code in _EXIT_CODES.items() if name in states), 0)
+    if code or shown.is_closed:
+        raise typer.Exit(code or NOBODY_READS)
 
 
-def _tell_failures(statuses: Sequence[JobStatus]) -> None:
-    from anabranch.cli.main import in_verbs
+@contextmanager
+def _told_too(port: int | None, command: str | None) -> Iterator[list[Callable[[Sequence[Any]], None]]]:
+    """What is told of statuses beside the terminal: metrics, and a command of the user."""
+    from anabranch.service.hooks import Hook
+    from anabranch.service.job_metrics import metrics_of
 
-    for status in statuses:
-        if status.state.value not in ("failed", "fenced"):
-            continue
-        hint = "" if status.hint is None else f"\n  hint: {status.hint}"
-        say(in_verbs(f"Error: job '{status.job}': {status.message}{hint}"), err=True)
+    others: list[Callable[[Sequence[Any]], None]] = []
+    with ExitStack() as stack:
+        if command is not None:
+            hook = Hook.of(command)
+            stack.callback(hook.wait)
+            others.append(hook.note)
+        if port is not None:
+            metrics = metrics_of(state.warehouse)
+            address = stack.enter_context(metrics.served(port))
+            say(f"metrics are at {address}", err=True)
+            others.append(metrics.note)
+        yield others
 
 
 def _show_plan(found: Sequence[object], *, json: bool) -> None:

@@ -8,7 +8,16 @@ import typer
 
 from anabranch.cli import state
 from anabranch.cli.arguments import AsJson
-from anabranch.cli.output import console, moment, printable, say, show_json, show_pairs, show_table
+from anabranch.cli.output import (
+    console,
+    moment,
+    printable,
+    say,
+    show_document,
+    show_json,
+    show_pairs,
+    show_table,
+)
 
 if TYPE_CHECKING:
     from anabranch.service.lineage import Drawing, Positions, Producer
@@ -238,8 +247,10 @@ def _draw(drawing: Drawing) -> None:
 
         assert isinstance(drawing.shown, Tree), "people see a tree"
         console.print(drawing.shown)
+    elif drawing.value is not None:
+        show_json(drawing.value)
     else:
-        say(drawing.text, nl=False)
+        show_document(drawing.text)
 
 
 def _say(guarantee: str, commands: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import sys
@@ -16,9 +17,11 @@ from anabranch.cli import (
     comparing,
     correct,
     data,
+    job_records,
     jobs,
     lineage,
     maintenance,
+    page,
     refs,
     replacing,
     sql,
@@ -28,11 +31,17 @@ from anabranch.cli import (
     tables,
 )
 from anabranch.cli.arguments import settings
-from anabranch.cli.output import runnable, say, show_json
-from anabranch.errors import AnabranchError, CommitConflictError, InvalidInputError, SealedBranchError
+from anabranch.cli.output import NOBODY_READS, runnable, say, show_json
+from anabranch.errors import (
+    AnabranchError,
+    CommitConflictError,
+    InvalidInputError,
+    JobTakenError,
+    SealedBranchError,
+)
 from anabranch.version import __version__
 
-FAILED, WRONG_USAGE, CONFLICT = 1, 2, 3
+FAILED, WRONG_USAGE, CONFLICT, TAKEN, ENGINE_GONE = 1, 2, 3, 4, 5
 
 app = typer.Typer(
     name="anabranch",
@@ -55,8 +64,10 @@ for group in (
     system_tables,
     sql,
     jobs,
+    job_records,
     cascade,
     correct,
+    page,
     system,
 ):
     group.register(app)
@@ -106,7 +117,10 @@ def _use_in_stores(options: list[str]) -> None:
 
 
 def main() -> None:
-    """Run the command line and exit with 0, 1 (failed), 2 (wrong usage) or 3 (conflict)."""
+    """Run the command line and exit with its code: 0, 1 (failed), 2 (wrong usage), 3 (conflict), or one of a verb's own."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # characters that a terminal's encoding lacks are spelled
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:]))
 
 
@@ -121,6 +135,10 @@ def run(arguments: list[str]) -> int:
         return result if isinstance(result, int) else 0
     except (typer.Exit, typer.Abort) as stop:
         return getattr(stop, "exit_code", FAILED)
+    except SystemExit as stop:  # of click, which has made standard output silent
+        if isinstance(stop.__context__, BrokenPipeError):
+            return NOBODY_READS
+        raise
     except AnabranchError as error:
         return _report(error, _exit_code(error))
     except Exception as error:
@@ -131,13 +149,36 @@ def run(arguments: list[str]) -> int:
             else:
                 say(f"Error: {usage()}", err=True)
             return WRONG_USAGE
+        if _is_of_jvm(error):
+            return _report(_jvm_gone(error), ENGINE_GONE)
         return _report(error, FAILED)
 
 
 def _exit_code(error: AnabranchError) -> int:
     if isinstance(error, CommitConflictError | SealedBranchError):
         return CONFLICT
+    if isinstance(error, JobTakenError):
+        return TAKEN
     return WRONG_USAGE if isinstance(error, InvalidInputError) else FAILED
+
+
+def _is_of_jvm(error: BaseException) -> bool:
+    """Whether Spark's JVM did not answer: it was killed, ran out of memory, or never came up."""
+    module, name = type(error).__module__, type(error).__name__
+    return (module.startswith("py4j.") and "Network" in name) or "JAVA_GATEWAY_EXITED" in str(error)
+
+
+def _jvm_gone(error: Exception) -> AnabranchError:
+    return AnabranchError(
+        f"Spark's JVM is gone or does not answer: {error}",
+        hint="look for 'out of memory' or 'killed' in the system's log; more memory is --conf spark.driver.memory=4g.",
+    )
+
+
+def _is_exhausted(error: Exception) -> bool:
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and "can't start new thread" in str(error)
+    )
 
 
 def _report(error: Exception, code: int) -> int:
@@ -149,6 +190,13 @@ def _report(error: Exception, code: int) -> int:
         hint = error.hint if isinstance(error, AnabranchError) else None
         spoken = None if hint is None else in_verbs(f"  hint: {hint}").removeprefix("  hint: ")
         _report_json(type(error).__name__, message, spoken, code)
+        return code
+    if _is_exhausted(error):
+        say(f"Error: this process got no more memory or threads: {error}", err=True)
+        say(
+            "  hint: what was committed is whole. Give it more, see ulimit -v and -u and the limits of the container.",
+            err=True,
+        )
         return code
     text = in_verbs(str(error)) if known else f"{type(error).__name__}: {error}"
     say(f"Error: {text}", err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -196,7 +197,9 @@ def remove_orphan_files(
     )
     for d in done:
         if d.moved and not dry_run:
-            say(f"{d.table}: anabranch restore-orphan-files {d.table} --run {d.run} brings them back")
+            say(
+                f"{d.table}: anabranch restore-orphan-files {shlex.quote(d.table)} --run {d.run} brings them back"
+            )
         if d.foreign:
             some = ", ".join(d.foreign[:_MOST_NAMED])
             more = f" and {len(d.foreign) - _MOST_NAMED:,} more" if len(d.foreign) > _MOST_NAMED else ""
@@ -277,7 +280,7 @@ def verify(
         for one in found:
             say(str(one))
         if not all(one.ok for one in found):
-            say(f"anabranch repair {table} --dry-run says what can be done")
+            say(f"anabranch repair {shlex.quote(table)} --dry-run says what can be done")
     if not all(one.ok for one in found):
         raise typer.Exit(1)
 

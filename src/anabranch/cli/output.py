@@ -32,6 +32,8 @@ _MOST_FOLDED = 8
 _WIDEST = 100_000
 _COMMAND = re.compile(r"(?m)((?:^|(?<=[`' ])|(?<=: ))anabranch) (?=[a-z][a-z-]+ [^ ])")
 """The beginning of a command with its verb and an argument."""
+NOBODY_READS = 141
+"""Exit code if nobody reads standard output any more; as shells say it of a program that SIGPIPE ended."""
 _LINES_AT_ONCE = 10_000
 """Rows in a pipe that are aligned with each other before they are written."""
 _UNSHOWN = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -40,7 +42,9 @@ _UNSHOWN = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 def show_json(value: Any, *, err: bool = False) -> None:
     """One JSON value on standard output, or with `err` on standard error; numbers that JSON does not have are text: "NaN", "Infinity", "-Infinity"."""
-    text = json.dumps(_plain(value), default=_encode, ensure_ascii=False, allow_nan=False)
+    encoding = getattr(sys.stderr if err else sys.stdout, "encoding", None) or "utf-8"
+    is_narrow = encoding.lower().replace("-", "").replace("_", "") != "utf8"
+    text = json.dumps(_plain(value), default=_encode, ensure_ascii=is_narrow, allow_nan=False)
     shown = _UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
     _print(shown, err=err)
 
@@ -224,6 +228,16 @@ def moment(millis: int | None) -> str:
     except (ValueError, OverflowError):  # event times may lie anywhere
         return f"{millis:,} ms"
     return moment_utc.strftime("%Y-%m-%d %H:%M:%S.") + f"{millis % 1000:03d}Z"
+
+
+def wall_time(millis: int | None) -> str:
+    """What a clock on somebody's wall said, as text without a zone; empty for None."""
+    return moment(millis).removesuffix("Z")
+
+
+def show_document(text: str) -> None:
+    """A document for another program, as it is; on a terminal without signs that tell it to do something."""
+    typer.echo(printable(text) if on_terminal() else text, nl=False)
 
 
 def _text(value: Any, *, grouped: bool = True) -> Text:

@@ -8,7 +8,7 @@ import typer
 
 from anabranch.cli import state
 from anabranch.cli.arguments import AsJson, Branch, DryRun, TableName, Yes, confirm
-from anabranch.cli.output import moment, say, show_json, show_table
+from anabranch.cli.output import moment, say, show_json, show_table, wall_time
 
 Name = Annotated[str, typer.Option("--name", "-n", help="Name of the tag.")]
 Retained = Annotated[
@@ -126,7 +126,14 @@ def tags(
     show_table(
         ["tag", "snapshot", "time", "rows", "created", "kept until"],
         [
-            (t.name, str(t.snapshot), moment(t.time_millis), t.rows, moment(t.create_time), moment(t.expires))
+            (
+                t.name,
+                str(t.snapshot),
+                moment(t.time_millis),
+                t.rows,
+                wall_time(t.create_time),
+                wall_time(t.expires),
+            )
             for t in found
         ],
     )
@@ -203,6 +210,8 @@ def consumers(
     """List the consumers of a table and how far each is behind; move or delete one."""
     from anabranch.service import refs as service
 
+    if to is not None and reset is None:
+        raise typer.BadParameter("--to says where a consumer is moved, but --reset does not say which one.")
     view = service.open_branch(state.warehouse, table, branch)
     if reset is not None:
         service.reset_consumer(view, reset, to)

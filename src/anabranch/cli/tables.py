@@ -107,7 +107,8 @@ def drop_table(
         show_json({"table": table, "dropped": False}) if json else say(f"there is no {table}")
         return
     rows = info.snapshot.rows if info.snapshot else 0
-    what = f"{info.name}: {rows:,} rows, {info.files:,} live files, {info.bytes:,} bytes"
+    counted = "rows that nobody counted" if rows is None else f"{rows:,} rows"
+    what = f"{info.name}: {counted}, {info.files:,} live files, {info.bytes:,} bytes"
     confirm(f"remove {what}?", yes=yes or dry_run or json)
     if not dry_run:
         lake.drop_table(table)

@@ -1,4 +1,4 @@
-"""Two moments of a table compared: files, columns, counts, and exactly which rows differ."""
+"""Comparison of two moments of a table: files, columns, counts, and exactly which rows differ."""
 
 from anabranch.compare.diff import Diff
 from anabranch.compare.rows import RowCounts, RowDiff

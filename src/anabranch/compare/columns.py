@@ -1,4 +1,4 @@
-"""Which columns of two sides are compared, and in which types: by field id, under the names of the right side."""
+"""Columns in which two sides are compared, and their types: by field id, under the names of the right side."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from anabranch.lazy import lazy
 from anabranch.options import BUCKET, BUCKET_KEY
 
 _ABSENT = 1 << 40
-"""Added to the id of a column makes one that no file knows."""
+"""Added to a column's id, makes one that no file has."""
 _ADVICE = "name the columns to compare: diff.rows(columns=[...])."
 
 
 @dataclass(frozen=True)
 class ComparedColumns:
-    """How the rows of two sides are made comparable."""
+    """Makes the rows of two sides comparable."""
 
     left: Side
     right: Side
@@ -31,8 +31,8 @@ class ComparedColumns:
     def fields(self) -> tuple[Field, ...]:
         """Every column that rows can be compared or filtered by.
 
-        First those of the right side, in its order, then those that only the left one has and no other is called so.
-        A column that both have is in a type that holds the values of both; one that only one side has reads null on
+        First those of the right side, in its order, then those only on the left whose name is not taken.
+        A column of both sides has a type that holds the values of both; one that only one side has reads null on
         the other.
         """
         left, right = self.left.schema, self.right.schema
@@ -47,9 +47,9 @@ class ComparedColumns:
         return (*found, *map(_nullable, only_left))
 
     def chosen(self, names: str | Sequence[str] | None) -> tuple[Field, ...]:
-        """The columns of these names; if None those that both sides have.
+        """Return the columns of these names; if None those that both sides have.
 
-        Raises `SchemaError` for a name that neither has, and for a column whose types have none in common.
+        Raises `SchemaError` for a name that neither has, and for a column without a common type.
         """
         left, right = self.left.schema, self.right.schema
         if names is None:
@@ -68,9 +68,9 @@ class ComparedColumns:
         return tuple(known[name] for name in names)
 
     def schema_for(self, side: Side) -> TableSchema:
-        """The columns of `fields` as the schema of a side, under a number that no file of it was written with."""
+        """Return the columns of `fields` as the schema of a side, under an id that no file of it was written with."""
         own = {f.id for f in side.schema.fields}
-        # A column that the side does not have is none that its files might still hold.
+        # A column that the side lacks must not match one that its files might still hold.
         fields = tuple(f if f.id in own else replace(f, id=_ABSENT + f.id) for f in self.fields)
         known = {f.id: f for f in fields}
         keys = []
@@ -82,7 +82,7 @@ class ComparedColumns:
                     hint="rows are compared between branches that are partitioned alike.",
                 )
             keys.append(compared.name)
-        # Bucket keys may be called otherwise here, and leave out little: no bucket is looked for by them.
+        # Bucket keys may have other names here, and prune little: no bucket is looked up by them.
         options = {k: v for k, v in side.schema.options.items() if k not in (BUCKET.key, BUCKET_KEY.key)}
         number = max(side.context.schemas.ids(), default=0) + 1
         return replace(side.schema, id=number, fields=fields, partition_keys=tuple(keys), options=options)

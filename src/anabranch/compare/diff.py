@@ -1,4 +1,4 @@
-"""What differs between two moments of a table: files, columns, counts per partition, and rows."""
+"""The difference between two moments of a table: files, columns, counts per partition, and rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from anabranch.scan.scan import Scan, check_limit
 from anabranch.tabular import as_html, as_text, one_screen
 
 _MOST_SHOWN = 20
-"""Partitions that are shown."""
+"""Most partitions shown."""
 _COLUMNS = (
     "partition",
     "rows left",
@@ -45,12 +45,12 @@ _COLUMNS = (
 
 @dataclass(frozen=True, repr=False)
 class Diff:
-    """The difference from one moment of a table to another. Only metadata is read, until `rows` is asked for rows."""
+    """The difference from one moment of a table to another. Only metadata is read until rows are requested."""
 
     left: Side
     right: Side
     engine: Engine | None = field(default=None, compare=False)
-    """What makes a DataFrame of rows."""
+    """Creates a DataFrame of rows."""
 
     @property
     def files(self) -> FileDiff:
@@ -72,9 +72,9 @@ class Diff:
 
     @lazy
     def only_on_main(self) -> tuple[JobOnMain, ...]:
-        """What main has and the branch is not going to have by itself, job by job, of a difference between the two.
+        """Commits that main has and the branch is not going to have by itself, by job.
 
-        Replacing main by the branch drops it. Empty where neither side is main, or both are.
+        Replacing main by the branch drops them. Empty unless exactly one side is main.
         """
         left, right = self.left, self.right
         sides = (left, right) if left.is_main else (right, left)
@@ -89,7 +89,7 @@ class Diff:
         columns: str | Sequence[str] | None = None,
         limit: int | None = None,
     ) -> RowDiff:
-        """Exactly which rows differ, as bags: a row counts as often as it occurs.
+        """Compare the rows, as bags: a row counts as often as it occurs.
 
         Files that are live on both sides are not read. Columns are matched by field id, so that renaming one changes no
         row, and compared in a type that holds the values of both sides. Null equals null, and NaN equals NaN.
@@ -101,8 +101,8 @@ class Diff:
             limit: the most rows to return.
 
         Raises:
-            PredicateError, SchemaError: the filter or a column does not fit, or the types of a column have none in
-                common.
+            PredicateError, SchemaError: the filter or a column does not fit, or a column has no common
+                type.
             CorruptTableError, UnsupportedFeatureError: the metadata cannot be read.
         """
         compared = ComparedColumns(self.left, self.right)
@@ -127,7 +127,7 @@ class Diff:
         )
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """All rows that differ, by Arrow's PyCapsule interface; see `rows`."""
+        """Export all rows that differ, by Arrow's PyCapsule interface; see `rows`."""
         return self.rows().__arrow_c_stream__(requested_schema)
 
     def __bool__(self) -> bool:
@@ -138,7 +138,7 @@ class Diff:
         return "\n".join([self._title, *(f"  {line}" for line in self._about()), *self._table()])
 
     def __repr__(self) -> str:
-        """The beginning of it, as far as it fits on a screen."""
+        """Show the beginning, as much as fits on a screen."""
         return one_screen(str(self))
 
     def _repr_html_(self) -> str:
@@ -187,7 +187,7 @@ class Diff:
         ]
 
     def _is_partitioned(self, chosen: Sequence[Field]) -> bool:
-        """Whether rows of different partitions always differ in the chosen columns, and partitions are called alike."""
+        """Whether rows of different partitions always differ in the chosen columns, and partition names match."""
         ids = {f.id for f in chosen}
         keys = self.right.schema.partition_fields
         settled = all(

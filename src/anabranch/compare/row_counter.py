@@ -1,8 +1,8 @@
-"""How often each row occurs in two bags of rows, in bounded memory.
+"""Counts how often each row occurs in two bags of rows, in bounded memory.
 
-Rows come in any order and wait. Those of more than `HELD_BYTES` go to local disk, in parts by a hash of the row, so
-that equal rows meet in one part. A part is then counted on its own, piece by piece: what it takes is what its
-distinct rows take. So memory is bounded by `HELD_BYTES`, and by a part, whatever the number of rows.
+Rows come in any order and are buffered. Beyond `HELD_BYTES` they go to local disk, in parts by a hash of the row, so
+that equal rows meet in one part. A part is then counted on its own, piece by piece: it takes the memory of its
+distinct rows. So memory is bounded by `HELD_BYTES`, and by a part, whatever the number of rows.
 
 Rows are equal as in SQL's set operations: null equals null, NaN equals NaN, 0.0 equals -0.0, and a map equals one with
 the same entries in another order.
@@ -25,12 +25,12 @@ from anabranch.arrow import nested
 from anabranch.arrow.spill import Spill, SpilledRows
 
 HELD_BYTES: Final = 64 << 20
-"""Bytes of rows, in Arrow's form, that wait in memory."""
+"""Bytes of rows, in Arrow's form, buffered in memory."""
 PART_BYTES: Final = 32 << 20
-"""About how many bytes of rows a part gets."""
+"""Approximate bytes of rows in a part."""
 _MOST_PARTS: Final = 4096
 _COUNTS: Final = {"left": "\0left", "right": "\0right"}
-"""Names of the columns that count, beside those of the rows; no column of a table is called so."""
+"""Names of the count columns, beside those of the rows; no column of a table has such a name."""
 
 Counts = npt.NDArray[np.int64]
 
@@ -45,12 +45,12 @@ class CountedRows:
 
 
 class RowCounter:
-    """Takes rows of two bags, and tells of each distinct one how often it occurs.
+    """Takes rows of two bags, and counts how often each distinct one occurs.
 
     Args:
         schema: of the rows; one column at least.
-        row_count: about how many will come, of both bags.
-        cancel: let a row of one bag take away an equal one of the other: what is left is the difference of the bags.
+        row_count: approximate number of rows to come, of both bags.
+        cancel: let a row of one bag cancel an equal one of the other: what is left is the difference of the bags.
         held_bytes, part_bytes: see `HELD_BYTES` and `PART_BYTES`.
         folder: for rows on disk; the system's folder for temporary files if None.
     """
@@ -86,11 +86,11 @@ class RowCounter:
 
     @property
     def spilled(self) -> int:
-        """Bytes that were put on local disk so far."""
+        """Bytes written to local disk so far."""
         return self._spill.written
 
     def add(self, rows: pa.Table | pa.RecordBatch, bag: Literal["left", "right"]) -> None:
-        """Take in rows of a bag. Raises `StorageError` if the disk for rows that wait is full."""
+        """Add rows of a bag. Raises `StorageError` if the disk for buffered rows is full."""
         if not rows.num_rows:
             return
         ones, none = np.ones(rows.num_rows, np.int64), np.zeros(rows.num_rows, np.int64)
@@ -102,7 +102,7 @@ class RowCounter:
             self._put_aside()
 
     def counted(self) -> Iterator[CountedRows]:
-        """The distinct rows of both bags, in no particular order; nothing may be added afterwards."""
+        """Yield the distinct rows of both bags, in no particular order; nothing may be added afterwards."""
         if not self._parts:
             self._parts = [_Part()]
             self._parts[0].memory, self._waiting = self._waiting, []
@@ -115,7 +115,7 @@ class RowCounter:
                 yield CountedRows(table.drop_columns([*_COUNTS.values()]), left, right)
 
     def _put_aside(self) -> None:
-        """All that wait, each to its part."""
+        """Move all buffered rows to their parts."""
         table = pa.concat_tables(self._waiting)
         if not self._parts:
             size = self._held // table.num_rows * self._row_count
@@ -133,7 +133,7 @@ class RowCounter:
             self._parts[number].disk.append(place)
 
     def _fold(self, part: _Part) -> pa.Table | None:
-        """All rows of a part, counted."""
+        """Return all rows of a part, counted."""
         counted, pending, size = None, list[pa.Table](), 0
         while part.disk or part.memory:
             pending.append(part.disk.pop().take() if part.disk else part.memory.pop())
@@ -154,7 +154,7 @@ class _Part:
 
 
 def collapsed(table: pa.Table, *, cancel: bool) -> pa.Table:
-    """The distinct rows, their counts added up; with `cancel`, without those that both bags have as often."""
+    """Return the distinct rows, their counts added up; with `cancel`, without those that both bags have as often."""
     keys = _keys(table)
     left, right = (pl.Series(side, table.column(name).to_numpy()) for side, name in _COUNTS.items())
     grouped = (
@@ -175,7 +175,7 @@ def collapsed(table: pa.Table, *, cancel: bool) -> pa.Table:
 
 
 def _keys(table: pa.Table) -> pl.DataFrame:
-    """The columns of the rows, so that equal rows are equal to Polars; by number, as Polars wants names to differ."""
+    """Return the columns so that equal rows are equal to Polars; named by number, as Polars needs unique names."""
     columns = [c for c in table.column_names if c not in _COUNTS.values()]
     arrays = [_with_sorted_maps(table.column(name).combine_chunks()) for name in columns]
     frame = pl.from_arrow(pa.Table.from_arrays(arrays, names=[str(i) for i in range(len(arrays))]))
@@ -184,7 +184,7 @@ def _keys(table: pa.Table) -> pl.DataFrame:
 
 
 def _with_sorted_maps(array: Any) -> Any:
-    """The array with the entries of its maps, at any depth, in the order of their keys."""
+    """Return the array with the entries of its maps, at any depth, sorted by key."""
     kinds = pa.types
     if not has_map(array.type):
         return array
@@ -205,7 +205,7 @@ def _with_sorted_maps(array: Any) -> Any:
 
 
 def has_map(data_type: pa.DataType) -> bool:
-    """Whether there are maps in values of a type, at any depth."""
+    """Whether values of a type contain maps, at any depth."""
     if pa.types.is_map(data_type):
         return True
     if not pa.types.is_nested(data_type):

@@ -1,4 +1,4 @@
-"""Exactly which rows differ: two snapshots as bags, one taken from the other."""
+"""The rows that differ: two snapshots as bags, one subtracted from the other."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _ROWS_AT_ONCE = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """How many rows differ."""
+    """Number of rows that differ."""
 
     inserted: int
-    """Rows of the right side that the left one has not, or not as often."""
+    """Rows that the right side has more often than the left."""
     deleted: int
-    """Rows of the left side that the right one has not, or not as often."""
+    """Rows that the left side has more often than the right."""
 
     def __bool__(self) -> bool:
         return bool(self.inserted or self.deleted)
@@ -43,14 +43,14 @@ class RowCounts:
 
 @dataclass(frozen=True)
 class RowDiff(Forms):
-    """Rows that one side has more often than the other, each as many times as it does.
+    """Rows that one side has more often than the other, each repeated by the difference.
 
     A last column ``_change`` says which: ``insert`` for rows of the right side, ``delete`` for rows of the left one. The
-    left bag without its deletes and with its inserts is the right bag. Nothing is read before rows are asked for.
+    left bag without its deletes and with its inserts is the right bag. Nothing is read before rows are requested.
     """
 
     left: Scan
-    """Its files are those that the right side does not have."""
+    """Scan of the files that the right side does not have."""
     right: Scan
     is_partitioned: bool
     """Whether rows of different partitions always differ, so that each partition can be compared on its own."""
@@ -67,9 +67,9 @@ class RowDiff(Forms):
         return self.schema
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, in no particular order, compared as they are consumed.
+        """Yield the rows, in no particular order, compared as they are consumed.
 
-        Memory is bounded whatever the number of rows, see `compare.row_counter`: about half a gigabyte with usual rows. Rows
+        Memory is bounded whatever the number of rows, see `compare.row_counter`: typically about half a gigabyte. Rows
         of changed files that do not fit wait on local disk.
         """
         left_rows = self.limit
@@ -84,10 +84,10 @@ class RowDiff(Forms):
                 return
 
     def to_spark(self) -> DataFrame:
-        """The rows as a DataFrame of the session that the lake was connected with: both sides' changed files, each
+        """Return the rows as a DataFrame of the lake's session: both sides' changed files, each
         without the rows of the other.
 
-        Raises `InvalidInputError` if the lake knows no session, or a column is a map, which Spark does not compare.
+        Raises `InvalidInputError` if the lake has no session, or a column is a map, which Spark does not compare.
         """
         from pyspark.sql import functions as f
 
@@ -104,7 +104,7 @@ class RowDiff(Forms):
         return found if self.limit is None else found.limit(self.limit)
 
     def count(self) -> RowCounts:
-        """How many rows differ, whatever the limit. Files that only one side has rows of are not read."""
+        """Count the rows that differ, whatever the limit. Files whose rows are all on one side are not read."""
         inserted = deleted = 0
         for left, right in self._pairs():
             if self._is_counted_by_files and not (left and right):
@@ -136,7 +136,7 @@ class RowDiff(Forms):
                     yield _marked(pa.Table.from_batches([batch]), INSERTED)
 
     def _pairs(self) -> Iterator[tuple[list[Split], list[Split]]]:
-        """What may hold equal rows on both sides."""
+        """Yield pairs of splits that may hold equal rows."""
         for side in (self.left, self.right):
             note_state(side.context, side.snapshot)
         left, right = self.left.plan(), self.right.plan()
@@ -149,7 +149,7 @@ class RowDiff(Forms):
             yield by_left.get(folder, []), by_right.get(folder, [])
 
     def _compared(self, left: list[Split], right: list[Split]) -> Iterator[tuple[pa.Table, Counts, Counts]]:
-        """Distinct rows that differ, and how often each was removed and added."""
+        """Yield distinct rows that differ, and how often each was removed and added."""
         row_count = sum(split.row_count for split in chain(left, right))
         with RowCounter(self.right.reader.schema, row_count, cancel=True) as counter:
             for batch in self.left.reader.read_batches(left):
@@ -171,7 +171,7 @@ def _by_partition(plan: Plan) -> dict[str, list[Split]]:
 
 
 def _repeated(rows: pa.Table, times: Counts, change: str) -> Iterator[pa.Table]:
-    """Each row as many times as its count says."""
+    """Yield each row as many times as its count says."""
     ends = np.cumsum(times)
     total = int(ends[-1]) if len(ends) else 0
     for start in range(0, total, _ROWS_AT_ONCE):

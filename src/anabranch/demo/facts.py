@@ -1,4 +1,4 @@
-"""What the demo's tables must hold in the end, computed from the source at once, and what they hold."""
+"""Expected final content of the demo's tables, computed from the source in one pass, and their actual content."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from anabranch.lake import Lake
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One thing that is checked against the source."""
+    """One value that is checked against the source."""
 
     what: str
     expected: float
@@ -26,12 +26,12 @@ class Fact:
 
     @property
     def holds(self) -> bool:
-        """Whether both are the same, but for what sums of floats leave."""
+        """Whether both are the same, up to float rounding."""
         return abs(self.expected - self.found) <= 1e-9 * max(1.0, abs(self.expected))
 
 
 def kilometres(lake: Lake, flights: pa.Table) -> list[Fact]:
-    """How far was flown, by `demo.delays` and its long hauls, as it is now."""
+    """Check the distances in `demo.delays` and its long hauls, as they are now."""
     km = _km(flights)
     delays = lake.table("demo.delays").scan(columns=["distance_km"]).to_arrow()
     long_hauls = lake.table("demo.long_hauls").scan(columns=["flight_id"]).to_arrow()
@@ -43,12 +43,12 @@ def kilometres(lake: Lake, flights: pa.Table) -> list[Fact]:
 
 
 def rows(lake: Lake, flights: pa.Table, windy: float) -> list[Fact]:
-    """Every row of the four tables, by identity where it has one.
+    """Check every row of the four tables, by identity where it has one.
 
     Args:
         lake: the demo's.
         flights: all that have arrived.
-        windy: how many delays in strong wind a question found.
+        windy: number of delays in strong wind that a query found.
     """
     total = flights.num_rows
     found = lake.table("demo.flights").scan().to_arrow()
@@ -69,7 +69,7 @@ def rows(lake: Lake, flights: pa.Table, windy: float) -> list[Fact]:
 
 
 def complete_days(flights: pa.Table) -> pl.DataFrame:
-    """What `demo.days` holds in the end, computed at once: `day` (timestamp, UTC), `carrier`, `name`, `flights`, `km`."""
+    """Return the final content of `demo.days`: `day` (timestamp, UTC), `carrier`, `name`, `flights`, `km`."""
     columns = flights.select(["time_hour", "carrier"]).append_column("km", _km(flights))
     rows, names = pl.from_arrow(columns), pl.from_arrow(source.airlines())
     assert isinstance(rows, pl.DataFrame)
@@ -96,7 +96,7 @@ def _days(lake: Lake, flights: pa.Table) -> list[Fact]:
 
 
 def through_kafka(lake: Lake, flights: pa.Table) -> list[Fact]:
-    """What came through a topic: every flight once, and every complete hour as counted at once."""
+    """Check what came through a topic: every flight once, and every complete hour."""
     arrivals = lake.table("demo.arrivals").scan(columns=["flight_id"]).to_arrow()
     hours, found = complete_hours(flights), found_hours(lake.table("demo.hours"))
     same = found.join(hours, on=hours.columns, how="semi")
@@ -115,7 +115,7 @@ def all_hold(facts: Sequence[Fact]) -> bool:
 
 
 def equal_rows(expected: pa.Table, found: pa.Table) -> int:
-    """How many rows are the same in both, by `flight_id`; nulls are equal to nulls."""
+    """Return the number of rows that are the same in both, by `flight_id`; nulls are equal to nulls."""
     names = expected.schema.names
     left = pl.from_arrow(expected.sort_by("flight_id"))
     right = pl.from_arrow(found.select(names).sort_by("flight_id"))

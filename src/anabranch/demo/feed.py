@@ -1,4 +1,4 @@
-"""The world that the demo's streams follow: a file of flights for every day, and records for a topic if there is a broker."""
+"""The input of the demo's streams: a file of flights for every day, and records for a topic if there is a broker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SLOW_SECONDS = 1.0
 
 
 class Feed:
-    """Lets the days of a year arrive, one after the other."""
+    """Delivers the days of a year, one after the other."""
 
     def __init__(self, days: list[tuple[str, pa.Table]], landing: Path, airports: Airports | None) -> None:
         """Nothing arrives yet.
@@ -38,7 +38,7 @@ class Feed:
 
     @property
     def arrived(self) -> int:
-        """How many days have arrived. Raises `AnabranchError` if no more can."""
+        """Number of days delivered. Raises `AnabranchError` if no more can be."""
         if self._failure is not None:
             raise AnabranchError(f"the demo's flights do not arrive: {self._failure}") from self._failure
         return self._arrived
@@ -48,12 +48,12 @@ class Feed:
         self._thread.start()
 
     def hurry_to(self, share: float) -> int:
-        """Let this part of all days arrive quickly; how many flights these are."""
+        """Deliver this part of all days quickly; return the number of flights in it."""
         self._limit = min(len(self._days), max(2, round(share * len(self._days))))
         return sum(rows.num_rows for _, rows in self._days[: self._limit])
 
     def close(self) -> None:
-        """Deliver no more."""
+        """Stop delivering."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()

@@ -1,4 +1,4 @@
-"""The demo's flights once more, through Kafka: how late they leave, hour by hour, in event time.
+"""The demo's flights through Kafka: how late they leave, hour by hour, in event time.
 
 Only if ``KAFKA_BOOTSTRAP`` names a broker. Each airport has a partition of its own. Within a day flights come in any
 order, and the airports need not keep step; the watermark of `demo.arrivals` is a day behind the slowest of them.
@@ -42,12 +42,12 @@ class Airports:
 
     @classmethod
     def of_environment(cls) -> Self | None:
-        """A topic of its own on the broker that ``KAFKA_BOOTSTRAP`` names; None if that is not set."""
+        """Create a topic name on the broker that ``KAFKA_BOOTSTRAP`` names; None if that is not set."""
         bootstrap = os.environ.get(BOOTSTRAP)
         return cls(bootstrap, f"anabranch-demo-{SYSTEM.ids.uuid()}") if bootstrap else None
 
     def prepare(self, lake: Lake) -> None:
-        """Make the topic and the tables. Raises `StorageError` if the broker does not do its part."""
+        """Create the topic and the tables. Raises `StorageError` if the broker fails."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
         from confluent_kafka.cimpl import NewTopic
@@ -65,7 +65,7 @@ class Airports:
         lake.create_table("demo.hours", HOURS)
 
     def send(self, rows: pa.Table) -> None:
-        """Flights as records in JSON, acknowledged when this returns."""
+        """Send flights as JSON records, acknowledged when this returns."""
         from confluent_kafka import Producer
 
         producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5})
@@ -79,7 +79,7 @@ class Airports:
 
 
 def complete_hours(flights: pa.Table) -> pl.DataFrame:
-    """What `demo.hours` holds in the end, computed at once: the hours before the last watermark.
+    """Return the final content of `demo.hours`, computed in one pass: the hours before the last watermark.
 
     Returns:
         Columns `hour` (epoch milliseconds), `flights` and `minutes_late`, in the order of the hours.
@@ -99,7 +99,7 @@ def complete_hours(flights: pa.Table) -> pl.DataFrame:
 
 
 def found_hours(table: Table) -> pl.DataFrame:
-    """The rows of `demo.hours`, in the shape of `complete_hours`."""
+    """Return the rows of `demo.hours`, in the shape of `complete_hours`."""
     found = table.scan().to_polars().with_columns(pl.col("hour").dt.epoch("ms"))
     return found.sort("hour")
 

@@ -1,4 +1,4 @@
-"""What the demo asks in plain Spark SQL, as a program of its own beside the one that streams.
+"""The demo's queries in plain Spark SQL, run in a separate program beside the one that streams.
 
     python -m anabranch.demo.questions WAREHOUSE
 
@@ -22,7 +22,7 @@ STRONG_WIND = 25.0
 """Miles an hour."""
 WINDY = f"wind_speed >= {STRONG_WIND:.0f}"
 GOOD = "good"
-"""Tag of `demo.delays` as it was when all was well."""
+"""Tag of `demo.delays` before the mistake."""
 
 COMPACT = "CALL lake.sys.compact(table => 'demo.{}', full => true)"
 LATE_IN_WIND = f"""SELECT origin, count(*) AS flights, round(avg(dep_delay), 1) AS minutes_late
@@ -49,20 +49,20 @@ _SETTINGS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The rows that a statement gave."""
+    """Rows of a statement."""
 
     statement: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
 
     def column(self, name: str) -> list[Any]:
-        """The values of one column."""
+        """Return the values of one column."""
         place = self.columns.index(name)
         return [row[place] for row in self.rows]
 
 
 def ask(warehouse: str, statements: Sequence[str], log: Path) -> list[Answer]:
-    """Carry out statements in a Spark of their own. Raises `AnabranchError` with what the log says if it fails."""
+    """Run statements in a separate Spark. Raises `AnabranchError` with the text of the log if it fails."""
     with log.open("ab") as sink:
         done = subprocess.run(  # noqa: S603 - our own program
             [sys.executable, "-m", "anabranch.demo.questions", warehouse],
@@ -82,7 +82,7 @@ def ask(warehouse: str, statements: Sequence[str], log: Path) -> list[Answer]:
 
 
 def main(warehouse: str) -> None:
-    """Answer what standard input asks."""
+    """Run the statements from standard input."""
     import anabranch.spark
 
     spark = anabranch.spark.session(warehouse, master="local[2]", **_SETTINGS)
@@ -91,7 +91,7 @@ def main(warehouse: str) -> None:
         frame = spark.sql(statement)
         answers.append({"columns": frame.columns, "rows": [list(row) for row in frame.collect()]})
     json.dump(answers, sys.stdout, default=str)  # times of day and such are for reading
-    # Spark's JVM ends with this process: that it ends badly would be no reason to doubt the answers.
+    # Spark's JVM ends with this process: a bad exit of it would not invalidate the answers.
 
 
 if __name__ == "__main__":

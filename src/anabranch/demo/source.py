@@ -37,7 +37,7 @@ PLANES = ("tailnum", "year", "manufacturer", "model", "seats")
 
 
 def flights() -> pa.Table:
-    """All flights in the order of departure, numbered from 0 in `flight_id` (int64)."""
+    """Return all flights in the order of departure, numbered from 0 in `flight_id` (int64)."""
     with zipfile.ZipFile(_folder() / "flights.csv.zip") as archive, archive.open("flights.csv") as stream:
         table = _read(stream)
     table = table.append_column("row", pa.array(range(table.num_rows)))
@@ -46,7 +46,7 @@ def flights() -> pa.Table:
 
 
 def weather() -> pa.Table:
-    """Hourly weather of each airport; of an hour that occurs twice (clocks set back) the first report."""
+    """Return hourly weather of each airport; for an hour that occurs twice (clocks set back) the first report."""
     table = _read(_folder() / "weather.csv").select(WEATHER)
     numbered = table.append_column("row", pa.array(range(table.num_rows)))
     first = numbered.group_by(["origin", "time_hour"]).aggregate([("row", "min")])
@@ -54,17 +54,17 @@ def weather() -> pa.Table:
 
 
 def planes() -> pa.Table:
-    """What is known of each aircraft; `tailnum` is unique."""
+    """Return the data of each aircraft; `tailnum` is unique."""
     return _read(_folder() / "planes.csv").select(PLANES)
 
 
 def airlines() -> pa.Table:
-    """The names of the airlines; `carrier` is unique."""
+    """Return the names of the airlines; `carrier` is unique."""
     return _read(_folder() / "airlines.csv").select(AIRLINES)
 
 
 def days_of(table: pa.Table) -> list[tuple[str, pa.Table]]:
-    """The flights of each day, in order, under the day's name."""
+    """Return the flights of each day, in order, under the day's name."""
     keys = (table["month"].to_numpy() * 100 + table["day"].to_numpy()).astype(int)
     starts = [0, *(np.flatnonzero(np.diff(keys)) + 1).tolist()]
     ends = [*starts[1:], table.num_rows]
@@ -76,7 +76,7 @@ def days_of(table: pa.Table) -> list[tuple[str, pa.Table]]:
 
 
 def drop(folder: Path, name: str, rows: pa.Table) -> None:
-    """Let a file arrive whole: written beside, then renamed."""
+    """Write a file atomically: under another name, then renamed."""
     arriving = folder / f".{name}.tmp"
     pq.write_table(rows, arriving)
     arriving.rename(folder / f"{name}.parquet")

@@ -1,6 +1,6 @@
-"""The demo: a stream goes wrong, the mistake is found, corrected on a branch and put in place, while everything streams on.
+"""The demo: a stream goes wrong, the mistake is found, corrected on a branch and published, while all streams on.
 
-Every command is carried out as a person would type it. What the story must know to go on it asks through the library.
+Every command is run as a person would type it. State that the story depends on is read through the library.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ TIMEOUT_SECONDS = 600
 HERE = Path(__file__).parent
 RIGHT = f"KM_PER_MILE = {jobs.KM_PER_MILE}"
 WRONG = "KM_PER_MILE = 1.852"
-"""Of nautical miles, which these are not."""
+"""Correct for nautical miles only, and the input has statute miles."""
 
-# Parts of the year that have arrived: when all was well, when the mistake is noticed, and when it is corrected.
+# Parts of the year that have arrived: before the mistake, when it is noticed, and when it is corrected.
 _WELL, _NOTICED = 0.25, 0.5
 _SPARK = (
     "--master",
@@ -49,33 +49,33 @@ _SPARK = (
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """What the demo found."""
+    """Result of the demo."""
 
     facts: tuple[Fact, ...]
-    """Of the tables as they are in the end."""
+    """About the tables in their final state."""
     wrong: tuple[Fact, ...]
     """The same facts when the mistake was noticed, and after the correction was undone: not all of them may hold."""
     seconds: float
     warehouse: str
     answers: tuple[Answer, ...]
-    """What was asked in SQL, and what it gave."""
+    """The SQL queries and their answers."""
 
     @property
     def correct(self) -> bool:
-        """Whether all is right in the end, and was wrong before."""
+        """Whether everything is right in the end, and was wrong before."""
         return facts.all_hold(self.facts) and not any(facts.all_hold([fact]) for fact in self.wrong)
 
 
 def run_demo(*, days: int = 365, folder: str | None = None, quiet: bool = False) -> DemoResult:
-    """Tell the whole story and check every row in the end.
+    """Run the whole story and check every row in the end.
 
     Args:
-        days: how many days of the year arrive.
-        folder: where it happens, and what is there in the end is kept; a fresh temporary one if None.
+        days: number of days of the year that arrive.
+        folder: where to run, kept afterwards; a fresh temporary one if None.
         quiet: print nothing.
 
     Raises:
-        InvalidInputError: something is in the folder already.
+        InvalidInputError: the folder is not empty.
         AnabranchError: a command failed or something did not happen in time; the message tells where the log is.
     """
     console = Console(stderr=quiet, quiet=quiet)
@@ -97,7 +97,7 @@ def run_demo(*, days: int = 365, folder: str | None = None, quiet: bool = False)
 
 
 def _empty(folder: Path) -> Path:
-    """The folder, in which nothing may be. Raises `InvalidInputError`."""
+    """Check that a folder is empty and return it. Raises `InvalidInputError`."""
     if folder.exists() and not folder.is_dir():
         raise InvalidInputError(f"'{folder}' is no folder", hint="give --keep a folder that is new or empty.")
     if folder.is_dir() and any(folder.iterdir()):
@@ -109,7 +109,7 @@ def _empty(folder: Path) -> Path:
 
 
 class _Story:
-    """The places of one run, and its chapters."""
+    """The paths of one run, and its chapters."""
 
     def __init__(self, root: Path, days: int, console: Console) -> None:
         self.root = root
@@ -127,7 +127,7 @@ class _Story:
 
     @contextmanager
     def told(self) -> Iterator[None]:
-        """Everything that is running ends when the story does."""
+        """Stop everything that is running when the block ends."""
         try:
             yield
         finally:
@@ -135,7 +135,7 @@ class _Story:
             self.terminal.close()
 
     def begin(self) -> None:
-        """A pipeline of four jobs follows the year as it arrives."""
+        """Start a pipeline of four jobs that follows the year as it arrives."""
         say = self.terminal.say
         say("[bold]Anabranch demo[/bold]: the flights out of New York in 2013 arrive, a file for every day")
         self.landing.mkdir(parents=True)
@@ -159,7 +159,7 @@ class _Story:
         self.terminal.run("create-tag", "demo.delays", "--name", GOOD)
 
     def go_wrong(self) -> None:
-        """A release of the jobs that takes miles for nautical ones; on the way to it the pipeline is killed."""
+        """Release jobs that take miles for nautical ones; the pipeline is killed for it."""
         self.pipeline.kill()
         self.terminal.say(
             "\n[red]kill -9[/red] the pipeline, and start release 2 of jobs.py; streams go on where they were"
@@ -171,7 +171,7 @@ class _Story:
         self._wait(lambda: self._rows("demo.delays") >= max(there, before + 1))
 
     def notice(self) -> None:
-        """Something is wrong: what, since when, by whom, and what came of it."""
+        """Show what is wrong: since when, by whom, and what came of it."""
         run, say = self.terminal.run, self.terminal.say
         say("\n[bold]1. Something is wrong[/bold]: nobody flies that far from New York")
         run("audit", "demo.delays", "checks.yml", expected=(1,))
@@ -182,7 +182,7 @@ class _Story:
         self.wrong += facts.kilometres(self.lake, self._arrived())[:2]
 
     def correct(self) -> None:
-        """The right code on a branch, from exactly where it was well, while main streams on."""
+        """Run the corrected code on a branch, from exactly before the mistake, while main streams on."""
         run, say = self.terminal.run, self.terminal.say
         say(
             "\n[bold]2. Correct it on a branch[/bold], from the source positions of the tag, while main streams on"
@@ -200,25 +200,25 @@ class _Story:
         run("audit", "demo.delays", "fix", "checks.yml")
 
     def put_in_place(self) -> None:
-        """The branch becomes main, under everybody."""
+        """Make the branch main while it is in use."""
         self.terminal.say(
             "\n[bold]3. Put it in place[/bold]: readers follow, and the old job cannot write any more"
         )
         self.replace()
 
     def replace(self) -> None:
-        """Put the branch in the place of main, as soon as it has read what main has."""
+        """Make the branch main, as soon as it has read what main has."""
         self.terminal.run("replace-main-branch", "demo.delays", "--name", "fix", "--wait", "--yes")
 
     def change_ones_mind(self) -> None:
-        """It can be taken back, and put in place again."""
+        """Undo the replacement and repeat it."""
         self.terminal.say("\n  Any doubts? It can be taken back, and put in place again.")
         self.terminal.run("undo-replace", "demo.delays", "--yes")
         self.wrong += facts.kilometres(self.lake, self._arrived())[1:2]
         self.replace()
 
     def cascade(self) -> None:
-        """What was derived from the mistake is made anew, and put in place at once."""
+        """Make the derived tables anew, and publish them at once."""
         self.terminal.say(
             "\n[bold]4. Correct what came of it[/bold]: every table downstream, all of them at once"
         )
@@ -226,7 +226,7 @@ class _Story:
         self.terminal.run("cascade", "demo.delays", "--run", "--jobs", "jobs.py", "--yes", unsaid=_SPARK)
 
     def stream_on(self) -> None:
-        """The same pipeline, started again, goes on with the corrected tables until the year is over."""
+        """Restart the same pipeline, which continues with the corrected tables until the year is over."""
         self.terminal.say(
             "\n[bold]5. Stream on[/bold]: the same command as in the beginning goes on with the corrected tables"
         )
@@ -245,7 +245,7 @@ class _Story:
         self.pipeline.stop()
 
     def result(self, seconds: float) -> DemoResult:
-        """What there is in the end, asked in SQL and checked against the source."""
+        """Collect the final state, queried in SQL and checked against the source."""
         answers = tuple(ask(self.warehouse, ALL, self.root / "questions.log"))
         (windy,) = (answer for answer in answers if answer.statement == LATE_IN_WIND)
         found = facts.rows(self.lake, self.flights, sum(windy.column("flights")))
@@ -257,7 +257,7 @@ class _Story:
         return self.terminal.start("run", *self.files, unsaid=_SPARK, log=log)
 
     def _release(self, unit: str) -> None:
-        """Another version of jobs.py, which differs in one line."""
+        """Change one line of jobs.py."""
         old = (self.root / "jobs.py").read_text()
         before = WRONG if WRONG in old else RIGHT
         (self.root / "jobs.py").write_text(old.replace(before, unit))
@@ -269,7 +269,7 @@ class _Story:
         return int(pc.min(made.filter(pc.not_equal(made["code"], right))["snapshot_id"]).as_py())
 
     def _arrived(self) -> pa.Table:
-        """The flights of which the delays are there."""
+        """Return the flights that have arrived in `demo.delays`."""
         ids = self.lake.table("demo.delays").scan(columns=["flight_id"]).to_arrow()["flight_id"]
         return self.flights.filter(pc.is_in(self.flights["flight_id"], ids.combine_chunks()))
 
@@ -281,12 +281,12 @@ class _Story:
         return self.lake.table(name)
 
     def _wait(self, done: Callable[[], bool], *programs: Program) -> None:
-        """Until something has happened. Raises `AnabranchError` if it does not, or if who is to do it ends."""
+        """Wait for a condition. Raises `AnabranchError` on timeout, or if a program it depends on ends."""
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while not done():
             for program in (*programs, self.pipeline):
                 program.check()
-            _ = self.feed.arrived  # raises what keeps flights from arriving
+            _ = self.feed.arrived  # raises the error of a failed feed
             if time.monotonic() > deadline:
                 raise AnabranchError(
                     "the demo's streams took too long", hint=f"their logs are in {self.root}."

@@ -8,7 +8,7 @@ from anabranch.lake import Lake
 STREAMED = ("flights", "delays", "long_hauls")
 """Each with the month as its partition."""
 OPTIONS = {"compaction.max.file-num": "5"}
-"""A year of flights is little: compact it as early as if it were much."""
+"""A year of flights is small: compact it as early as a big table."""
 
 _FLIGHTS = """flight_id BIGINT NOT NULL, month INT NOT NULL, day INT, carrier STRING, flight INT, tailnum STRING,
     origin STRING, dest STRING, sched_dep_time INT, dep_delay DOUBLE, arr_delay DOUBLE, distance INT,
@@ -26,7 +26,7 @@ _PLANES = "tailnum STRING, year INT, manufacturer STRING, model STRING, seats IN
 
 
 def prepare(lake: Lake) -> dict[str, int]:
-    """Create the tables; weather, planes and airlines are there from the start. Their rows, by the name of the table."""
+    """Create the tables, filling weather, planes and airlines. Return their row counts by table name."""
     for name, ddl in zip(STREAMED, (_FLIGHTS, _DELAYS, _LONG_HAULS), strict=True):
         lake.create_table(f"demo.{name}", ddl, partition_by=["month"], options=OPTIONS)
     lake.create_table("demo.days", _DAYS)

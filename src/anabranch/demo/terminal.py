@@ -1,4 +1,4 @@
-"""What the demo types: commands of `anabranch`, shown as a person would type them, and programs that run beside them."""
+"""The demo's commands: run and shown as a person would type them, with programs that run beside them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _PATIENCE_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A command that goes on beside the others."""
+    """A command that runs in the background."""
 
     arguments: tuple[str, ...]
     process: subprocess.Popen[bytes]
     log: Path
 
     def check(self) -> None:
-        """Raise `AnabranchError` with the end of its log if it is not running any more."""
+        """Raise `AnabranchError` with the end of its log if it is no longer running."""
         if self.process.poll() is not None:
             raise AnabranchError(
                 f"`anabranch {' '.join(self.arguments)}` ended with {self.process.returncode}:\n{_tail(self.log)}",
@@ -36,13 +36,13 @@ class Program:
             )
 
     def kill(self) -> None:
-        """SIGKILL, for it and all that it has started."""
+        """Send SIGKILL to it and all its children."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
 
     def stop(self) -> None:
-        """Ask for a clean end, and wait for it. Raises `AnabranchError` if none comes."""
+        """Ask for a clean exit, and wait for it. Raises `AnabranchError` if it does not come."""
         if self.process.poll() is None:
             self.process.terminate()
         try:
@@ -62,11 +62,11 @@ class Terminal:
     console: Console
     folder: Path
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Of the programs, beside that of this process."""
+    """Environment of the programs, in addition to this process's."""
     _programs: list[Program] = field(default_factory=list, init=False)
 
     def say(self, text: str) -> None:
-        """A line of the story, with rich's marks."""
+        """Print a line of the story, with rich's markup."""
         self.console.print(text, highlight=False, soft_wrap=True)
 
     def run(
@@ -76,11 +76,11 @@ class Terminal:
         expected: Sequence[int] = (0,),
         shown: int | None = None,
     ) -> None:
-        """Carry out a command and show what it prints, at most `shown` lines of it.
+        """Run a command and show what it prints, at most `shown` lines of it.
 
-        What is `unsaid` is given to it as well, and not shown: how little of this machine it may use.
+        Arguments in `unsaid` are passed to it as well, and not shown: how little of this machine it may use.
 
-        Raises `AnabranchError` if it ends with another code than those expected.
+        Raises `AnabranchError` if it exits with another code than those expected.
         """
         self._prompt(arguments)
         done = subprocess.run(  # noqa: S603 - our own program
@@ -104,7 +104,7 @@ class Terminal:
             self.console.print(f"  ... and {len(lines) - shown} lines more", style="dim")
 
     def start(self, *arguments: str, unsaid: Sequence[str] = (), log: str) -> Program:
-        """Let a command go on beside the others; what it prints goes to a file."""
+        """Start a command in the background; its output goes to a file."""
         self._prompt((*arguments, "&"))
         path = self.folder / log
         with path.open("ab") as sink:
@@ -122,7 +122,7 @@ class Terminal:
         return program
 
     def close(self) -> None:
-        """End whatever is still running."""
+        """Kill everything that is still running."""
         for program in self._programs:
             program.kill()
 

@@ -78,7 +78,7 @@ def resolve(column: Column, fields: Sequence[Field]) -> BoundColumn:
 
 
 def rebind(predicate: BoundPredicate, fields: Sequence[Field]) -> BoundPredicate:
-    """What the predicate says of rows that were written with other fields, found by their ids.
+    """Rebind the predicate to rows that were written with other fields, matched by id.
 
     The result may keep more rows than the predicate, never fewer: a field that is missing is null in every
     row, and of a field whose old type does not convert to the new one exactly nothing is asked.
@@ -304,7 +304,7 @@ def _check_comparable(column: BoundColumn) -> None:
 
 
 class _Fate(Enum):
-    """What became of a column in older files, where it is not simply there."""
+    """State of a column in older files that do not simply have it."""
 
     MISSING = "null in every row"
     UNCLEAR = "of a type that does not convert exactly"

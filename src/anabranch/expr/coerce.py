@@ -1,4 +1,4 @@
-"""How values and columns of different types meet.
+"""Type coercion between values and columns.
 
 `place` finds where a value lies among the values that a column can hold. Comparisons are then exact without
 arithmetic on the column: ``i < 5.5`` on integers is ``i <= 5``, and nothing equals 5.5. Which kinds of value a
@@ -93,7 +93,7 @@ Place: TypeAlias = Spot | Beyond
 
 
 def place(column: BoundColumn, value: Value) -> Place:
-    """Where a value, which is not null, lies among the values of a column.
+    """Locate a non-null value among the values of a column.
 
     Raises:
         PredicateError: the column cannot be compared with this kind of value.

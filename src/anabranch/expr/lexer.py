@@ -36,7 +36,7 @@ class Token:
 
     @property
     def unquoted(self) -> str:
-        """What stands between the quotes of a text or name."""
+        """Return the content of a quoted text or name."""
         quote = self.text[0]
         return self.text[1:-1].replace(quote * 2, quote)
 

@@ -26,7 +26,7 @@ MAX_DEPTH = 100
 
 
 class Operator(StrEnum):
-    """How a comparison compares. ``<=>`` is equality for which null equals null and nothing is unknown."""
+    """Comparison operator. ``<=>`` is equality for which null equals null and nothing is unknown."""
 
     EQ = "="
     NE = "<>"
@@ -126,7 +126,7 @@ class Call:
 
     @property
     def depth(self) -> int:
-        """How many calls are nested in one another here, this one included."""
+        """Nesting depth of calls, this one included."""
         return self._depth
 
     def __str__(self) -> str:
@@ -148,7 +148,7 @@ class Predicate:
 
     @property
     def depth(self) -> int:
-        """How many predicates are nested in one another here, this one included."""
+        """Nesting depth of predicates, this one included."""
         return 1
 
     def __and__(self, other: Predicate | ColumnExpression) -> Predicate:
@@ -348,7 +348,7 @@ def col(*path: str) -> ColumnExpression:
 
 
 class ColumnExpression:
-    """What `col` returns. Its operators make predicates; a value may be a Python, NumPy or Arrow scalar."""
+    """Result of `col`. Its operators make predicates; a value may be a Python, NumPy or Arrow scalar."""
 
     __slots__ = ("column",)
     __hash__ = None  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""What conditions are made of: columns and values, read from tokens."""
+"""Parses the operands of conditions, columns and values, from tokens."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class OperandReader:
             raise self.error(f"expected {text}, found {self.peek()}", hint)
 
     def built(self, token: Token, build: Callable[[], _Built]) -> _Built:
-        """What `build` makes; the place is added to an error that it raises."""
+        """Return the result of `build`; the position is added to an error that it raises."""
         try:
             return build()
         except PredicateError as error:

@@ -103,7 +103,7 @@ def _ordered(value: Any) -> tuple[bool, Any]:
 
 @dataclass(slots=True)
 class _Level:
-    """What was read inside of one pair of parentheses, or outside of all."""
+    """Parser state inside one pair of parentheses, or outside of all."""
 
     start: Token
     """Where the term being read begins."""
@@ -204,7 +204,7 @@ class _Parser(OperandReader):
         return Not(test) if negated else test
 
     def _state(self, left: Column | Literal, start: Token) -> Predicate:
-        """What follows IS."""
+        """Parse what follows IS."""
         negated = self.accept("NOT")
         column = self._column(left, start)
         test: Predicate

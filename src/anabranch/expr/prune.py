@@ -1,4 +1,4 @@
-"""What a predicate says before any row is read: by column statistics, by partition and by bucket key."""
+"""Evaluates predicates before any row is read: by column statistics, partition and bucket key."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _for_footers(test: BoundPredicate) -> BoundPredicate:
 
 
 def _range_of(column: BoundColumn, prefix: str) -> list[BoundPredicate]:
-    """Where the texts with a prefix lie."""
+    """Return predicates for the range of texts with a prefix."""
     tests: list[BoundPredicate] = [Compare(column, Operator.GE, prefix)]
     stem = prefix.rstrip(chr(sys.maxunicode))
     if stem:
@@ -237,7 +237,7 @@ class _Column:
         return low, high
 
     def _mask(self, result: ArrowArray | None) -> _Mask:
-        """What is not known to be false."""
+        """Return the mask of what is not known to be false."""
         if result is None:
             return np.full(len(self._stats.row_count), True)
         return np.array(result.fill_null(True))

@@ -1,4 +1,4 @@
-"""What a table asks of every row that is written to it: values for columns that have none, and conditions.
+"""Rules for rows written to a table: default values and conditions.
 
 A DEFAULT lies with its column in the schema (``defaultValue``, as in Paimon): a null that a writer of ours is given becomes
 the default; engines that do not know defaults write null. Nothing of it matters to readers. A CHECK lies in the options
@@ -51,7 +51,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class RowRules:
-    """What one schema asks of rows."""
+    """Row rules of one schema."""
 
     fields: tuple[Field, ...]
     """Columns with a default."""

@@ -1,1 +1,1 @@
-"""What the bytes on disk mean: pure data and codecs, no I/O."""
+"""The on-disk formats: pure data and codecs, no I/O."""

@@ -1,1 +1,1 @@
-"""Rows as the values of other libraries: Arrow streams, data sets, pandas, Polars and DuckDB."""
+"""Rows as objects of other libraries: Arrow streams, data sets, pandas, Polars and DuckDB."""

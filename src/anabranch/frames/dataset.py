@@ -1,4 +1,4 @@
-"""A read as a data set of pyarrow: DuckDB, Polars and pyarrow itself ask it for columns and for rows that match.
+"""A read as a pyarrow data set, which DuckDB, Polars and pyarrow query for columns and matching rows.
 
 What they filter by goes to the planner, which leaves out partitions and files, and to the reader. What has no counterpart is
 filtered here, batch by batch. The data set is of one snapshot however often it is read.
@@ -12,15 +12,17 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from anabranch.errors import UnsupportedFeatureError
+from anabranch.errors import AnabranchError, UnsupportedFeatureError
 from anabranch.expr.nodes import And, Column, Comparison, In, IsNull, Not, Or, Predicate
 from anabranch.frames.expressions import parts_of
 from anabranch.frames.narrowing import Narrowing
 from anabranch.lineage.recording import TakingPart, captured
 
 
-def for_duckdb(rows: Narrowing) -> ScanDataset:
+def for_duckdb(rows: Narrowing, failures: list[AnabranchError] | None = None) -> ScanDataset:
     """Rows as DuckDB takes them.
+
+    DuckDB tells of an error while rows are read as text with a traceback; what it was goes to `failures`.
 
     Raises `UnsupportedFeatureError` for columns whose names differ only in case: DuckDB would answer for the wrong one.
     """
@@ -33,19 +35,27 @@ def for_duckdb(rows: Narrowing) -> ScanDataset:
                 feature="case-sensitive-columns",
                 hint="leave one out with columns=, rename it, or read by scan() in another form.",
             )
-    return ScanDataset(rows, nan_is_largest=True)
+    return ScanDataset(rows, nan_is_largest=True, failures=failures)
 
 
 class ScanDataset(ds.Dataset):  # type: ignore[misc]
-    """Rows of a table as `pyarrow.dataset.Dataset`. What pyarrow's own code would do with files is not offered."""
+    """Rows of a table as `pyarrow.dataset.Dataset`. Its methods that work on files are not offered."""
 
-    def __init__(self, rows: Narrowing, *, nan_is_largest: bool = False) -> None:
+    def __init__(
+        self,
+        rows: Narrowing,
+        *,
+        nan_is_largest: bool = False,
+        failures: list[AnabranchError] | None = None,
+    ) -> None:
         """Args:
         rows: what to read.
         nan_is_largest: whether who asks orders NaN above all numbers and finds it equal to itself, as SQL does and Arrow
             does not.
+        failures: gets the errors of ours that arise while rows are read.
         """
         self._rows = rows
+        self._failures = failures
         self._nan_is_largest = nan_is_largest
         self._job = captured()
 
@@ -57,36 +67,43 @@ class ScanDataset(ds.Dataset):  # type: ignore[misc]
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns."""
+        """Return the columns."""
         return self._rows.arrow_schema
 
     @property
     def partition_expression(self) -> Any:
-        """What is true of all rows: nothing is said of them."""
+        """Expression that is true of all rows: no restriction."""
         return ds.scalar(True)
 
     def scanner(self, columns: Any = None, filter: Any = None, **_how: Any) -> ScanScanner:
         """What reads the rows: `columns` by names, or as expressions by name; those for which `filter` is true."""
-        return ScanScanner(self._rows, columns, filter, self._job, nan_is_largest=self._nan_is_largest)
+        return ScanScanner(
+            self._rows,
+            columns,
+            filter,
+            self._job,
+            nan_is_largest=self._nan_is_largest,
+            failures=self._failures,
+        )
 
     def to_batches(self, columns: Any = None, filter: Any = None, **_how: Any) -> Iterator[pa.RecordBatch]:
-        """See `scanner`."""
+        """Yield the rows in batches; see `scanner`."""
         return self.scanner(columns, filter).to_batches()
 
     def to_table(self, columns: Any = None, filter: Any = None, **_how: Any) -> pa.Table:
-        """See `scanner`."""
+        """Return the rows as a table; see `scanner`."""
         return self.scanner(columns, filter).to_table()
 
     def head(self, num_rows: int, columns: Any = None, filter: Any = None, **_how: Any) -> pa.Table:
-        """The first rows; see `scanner`."""
+        """Return the first rows; see `scanner`."""
         return self.scanner(columns, filter).head(num_rows)
 
     def count_rows(self, filter: Any = None, **_how: Any) -> int:
-        """How many rows there are; see `scanner`."""
+        """Return the number of rows; see `scanner`."""
         return self.scanner(None, filter).count_rows()
 
     def get_fragments(self, filter: Any = None) -> NoReturn:
-        """Not offered: its fragments are not files as they lie there."""
+        """Not offered: fragments would not be the files as stored."""
         self._refuse("fragments")
 
     def _refuse(self, what: str, *_: Any, **__: Any) -> NoReturn:
@@ -125,8 +142,16 @@ class ScanScanner(ds.Scanner):  # type: ignore[misc]
     """A read of a `ScanDataset` with columns and a filter."""
 
     def __init__(
-        self, rows: Narrowing, columns: Any, filter: Any, job: TakingPart, *, nan_is_largest: bool
+        self,
+        rows: Narrowing,
+        columns: Any,
+        filter: Any,
+        job: TakingPart,
+        *,
+        nan_is_largest: bool,
+        failures: list[AnabranchError] | None,
     ) -> None:
+        self._failures = failures
         self._filter = None
         self._job = job
         self._expressions: dict[str, Any] | None = None
@@ -146,20 +171,28 @@ class ScanScanner(ds.Scanner):  # type: ignore[misc]
 
     @property
     def dataset_schema(self) -> pa.Schema:
-        """The columns of the data set."""
+        """Return the columns of the data set."""
         return self._dataset_schema
 
     @property
     def projected_schema(self) -> pa.Schema:
-        """The columns that are read."""
+        """Return the columns of the result."""
         return self._formed(self._rows.arrow_schema.empty_table()).schema
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows, to be consumed once."""
+        """Return the rows as a reader, to be consumed once."""
         return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, read as they are consumed."""
+        try:
+            yield from self._read()
+        except AnabranchError as error:
+            if self._failures is not None:
+                self._failures.append(error)
+            raise
+
+    def _read(self) -> Iterator[pa.RecordBatch]:
         with self._job():
             batches = self._rows.to_batches()
         if self._filter is None and self._expressions is None:
@@ -170,11 +203,11 @@ class ScanScanner(ds.Scanner):  # type: ignore[misc]
             yield from self._formed(rows if self._filter is None else rows.filter(self._filter)).to_batches()
 
     def to_table(self) -> pa.Table:
-        """All rows."""
+        """Return all rows."""
         return pa.Table.from_batches(self.to_batches(), schema=self.projected_schema)
 
     def head(self, num_rows: int) -> pa.Table:
-        """The first rows."""
+        """Return the first rows."""
         found, left = [], num_rows
         for batch in self.to_batches() if left > 0 else ():
             found.append(batch.slice(0, left))
@@ -184,7 +217,7 @@ class ScanScanner(ds.Scanner):  # type: ignore[misc]
         return pa.Table.from_batches(found, schema=self.projected_schema)
 
     def count_rows(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return sum(batch.num_rows for batch in self.to_batches())
 
     def scan_batches(self) -> NoReturn:
@@ -200,7 +233,7 @@ class ScanScanner(ds.Scanner):  # type: ignore[misc]
         )
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The rows, by Arrow's PyCapsule interface."""
+        """Return the rows by Arrow's PyCapsule interface."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def _formed(self, rows: pa.Table) -> pa.Table:
@@ -210,7 +243,7 @@ class ScanScanner(ds.Scanner):  # type: ignore[misc]
 
 
 def _pushed(rows: Narrowing, filter: Any, *, nan_is_largest: bool) -> tuple[Narrowing, Any]:
-    """The rows with as much of a filter as they take, and what is still to be filtered by; None if that is nothing."""
+    """Push a filter down as far as possible; return the rows and the remaining filter, or None."""
     parts = parts_of(filter)
     floating = {f.name for f in rows.arrow_schema if pa.types.is_floating(f.type)}
     is_whole = True

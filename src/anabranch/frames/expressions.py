@@ -1,4 +1,4 @@
-"""Filters of Arrow as our predicates: what a data set is asked to leave out.
+"""Translation of Arrow filter expressions, given to a data set, into our predicates.
 
 Arrow has no way to walk an expression, but it can be pickled, and what is pickled is an Arrow file: its literals are
 columns of one row, and the key-value pairs of its schema are the expression in prefix form (``call``, ``field_ref``,
@@ -49,7 +49,7 @@ class Call:
 
 
 def parts_of(expression: Any) -> list[Predicate | None]:
-    """The conditions that an expression of `pyarrow.compute` joins with AND, each as a predicate.
+    """Split a `pyarrow.compute` expression at its ANDs, and translate each condition to a predicate.
 
     None stands for one that is not understood.
     """
@@ -68,7 +68,7 @@ def _predicate(part: Any) -> Predicate | None:
 
 
 class _UnknownError(Exception):
-    """A part that has no counterpart."""
+    """A part of an expression has no counterpart."""
 
 
 def _conjuncts(part: Any) -> Iterator[Any]:
@@ -143,7 +143,7 @@ def _leaf(key: str, value: str, literals: Any) -> Any:
 
 
 def _pairs(schema: Any) -> Sequence[tuple[str, str]]:
-    """Key-value pairs of a schema in their order; keys may repeat."""
+    """Return the key-value pairs of a schema in order; keys may repeat."""
     capsule = schema.__arrow_c_schema__()
     pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
     pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]

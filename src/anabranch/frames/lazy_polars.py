@@ -1,4 +1,4 @@
-"""A lazy Polars frame: Polars says which columns and rows a query needs, and the planner leaves out the rest.
+"""Lazy Polars frame: the columns and filters of a query reach the planner, which prunes the rest.
 
 Polars filters what it gets once more, so what has no counterpart here is filtered by it alone.
 """
@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from inspect import signature
 from io import BytesIO
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -32,12 +33,16 @@ _OPERATORS = {
 
 
 def lazy_frame(rows: Narrowing) -> pl.LazyFrame:
-    """The rows as a lazy frame of Polars; nothing is read before it is collected."""
+    """Return the rows as a lazy Polars frame; nothing is read before it is collected."""
     from polars.io.plugins import register_io_source
 
     empty = pl.from_arrow(rows.arrow_schema.empty_table())
     assert isinstance(empty, pl.DataFrame)
-    return register_io_source(_source(rows), schema=empty.schema, is_pure=True, explain_name=rows.title)
+    # The name in plans came with Polars 2.
+    named: dict[str, Any] = (
+        {"explain_name": rows.title} if "explain_name" in signature(register_io_source).parameters else {}
+    )
+    return register_io_source(_source(rows), schema=empty.schema, is_pure=True, **named)
 
 
 def _source(rows: Narrowing) -> Callable[..., Iterator[pl.DataFrame]]:
@@ -77,7 +82,7 @@ def _chosen(
 
 
 def conditions(predicate: pl.Expr) -> list[Predicate]:
-    """Conditions that every row has which an expression of Polars keeps; those that are understood."""
+    """Return necessary conditions of a Polars filter, as far as they can be translated."""
     try:
         tree = json.loads(predicate.meta.serialize(format="json"))
     except (pl.exceptions.PolarsError, ValueError, TypeError):
@@ -92,7 +97,7 @@ def conditions(predicate: pl.Expr) -> list[Predicate]:
 
 
 class _UnknownError(Exception):
-    """A part that has no counterpart."""
+    """A part of an expression has no counterpart."""
 
 
 def _conjuncts(node: Any) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""What rows must be able to do so that others may ask for less of them."""
+"""Interface of rows to which filters, projections and limits can be pushed down."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from anabranch.expr.nodes import Predicate
 
 
 class Narrowing(Protocol):
-    """Rows that can be had with a filter, fewer columns, or only the first of them. A value: asking reads nothing."""
+    """Rows that accept a filter, fewer columns, or a limit. A value: restricting it reads nothing."""
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """Columns of the rows, in Arrow's types."""
+        """Return the columns of the rows, in Arrow's types."""
         ...
 
     @property
     def title(self) -> str:
-        """What the rows are of, for people."""
+        """Name of the source of the rows, for people."""
         ...
 
     def where(self, predicate: Predicate) -> Self | None:
-        """Those for which it is TRUE as well; None if it does not fit, or must not be asked before a limit."""
+        """Restrict the rows to those for which it is TRUE; None if it does not fit, or would follow a limit."""
         ...
 
     def only_columns(self, names: Sequence[str]) -> Self:
-        """These columns of the rows, in this order."""
+        """Return the rows with these columns, in this order."""
         ...
 
     def first(self, count: int) -> Self:
-        """No more than so many of the rows."""
+        """Limit the rows to so many."""
         ...
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows."""
+        """Yield the rows."""
         ...

@@ -1,4 +1,4 @@
-"""Libraries that are there only if somebody wants them."""
+"""Imports of optional libraries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from anabranch.errors import UnsupportedFeatureError
 
 
 def needed(module: str, what: str) -> Any:
-    """A library that comes with an extra of its own name.
+    """Import a library that is installed by the extra of the same name.
 
     Args:
         module: its name, ``duckdb`` or ``pandas``.

@@ -1,9 +1,9 @@
-"""The checkpoint of a job: where it lies, and what the job began with.
+"""The checkpoint of a job: its location, and the positions the job began with.
 
 By default it lies in the warehouse, ``_checkpoints/<job>`` for main and ``_checkpoints/<job>@<branch>`` for a branch;
-databases are called otherwise. Of a warehouse in an object store it lies on the driver's disk. Spark keeps its logs there, the sink its identity (`anabranch.streaming.sink_identity`),
-and we, in ``anabranch/job.json``, where the sources begin. That file is written once, before the first batch: whatever
-happens to the first batch, it is planned from the same positions again, also when the tag that they came from is gone.
+databases have other names. For an object store it lies on the driver's disk. Spark keeps its logs there, the sink its
+identity (`anabranch.streaming.sink_identity`), and we, in ``anabranch/job.json``, where the sources begin. That file is
+written once, before the first batch, which is thus planned from the same positions again, even if their tag is gone.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
 from anabranch.errors import CorruptTableError, NotFoundError
+from anabranch.format.text.json_object import check_version
 from anabranch.jobs.state.point import Point
 from anabranch.storage.open import local_folder, open_storage
 from anabranch.storage.protocol import Storage
@@ -32,31 +34,33 @@ _HOME = "~/.anabranch/checkpoints"
 _FILE = "anabranch/job.json"
 _DEFINITIONS = "anabranch/definitions"
 _VERSION = 1
+_LEFT = re.compile(r"\..+\.tmp(?:\.crc)?")
+"""Names of files of ours and of Spark before they are whole, and of their checksums."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What a job began with."""
+    """The state a job began with."""
 
     job: str
     table_uuid: str
     branch_uuid: str
-    """Of the branch of the sink."""
+    """Identity of the sink's branch."""
     tag: str | None = None
     """The tag whose positions it began at."""
     snapshot: int | None = None
-    """What the tag named."""
+    """Snapshot that the tag named."""
     stamp: str | None = None
     starts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By source, the options that say where it begins, if not the declaration does."""
+    """By source, the options that give its start, if the declaration does not."""
     point: Point | None = None
-    """The batch of another query after which it goes on, whose state it takes over if it has some."""
+    """The batch of another query after which it continues, taking over its state if it has some."""
     hands_over: bool = False
-    """Whether the query ends before its branch becomes main, so that the job's run on main goes on here."""
+    """Whether the query ends before its branch becomes main, so that the job's run on main continues here."""
 
     @property
     def origin(self) -> str:
-        """For people."""
+        """Text for people."""
         return (
             "as it is declared" if self.tag is None else f"from tag '{self.tag}' (snapshot {self.snapshot})"
         )
@@ -82,6 +86,8 @@ class Beginning:
             content: Any = json.loads(data)
         except ValueError:
             content = None
+        if isinstance(content, dict):
+            check_version(content.get("version"), _VERSION, path=path)
         match content:
             case {
                 "version": 1,
@@ -105,14 +111,14 @@ class JobCheckpoint:
     """The checkpoint of a job."""
 
     location: str
-    """Path or URL, as Spark is told it."""
+    """Path or URL, as given to Spark."""
     storage: Storage
-    """Rooted there."""
+    """Store rooted there."""
     copies: Storage | None = None
-    """Where its state is copied to in the warehouse, if it lies on the driver's disk; see `anabranch.jobs.state.mirror`."""
+    """Where its state is copied in the warehouse, if it is on the driver's disk; see `anabranch.jobs.state.mirror`."""
 
     def beginning(self, make: Callable[[], Beginning]) -> Beginning:
-        """What the job began with; what `make` gives is written down first if nothing is known yet."""
+        """Return what the job began with; the result of `make` is stored first if nothing is known yet."""
         found = self.known()
         if found is not None:
             return found
@@ -124,7 +130,7 @@ class JobCheckpoint:
         return stored
 
     def known(self) -> Beginning | None:
-        """What the job began with, or None before its first start. Raises `CorruptTableError`."""
+        """Return what the job began with, or None before its first start. Raises `CorruptTableError`."""
         try:
             data = self.storage.get(_FILE)
         except NotFoundError:
@@ -132,12 +138,12 @@ class JobCheckpoint:
         return Beginning.from_json(data, path=f"{self.location}/{_FILE}")
 
     def note_definition(self, definition: str | None) -> None:
-        """Write down that a job so defined is started here; see `anabranch.jobs.definition`."""
+        """Record that a job with this definition is started here; see `anabranch.jobs.definition`."""
         self.storage.put_if_absent(f"{_DEFINITIONS}/{definition or 'unknown'}", b"")
 
     @property
     def definitions(self) -> frozenset[str]:
-        """Of all jobs that were started here; those of which nothing is known as ``unknown``."""
+        """Definitions of all jobs that were started here; unknown ones as ``unknown``."""
         return frozenset(info.path.rpartition("/")[2] for info in self.storage.list(_DEFINITIONS))
 
     @property
@@ -146,14 +152,23 @@ class JobCheckpoint:
         return self.storage.exists("metadata")
 
     def forget_if_damaged(self, branch_uuid: str) -> None:
-        """Remove what is left of a checkpoint in which a query has written to a branch, and that Spark's part is gone of.
+        """Remove the rest of a checkpoint that a query used to write to a branch, if Spark's part of it is gone.
 
-        A query that began there would count its batches anew, and take the first ones for those of the lost query.
+        A query that began there would number its batches anew, and mistake the first ones for those of the lost query.
         """
         if self.is_in_use or SinkRecord(self.storage, branch_uuid).known_identity() is None:
             return
         for folder in ("anabranch", "offsets", "commits", "state", "sources"):
             self.storage.delete_folder(folder)
+
+    def sweep(self) -> None:
+        """Remove the unfinished files of processes that were killed. Nobody else may be running the job."""
+        left = [
+            info.path
+            for info in self.storage.list(recursive=True, include_temporary=True)
+            if _LEFT.fullmatch(info.path.rpartition("/")[2])
+        ]
+        self.storage.delete_many(left)
 
     def writes_to(self, branch_uuid: str) -> bool:
         """Whether the job was begun here for that branch, or a query has written to it, or was about to."""
@@ -164,7 +179,7 @@ class JobCheckpoint:
 
 
 def checkpoints_of(warehouse: str, job: str, options: Mapping[str, str]) -> Iterator[JobCheckpoint]:
-    """The checkpoints of a job that lie where they do by default, of main and of branches, and copies of them."""
+    """Return the checkpoints of a job in their default places, of main and of branches, and copies of them."""
     storage = open_storage(warehouse, options)
     for root in (FOLDER, f"{FOLDER}/{_COPIES}"):
         for folder in storage.list_folders(root):
@@ -179,7 +194,7 @@ def checkpoints_of(warehouse: str, job: str, options: Mapping[str, str]) -> Iter
 
 
 def local_root(warehouse: str, environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Where this machine keeps the checkpoints of a warehouse in an object store; None for one that is a folder.
+    """Return where this machine keeps checkpoints of a warehouse in an object store; None if the warehouse is a folder.
 
     Below the folder that the variable ANABRANCH_CHECKPOINTS names, or else ``~/.anabranch/checkpoints``.
     """
@@ -192,7 +207,7 @@ def local_root(warehouse: str, environment: Mapping[str, str] = os.environ) -> P
 def default_checkpoint(
     warehouse: str, job: str, branch: str | None, options: Mapping[str, str]
 ) -> JobCheckpoint:
-    """The checkpoint of a job that is not told otherwise."""
+    """Return the default checkpoint of a job."""
     name = job if branch is None else f"{job}@{branch}"
     in_warehouse, local = f"{_plain(warehouse).rstrip('/')}/{FOLDER}/{name}", local_root(warehouse)
     if local is None:
@@ -205,11 +220,11 @@ def default_checkpoint(
 
 
 def opened(location: str, options: Mapping[str, str]) -> JobCheckpoint:
-    """The checkpoint at a path or URL, which need not be there yet."""
+    """Return the checkpoint at a path or URL, which need not exist yet."""
     storage = open_storage(location, options)
     return JobCheckpoint(_plain(storage.url), storage)
 
 
 def _plain(url: str) -> str:
-    """A local URL as a path: of a URL Hadoop would take the percent signs for the names of folders."""
+    """Return a local URL as a path: Hadoop would take percent signs in a URL for parts of folder names."""
     return unquote(urlsplit(url).path) if url.startswith("file:") else url

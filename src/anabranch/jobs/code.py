@@ -1,4 +1,4 @@
-"""Which code a job runs, for lineage: the commit of its repository, and a hash of its file."""
+"""The code version of a job, for lineage: the commit of its repository, and a hash of its file."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _SHORT = 12
 
 
 def code_version(file: Path) -> str | None:
-    """``<commit>+sha256:<hash>``: the commit that the work tree is at, and what the file holds, changed since or not.
+    """Return ``<commit>+sha256:<hash>``: the commit of the work tree, and the file's content, changed since or not.
 
-    The hash alone where there is no work tree; None for a job that is in no file, such as one of a notebook.
+    Only the hash outside of a work tree; None for a job without a file, such as one of a notebook.
     """
     if not file.is_file():
         return None

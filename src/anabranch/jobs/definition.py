@@ -25,19 +25,19 @@ _LIBRARIES: Final = (
     *(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")),
     Path(__file__).resolve().parents[1],
 )
-"""Folders of modules that count by their names."""
+"""Folders of modules whose names alone count."""
 _SESSIONS: Final = ("SparkSession", "SparkContext")
 """Objects of Spark that are others in each process and say nothing of the job."""
 _MOST: Final = 10_000
-"""Parts that are looked at; more than that is no job's own code."""
+"""Most parts examined; more than that is not a job's own code."""
 
 
 class _UnknownError(Exception):
-    """Something that has no text that is the same in every process."""
+    """A value has no text that is the same in every process."""
 
 
 def definition_of(job: Job) -> str | None:
-    """The hash; None if the job cannot be told from another one that does something else."""
+    """Return the hash; None if the job cannot be told from one that does something else."""
     walk = _Walk()
     try:
         declared = [job.name, job.sink, job.mode, dict(job.options), dict(job.sources), job.transform]
@@ -48,14 +48,14 @@ def definition_of(job: Job) -> str | None:
 
 
 class _Walk:
-    """Goes through all that a function is made of."""
+    """Visits everything a function is made of."""
 
     def __init__(self) -> None:
         self._seen: dict[int, Any] = {}
-        """What was met before, kept so that no other object gets its id."""
+        """Values visited, kept alive so that no other object gets their id."""
 
     def of(self, value: Any) -> Iterator[str]:
-        """Parts of text that change when what the value does changes."""
+        """Yield texts that change when the behaviour of the value changes."""
         if isinstance(value, _PLAIN):
             yield f"{type(value).__name__} {value!r}"
             return
@@ -117,7 +117,7 @@ class _Walk:
                 yield from self._global(value.__globals__[name], _names(value.__code__))
 
     def _unless_unknown(self, value: Any) -> Iterator[str]:
-        """What a library keeps for itself counts only if it has a text."""
+        """Yield the texts of a library's internal value, or its type's name if it has none."""
         try:
             yield from list(self.of(value))
         except _UnknownError:
@@ -134,7 +134,7 @@ class _Walk:
                 yield from self._global(vars(value)[name], names)
 
     def _is_new(self, value: ModuleType, names: set[str]) -> bool:
-        """Whether these names of a module were not looked at before: modules may name each other."""
+        """Whether these names of a module were not visited before: modules may refer to each other."""
         key = hash((value.__name__, *sorted(names)))
         if key in self._seen:
             return False
@@ -202,7 +202,7 @@ class _Walk:
 
 
 def _imported(name: str) -> Iterator[str]:
-    """What code that imports a module when it runs may use of it: all that is in its file."""
+    """Yield texts for a module imported at run time: everything in its file."""
     try:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError) as error:
@@ -225,7 +225,7 @@ def _is_own_file(file: str | None) -> bool:
 
 
 def _names(code: CodeType) -> set[str]:
-    """What code names, and the code inside of it."""
+    """Return the names used by code, and by the code nested in it."""
     found = set(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

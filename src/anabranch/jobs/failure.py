@@ -1,4 +1,4 @@
-"""What a failure of a job means: whose error it is, in a few words, and whether starting again may help.
+"""Classifies a job's failure: whose error it is, in a few words, and whether a restart may help.
 
 Spark hands over the errors of its Python processes as text, somewhere in the middle of traces of two languages.
 """
@@ -16,16 +16,37 @@ from anabranch.errors import (
     CommitOutcomeUnknownError,
     CorruptTableError,
     InvalidInputError,
+    NotFoundError,
+    PositionLostError,
     SealedBranchError,
     SourceReplacedError,
+    StorageError,
     UnsupportedFeatureError,
 )
+from anabranch.spark.jvm.raised import raised_as
 
-Verdict = Literal["again", "fenced", "replaced", "final"]
+Verdict = Literal["again", "passing", "fenced", "replaced", "final"]
+"""``passing``: nothing is wrong with the job; it may go on once the store, the network or the machine is well again.
+``again``: it may be the job, so it is tried a limited number of times."""
 
-_FINAL = (InvalidInputError, UnsupportedFeatureError, CorruptTableError, CommitConflictError)
+_FINAL = (
+    InvalidInputError,
+    UnsupportedFeatureError,
+    CorruptTableError,
+    CommitConflictError,
+    PositionLostError,
+)
 _NEVER_RIGHT = frozenset({"AnalysisException", "ParseException"})
-"""Of Spark: the statement or the function will not be accepted next time either."""
+"""Spark errors that would occur again: the statement or the function is invalid."""
+_PASSING = re.compile(
+    r"Python worker (?:failed to connect back|exited unexpectedly)|ExecutorLostFailure|No space left on device"
+    r"|Disk quota exceeded|Read-only file system|Transport endpoint is not connected|Stale file handle"
+    r"|Input/output error|Too many open files|Cannot allocate memory|No route to host|Network is unreachable"
+    r"|Connection (?:refused|reset|timed out)|Temporary failure in name resolution|UnknownHostException"
+    r"|SocketTimeoutException|FetchFailedException",
+    re.IGNORECASE,
+)
+"""Troubles of machines and networks, in the words of the operating system, the JVM and Spark."""
 _OURS = re.compile(
     r"^(?:[\w.]*: )*(?:anabranch\.[\w.]+\.)(?P<kind>\w+): (?P<message>[^\n]+)(?:\n  hint: (?P<hint>[^\n]+))?",
     re.MULTILINE,
@@ -37,12 +58,31 @@ _CONDITION = re.compile(r"^\[(?P<condition>[A-Z_.0-9]+)\] (?P<text>.*?)(?: SQLST
 _TRACE = re.compile(r"\n\s*(?:'?[A-Z]\w+(?: |\[)|JVM stacktrace|\+- |\tat |=== )")
 
 
+_HINTS = (
+    (
+        re.compile(r"Stream-stream \w+ join .* is not supported without a watermark"),
+        (
+            "Spark bounds such joins by event times of TIMESTAMP WITH LOCAL TIME ZONE only, with a watermark on both sides and both "
+            "bounds in the condition: declare the event times so, as TIMESTAMP_LTZ(3), or use an inner join."
+        ),
+    ),
+    (
+        re.compile(r"EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE"),
+        (
+            "Spark's withWatermark takes TIMESTAMP WITH LOCAL TIME ZONE only: declare the event time so, or give the table "
+            "WATERMARK FOR and leave withWatermark out, which takes both kinds."
+        ),
+    ),
+)
+"""What to do about errors of Spark that do not say so."""
+
+
 class JobFailedError(AnabranchError):
-    """A job failed, for a reason that is not one of ours."""
+    """A job failed, for a reason other than our errors."""
 
 
 def as_ours(error: BaseException) -> AnabranchError:
-    """The error of ours that an error is, tells of or was caused by; otherwise a `JobFailedError` with what it says."""
+    """Return our error that an error is, wraps or was caused by; otherwise a `JobFailedError` with its text."""
     for one in _with_causes(error):
         if isinstance(one, AnabranchError):
             return one
@@ -50,14 +90,19 @@ def as_ours(error: BaseException) -> AnabranchError:
         if found is not None:
             kind = getattr(errors, found["kind"], None) if found["kind"] in errors.__all__ else None
             return _of_kind(kind, found["message"], found["hint"])
-    return JobFailedError(_reason(error, str(error)))
+        raised = raised_as(one) if isinstance(one, Exception) else None
+        if raised is not None:  # it went through the JVM of this process, which keeps only its text
+            return raised
+    text = str(error)
+    hint = next((hint for pattern, hint in _HINTS if pattern.search(text)), None)
+    return JobFailedError(_reason(error, text), hint=hint)
 
 
 def verdict(error: BaseException, *, has_run: bool) -> Verdict:
-    """Whether a job that failed so is to be started again.
+    """Return whether a failed job should be started again.
 
     Args:
-        error: what `as_ours` gave, or the error itself.
+        error: result of `as_ours`, or the error itself.
         has_run: whether the job has run before: what is not there when it first starts was declared wrongly.
     """
     ours = as_ours(error)
@@ -69,11 +114,23 @@ def verdict(error: BaseException, *, has_run: bool) -> Verdict:
         return "again"  # the sink looks whether it happened
     if isinstance(ours, _FINAL) or type(error).__name__ in _NEVER_RIGHT:
         return "final"
+    if _may_pass(ours, error, has_run=has_run):
+        return "passing"
     return "again" if has_run or ours.retryable else "final"
 
 
+def _may_pass(ours: AnabranchError, error: BaseException, *, has_run: bool) -> bool:
+    if isinstance(ours, StorageError):
+        return has_run or ours.retryable or ours.out_of_space
+    if isinstance(ours, NotFoundError):
+        return has_run  # it was there before: a disk or a mount is away
+    if not isinstance(ours, JobFailedError):
+        return False
+    return any(_PASSING.search(str(one)) for one in _with_causes(error))
+
+
 def _with_causes(error: BaseException) -> Iterator[BaseException]:
-    """The error, and what was behind it: where a sink cannot give up a batch either, Spark says no more itself."""
+    """Yield the error and its causes: if a sink also fails to give up a batch, Spark itself says no more."""
     seen: list[BaseException] = []
     one: BaseException | None = error
     while one is not None and one not in seen:
@@ -90,7 +147,7 @@ def _of_kind(kind: type[AnabranchError] | None, message: str, hint: str | None) 
 
 
 def _reason(error: BaseException, text: str) -> str:
-    """What somebody who knows neither Spark nor its traces wants to read."""
+    """Return the reason for a reader who knows neither Spark nor its traces."""
     raised = _PYTHON.findall(text)
     if raised:
         return str(raised[-1])

@@ -1,4 +1,4 @@
-"""From a declaration to a running query: sources become DataFrames, these the rows, and the rows go to the sink."""
+"""Turns a declaration into a running query: sources become DataFrames, these the rows, and the rows go to the sink."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _TABLE_STARTS = {
     *(option.key for option in MOMENT_OPTIONS),
 }
 _VIEWS = threading.Lock()
-"""Names of temporary views are known to the whole session."""
+"""Names of temporary views are shared by the whole session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +57,16 @@ class Reading:
     branches: Mapping[str, str] = field(default_factory=dict)
     """Branches to read tables on that are named without one, by the table."""
     starts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By source, options in place of those that say where it begins."""
+    """By source, options that replace those for its start."""
 
 
 def frames_of(job: Job, reading: Reading) -> dict[str, DataFrame]:
-    """The sources of a job as DataFrames, by their names. Raises `NotFoundError`, `OptionError`, `InvalidInputError`."""
+    """Return a job's sources as DataFrames, by name. Raises `NotFoundError`, `OptionError`, `InvalidInputError`."""
     return {name: _frame(name, source, reading) for name, source in job.sources.items()}
 
 
 def is_batch(job: Job, reading: Reading) -> bool:
-    """Whether none of the sources of a job is a stream. Functions among them are called to see."""
+    """Whether none of the sources of a job is a stream. Functions among them are called to find out."""
     streams = [source.is_stream for source in job.sources.values()]
     if any(streams) or None not in streams:
         return not any(streams)
@@ -75,7 +75,7 @@ def is_batch(job: Job, reading: Reading) -> bool:
 
 
 def rows_of(job: Job, frames: Mapping[str, DataFrame], lake: Lake) -> DataFrame:
-    """The rows that a job makes of its sources. Raises `InvalidInputError` if its function returns something else."""
+    """Return the rows that a job makes of its sources. Raises `InvalidInputError` unless they are a DataFrame."""
     if isinstance(job.transform, str):
         selected: DataFrame = _selected(job.transform, frames, lake)
         return selected
@@ -120,7 +120,7 @@ def start_query(
 
 
 def write_batch(prepared: Prepared, rows: DataFrame, lake: Lake) -> None:
-    """Write the rows of a batch job, in one commit, which says what they were computed from."""
+    """Write the rows of a batch job, in one commit with their lineage."""
     options = spelled({k: v for k, v in _of_write(prepared, lake).items() if k not in lake.storage_options})
     table = prepared.table.with_options(table_options(options))
     if prepared.job.mode == "append":
@@ -173,7 +173,7 @@ def _frame(name: str, source: Source, reading: Reading) -> DataFrame:
 
 
 def _started(options: Mapping[str, str], start: Mapping[str, str] | None, keys: set[str]) -> dict[str, str]:
-    """The options of a source, with others that say where it begins if there are some."""
+    """Return the options of a source, with those for its start replaced if given."""
     if start is None:
         return dict(options)
     kept = {key: value for key, value in options.items() if key not in keys and key.lower() not in keys}
@@ -186,7 +186,7 @@ def _on_branch(source: Source, reading: Reading) -> str:
 
 
 def _as_it_is(source: Source, reading: Reading) -> Any:
-    """A table at a moment: pinned now, so that all batches look up in the same."""
+    """Return a table at a moment: pinned now, so that all batches look up in the same snapshot."""
     lake, name, options = reading.lake, _on_branch(source, reading), dict(source.options)
     if not _TABLE_STARTS & options.keys():
         table = lake.table(name)
@@ -201,7 +201,7 @@ def _as_it_is(source: Source, reading: Reading) -> Any:
 
 
 def _selected(query: str, frames: Mapping[str, DataFrame], lake: Lake) -> Any:
-    """The rows of a statement, with the sources as its tables."""
+    """Return the rows of a statement, with the sources as its tables."""
     spark = lake.spark
     with _VIEWS:
         try:

@@ -1,4 +1,4 @@
-"""A job: where rows come from, what becomes of them, and which table they go to.
+"""The declaration of a job: its sources, its transformation, and the table it writes to.
 
     @anabranch.job("clean-orders", sources={"raw": "db.raw_orders"}, sink="db.orders", trigger="5 seconds")
     def clean_orders(raw):
@@ -33,7 +33,7 @@ _DECLARED: ContextVar[list[Declared] | None] = ContextVar("jobs that the file de
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a job is declared."""
+    """Place where a job is declared."""
 
     file: str
     line: int
@@ -44,7 +44,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Job(Shown):
-    """What `job` and `sql_job` declare. Calling it calls its function."""
+    """A job declared by `job` or `sql_job`. Calling it calls its function."""
 
     name: str
     """Stable, and chosen by people: it names the checkpoint and the producer in lineage."""
@@ -65,7 +65,7 @@ class Job(Shown):
         return tuple(dict.fromkeys(s.table for s in self.sources.values() if s.table is not None))
 
     def __call__(self, *frames: Any, **named: Any) -> Any:
-        """The rows of the job for these DataFrames, as its function gives them; for tests."""
+        """Return the rows of the job for these DataFrames, as its function gives them; for tests."""
         if isinstance(self.transform, str):
             raise InvalidInputError(f"job '{self.name}' is a statement in SQL, which cannot be called")
         return self.transform(*frames, **named)
@@ -138,7 +138,7 @@ def sql_job(
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A job, and the file that declared it when it was run or imported; by a function of another one maybe."""
+    """A job, and the file that was run or imported when it was declared; possibly by a function of another file."""
 
     job: Job
     file: str
@@ -146,7 +146,7 @@ class Declared:
 
 @contextmanager
 def collecting() -> Iterator[list[Declared]]:
-    """Collects what is declared meanwhile, in its order."""
+    """Collect the jobs declared in the block, in order."""
     found: list[Declared] = []
     token = _DECLARED.set(found)
     try:
@@ -274,13 +274,13 @@ def _check_statement(query: str, made: Job) -> None:
 
 
 def _place() -> Place:
-    """Where the caller of the declaring function stands."""
+    """Return where the caller of the declaring function is."""
     frame = sys._getframe(2)  # noqa: SLF001 - as warnings do
     return Place(frame.f_code.co_filename, frame.f_lineno)
 
 
 def _running_file() -> str:
-    """The file whose own lines, outside of functions, are being run."""
+    """Return the file whose module-level code is running."""
     frame = sys._getframe(1)  # noqa: SLF001 - as warnings do
     while frame.f_code.co_name != "<module>" and frame.f_back is not None:
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""Job files: Python files that declare jobs, run as scripts are."""
+"""Job files: Python files that declare jobs, run like scripts."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _PREFIX = "_anabranch_jobs_"
 
 
 class JobFileError(AnabranchError):
-    """A job file could not be run to its end. The cause is what it raised."""
+    """A job file raised an error; it is the cause."""
 
 
 class NoSessionError(JobFileError):
-    """A job file asks for a running Spark, as ``F.udf("bigint")`` does, which has Spark read the type."""
+    """A job file needs a running Spark, as ``F.udf("bigint")`` does, which has Spark parse the type."""
 
 
 @dataclass(frozen=True)
 class JobFile:
-    """A file, as a module, and the jobs in it."""
+    """A job file as a module, and its jobs."""
 
     path: Path
     module: ModuleType
@@ -63,19 +63,19 @@ def load(path: str | os.PathLike[str]) -> JobFile:
 
 
 def load_all(paths: Sequence[str | Path]) -> list[JobFile]:
-    """Several files, as `load`; a name may occur once in all of them."""
+    """Load several files, as `load`; a name may occur once in all of them."""
     loaded = [load(path) for path in dict.fromkeys(Path(path).resolve() for path in paths)]
     unique(jobs_of(loaded))
     return loaded
 
 
 def jobs_of(files: Iterable[JobFile]) -> tuple[Job, ...]:
-    """The jobs of several files, in their order; one that a file imports from another is there once."""
+    """Return the jobs of several files, in order; a job imported from one file into another appears once."""
     return tuple({(job.place, job.name): job for file in files for job in file.jobs}.values())
 
 
 def unique(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
-    """The same jobs. Raises `InvalidInputError` if two have one name."""
+    """Return the same jobs. Raises `InvalidInputError` if two have one name."""
     known: dict[str, Job] = {}
     for job in jobs:
         other = known.setdefault(job.name, job)
@@ -88,7 +88,7 @@ def unique(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
 
 
 def travel(jobs: Iterable[Job], spark: Any) -> None:
-    """Let functions of job files go to Spark's processes, which cannot import these files: they take the code along.
+    """Make functions of job files picklable by value for Spark's processes, which cannot import these files.
 
     Modules that lie beside a file are found by the processes of this machine; on others, Spark's ``--py-files`` does it.
     """
@@ -131,7 +131,7 @@ def _run(file: Path) -> tuple[ModuleType, list[Declared]]:
 
 
 def _place_in(error: BaseException, file: Path) -> str:
-    """The last line of the file on the way to the error."""
+    """Return the last line of the file on the way to the error."""
     if isinstance(error, SyntaxError) and error.filename == str(file):
         return f"line {error.lineno}: "
     line, trace = None, error.__traceback__

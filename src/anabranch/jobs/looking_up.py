@@ -1,4 +1,4 @@
-"""The rows of a job, with what its function read while it made them.
+"""The rows of a job, with what its function read while making them.
 
 A function that returns a DataFrame has read nothing: what Spark reads is in the plan of each batch. But it may also have
 counted a table, or taken rows of one into Python, and computed its DataFrame with them. Such reads go into every commit.
@@ -25,21 +25,21 @@ _READ_BEFORE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a job made of its sources."""
+    """Result of a job's function."""
 
     rows: DataFrame
     looked_up: Gathered
 
 
 def made_by(job: Job, reading: Reading) -> Made:
-    """The rows of a job. Raises as `frames_of` and `rows_of`, and what the function raises."""
+    """Return the rows of a job. Raises as `frames_of` and `rows_of`, and what the function raises."""
     with gathering(job.name, mark=lambda run: marked(reading.lake.spark, run)) as reads:
         rows = made_in(reads, job, reading)
     return Made(rows, reads.seen)
 
 
 def made_in(run: JobRun, job: Job, reading: Reading) -> DataFrame:
-    """The same, in a run that takes part in what is read."""
+    """Return the same, in a run that records reads."""
     rows = rows_of(job, frames_of(job, reading), reading.lake)
     before = unknown_rows(None, but=run.seen.inputs, of_jobs=False)
     if before is not None:

@@ -11,7 +11,7 @@ from anabranch.jobs.job import Job
 
 
 def chosen(jobs: Sequence[Job], names: Sequence[str]) -> list[Job]:
-    """The jobs of these names, in the order of their declaration; all of them if none are named.
+    """Return the jobs of these names, in the order of their declaration; all of them if none are named.
 
     Raises `NotFoundError` naming those there are.
     """
@@ -27,7 +27,7 @@ def chosen(jobs: Sequence[Job], names: Sequence[str]) -> list[Job]:
 
 
 def feeds(jobs: Sequence[Job]) -> dict[str, frozenset[str]]:
-    """By the name of a job, those whose sinks it reads."""
+    """Return, by the name of a job, those whose sinks it reads."""
     writers: dict[str, list[str]] = {}
     for job in jobs:
         writers.setdefault(job.sink, []).append(job.name)
@@ -37,7 +37,7 @@ def feeds(jobs: Sequence[Job]) -> dict[str, frozenset[str]]:
 
 
 def in_order(jobs: Sequence[Job]) -> list[Job]:
-    """The jobs so that each comes after those that feed it, otherwise as they were declared.
+    """Return the jobs so that each comes after those that feed it, otherwise as they were declared.
 
     Raises `InvalidInputError` if jobs feed each other in a circle.
     """

@@ -1,4 +1,4 @@
-"""What is settled before a job starts: the branch it writes to, its checkpoint, and where its sources begin."""
+"""Decisions made before a job starts: the branch it writes to, its checkpoint, and where its sources begin."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from anabranch.format.records.refs import Tag
 from anabranch.format.records.snapshot import CommitKind
 from anabranch.jobs.checkpoint import Beginning, JobCheckpoint, default_checkpoint, opened
 from anabranch.jobs.job import Job
-from anabranch.jobs.positions import Starts, known_positions, starts_at
+from anabranch.jobs.positions import known_positions
 from anabranch.jobs.resume import resumed
+from anabranch.jobs.starts import Starts, starts_at
 from anabranch.jobs.state.point import Point
 from anabranch.kernel.actions.rollback import difference_to
 from anabranch.kernel.commit.base import Base
@@ -30,32 +31,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """How jobs are run that are the same on main and on branches."""
+    """How to run jobs that are the same on main and on branches."""
 
     branch: str | None = None
     """The branch of the sinks; main if None."""
     from_tag: str | None = None
-    """A tag of the sinks: begin at the source positions that were recorded by then."""
+    """A tag of the sinks: begin at the source positions recorded by then."""
     create_branch: bool = False
-    """Create the branch from the tag if it is not there."""
+    """Create the branch from the tag if it does not exist."""
     checkpoint: str | None = None
     """Folder of the checkpoint, for a single job; below the warehouse if None."""
     source_branches: Mapping[str, str] = field(default_factory=dict)
     """Branches to read sources on, by the name of their table."""
     starts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Options that say where sources begin, by source; in place of those of a tag."""
+    """Options for the start of sources, by source; in place of those of a tag."""
     point: Point | None = None
-    """The batch after which these are, in place of that of a tag."""
+    """The batch after which they are, in place of that of a tag."""
     moved: Callable[[Offset], Offset] | None = None
-    """The same position on the table that is read, of a position of the query that made the point."""
+    """Maps a position of the query that made the point to the same one on the table that is read."""
     accept_empty_state: Collection[str] = ()
-    """Jobs that may begin with no state where none can be had."""
+    """Jobs that may begin without state if none can be recovered."""
     start_anew: Collection[str] = ()
-    """Jobs that begin as they are declared where their checkpoint is not there, though the table has rows of theirs."""
+    """Jobs that begin as declared if their checkpoint is missing, even if the table has rows of theirs."""
     makes_branch: bool = False
     """Whether a correction makes the branch: what it begins with is not the job's own work."""
     hands_over: bool = False
-    """Whether jobs end before their branches become main: their runs on main then go on with these checkpoints."""
+    """Whether jobs end before their branches become main: their runs on main then continue with these checkpoints."""
 
     @property
     def is_on_main(self) -> bool:
@@ -68,22 +69,22 @@ class Prepared:
 
     job: Job
     sink: str
-    """As Spark is told it: ``db.t`` or ``db.t$branch_fix``."""
+    """Name as given to Spark: ``db.t`` or ``db.t$branch_fix``."""
     table: Table
     """The sink."""
     checkpoint: JobCheckpoint | None
     """None for a batch job."""
     starts: Mapping[str, Mapping[str, str]]
-    """By source: options in place of those that say where it begins."""
+    """By source: options that replace those for its start."""
     code: str | None
-    """Version of its code, if that is known."""
+    """Version of its code, if known."""
     notices: tuple[str, ...] = ()
     point: Point | None = None
-    """The batch of another query after which it begins; None for one that begins with nothing."""
+    """The batch of another query after which it begins; None if it begins with nothing."""
 
 
 def prepare(job: Job, lake: Lake, run: Run, code: str | None, *, is_batch: bool) -> Prepared:
-    """Settle how a job is to run. To repeat it gives the same.
+    """Decide how a job is to run. Repeated, the result is the same.
 
     Args:
         job: the job.
@@ -93,7 +94,7 @@ def prepare(job: Job, lake: Lake, run: Run, code: str | None, *, is_batch: bool)
         is_batch: whether none of its sources is a stream.
 
     Raises:
-        NotFoundError: there is no such table, branch or tag, or nothing tells the positions at the tag.
+        NotFoundError: the table, branch or tag does not exist, or the positions at the tag are unknown.
         InvalidInputError: the checkpoint was begun otherwise, the branch does not begin with the tag, or it is not
             certain which position is whose.
     """
@@ -147,7 +148,7 @@ def prepare(job: Job, lake: Lake, run: Run, code: str | None, *, is_batch: bool)
 
 
 def goes_on_at(job: Job, lake: Lake, run: Run) -> JobCheckpoint:
-    """The checkpoint with which a job goes on where its sink is now. Raises `NotFoundError`."""
+    """Return the checkpoint with which a job continues where its sink is now. Raises `NotFoundError`."""
     return _checkpoint(job, lake, run, _sink(lake.table(job.sink), job, run))
 
 
@@ -161,7 +162,7 @@ def _sink(main: Table, job: Job, run: Run) -> Table:
             assert run.from_tag is not None, "checked above"
             with suppress(
                 AlreadyExistsError
-            ):  # somebody was faster; whether it is the right one is seen later
+            ):  # created by somebody else; whether it is the right one is checked later
                 main.create_branch(run.branch, run.from_tag, created_by=f"job {job.name}")
             return main.branch(run.branch)
         raise NotFoundError(
@@ -177,7 +178,7 @@ def _checkpoint(job: Job, lake: Lake, run: Run, sink: Table) -> JobCheckpoint:
     branch = None if run.is_on_main else run.branch
     folder = sink.context.branch
     if branch is None and folder is not None:
-        # Another branch is main by now: if the job corrected it, its work there goes on.
+        # Another branch is main by now: if the job corrected it, its work there continues.
         of_branch = default_checkpoint(lake.url, job.name, folder, lake.storage_options)
         if of_branch.writes_to(sink.branch_uuid):
             return of_branch
@@ -204,7 +205,7 @@ def _check_unused(checkpoint: JobCheckpoint, job: Job, tag: Tag) -> None:
 
 
 def _check_follows(sink: Table, main: Table, tag: Tag, job: Job) -> None:
-    """Raise `InvalidInputError` if the sink does not hold what the tag does: rows would be there twice, or missing."""
+    """Raise `InvalidInputError` if the sink does not hold what the tag does: rows would be duplicated, or missing."""
     fork = sink.context.fork
     own = f"{job.name}@{sink.branch_uuid}"
     if sink.branch_uuid == main.branch_uuid:
@@ -265,7 +266,7 @@ def _check_same(beginning: Beginning, checkpoint: JobCheckpoint, job: Job, sink:
 
 
 def _check_same_tag(beginning: Beginning, checkpoint: JobCheckpoint, wanted: str, main: Table) -> None:
-    """Raise `InvalidInputError` if the checkpoint was not begun from what the tag names."""
+    """Raise `InvalidInputError` if the checkpoint was not begun from the tag's snapshot."""
     moved = beginning.tag == wanted and _moved(beginning, main)
     if beginning.tag != wanted or moved:
         now = f"; that tag names snapshot {moved} now" if moved else ""
@@ -278,7 +279,7 @@ def _check_same_tag(beginning: Beginning, checkpoint: JobCheckpoint, wanted: str
 
 
 def _moved(beginning: Beginning, main: Table) -> int | None:
-    """What the tag names by now, if that is something else; it may also have been deleted since."""
+    """Return the snapshot that the tag names now, if it changed; None too if the tag was deleted."""
     assert beginning.tag is not None
     try:
         now = get_tag(main_of(main.context), beginning.tag).snapshot
@@ -288,6 +289,6 @@ def _moved(beginning: Beginning, main: Table) -> int | None:
 
 
 def _was_main(beginning: Beginning, sink: Table) -> bool:
-    """Whether the job began on a main that was replaced since: whether it may go on is for the sink to say."""
+    """Whether the job began on a main that was replaced since: the sink decides whether it may continue."""
     main = sink.context
     return main.main_generation is not None and main_by_uuid(main, beginning.branch_uuid) is not None

@@ -1,4 +1,4 @@
-"""Started jobs as their supervisor sees them: streaming queries, and batch jobs in threads of their own."""
+"""Started jobs, for their supervisor: streaming queries, and batch jobs in threads of their own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from anabranch.jobs.supervise import Progress
+from anabranch.errors import AnabranchError
+from anabranch.jobs.pins import SourcePins, positions_of
+from anabranch.jobs.status import Activity, Progress
 from anabranch.runtime import SYSTEM, Runtime
 
 if TYPE_CHECKING:
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from anabranch.jobs.state.keep import StateKeeper
 
 _LOOK_SECONDS = 0.02
+_CANCEL_AGAIN_SECONDS = 0.25
+_CANCEL_SECONDS = 20.0
+"""How long a batch job that was cancelled is waited for: its function may be at something that is not Spark's."""
 
 
 class RunningQuery:
@@ -28,29 +33,34 @@ class RunningQuery:
         *,
         begun: str | None = None,
         keeper: StateKeeper | None = None,
+        pins: SourcePins | None = None,
         patience_seconds: float = 60.0,
         runtime: Runtime = SYSTEM,
     ) -> None:
         """Watch a query.
 
         Args:
-            query: it was started.
+            query: the started query.
             notices: see `anabranch.jobs.supervise.Running`.
             begun: likewise.
             keeper: keeps its state for tags; None if it has none.
-            patience_seconds: how long the end waits for a batch.
+            pins: keep what it has not read from expiring.
+            patience_seconds: how long a clean end waits for a batch.
             runtime: clock and waiting.
         """
         self._query = query
+        self._run = str(query.runId)  # asked now: a JVM that is gone does not tell
+        self._done_last: Progress | None = None
         self._notices = tuple(notices)
         self._begun = begun
         self._keeper = keeper
+        self._pins = pins
         self._patience = patience_seconds
         self._runtime = runtime
 
     @property
     def run(self) -> str:
-        return str(self._query.runId)
+        return self._run
 
     @property
     def notices(self) -> Sequence[str]:
@@ -67,10 +77,19 @@ class RunningQuery:
         return active
 
     def _finish(self) -> None:
-        """Keep the state that the query ends with."""
+        """Keep the final state of the query."""
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             keeper.look(now=True)
+        pins, self._pins = self._pins, None
+        if pins is not None and self._done_last is not None:
+            pins.reached(self._done_last.positions, now=True)
+
+    def activity(self) -> Activity:
+        status = self._query.status
+        if str(status["message"]).startswith("Initializing"):
+            return Activity.STARTING
+        return Activity.WORKING if status["isTriggerActive"] else Activity.IDLE
 
     def failure(self) -> BaseException | None:
         return self._query.exception()
@@ -79,22 +98,30 @@ class RunningQuery:
         if self._keeper is not None:
             self._keeper.look()
         last: Any = self._query.lastProgress
-        if last is None:
-            return None
-        return Progress(int(last["batchId"]), int(last["numInputRows"]), last["processedRowsPerSecond"])
+        if (
+            last is not None and "addBatch" in last["durationMs"]
+        ):  # else it only says that there is nothing to do
+            batch = int(last["batchId"])
+            if self._done_last is None or self._done_last.batch != batch:
+                done = batch, int(last["numInputRows"]), last["processedRowsPerSecond"]
+                self._done_last = Progress(*done, positions_of(last["sources"]))
+        if self._pins is not None and self._done_last is not None:
+            self._pins.reached(self._done_last.positions)
+        return self._done_last
 
-    def stop(self, *, finish: bool) -> None:
-        if finish:
-            self._wait_for_batch()
+    def stop(self, *, is_urgent: Callable[[], bool]) -> None:
+        self._wait_for_batch(is_urgent)
         self._query.stop()
         self._finish()
 
-    def _wait_for_batch(self) -> None:
-        """Return when the batch is done that is under way, if there is one."""
+    def _wait_for_batch(self, is_urgent: Callable[[], bool]) -> None:
+        """Wait until the current batch is done, if there is one and it does not become urgent meanwhile."""
+        if is_urgent():
+            return
         clock = self._runtime.clock
         end = clock.monotonic() + self._patience
         begun = self._done()
-        while clock.monotonic() < end and self._query.isActive:
+        while not is_urgent() and clock.monotonic() < end and self._query.isActive:
             if not self._query.status["isTriggerActive"] or self._done() != begun:
                 return
             self._runtime.sleeper.sleep(_LOOK_SECONDS)
@@ -105,20 +132,33 @@ class RunningQuery:
 
 
 class RunningBatch:
-    """A batch job, which is one piece of work."""
+    """A batch job, run as one piece of work."""
 
-    def __init__(self, run: str, work: Callable[[], None], cancel: Callable[[], None], name: str) -> None:
-        """Begin the work.
+    def __init__(
+        self,
+        run: str,
+        work: Callable[[], None],
+        cancel: Callable[[], None],
+        name: str,
+        *,
+        patience_seconds: float = 60.0,
+        runtime: Runtime = SYSTEM,
+    ) -> None:
+        """Start the work.
 
         Args:
             run: id of the run.
             work: writes the rows.
-            cancel: lets the work fail.
+            cancel: makes what Spark does for the work fail.
             name: of the job.
+            patience_seconds: how long a clean end waits for the work.
+            runtime: clock.
         """
         self._run = run
         self._work = work
         self._cancel = cancel
+        self._patience = patience_seconds
+        self._runtime = runtime
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._do, name=f"job {name}", daemon=True)
         self._thread.start()
@@ -138,17 +178,30 @@ class RunningBatch:
     def is_active(self) -> bool:
         return self._thread.is_alive()
 
+    def activity(self) -> Activity:
+        return Activity.WORKING
+
     def failure(self) -> BaseException | None:
         return None if self._thread.is_alive() else self._error
 
     def progress(self) -> Progress | None:
         return None
 
-    def stop(self, *, finish: bool) -> None:
-        if not finish:
+    def stop(self, *, is_urgent: Callable[[], bool]) -> None:
+        clock = self._runtime.clock
+        end = clock.monotonic() + self._patience
+        while self._thread.is_alive() and not is_urgent() and clock.monotonic() < end:
+            self._thread.join(_LOOK_SECONDS)
+        given_up = clock.monotonic() + _CANCEL_SECONDS
+        while self._thread.is_alive():
+            if clock.monotonic() >= given_up:
+                raise AnabranchError(
+                    f"it was cancelled, and its own code has not ended after {_CANCEL_SECONDS:.0f} s",
+                    hint="it ends with the process; what it has not committed by then is not written.",
+                )
             with suppress(Exception):  # it may have ended by itself
                 self._cancel()
-        self._thread.join()
+            self._thread.join(_CANCEL_AGAIN_SECONDS)  # between two calls of Spark there is nothing to cancel
 
     def _do(self) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Where a job goes on whose checkpoint is not there: after its last commit, which says how far it had read.
+"""Resumes a job whose checkpoint is missing: after its last commit, which records how far it had read.
 
 Without this a job that lost its checkpoint would read its sources from the beginning, and write every row again.
 """
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from anabranch.errors import AnabranchError, InvalidInputError
 from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.jobs.job import Job
-from anabranch.jobs.positions import Starts, content_of, known_positions, starts_at
+from anabranch.jobs.positions import content_of, known_positions
+from anabranch.jobs.starts import Starts, starts_at
 from anabranch.lineage.model import entry_or_none
 from anabranch.table import Table
 
@@ -21,16 +22,16 @@ if TYPE_CHECKING:
 
 
 def resumed(job: Job, lake: Lake, sink: Table, place: str, *, since_fork: bool) -> Starts | None:
-    """Where a job goes on after its last commit to a table; None if it has made none, or what it made was emptied.
+    """Return where a job continues after its last commit to a table; None if it has made none, or its work was emptied.
 
     Args:
         job: the job.
         lake: its warehouse.
         sink: the branch that it writes to.
         place: where its checkpoint would be.
-        since_fork: count only commits that were made on this branch, and none of what the branch begins with.
+        since_fork: count only commits made on this branch, not those it begins with.
 
-    Raises `InvalidInputError`: it has written to the table, and it is not certain up to where it had read its sources.
+    Raises `InvalidInputError`: it has written to the table, but it is not certain how far it had read its sources.
     """
     head = sink.snapshot
     last = None if head is None else _last_commit(job.name, sink, head, since_fork=since_fork)
@@ -54,7 +55,7 @@ def resumed(job: Job, lake: Lake, sink: Table, place: str, *, since_fork: bool) 
 
 
 def _last_commit(job: str, sink: Table, head: Snapshot, *, since_fork: bool) -> int | None:
-    """The newest snapshot that the job made; None if it made none, or the table was emptied since."""
+    """Return the newest snapshot that the job made; None if it made none, or the table was emptied since."""
     fork = sink.context.fork
     first = fork.snapshot.id + 1 if since_fork and fork is not None else 1
     oldest = head.id + 1

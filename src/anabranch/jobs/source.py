@@ -1,4 +1,4 @@
-"""What a job reads: tables of the lake, topics of Kafka, files, or whatever Spark reads.
+"""The sources of a job: tables of the lake, Kafka topics, files, or whatever Spark reads.
 
 Sources are values that are made without Spark; they become DataFrames when the job is started.
 """
@@ -25,11 +25,11 @@ class Source:
     name: str
     """The table, the topics, the folder of the files, or the name of the function."""
     options: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """Of the read, by their names."""
+    """Options of the read, by name."""
     format: str | None = None
-    """Of files."""
+    """Format of files."""
     schema: Any = field(default=None, hash=False, compare=False)
-    """Of files: DDL text, or what Spark takes; None to ask the folder, which then must have some."""
+    """Schema of files: DDL text, or a Spark schema; None to infer it from the folder, which then must have some."""
     function: Callable[[Any], Any] | None = field(default=None, compare=False)
     """Makes the DataFrame from the session."""
 
@@ -50,7 +50,7 @@ class Source:
 
     @property
     def names_branch(self) -> bool:
-        """Whether it is a branch of a table, whichever is main."""
+        """Whether it names a branch of a table, rather than main."""
         return self.is_table and Identifier.parse(self.name).branch is not None
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class Source:
 
 
 def stream(table: str, options: Options = None) -> Source:
-    """A table as a stream: by default all its rows, then what is added.
+    """Declare a table as a stream: by default all its rows, then what is added.
 
     Args:
         table: ``database.table``, also with a branch.
@@ -69,7 +69,7 @@ def stream(table: str, options: Options = None) -> Source:
 
 
 def static(table: str, at: str | int | None = None, options: Options = None) -> Source:
-    """A table as it is when the job starts, to look things up in. Each start of the job takes the newest snapshot.
+    """Declare a table as of the job's start, to look things up in. Each start of the job takes the newest snapshot.
 
     Args:
         table: ``database.table``, also with a branch.
@@ -83,7 +83,7 @@ def static(table: str, at: str | int | None = None, options: Options = None) -> 
 
 
 def topic(topics: str, servers: str, options: Options = None) -> Source:
-    """Topics of Kafka as a stream, with the columns of Spark's own Kafka source.
+    """Declare Kafka topics as a stream, with the columns of Spark's own Kafka source.
 
     Args:
         topics: their names, separated by commas.
@@ -101,7 +101,7 @@ def topic(topics: str, servers: str, options: Options = None) -> Source:
 
 
 def files(folder: str, format: str = "parquet", *, schema: Any = None, options: Options = None) -> Source:
-    """Files that arrive in a folder, as a stream, read by Spark.
+    """Declare files that arrive in a folder, as a stream, read by Spark.
 
     Args:
         folder: path or URL.
@@ -113,7 +113,7 @@ def files(folder: str, format: str = "parquet", *, schema: Any = None, options: 
 
 
 def source_of(value: Any, name: str) -> Source:
-    """A source from what a declaration gives for it: a `Source`, the name of a table, or a function of the session.
+    """Convert a declared source: a `Source`, the name of a table, or a function of the session.
 
     Raises `InvalidInputError` naming the source.
     """
@@ -141,7 +141,7 @@ def _table(name: str) -> str:
 
 
 def text_options(given: Options) -> dict[str, str]:
-    """Options as text."""
+    """Return options as text."""
     return {
         key: str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in (given or {}).items()

@@ -1,8 +1,12 @@
-"""Keeping jobs running: in the order in which they feed each other, started again when they fail, stopped cleanly.
+"""Keeps jobs running: in the order in which they feed each other, restarted when they fail, stopped cleanly.
 
 A job that fails starts again after a pause that grows with every failure in a row; one that got a batch done since its
-last start begins to count anew. Who is fenced (another branch took the place of main), who has ended, and who failed for
-a reason that the next start would meet as well, is left alone.
+last start begins to count anew. What may pass (the store, the network, the machine) is tried for as long as the process
+lives, slower and slower, and counts for nothing; what may be the job itself is tried a limited number of times. Who is
+fenced (another branch took the place of main), who has ended, and who failed for a reason that the next start would meet as
+well, is left alone. If the engine is gone, all end: only a new process has another one.
+
+Jobs start a few at a time: the next one when one of those that are starting has come to its first batch, or waits for rows.
 
 A job that reads a table whose main was replaced is held until its own table is corrected as well, by a cascade, or until
 the replacement is taken back; then it goes on. Nothing here knows Spark.
@@ -10,211 +14,30 @@ the replacement is taken back; then it goes on. Nothing here knows Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import Literal, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from anabranch.errors import AnabranchError
 from anabranch.jobs.failure import as_ours, verdict
+from anabranch.jobs.status import Activity, EventKind, JobStatus, RunEvent, State
+from anabranch.jobs.task import Ask, Correcting, Policy, Running, Stop, Supervised, Task
 from anabranch.runtime import SYSTEM, Runtime
 
-_MOST_DOUBLINGS = 60
+__all__ = ["RESTARTED", "Ask", "Policy", "Running", "Stop", "Supervisor", "Task"]
+
+_LOST = "Spark's JVM, which ran the job, is gone"
+_LOST_HINT = (
+    "look for 'out of memory' or 'killed' in the system's log and give Spark more memory (--conf spark.driver.memory=4g) if "
+    "that was it; then run the jobs again: they go on where they stood."
+)
 
 
-class State(StrEnum):
-    """What a job is doing."""
-
-    WAITING = "waiting"
-    """For jobs that feed it, to end."""
-    RUNNING = "running"
-    PAUSING = "pausing"
-    """After a failure; it will be started again."""
-    HELD = "held"
-    """Main of a table that it reads was replaced; it goes on when its own table has been corrected as well."""
-    ENDED = "ended"
-    STOPPED = "stopped"
-    """Because that was asked for."""
-    FENCED = "fenced"
-    """What it wrote to is not main any more, and another job does its work."""
-    FAILED = "failed"
-    SKIPPED = "skipped"
-    """Because a job that feeds it did not get to its end."""
-
-    @property
-    def is_over(self) -> bool:
-        return self not in (State.WAITING, State.RUNNING, State.PAUSING, State.HELD)
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """The last batch that a query has done."""
-
-    batch: int
-    rows: int
-    """It took in."""
-    rows_per_second: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class JobStatus:
-    """One job, now."""
-
-    job: str
-    sink: str
-    state: State
-    batch: int | None = None
-    """The last one that it has done."""
-    rows: int | None = None
-    """Taken in by that batch."""
-    rows_per_second: float | None = None
-    restarts: int = 0
-    message: str | None = None
-    """The last failure, or what a person should know."""
-    hint: str | None = None
-    begun: str | None = None
-    """How it got the state that belongs to where it began; None if it keeps none, or began with nothing."""
-
-
-EventKind = Literal["start", "complete", "fail", "abort"]
-
-
-@dataclass(frozen=True, slots=True)
-class RunEvent:
-    """Something that happened to a run of a job; a run ends with ``complete``, ``fail`` or ``abort``."""
-
-    kind: EventKind
-    job: str
-    sink: str
-    run: str
-    """Id of the run; every start of the job is another one."""
-    time_millis: int
-    error: AnabranchError | None = None
-
-
-class Correcting(Protocol):
-    """Tells a job whose tables are corrected when it may go on."""
-
-    def is_corrected(self) -> bool:
-        """Whether it may be started: since it was asked first, or since the job was started, a main has changed."""
-        ...
-
-    def hands_over(self) -> bool:
-        """Whether the job's own table was corrected by a run of the same job that has ended, so that this one goes on."""
-        ...
-
-
-class Running(Protocol):
-    """A job that was started."""
-
-    @property
-    def run(self) -> str:
-        """Id of this run."""
-        ...
-
-    @property
-    def notices(self) -> Sequence[str]:
-        """What a person should know of how it was started."""
-        ...
-
-    @property
-    def begun(self) -> str | None:
-        """How it got the state that belongs to where it began, for people; None if there was none to get."""
-        ...
-
-    def is_active(self) -> bool:
-        """Whether it goes on."""
-        ...
-
-    def failure(self) -> BaseException | None:
-        """What ended it; None if it goes on, has ended by itself or was stopped."""
-        ...
-
-    def progress(self) -> Progress | None:
-        """The last batch that is done, if there is one."""
-        ...
-
-    def stop(self, *, finish: bool) -> None:
-        """End it, after the batch it is at if `finish`. Returns when it has ended. May raise: it ends nevertheless."""
-        ...
-
-
-@dataclass(frozen=True)
-class Task:
-    """A job to supervise."""
-
-    job: str
-    sink: str
-    start: Callable[[], Running]
-    after: frozenset[str] = frozenset()
-    """Jobs that must have ended before it starts."""
-    restarts: bool = True
-    """Whether it may be started again after a failure."""
-    correcting: Correcting | None = None
-    """None for a job that is to come to an end: it does not wait for a correction."""
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """When jobs are started again."""
-
-    most: int = 10
-    """Starts after a failure, without a batch in between, before a job is given up."""
-    first_pause: float = 1.0
-    """Seconds."""
-    longest_pause: float = 60.0
-    fail_fast: bool = False
-    """Whether the others are stopped when one is given up."""
-    look_pause: float = 2.0
-    """Seconds between two looks whether what a job is held for has been done."""
-    longest_hold: float = 600.0
-    """Seconds after which a job that is held is started in any case, in case the look missed something."""
-
-    def pause(self, failures: int, jitter: float) -> float:
-        """Seconds before the next start.
-
-        Args:
-            failures: in a row, from 1.
-            jitter: in [0, 1), so that jobs that fail together do not start together.
-        """
-        full = min(self.longest_pause, self.first_pause * 2.0 ** min(failures - 1, _MOST_DOUBLINGS))
-        return full * (0.5 + jitter / 2)
-
-
-class Stop:
-    """How others ask for the end: once to let batches finish, twice to end at once."""
-
-    def __init__(self) -> None:
-        self._times = 0
-
-    def ask(self) -> None:
-        self._times += 1
-
-    def is_asked(self) -> bool:
-        """Whether the end was asked for."""
-        return self._times > 0
-
-    def is_urgent(self) -> bool:
-        """Whether it was asked for again."""
-        return self._times > 1
-
-
-@dataclass
-class _Supervised:
-    """A task with what has become of it."""
-
-    task: Task
-    status: JobStatus
-    running: Running | None = None
-    failures: int = 0
-    due: float = 0.0
-    held_since: float = 0.0
-    started: int = 0
-    batch_at_start: int | None = None
+RESTARTED = (State.FAILED, State.STOPPED, State.TAKEN)
+"""How a job that is over may have ended for it to be restarted."""
 
 
 class Supervisor:
-    """Runs tasks until all are over, or until it is asked to stop."""
+    """Runs tasks until all are over, or until it is stopped."""
 
     def __init__(
         self,
@@ -224,10 +47,12 @@ class Supervisor:
         stop: Stop | None = None,
         on_status: Callable[[Sequence[JobStatus]], None] = lambda _: None,
         on_event: Callable[[RunEvent], None] = lambda _: None,
+        has_engine: Callable[[], bool] = lambda: True,
+        asks: Callable[[], Mapping[str, tuple[Ask, str]]] = dict,
         poll_seconds: float = 0.25,
         runtime: Runtime = SYSTEM,
     ) -> None:
-        """Nothing is started yet.
+        """Prepare; nothing is started yet.
 
         Args:
             tasks: in the order in which they start.
@@ -235,29 +60,35 @@ class Supervisor:
             stop: asks for the end.
             on_status: told after every look at the jobs, with all of them, in order.
             on_event: told of starts and ends.
+            asks: returns, by job, what others ask since the last call, and who.
+            has_engine: whether what runs the jobs is still there; asked after failures.
             poll_seconds: between looks.
             runtime: clock, chance and waiting.
         """
-        self._all = [_Supervised(task, JobStatus(task.job, task.sink, State.WAITING)) for task in tasks]
+        self._all = [Supervised(task, JobStatus(task.job, task.sink, State.WAITING)) for task in tasks]
         self._policy = policy or Policy()
         self._stop = stop or Stop()
         self._on_status = on_status
         self._on_event = on_event
+        self._has_engine = has_engine
+        self._asks = asks
+        self._is_lost = False
         self._poll_seconds = poll_seconds
         self._runtime = runtime
 
     def run(self) -> tuple[JobStatus, ...]:
-        """Supervise to the end; how each job ended, in order. Only what is no failure of a job is raised."""
+        """Supervise to the end; return how each job ended, in order. Failures of jobs are not raised."""
         try:
-            while not self._stop.is_asked() and not self._are_over():
+            while not self._stop.is_asked() and not self._are_over() and not self._is_lost:
+                self._do_as_asked()
                 for one in self._all:
-                    if self._stop.is_asked():
+                    if self._stop.is_asked() or self._is_lost:
                         break
                     self._look(one)
                 self._tell()
                 if self._policy.fail_fast and any(s.state is State.FAILED for s in self.statuses):
                     break
-                if not self._are_over() and not self._stop.is_asked():
+                if not self._are_over() and not self._stop.is_asked() and not self._is_lost:
                     self._runtime.sleeper.sleep(self._poll_seconds)
         finally:
             self._end_all()
@@ -272,28 +103,34 @@ class Supervisor:
     def _are_over(self) -> bool:
         return all(status.state.is_over for status in self.statuses)
 
-    def _look(self, one: _Supervised) -> None:
+    def _look(self, one: Supervised) -> None:
         match one.status.state:
             case State.WAITING:
                 self._start_when_fed(one)
             case State.PAUSING:
-                if self._runtime.clock.monotonic() >= one.due:
+                if self._runtime.clock.monotonic() >= one.due and self._may_start():
                     self._start(one)
             case State.HELD:
                 self._look_at_held(one)
             case State.RUNNING:
                 self._watch(one)
 
-    def _start_when_fed(self, one: _Supervised) -> None:
+    def _start_when_fed(self, one: Supervised) -> None:
         states = {status.job: status.state for status in self.statuses}
         feeding = [states[job] for job in one.task.after]
         if all(state is State.ENDED for state in feeding):
-            self._start(one)
+            if self._may_start():
+                self._start(one)
         elif any(state.is_over and state is not State.ENDED for state in feeding):
             waited = [job for job in one.task.after if states[job].is_over and states[job] is not State.ENDED]
             self._become(one, State.SKIPPED, message=f"{waited[0]}, which feeds it, did not get to its end")
 
-    def _look_at_held(self, one: _Supervised) -> None:
+    def _may_start(self) -> bool:
+        """Whether few enough jobs are starting: many at once take each other the time in which workers must answer."""
+        now, longest = self._runtime.clock.monotonic(), self._policy.longest_start
+        return sum(one.is_starting(now, longest) for one in self._all) < self._policy.at_once
+
+    def _look_at_held(self, one: Supervised) -> None:
         now = self._runtime.clock.monotonic()
         if now < one.due:
             return
@@ -302,7 +139,7 @@ class Supervisor:
             self._start(one)
 
     @staticmethod
-    def _is_corrected(one: _Supervised) -> bool:
+    def _is_corrected(one: Supervised) -> bool:
         assert one.task.correcting is not None, "it is held"
         try:
             return one.task.correcting.is_corrected()
@@ -311,7 +148,8 @@ class Supervisor:
         ):  # the store is not there just now, or a table is not any more: the next start tells
             return False
 
-    def _start(self, one: _Supervised) -> None:
+    def _start(self, one: Supervised) -> None:
+        one.start_began = self._runtime.clock.monotonic()
         try:
             running = one.task.start()
         except Exception as error:  # whatever a declaration may raise
@@ -319,16 +157,21 @@ class Supervisor:
             return
         one.running, one.started = running, one.started + 1
         one.batch_at_start = one.status.batch
-        notice = "; ".join(running.notices) or None
-        one.status = replace(one.status, begun=running.begun)
-        self._become(one, State.RUNNING, restarts=one.started - 1, message=notice or one.status.message)
+        one.at, one.at_since, one.has_come_up = None, one.start_began, False
+        message, hint = "; ".join(running.notices) or None, None
+        if one.has_failed:  # until a batch is done nobody knows whether it has recovered
+            message, hint = one.status.message, one.status.hint
+        one.status = replace(one.status, begun=running.begun, activity=Activity.STARTING)
+        self._become(one, State.RUNNING, restarts=one.started - 1, message=message, hint=hint)
         self._event("start", one)
 
-    def _watch(self, one: _Supervised) -> None:
+    def _watch(self, one: Supervised) -> None:
         assert one.running is not None, "it was started"
         try:
             is_active = one.running.is_active()
             self._note_progress(one)
+            if is_active:
+                self._note_activity(one, one.running.activity())
             error = one.running.failure()
         except Exception as lost:  # who runs it is gone
             is_active, error = False, lost
@@ -341,24 +184,61 @@ class Supervisor:
             self._event("fail", one, as_ours(error))
             self._failed(one, error)
 
-    def _note_progress(self, one: _Supervised) -> None:
+    def _note_progress(self, one: Supervised) -> None:
         assert one.running is not None, "it was started"
         found = one.running.progress()
         if found is None:
             return
         if found.batch != one.batch_at_start:
-            one.failures = 0
+            one.failures = one.own_failures = 0
+            one.has_come_up = True
+            if one.has_failed:
+                one.has_failed = False
+                one.status = replace(one.status, message=None, hint=None)
+        millis = one.status.batch_millis
+        if found.batch != one.status.batch:
+            millis = self._runtime.clock.now_millis()
         one.status = replace(
-            one.status, batch=found.batch, rows=found.rows, rows_per_second=found.rows_per_second
+            one.status,
+            batch=found.batch,
+            rows=found.rows,
+            rows_per_second=found.rows_per_second,
+            batch_millis=millis,
+            read={one.name: one.position.snapshot for one in found.positions} or one.status.read,
         )
 
-    def _failed(self, one: _Supervised, error: BaseException) -> None:
+    def _note_activity(self, one: Supervised, found: Activity) -> None:
+        now, at = self._runtime.clock.monotonic(), (found, one.status.batch)
+        if one.at != at:
+            one.at, one.at_since = at, now
+        is_busy = found is not Activity.IDLE
+        one.has_come_up |= not is_busy
+        if is_busy and now - one.at_since >= self._policy.stuck_after:
+            found = Activity.STUCK
+        if found is not one.status.activity:
+            one.status = replace(one.status, activity=found)
+
+    def _is_given_up(self, one: Supervised) -> bool:
+        counted = one.failures if one.task.ends else one.own_failures
+        return not one.task.restarts or counted > self._policy.most
+
+    def _failed(self, one: Supervised, error: BaseException) -> None:
         ours = as_ours(error)
         what = verdict(error, has_run=one.started > 0)
         one.failures += 1
+        one.own_failures += what == "again"
+        one.has_failed = True
+        now_millis = self._runtime.clock.now_millis()
+        one.status = replace(
+            one.status, last_error=ours.message, last_hint=ours.hint, last_error_millis=now_millis
+        )
         correcting = one.task.correcting
-        if what == "replaced" and correcting is not None:
-            one.failures, one.held_since = 0, self._runtime.clock.monotonic()
+        if not self._has_engine():
+            self._is_lost = True
+            self._become(one, State.LOST, message=_LOST, hint=_LOST_HINT)
+        elif what == "replaced" and correcting is not None:
+            one.failures = one.own_failures = 0
+            one.held_since = self._runtime.clock.monotonic()
             one.due = one.held_since
             self._become(one, State.HELD, message=ours.message, hint=ours.hint)
         elif what == "fenced" and correcting is not None and self._hands_over(correcting):
@@ -366,10 +246,11 @@ class Supervisor:
             self._become(one, State.PAUSING, message=ours.message, hint=None)
         elif what == "fenced":
             self._become(one, State.FENCED, message=ours.message, hint=ours.hint)
-        elif what in ("final", "replaced") or not one.task.restarts or one.failures > self._policy.most:
+        elif what in ("final", "replaced") or self._is_given_up(one):
             self._become(one, State.FAILED, message=ours.message, hint=ours.hint)
         else:
-            pause = self._policy.pause(one.failures, self._runtime.ids.jitter())
+            jitter = self._runtime.ids.jitter()
+            pause = self._policy.pause(one.failures, jitter, passing=what == "passing")
             one.due = self._runtime.clock.monotonic() + pause
             self._become(one, State.PAUSING, message=ours.message, hint=ours.hint)
 
@@ -380,17 +261,49 @@ class Supervisor:
         except AnabranchError:
             return False
 
+    def _do_as_asked(self) -> None:
+        """Stop or restart single jobs, or leave them to other processes."""
+        asked = self._asks()
+        for one in self._all:
+            what, who = asked.get(one.task.job, (None, ""))
+            if what is None:
+                continue
+            if one.status.state.is_over:
+                if what == "restart" and one.status.state in RESTARTED:
+                    self._restart(one, who)
+                continue
+            if one.status.state is State.RUNNING and one.running is not None:
+                self._end(one, one.running)
+            else:
+                self._become(one, State.STOPPED)
+            if one.status.state is not State.STOPPED:
+                continue  # it had come to its end, or failed
+            if what == "restart":
+                self._restart(one, who)
+            elif what == "yield":
+                self._become(one, State.TAKEN, message=f"{who} took it over")
+            else:
+                self._become(one, State.STOPPED, message=f"stopped by {who}")
+
+    def _restart(self, one: Supervised, who: str) -> None:
+        one.failures = one.own_failures = 0
+        one.due = self._runtime.clock.monotonic()
+        self._become(one, State.PAUSING, message=f"restarted by {who}")
+
     def _end_all(self) -> None:
-        """Stop what runs, those first that are fed."""
+        """Stop the running tasks, consumers before their producers."""
         for one in reversed(self._all):
             if one.status.state.is_over:
+                continue
+            if self._is_lost:
+                self._become(one, State.LOST, message=_LOST, hint=_LOST_HINT)
                 continue
             if one.status.state is State.RUNNING and one.running is not None:
                 self._end(one, one.running)
             else:
                 self._become(one, State.STOPPED)
 
-    def _end(self, one: _Supervised, running: Running) -> None:
+    def _end(self, one: Supervised, running: Running) -> None:
         message = one.status.message
         try:
             if not running.is_active():
@@ -398,9 +311,9 @@ class Supervisor:
                 if one.status.state.is_over:
                     return
                 message = one.status.message
-            running.stop(finish=not self._stop.is_urgent())
+            running.stop(is_urgent=self._stop.is_urgent)
             self._note_progress(one)
-        except Exception as error:  # the end of one must not keep the others from theirs
+        except Exception as error:  # a failure to end one must not prevent the others
             message = as_ours(error).message
         if one.status.state is State.RUNNING:
             self._event("abort", one)
@@ -408,7 +321,7 @@ class Supervisor:
 
     def _become(
         self,
-        one: _Supervised,
+        one: Supervised,
         state: State,
         *,
         restarts: int | None = None,
@@ -416,9 +329,12 @@ class Supervisor:
         hint: str | None = None,
     ) -> None:
         again = one.status.restarts if restarts is None else restarts
-        one.status = replace(one.status, state=state, restarts=again, message=message, hint=hint)
+        activity = one.status.activity if state is State.RUNNING else None
+        one.status = replace(
+            one.status, state=state, restarts=again, message=message, hint=hint, activity=activity
+        )
 
-    def _event(self, kind: EventKind, one: _Supervised, error: AnabranchError | None = None) -> None:
+    def _event(self, kind: EventKind, one: Supervised, error: AnabranchError | None = None) -> None:
         assert one.running is not None, "it was started"
         now = self._runtime.clock.now_millis()
         self._on_event(RunEvent(kind, one.task.job, one.task.sink, one.running.run, now, error))

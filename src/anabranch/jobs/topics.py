@@ -1,4 +1,4 @@
-"""Whether topics still have the records that follow a recorded position.
+"""Checks whether topics still have the records that follow a recorded position.
 
 A job that begins at a position of another one reads what that one read, or its table lacks rows. So records that are gone
 are an error here whatever `failOnDataLoss` says, which is about what a running query may skip.
@@ -59,7 +59,7 @@ def check_rereadable(source: Source, begin: str) -> None:
 
 
 def with_new_partitions(source: Source, options: Mapping[str, str]) -> str:
-    """Starting offsets with partitions that the topics got since: from their first record, as who follows takes them."""
+    """Return starting offsets, adding new partitions of the topics from their first record, as a stream does."""
     with _cluster(source, options) as (settings, cluster):
         there = cluster.partitions(settings.topics)
     value = json.loads(options[STARTING_OFFSETS])

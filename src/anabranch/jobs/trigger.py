@@ -1,4 +1,4 @@
-"""When a streaming job begins its batches."""
+"""The trigger of a streaming job: when its batches begin."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Trigger:
     """``continuous``: one batch right after the other; ``available-now``: what is there, then it ends; ``once``: that in a
     single batch."""
     millis: int | None = None
-    """Of an interval."""
+    """Length of an interval."""
 
     @property
     def ends(self) -> bool:
@@ -47,7 +47,7 @@ ONCE = Trigger("once")
 
 
 def trigger_of(text: Any, where: str) -> Trigger:
-    """The trigger of a declaration. Raises `OptionError` naming `where`."""
+    """Parse the trigger of a declaration. Raises `OptionError` naming `where`."""
     if text is None:
         return Trigger("continuous")
     if isinstance(text, str):

@@ -1,4 +1,4 @@
-"""Where reading begins and ends: options to offsets, with the brokers' help."""
+"""Resolution of the start and end options of a read to offsets, with the brokers' help."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anabranch.kafka.options import Bound, KafkaSettings
 def first_offsets(
     settings: KafkaSettings, cluster: Cluster, partitions: Collection[TopicPartition], loss: LossRule
 ) -> Offsets:
-    """Where a read begins in each of the partitions.
+    """Return the start offset of a read in each of the partitions.
 
     Raises:
         OptionError: the option does not name exactly these partitions.
@@ -48,7 +48,7 @@ def first_offsets(
 def last_offsets(
     settings: KafkaSettings, cluster: Cluster, partitions: Collection[TopicPartition]
 ) -> Offsets:
-    """Where a batch read ends, before that offset, in each of the partitions. Raises `OptionError`."""
+    """Return the exclusive end offset of a batch read in each of the partitions. Raises `OptionError`."""
     wanted = _for_each(settings.end, partitions)
     latest = cluster.latest(partitions)
     if settings.end.by_time:

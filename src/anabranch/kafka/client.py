@@ -1,4 +1,4 @@
-"""The client library, librdkafka: its settings, and its errors in our words.
+"""Client library librdkafka: its settings, and translation of its errors.
 
 Credentials are in the settings. No message and no log line of ours shows a setting other than the addresses.
 """
@@ -51,7 +51,7 @@ _JAVA = {
     "value.deserializer": "a cast of the column value",
     "max.poll.records": "maxOffsetsPerTrigger, an option of the source",
 }
-"""Settings of the Java client that people bring along, and what stands for them here."""
+"""Settings of the Java client that users may bring along, and their equivalents here."""
 _PROGRAMS = frozenset(
     {
         "plugin.library.paths",
@@ -86,14 +86,14 @@ _MAY_NOT = {"TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "CLUSTER
 
 @dataclass(frozen=True)
 class ClientConfig:
-    """Settings of the client as ``(name, value)`` pairs. Its repr shows the addresses alone."""
+    """Client settings as ``(name, value)`` pairs. Its repr shows the addresses alone."""
 
     servers: str
     settings: tuple[tuple[str, str], ...] = field(repr=False)
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> Self:
-        """From settings without the prefix ``kafka.``. Raises `OptionError`."""
+        """Create it from settings without the prefix ``kafka.``. Raises `OptionError`."""
         servers = settings.get(SERVERS, "").strip()
         if not servers:
             raise OptionError(
@@ -120,17 +120,17 @@ class ClientConfig:
         return cls(servers, tuple(sorted({**_DEFAULTS, **settings, **_FIXED}.items())))
 
     def connect(self) -> Client:
-        """A consumer. Nothing is sent before it is asked something. Raises `OptionError`."""
+        """Create a consumer, which sends nothing before its first request. Raises `OptionError`."""
         return Client(self)
 
 
 class Client:
-    """A consumer of librdkafka that remembers what it last complained about."""
+    """A consumer of librdkafka that remembers its latest background error."""
 
     def __init__(self, config: ClientConfig) -> None:
         self.config = config
         self.complaint: KafkaError | None = None
-        """The last error that belongs to no request, such as a broker that is down."""
+        """The latest error that belongs to no request, such as a broker that is down."""
         self._admin: AdminClient | None = None
         kafka = library()
         try:
@@ -145,7 +145,7 @@ class Client:
 
     @property
     def admin(self) -> AdminClient:
-        """Asks what a consumer cannot; made when it is first needed."""
+        """Admin client for requests that a consumer lacks; created when first needed."""
         if self._admin is None:
             from confluent_kafka.admin import AdminClient
 
@@ -162,7 +162,7 @@ class Client:
         self.complaint = error
 
     def error(self, what: str, error: KafkaError | KafkaException | None) -> AnabranchError:
-        """The error for something that the brokers did not do, in the words of this project.
+        """Return our error for a request that the brokers did not fulfil.
 
         Args:
             what: what was asked of them, for example "list the partitions of topic 'flights'".
@@ -174,7 +174,7 @@ class Client:
         return _translated(what, found, self.config.servers)
 
     def _silent(self, what: str, error: KafkaError | None) -> AnabranchError:
-        """No answer: what the library complained about beside it says more."""
+        """Return the error for a missing answer, with the consumer's latest background error if there is one."""
         told = self.complaint or error
         if told is not None and not _is_silence(told):
             return _translated(what, told, self.config.servers)
@@ -188,12 +188,12 @@ class Client:
 
 
 def is_passing(error: KafkaError) -> bool:
-    """Whether asking again may help."""
+    """Whether the error is transient, so that a retry may help."""
     return _is_silence(error) or error.name() in _PASSING
 
 
 def is_unknown(error: KafkaError) -> bool:
-    """Whether the topic or partition is said not to exist."""
+    """Whether the error says that the topic or partition does not exist."""
     return error.name() in _UNKNOWN
 
 
@@ -218,7 +218,7 @@ def _translated(what: str, error: KafkaError, servers: str) -> AnabranchError:
 
 
 def library() -> Any:
-    """The package `confluent_kafka`. Raises `UnsupportedFeatureError` if it is not installed."""
+    """Return the package `confluent_kafka`. Raises `UnsupportedFeatureError` if it is not installed."""
     try:
         import confluent_kafka
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""What the brokers say of topics: partitions, and where they begin, end, or stand at a time.
+"""Metadata of topics from the brokers: partitions, and offsets of their start, end, or of a time.
 
 All questions wait for brokers that are away, as they are while they restart.
 """
@@ -26,7 +26,7 @@ _LOG = logging.getLogger(__name__)
 _CALL_SECONDS = 5.0
 _PAUSE_SECONDS = 0.2
 _NO_ID = {"", "A" * 22}
-"""What stands for none: sixteen zero bytes."""
+"""Topic ids that mean none: empty, or sixteen zero bytes."""
 _DO_NOT_TELL = {
     "_UNSUPPORTED_FEATURE",
     "UNSUPPORTED_VERSION",
@@ -34,11 +34,11 @@ _DO_NOT_TELL = {
     "TOPIC_AUTHORIZATION_FAILED",
 }
 _UNKNOWN_SECONDS = 2.0
-"""A broker that has just started does not know its topics yet. So long it is not believed."""
+"""Seconds for which a broker's "unknown topic" is not believed, since one that has just started knows none."""
 
 
 class Cluster:
-    """Asks the brokers. Picklable: a copy has its own connection, made when it is first needed.
+    """Metadata client. Picklable: a copy has its own connection, made when it is first needed.
 
     Args:
         config: settings of the client.
@@ -63,7 +63,7 @@ class Cluster:
             self._client = None
 
     def partitions(self, topics: Topics) -> set[TopicPartition]:
-        """The partitions there are of what is to be read; topics that do not exist have none.
+        """Return the existing partitions of the topics to read; topics that do not exist have none.
 
         Raises `StorageError` if the brokers do not answer.
         """
@@ -75,7 +75,7 @@ class Cluster:
         return set().union(*(self._of_topic(name) for name in topics.names))
 
     def check_exist(self, topics: Topics, found: Collection[TopicPartition]) -> None:
-        """Raises `NotFoundError` if something that is to be read by name was not found."""
+        """Raise `NotFoundError` if a topic or partition that is to be read by name was not found."""
         there = {where.topic for where in found}
         missing: list[Any] = [name for name in topics.names if name not in there]
         missing += [where for where in topics.partitions if where not in found]
@@ -90,19 +90,19 @@ class Cluster:
         )
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Offset of the first record there is. Partitions that do not exist are left out."""
+        """Return the offset of each first record. Partitions that do not exist are left out."""
         return self._listed(dict.fromkeys(partitions, EARLIEST))
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Offset after the last record a reader may see. Partitions that do not exist are left out."""
+        """Return the offset after each last record visible to readers. Partitions that do not exist are left out."""
         return self._listed(dict.fromkeys(partitions, LATEST))
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Offset of the first record of that time (epoch milliseconds) or later; None if there is none."""
+        """Return the offset of each first record of that time (epoch milliseconds) or later; None if there is none."""
         return {where: None if offset == LATEST else offset for where, offset in self._listed(times).items()}
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """The ids of topics; those that do not exist are left out, and all where the brokers tell none."""
+        """Return the ids of topics; those that do not exist are left out, and all where the brokers give none."""
         names = sorted(set(topics))
 
         def ask(client: Client, seconds: float) -> tuple[dict[str, str], None]:
@@ -119,7 +119,7 @@ class Cluster:
         return self._patiently("tell the ids of topics", ask) if names else {}
 
     def is_compacted(self, topic: str) -> bool:
-        """Whether older records of a key are removed; False where the brokers do not tell."""
+        """Whether the topic is compacted, so that older records of a key are removed; False if unknown."""
 
         def ask(client: Client, seconds: float) -> tuple[bool, None]:
             asking, words = client.admin, library().admin
@@ -154,7 +154,7 @@ class Cluster:
         return found
 
     def _listed(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
-        """Offsets for times, or for EARLIEST and LATEST, which the protocol takes in the same place."""
+        """Return offsets for times, or for EARLIEST and LATEST, which the protocol takes in the same place."""
         if not wanted:
             return {}
         silence = library().KafkaException
@@ -168,12 +168,12 @@ class Cluster:
             except silence as error:
                 if not is_unknown(error.args[0]):
                     raise
-                # This is said of all partitions together, and also if no broker answers: then the next line raises.
+                # Reported for all partitions together, and also if no broker answers: then the next line raises.
                 client.consumer.list_topics(timeout=seconds)
                 return {}, error.args[0]
             errors = [answer.error for answer in answers if answer.error is not None]
             good = {TopicPartition(a.topic, a.partition): a.offset for a in answers if a.error is None}
-            # An error that is not of the passing kind first: it is the one to tell.
+            # Permanent errors first: they are the ones to report.
             errors.sort(key=lambda error: (is_passing(error), is_unknown(error)))
             return good, errors[0] if errors else None
 
@@ -185,7 +185,7 @@ class Cluster:
         ask: Callable[[Client, float], tuple[T, KafkaError | None]],
         unknown_seconds: float = _UNKNOWN_SECONDS,
     ) -> T:
-        """The answer, once there is a good one; that something is unknown is believed after a while."""
+        """Repeat a request until a good answer; "unknown" is believed after a while."""
         silence = library().KafkaException
         if self._client is None:
             self._client = self.config.connect()
@@ -218,7 +218,7 @@ class Cluster:
 
 
 def _answered(answer: Future[Any], seconds: float) -> Any:
-    """What the brokers tell of one topic; None if they may not or cannot. Raises `KafkaException` for silence."""
+    """Return the brokers' answer about one topic; None if they cannot or may not. `KafkaException` on timeout."""
     kafka = library()
     try:
         return answer.result(timeout=seconds + 1.0)

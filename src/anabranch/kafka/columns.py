@@ -1,4 +1,4 @@
-"""Records of Kafka as columns, named and typed as by Spark's own source.
+"""Kafka records as columns, with the names and types of Spark's own source.
 
 ``key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT`` and,
 if asked for, ``headers ARRAY<STRUCT<key STRING, value BINARY>>``. `timestampType` is 0 for the time the producer set,
@@ -25,7 +25,7 @@ _TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 
 def columns(*, headers: bool, values: ValueSettings | None = None) -> pa.Schema:
-    """The columns of the source."""
+    """Return the columns of the source."""
     fields = [
         ("key", pa.binary()),
         ("value", pa.binary()),
@@ -42,14 +42,14 @@ def columns(*, headers: bool, values: ValueSettings | None = None) -> pa.Schema:
 def to_batch(
     messages: Sequence[Message], where: TopicPartition, *, headers: bool, values: ValueReader | None = None
 ) -> pa.RecordBatch:
-    """Records of one partition as one batch; those whose value cannot be read are left to `values`."""
+    """Convert records of one partition to one batch; those whose value cannot be read are left to `values`."""
     from confluent_kafka import Message as Record
 
     rows = None
     if values is not None:
         messages, rows = values.read(messages, where)
     count = len(messages)
-    # One tuple at a time: a list of them would have Python look for garbage among all the messages, again and again.
+    # One tuple at a time: a list of them would make Python's garbage collector traverse all messages repeatedly.
     stamps = np.fromiter(chain.from_iterable(map(Record.timestamp, messages)), np.int64, 2 * count)
     kinds, millis = stamps[0::2] - 1, stamps[1::2]  # the library counts from "none"
     arrays = [

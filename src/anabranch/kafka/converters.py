@@ -1,4 +1,4 @@
-"""Values of JSON, CSV and Avro in the types of columns, strictly: what does not fit is an error and never a NULL."""
+"""Strict conversion of JSON, CSV and Avro values to column types: what does not fit is an error, never a NULL."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Convert = Callable[[Any], Any]
 
 
 class BadValueError(Exception):
-    """What is wrong with a value, in words that follow its name."""
+    """A value cannot be converted; the message is a predicate that follows the value's name."""
 
 
 _BITS: Final[dict[type[t.DataType], int]] = {
@@ -52,7 +52,7 @@ _SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf
 
 
 def arrow_of(data_type: t.DataType) -> pa.DataType:
-    """The Arrow type in which Spark takes values of a column. Raises `UnsupportedFeatureError`."""
+    """Return the Arrow type in which Spark takes values of a column. Raises `UnsupportedFeatureError`."""
     match data_type:
         case t.DecimalType(precision=precision, scale=scale):
             return pa.decimal128(precision, scale)
@@ -73,12 +73,12 @@ def arrow_of(data_type: t.DataType) -> pa.DataType:
 
 
 def struct_of(fields: Sequence[t.Field]) -> pa.StructType:
-    """The same for all columns together."""
+    """Return the Arrow struct type of all columns. Raises as `arrow_of`."""
     return pa.struct([(f.name, arrow_of(f.type)) for f in fields])
 
 
 def row_of(fields: Sequence[t.Field], zone: ZoneInfo) -> Convert:
-    """Makes a row of a JSON object, by the exact names of columns.
+    """Return a converter from a JSON object to a row, by the exact names of columns.
 
     Keys that are no column are left out. A key that differs from a column in upper and lower case only, or an object
     without any of the columns, is an error: they would become NULLs.
@@ -105,7 +105,7 @@ def row_of(fields: Sequence[t.Field], zone: ZoneInfo) -> Convert:
 
 
 def row_of_texts(fields: Sequence[t.Field], zone: ZoneInfo) -> Convert:
-    """Makes a row of the texts of a line of CSV, by their places; an empty text is NULL."""
+    """Return a converter from the texts of a CSV line to a row, by position; an empty text is NULL."""
     columns = [(f.name, of_text(f.type, zone), f.type.nullable) for f in fields]
 
     def convert(found: Sequence[str]) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def row_of_texts(fields: Sequence[t.Field], zone: ZoneInfo) -> Convert:
 
 
 def of_json(data_type: t.DataType, zone: ZoneInfo) -> Convert:
-    """Makes a value of what JSON has for it, or Avro, which also has bytes, dates and times of its own."""
+    """Return a converter from JSON values, or Avro's, which also has bytes, dates and times of its own."""
     match data_type:
         case t.BooleanType():
             return _boolean
@@ -149,7 +149,7 @@ def of_json(data_type: t.DataType, zone: ZoneInfo) -> Convert:
 
 
 def of_text(data_type: t.DataType, zone: ZoneInfo) -> Convert:
-    """Makes a value of text that is no JSON. Raises `UnsupportedFeatureError` for nested types."""
+    """Return a converter from text that is not JSON. Raises `UnsupportedFeatureError` for nested types."""
     match data_type:
         case t.BooleanType():
             return _boolean_text

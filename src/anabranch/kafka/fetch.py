@@ -1,4 +1,4 @@
-"""Records of a range of offsets, as Arrow batches.
+"""Reading of a range of offsets as Arrow batches.
 
 A range is read by position, not by count: transaction markers, aborted records and compaction leave offsets without
 a record. It is done when a record at its end or behind it arrives, or the end of the partition is reached.
@@ -36,24 +36,24 @@ if TYPE_CHECKING:
 
 _KEPT_CONSUMERS = 8
 _AWAKE_SECONDS = 5.0
-"""How long a consumer that nobody uses goes on reading ahead."""
+"""Seconds for which an unused consumer goes on reading ahead."""
 _MOST_ROWS = 1 << 15
 _MOST_BYTES = 8 << 20
 _POLL_SECONDS = 0.5
 _QUIET_SECONDS = 2.0
-"""After so long without a word the brokers are asked what has become of the records."""
+"""Seconds without records after which the brokers are asked what has become of them."""
 _LOOK_SECONDS = 0.5
 _LOOKS = 6
-"""How often, and how far apart, a partition that ends too early is looked at before that is believed."""
+"""Number and interval of the checks of a partition that ends too early, before that is believed."""
 
 
 @dataclass(frozen=True)
 class RangeReader:
-    """Reads ranges for the tasks of one read. Picklable."""
+    """Reader of ranges for the tasks of one read. Picklable."""
 
     settings: KafkaSettings
     run: str | None = None
-    """Name of the run of the query whose tasks may share consumers; None to keep none."""
+    """Name of the query run whose tasks may share consumers; None to keep none."""
 
     def read(
         self,
@@ -62,7 +62,7 @@ class RangeReader:
         *,
         rejected: Callable[[OffsetRange, pa.Table], None] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The records in the order of their offsets.
+        """Yield the records in the order of their offsets.
 
         Args:
             wanted: the range.
@@ -96,7 +96,7 @@ class RangeReader:
 
 _Key = tuple[str | None, ClientConfig, TopicPartition]
 _kept: OrderedDict[_Key, RangeConsumer] = OrderedDict()
-"""Consumers of this process that no task uses now, the one used last at the end. Only touched under `_lock`."""
+"""Idle consumers of this process, most recently used last. Only touched under `_lock`."""
 _lock = threading.Lock()
 
 
@@ -119,14 +119,14 @@ def _keep(key: _Key, consumer: RangeConsumer) -> None:
 
 
 def _let_rest(key: _Key, consumer: RangeConsumer) -> None:
-    """The query has ended, or is slow: do not go on asking the brokers for what nobody may ever read."""
+    """Stop prefetching, because the query has ended or is slow."""
     with _lock:
         if _kept.get(key) is consumer:
             consumer.rest()
 
 
 class RangeConsumer:
-    """A consumer of one partition, which goes on where it stands if that is where the next range begins."""
+    """Consumer of one partition, which continues from where it is if the next range begins there."""
 
     def __init__(self, settings: KafkaSettings, where: TopicPartition, runtime: Runtime = SYSTEM) -> None:
         self.where = where
@@ -135,31 +135,31 @@ class RangeConsumer:
         self._runtime = runtime
         self._loss = LossRule(settings.fail_on_loss)
         self._done: int | None = None
-        """End of the last range that was read to its end."""
+        """End of the last range that was read completely."""
         self._end = 0
-        """Where reading ends now: the end of the range, or before it if the partition lost what was there."""
+        """Current end of reading: that of the range, or less if the partition lost records."""
         self._position = 0
-        """All records before this offset have arrived."""
+        """Offset before which all records have arrived."""
         self._is_fetching = False
         self._surplus: list[Message] = []
-        """Arrived, but behind the end of the last range."""
+        """Records that arrived but lie behind the last range."""
 
     def close(self) -> None:
         self._client.close()
 
     @property
     def is_fetching(self) -> bool:
-        """Whether it asks the brokers for more, read or not."""
+        """Whether it is requesting records from the brokers, read or not."""
         return self._is_fetching
 
     def rest(self) -> None:
-        """Ask for nothing more until it is read from again. What has arrived stays."""
+        """Stop requesting records until the next read. What has arrived stays."""
         if self._is_fetching:
             self._client.consumer.unassign()
         self._is_fetching = False
 
     def read(self, wanted: OffsetRange) -> Iterator[list[Message]]:
-        """The records of a range in lists, each of at least one. Raises as `RangeReader.read`."""
+        """Yield the records of a range in non-empty lists. Raises as `RangeReader.read`."""
         if self._done != wanted.start:
             self.rest()
             self._surplus = []
@@ -187,7 +187,7 @@ class RangeConsumer:
         self._is_fetching = True
 
     def _arriving(self) -> Iterator[list[Message]]:
-        """Records of the range as they come, until all are there."""
+        """Yield records of the range as they arrive, until it is complete."""
         clock = self._runtime.clock
         quiet_since = asked = clock.monotonic()
         messages, self._surplus = self._surplus, []
@@ -214,7 +214,7 @@ class RangeConsumer:
             messages, events = self._next()
 
     def _next(self) -> tuple[list[Message], list[Message]]:
-        """What has come, waiting a little if there is nothing: records, and events about the partition."""
+        """Poll once, waiting a little if there is nothing; return records, and events about the partition."""
         if not self._is_fetching:
             self._start_fetching()
         first = self._client.consumer.poll(_POLL_SECONDS)
@@ -227,10 +227,10 @@ class RangeConsumer:
         return [message for message in arrived if message.error() is None], events
 
     def _heed(self, event: Message) -> None:
-        """Take note of what is no record. Raises what `read` raises."""
+        """Handle an event that is not a record. Raises what `read` raises."""
         error: Any = event.error()
         if error.name() == "_PARTITION_EOF":
-            # If that is before the end of the range, it is old news, or what comes next is silence.
+            # Before the end of the range this is outdated, or nothing more will come.
             self._position = max(self._position, event.offset() or 0)
         elif error.name() == "_AUTO_OFFSET_RESET" or is_unknown(error):
             self._find_out()
@@ -238,7 +238,7 @@ class RangeConsumer:
             raise self._client.error(f"send the records of {self.where}", error)
 
     def _find_out(self) -> None:
-        """Records do not come although they were there: see what became of them, and fetch those that are left."""
+        """Find out why existing records do not come, and continue with those that are left."""
         cluster = Cluster(self._client.config, self._patience, self._runtime)
         try:
             earliest = cluster.earliest([self.where]).get(self.where)

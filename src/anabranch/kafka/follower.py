@@ -1,4 +1,4 @@
-"""Following topics: where a stream stands after each batch.
+"""Following of topics: the position of a stream after each batch.
 
 A partition enters the offsets with nothing to read: with the offset of its first record, and in a new query with
 the one it begins at. It is read from the next batch on. So the log of the query holds where reading began, and a
@@ -19,11 +19,11 @@ from anabranch.runtime import SYSTEM, Runtime
 
 _LOOKS = 3
 _SECONDS_BETWEEN_LOOKS = 1.0
-"""After a change of leaders the end of a partition may be seen too low for a moment."""
+"""Seconds between checks, as a partition's end may be seen too low for a moment after a change of leaders."""
 
 
 class Follower:
-    """Positions of one stream. It keeps nothing that a restart would need."""
+    """Positions of one stream. Stateless across restarts."""
 
     def __init__(self, settings: KafkaSettings, cluster: Cluster, runtime: Runtime = SYSTEM) -> None:
         self.settings = settings
@@ -33,7 +33,7 @@ class Follower:
         self._held_since = runtime.clock.monotonic()
 
     def initial(self) -> Offsets:
-        """Where a new query begins. Raises `NotFoundError`, `OptionError`, `StorageError`."""
+        """Return the start of a new query. Raises `NotFoundError`, `OptionError`, `StorageError`."""
         topics = self.settings.topics
         partitions = self.cluster.partitions(topics)
         self.cluster.check_exist(topics, partitions)
@@ -45,11 +45,11 @@ class Follower:
         return not self.settings.start.by_time and self.settings.start.at == LATEST
 
     def newest(self) -> Offsets:
-        """The end of everything there is to read."""
+        """Return the end of all partitions."""
         return self.cluster.latest(self.cluster.partitions(self.settings.topics))
 
     def ids(self, offsets: Iterable[TopicPartition]) -> dict[str, str]:
-        """The ids of the topics among positions, as the brokers tell them now."""
+        """Return the current ids of the topics in a position."""
         return self.cluster.ids(where.topic for where in offsets)
 
     def advance(
@@ -60,7 +60,7 @@ class Follower:
         limited: bool = True,
         until: Offsets | None = None,
     ) -> tuple[Offsets, TopicIds]:
-        """The position after the next batch and the ids of its topics; `start` if there is nothing to read yet.
+        """Return the position after the next batch and the ids of its topics; `start` if there is nothing to read yet.
 
         Args:
             start: the position before it.
@@ -90,7 +90,7 @@ class Follower:
     def ranges(
         self, start: Offsets, end: Offsets, start_ids: TopicIds | None = None, end_ids: TopicIds | None = None
     ) -> list[OffsetRange]:
-        """What a batch between two positions reads, for one task each. Raises as `advance`.
+        """Return the ranges of a batch between two positions, one per task. Raises as `advance`.
 
         Args:
             start: the position before it.
@@ -118,7 +118,7 @@ class Follower:
         return cut(kept, at_least=self.settings.min_partitions, most=self.settings.max_records)
 
     def _still_the_same(self, position: Offsets, ids: TopicIds) -> Offsets:
-        """Without what is about topics that were made anew, if that is no error."""
+        """Return the position without topics that were recreated, if that is not an error."""
         return self._of_same_topics(position, ids, self.cluster.ids(ids))
 
     def _of_same_topics(self, position: Offsets, known: TopicIds, found: TopicIds) -> Offsets:
@@ -128,7 +128,7 @@ class Follower:
         return {where: offset for where, offset in position.items() if where.topic not in anew}
 
     def _look(self, start: Offsets) -> tuple[Offsets, Offsets, Offsets]:
-        """Where the known partitions stand, where they end, and where new ones enter."""
+        """Return the offsets of known partitions, their ends, and the offsets at which new partitions enter."""
         for look in range(_LOOKS):
             if look > 0:
                 self.runtime.sleeper.sleep(_SECONDS_BETWEEN_LOOKS)
@@ -148,13 +148,13 @@ class Follower:
         entering = self.cluster.earliest(ends.keys() - reached.keys())
         known = {where.topic for where in start}
         for where, low in sorted(entering.items()):
-            # A topic that the user named just now may be an old one. Others were watched from their beginning.
+            # A topic that the user just named may be old; others were followed from their beginning.
             if low > 0 and (where.topic in known or self.settings.topics.pattern is not None):
                 self.loss.appeared_late(where, low)
         return reached, {where: ends[where] for where in reached}, entering
 
     def _holds_back(self, start: Mapping[TopicPartition, int], end: Offsets) -> bool:
-        """Whether too little waits to begin a batch, and not for long enough."""
+        """Whether to delay the batch because too few records wait, and not for long enough."""
         least = self.settings.min_per_trigger
         now = self.runtime.clock.monotonic()
         waits = sum(end[where] - offset for where, offset in start.items())

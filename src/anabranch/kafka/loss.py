@@ -1,4 +1,4 @@
-"""Records that are gone before they were read: an error, or skipped with a warning and counted.
+"""Records lost before they were read: an error, or skipped with a warning and counted.
 
 How records go: retention or a delete-records request removes the oldest; a topic is deleted; the brokers come
 back without records they had acknowledged, or the topic was made anew.
@@ -18,17 +18,17 @@ _GO_ON = "or set failOnDataLoss=false to go on without them."
 
 @dataclass
 class LossRule:
-    """What `failOnDataLoss` says, and the count of what was skipped under it.
+    """Rule of `failOnDataLoss`, and the count of offsets skipped under it.
 
     Each method raises `NotFoundError` if loss is an error, and otherwise returns with a warning given.
     """
 
     fail: bool
     skipped: int = 0
-    """Offsets known to be skipped. Not all of them need have been records."""
+    """Number of offsets known to be skipped. Not all of them need have been records."""
 
     def expired(self, where: TopicPartition, asked: int, earliest: int, end: int) -> None:
-        """Of what was to be read, ``[asked, end)``, the brokers have only what lies at `earliest` or later."""
+        """Report that of the offsets to read, ``[asked, end)``, only those from `earliest` on are left."""
         self._lost(
             f"{where}: offset {asked} was to be read next, but the earliest record the brokers still have is at "
             f"offset {earliest}: {earliest - asked} offsets were removed before they were read",
@@ -38,7 +38,7 @@ class LossRule:
         )
 
     def ended_early(self, where: TopicPartition, asked: int, latest: int) -> None:
-        """Offset `asked` was seen before, but now the partition ends at `latest`."""
+        """Report that the partition ends at `latest`, although offset `asked` was seen before."""
         self._lost(
             f"{where}: offset {asked} was to be read next, but now the partition ends at offset {latest}: the brokers "
             "lost records they had acknowledged, or the topic was made anew",
@@ -48,7 +48,7 @@ class LossRule:
         )
 
     def deleted(self, where: TopicPartition, asked: int) -> None:
-        """The partition does not exist any more."""
+        """Report that the partition no longer exists."""
         self._lost(
             f"{where}: offset {asked} was to be read next, but the partition does not exist any more",
             "begin anew with another checkpoint location and without the topic",
@@ -57,7 +57,7 @@ class LossRule:
         )
 
     def made_anew(self, topic: str, known: str, found: str) -> None:
-        """A topic of the same name is another one than positions are about."""
+        """Report that a topic was recreated: its id differs from that of the positions."""
         self._lost(
             f"topic '{topic}' was deleted and made anew: its id was {known} when it was last read, and is {found} now, so "
             "offsets in the old one say nothing about the new one",
@@ -68,7 +68,7 @@ class LossRule:
         )
 
     def appeared_late(self, where: TopicPartition, earliest: int) -> None:
-        """A partition that was added while the query ran has already lost its first records."""
+        """Report that a partition added while the query ran has already lost its first records."""
         self._lost(
             f"{where}: the partition is new to the query, but its earliest record is at offset {earliest} instead of "
             f"0: {earliest} offsets were removed before they were read",

@@ -1,4 +1,4 @@
-"""Offsets of a stream, committed to a consumer group for tools that watch how far groups are behind.
+"""Commit of a stream's offsets to a consumer group, for tools that monitor the lag of groups.
 
 Nothing is ever read from the group: where a query goes on is in its checkpoint. So a commit that fails is only told in the log.
 """
@@ -19,7 +19,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class GroupOffsets:
-    """Commits offsets under the name of a group. Picklable: a copy has its own connection."""
+    """Committer of offsets under the name of a group. Picklable: a copy has its own connection."""
 
     def __init__(self, config: ClientConfig, group: str) -> None:
         settings = {**dict(config.settings), "group.id": group}
@@ -31,7 +31,7 @@ class GroupOffsets:
         return {**self.__dict__, "_consumer": None}
 
     def commit(self, offsets: Offsets) -> None:
-        """Ask the brokers to remember the offsets. Returns at once, and never raises."""
+        """Commit the offsets asynchronously. Never raises."""
         kafka = library()
         try:
             if self._consumer is None:
@@ -45,7 +45,7 @@ class GroupOffsets:
             self._told(error.args[0], [])
 
     def close(self) -> None:
-        """End the connection, after what is under way."""
+        """Close the connection, after pending commits."""
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None

@@ -1,4 +1,4 @@
-"""Positions in topics, and their JSON as Spark's own Kafka source writes it.
+"""Positions in topics, and their JSON in the format of Spark's own Kafka source.
 
 An offset of a partition names the next record to read. As JSON: ``{"topic": {"0": 17, "1": 4}}``. In what users
 write, -2 stands for the earliest record there is and -1 for the end. Where the brokers tell the id of a topic it stands
@@ -29,12 +29,12 @@ class TopicPartition(NamedTuple):
 
 Offsets = dict[TopicPartition, int]
 TopicIds = Mapping[str, str]
-"""Ids of topics, by their names, as far as the brokers tell them."""
+"""Topic ids by name, as far as the brokers give them."""
 _ID = "id"
 
 
 def to_json(offsets: Mapping[TopicPartition, int], ids: TopicIds | None = None) -> dict[str, dict[str, Any]]:
-    """The offsets as JSON values, always in the same order, because Spark compares offsets as text."""
+    """Return the offsets as JSON values, in a fixed order, because Spark compares offsets as text."""
     found: dict[str, dict[str, Any]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         found.setdefault(topic, {})[str(partition)] = offset
@@ -45,7 +45,7 @@ def to_json(offsets: Mapping[TopicPartition, int], ids: TopicIds | None = None) 
 
 
 def from_json(value: Any) -> Offsets:
-    """Offsets from JSON values. Raises `InvalidInputError` if they are none."""
+    """Parse offsets from JSON values. Raises `InvalidInputError` if they are invalid."""
     if not isinstance(value, Mapping):
         raise _no_offsets(value)
     offsets = {}
@@ -62,7 +62,7 @@ def from_json(value: Any) -> Offsets:
 
 
 def ids_from_json(value: Any) -> dict[str, str]:
-    """The ids of topics among JSON values that `from_json` reads."""
+    """Return the topic ids in JSON values that `from_json` reads."""
     return {topic: partitions[_ID] for topic, partitions in value.items() if _ID in partitions}
 
 

@@ -1,4 +1,4 @@
-"""Options of the Kafka source. They are named as those of Spark's own source, and mean the same.
+"""Options of the Kafka source, with the names and meanings of those of Spark's own source.
 
 Unlike there an unknown option is an error: a stream that begins at the end because of a slip in
 ``startingOffsets`` loses records in silence.
@@ -30,14 +30,14 @@ _INTERNAL = {"__consumer_offsets", "__transaction_state"}
 
 @dataclass(frozen=True)
 class Topics:
-    """What to read: whole topics by name or by pattern, or single partitions. One of them is given."""
+    """Topics to read: by name or by pattern, or single partitions; exactly one of them is given."""
 
     names: tuple[str, ...] = ()
     pattern: str | None = None
     partitions: tuple[TopicPartition, ...] = ()
 
     def matches(self, topic: str) -> bool:
-        """Whether a topic of the cluster is meant by the pattern."""
+        """Whether a topic of the cluster matches the pattern."""
         return (
             self.pattern is not None
             and topic not in _INTERNAL
@@ -47,20 +47,20 @@ class Topics:
 
 @dataclass(frozen=True)
 class Bound:
-    """Where reading begins or ends: one value for all partitions, or one for each."""
+    """Start or end of a read: one value for all partitions, or one for each."""
 
     option: str
-    """The option it comes from."""
+    """Name of the option it comes from."""
     at: int | Mapping[TopicPartition, int]
     by_time: bool = False
-    """The values are times, in epoch milliseconds; otherwise offsets, EARLIEST or LATEST."""
+    """Whether the values are times, in epoch milliseconds, instead of offsets, EARLIEST or LATEST."""
     ids: Mapping[str, str] = field(default_factory=dict)
-    """Ids of the topics that the offsets are of, where the option has them."""
+    """Ids of the topics of the offsets, where the option has them."""
 
 
 @dataclass(frozen=True)
 class KafkaSettings:
-    """All that a read needs to know. Picklable; holds the credentials, which its repr leaves out."""
+    """Settings of a read. Picklable; holds the credentials, which its repr leaves out."""
 
     client: ClientConfig
     topics: Topics
@@ -76,13 +76,13 @@ class KafkaSettings:
     min_per_trigger: int | None
     max_delay_millis: int
     values: ValueSettings | None = None
-    """How the values of records are read; None if they are left as they are."""
+    """Settings for decoding record values; None if they stay as they are."""
     commit_group: str | None = None
-    """Group that a stream commits its offsets to."""
+    """Consumer group that a stream commits its offsets to."""
 
 
 def settings_of(options: Mapping[str, str], *, streaming: bool) -> KafkaSettings:
-    """What the options of a read say; names in any case. Raises `OptionError`."""
+    """Parse the options of a read; names in any case. Raises `OptionError`."""
     named = _spelled(options)
     start = _bound(named, _STARTS, Bound(STARTING_OFFSETS.key, LATEST if streaming else EARLIEST))
     end = _bound(named, _ENDS, Bound(ENDING_OFFSETS.key, LATEST))
@@ -109,7 +109,7 @@ def settings_of(options: Mapping[str, str], *, streaming: bool) -> KafkaSettings
 
 
 def columns_asked(options: Mapping[str, str]) -> tuple[bool, ValueSettings | None]:
-    """Whether a read has the column of headers, and what it reads of values. Raises `OptionError`."""
+    """Return whether a read has the column of headers, and its value settings. Raises `OptionError`."""
     named = _spelled(options)
     return HEADERS.of(named), value_settings(named)
 
@@ -343,7 +343,7 @@ _OF_SPARK_ONLY = {
 
 
 def _spelled(options: Mapping[str, str]) -> dict[str, str]:
-    """The options under their proper names."""
+    """Return the options under their proper names."""
     named = {}
     for key, value in options.items():
         lower = key.lower()
@@ -386,7 +386,7 @@ def _bound(named: Mapping[str, str], options: tuple[Option[Any], ...], default: 
 
 
 def _only(named: Mapping[str, str], options: tuple[Option[T], ...]) -> Option[T] | None:
-    """The one of them that is given, or None. Raises `OptionError` if there are several."""
+    """Return the one of these options that is given, or None. Raises `OptionError` if there are several."""
     given = [option for option in options if option.key in named]
     if len(given) > 1:
         raise OptionError(
@@ -397,7 +397,7 @@ def _only(named: Mapping[str, str], options: tuple[Option[T], ...]) -> Option[T]
 
 
 def _check_use(named: Mapping[str, str], start: Bound, end: Bound, *, streaming: bool) -> None:
-    """Raises `OptionError` for what has no meaning in a stream or in a batch read."""
+    """Raise `OptionError` for options without meaning in a stream or in a batch read."""
     values = set(end.at.values()) if isinstance(end.at, Mapping) else {end.at}
     if not end.by_time and EARLIEST in values:
         raise OptionError(f"'{end.option}' may not be earliest (-2)", hint="there would be nothing to read.")

@@ -1,4 +1,4 @@
-"""Writing records to topics: all of a batch in one transaction, once, or each at least once.
+"""Writing of records to topics: a batch exactly once in a transaction, or each record at least once.
 
 One transaction needs one producer, so the process that commits a batch sends all of it. The number of the batch is committed
 with the records, as the offset of a consumer group that is called like the transactions. Who repeats the batch finds it there
@@ -23,7 +23,7 @@ _OURS: Final = ("transactional.id", "enable.idempotence")
 
 
 class Record(NamedTuple):
-    """What is sent."""
+    """A record to send."""
 
     topic: str
     value: bytes | None
@@ -34,14 +34,14 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Sending:
-    """Where records go, and how. Picklable; its repr leaves the credentials out."""
+    """Settings of a producer. Picklable; its repr leaves the credentials out."""
 
     client: ClientConfig
     patience_seconds: float = 120.0
 
     @classmethod
     def of(cls, settings: Mapping[str, str], patience_seconds: float) -> Sending:
-        """From settings without the prefix ``kafka.``. Raises `OptionError`."""
+        """Create it from settings without the prefix ``kafka.``. Raises `OptionError`."""
         for name in _OURS:
             if name in settings:
                 raise OptionError(

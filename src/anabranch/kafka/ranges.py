@@ -1,4 +1,4 @@
-"""Ranges of offsets: what one task reads, and how much one batch may take."""
+"""Ranges of offsets: division into tasks, and limits of a batch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from anabranch.kafka.offsets import Offsets, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets ``[start, end)`` of one partition. Not every offset in it need be that of a record."""
+    """Offsets ``[start, end)`` of one partition. Some of them may have no record."""
 
     where: TopicPartition
     start: int
@@ -25,7 +25,7 @@ class OffsetRange:
 def ranges_between(
     start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> list[OffsetRange]:
-    """What lies between two positions; partitions that are not in both have nothing to read."""
+    """Return the ranges between two positions; partitions that are not in both have nothing to read."""
     found = (OffsetRange(where, start[where], end[where]) for where in sorted(end) if where in start)
     return [piece for piece in found if piece.size > 0]
 
@@ -33,7 +33,7 @@ def ranges_between(
 def cut(
     ranges: Iterable[OffsetRange], *, at_least: int | None = None, most: int | None = None
 ) -> list[OffsetRange]:
-    """The same offsets in more ranges: at least about `at_least` of them, none of more than `most` offsets.
+    """Divide ranges into more: at least about `at_least`, each of at most `most` offsets.
 
     Each range is divided into as many as its share of all offsets asks for.
     """
@@ -53,7 +53,7 @@ def cut(
 
 
 def admitted(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], limit: int) -> Offsets:
-    """How far a batch of at most `limit` offsets goes from `start` towards `end`.
+    """Return the end of a batch of at most `limit` offsets from `start` towards `end`.
 
     In proportion to what waits in each partition. Every partition in which something waits goes on by at least one
     offset, so that none holds the watermark back; only if there are more of those than `limit` may the batch

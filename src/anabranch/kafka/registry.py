@@ -1,4 +1,4 @@
-"""Values that a schema registry describes: a zero byte, the number of the schema in four bytes, and then Avro or JSON.
+"""Values with a schema in a registry: a zero byte, the schema id in four bytes, and then Avro or JSON.
 
 Avro is decoded by the schema it was written in, whatever version that is, and goes into columns by their names: a field
 that a version lacks is NULL, one that is no column is left out, and a narrower type goes into a wider column.
@@ -18,22 +18,22 @@ from anabranch.kafka.converters import BadValueError
 _MAGIC: Final = 0
 _HEADER: Final = 5
 _NO_SCHEMA: Final = 40403
-"""What a registry says of a number that it does not have."""
+"""Error code of a registry for an unknown schema id."""
 
 
 @dataclass
 class Registry:
-    """Looks schemas up, each once."""
+    """Lookup of schemas, each once."""
 
     settings: Mapping[str, str] = field(repr=False)
-    """Of the client, such as ``url`` and ``basic.auth.user.info``."""
+    """Client settings, such as ``url`` and ``basic.auth.user.info``."""
     _decoders: dict[int, Callable[[bytes], Any]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         self._client = _client(dict(self.settings))
 
     def decoded(self, value: bytes) -> Any:
-        """A value as plain Python. Raises `BadValueError`, and `StorageError` if the registry does not answer."""
+        """Decode a value to Python. Raises `BadValueError`, and `StorageError` if the registry does not answer."""
         if len(value) < _HEADER or value[0] != _MAGIC:
             raise BadValueError(
                 "does not begin with the number of a schema, as the serializers of a registry write it"
@@ -94,7 +94,7 @@ def _client(settings: dict[str, str]) -> Any:
 
 
 def _value(text: str) -> str | int | bool:
-    """A setting in the type that the client wants."""
+    """Convert a setting to the type that the client expects."""
     if text in ("true", "false"):
         return text == "true"
     return int(text) if text.isdecimal() else text

@@ -1,4 +1,4 @@
-"""Values of records as rows: JSON by the names of columns, CSV by their places; and what becomes of those that are neither.
+"""Record values as rows: JSON by column names, CSV by position; and the handling of unreadable ones.
 
 A record that cannot be read is an error that names topic, partition, offset and its first bytes; or it is left out and
 counted; or it goes to a table of dead letters (`anabranch.spark.source.dead_letters`).
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 ROW = "row"
-"""The column that a read has besides, if it reads values; NULL for a record without a value."""
+"""Name of the additional column of decoded values; NULL for a record without a value."""
 FAIL, SKIP, DEAD_LETTER = "fail", "skip", "dead-letter"
 _SHOWN: Final = 60
-"""First bytes of a record that an error shows."""
+"""Number of first bytes of a record that an error shows."""
 
 
 def _one_of(*known: str) -> Any:
@@ -86,33 +86,33 @@ ZONE: Final = Option(
     "zone",
 )
 REGISTRY: Final = "value.schema-registry."
-"""Prefix of settings of the schema registry's client; with a url values are as its serializers write them."""
+"""Prefix of settings of the schema registry's client; with a url, values have its serializers' format."""
 OPTIONS: Final[tuple[Option[Any], ...]] = (FORMAT, SCHEMA, ON_ERROR, TABLE, WAREHOUSE, ZONE)
 
 
 @dataclass(frozen=True)
 class ValueSettings:
-    """How values are read. Picklable."""
+    """Settings for decoding values. Picklable."""
 
     format: str
     fields: tuple[Field, ...]
     on_error: str = FAIL
     zone: str = "UTC"
     table: str | None = None
-    """Of dead letters."""
+    """Table of dead letters."""
     warehouse: str | None = None
-    """In which that is."""
+    """Warehouse of the table of dead letters."""
     registry: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    """Settings of the schema registry's client, with credentials; empty if there is none."""
+    """Settings of the schema registry's client, with credentials; empty without a registry."""
 
     @property
     def column(self) -> pa.Field:
-        """What a read has besides its own columns."""
+        """Additional column of a read, with the decoded values."""
         return pa.field(ROW, struct_of(self.fields))
 
 
 def value_settings(named: Mapping[str, str]) -> ValueSettings | None:
-    """What the options say; None if values are left as they are. Raises `OptionError`, `SchemaError`."""
+    """Parse the options; None if values stay as they are. Raises `OptionError`, `SchemaError`."""
     format, schema = FORMAT.of(named), SCHEMA.of(named)
     if format is None:
         unused = [option.key for option in OPTIONS if option.key in named and option is not WAREHOUSE]
@@ -161,11 +161,11 @@ class Unreadable:
 
 @dataclass
 class ValueReader:
-    """Reads values. It remembers those that cannot be read, if that is no error."""
+    """Decoder of values. It collects unreadable ones, if these are not errors."""
 
     settings: ValueSettings
     unreadable: list[Unreadable] = field(default_factory=list)
-    """Since they were last taken away."""
+    """Unreadable records since they were last taken."""
 
     def __post_init__(self) -> None:
         try:
@@ -184,7 +184,7 @@ class ValueReader:
             self._read = Registry(dict(self.settings.registry)).decoded
 
     def read(self, messages: Sequence[Message], where: TopicPartition) -> tuple[list[Message], pa.Array]:
-        """The records that stay, and the column `row` for them. Raises `InvalidInputError`."""
+        """Return the readable records, and their column `row`. Raises `InvalidInputError`."""
         rows: list[Any] = []
         kept: list[Message] = []
         for message in messages:
@@ -199,7 +199,7 @@ class ValueReader:
         return kept, pa.array(rows, self._struct)
 
     def told(self, unreadable: Unreadable, where: TopicPartition) -> str:
-        """What is wrong with a record, in one line."""
+        """Return a one-line message about an unreadable record."""
         value = _bytes(unreadable.message.value() or b"")
         shown = repr(value[:_SHOWN])[1:] + (f" ... ({len(value)} bytes)" if len(value) > _SHOWN else "")
         return (
@@ -208,7 +208,7 @@ class ValueReader:
         )
 
     def count(self, where: TopicPartition) -> None:
-        """Tell the log of records that were left out."""
+        """Report skipped records in the log."""
         if self.unreadable:
             first = self.told(self.unreadable[0], where)
             _LOG.warning("%d records of %s were left out; the first: %s", len(self.unreadable), where, first)

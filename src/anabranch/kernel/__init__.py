@@ -1,1 +1,1 @@
-"""What a table does: snapshots, plans, commits. It says what is to be done; an engine does it."""
+"""Table semantics: snapshots, scan plans and commits. Decides what to read and write; an engine executes it."""

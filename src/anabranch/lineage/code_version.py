@@ -1,7 +1,7 @@
-"""The version of a job's code: the commit that a git work tree is at, read from its files.
+"""The version of a job's code: the commit checked out in a git work tree, read from its files.
 
-Git is never run, because this happens while a job works; a few small files are read once for each folder. What was
-changed since the commit does not show.
+Git is never run, because this happens while a job works; a few small files are read once per folder. Uncommitted
+changes do not show.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _DEEPEST = 5
-"""How often a reference may lead to another one."""
+"""Most references followed from one to the next."""
 
 
 def code_version(file: str | None = None) -> str | None:
-    """The commit that the work tree of a file is at; None if the file is in none, or git keeps it in another way.
+    """Return the commit checked out in a file's work tree; None outside of one, or for a layout of git not understood.
 
     Args:
         file: the job's code; the program that runs if None.
@@ -37,7 +37,7 @@ def _commit_of(folder: Path) -> str | None:
         found = parent / ".git"
         if found.is_dir():
             return _head(found)
-        if found.is_file():  # of a further work tree, or a submodule
+        if found.is_file():  # of a linked work tree, or a submodule
             said = found.read_text().removeprefix("gitdir:").strip()
             return _head((parent / said).resolve())
     return None

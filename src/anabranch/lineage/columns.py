@@ -1,11 +1,11 @@
-"""Which columns a statement computes its columns from, as far as its text tells.
+"""Column lineage of a SQL statement: which input columns each output column is computed from.
 
-The text is parsed by sqlglot, which is imported when it is first needed, and only to understand it: Spark's own parser
-decides what is done. A statement that sqlglot does not understand, or whose columns cannot be told, has no answer. That
-a column decides which rows there are (in WHERE, or in the condition of a join) is not said; only what values are of.
+The text is parsed by sqlglot, imported when first needed, and only to understand it: Spark's own parser decides what
+is executed. A statement that sqlglot cannot parse, or whose columns cannot be resolved, has no answer. Columns that
+only filter rows (in WHERE, or in a join condition) are not recorded; only those that values are computed from.
 
-This is recorded rather than derived when it is asked for, because afterwards nobody knows the statement, nor the columns
-that its tables had.
+This is recorded at write time because later neither the statement is known nor the columns that
+its tables had.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from anabranch.lineage.model import ColumnOrigin
 
 _DIALECT: Final = "spark"
 _LONGEST: Final = 20_000
-"""Characters of a statement beyond which it is not looked at: it would take longer than it is worth."""
+"""Characters of a statement beyond which it is not parsed: it would take longer than it is worth."""
 _MOST: Final = 200
 """Columns, and sources of one, that an entry names."""
 
@@ -28,7 +28,7 @@ def column_origins(
     tables: Mapping[str, Sequence[str]],
     written: Sequence[str] | None = None,
 ) -> tuple[ColumnOrigin, ...]:
-    """Where each column of the rows comes from, without those for which that cannot be told.
+    """Return the origin of each column of the rows, leaving out columns whose origin cannot be determined.
 
     Args:
         text: a query, or a statement that writes the rows of one: INSERT, or CREATE or REPLACE TABLE AS.
@@ -94,7 +94,7 @@ def _lower(names: Sequence[str]) -> list[str]:
 
 
 def _query(statement: Any, sink: Sequence[str]) -> tuple[Any, Sequence[str] | None]:
-    """The query whose rows are written, and the columns that its own go to in their order; None if they go by name."""
+    """Return the query whose rows are written, and the columns that its own go to by position; None if by name."""
     from sqlglot import exp
 
     match statement:
@@ -127,7 +127,7 @@ def _partition(statement: Any) -> Sequence[Any]:
 def _names(
     selected: Sequence[str], sink: Sequence[str], by_position: Sequence[str] | None
 ) -> list[str | None] | None:
-    """The column of the sink that each of the query goes to; None for all if they do not go together."""
+    """Return the sink column for each column of the query; None if the two do not match."""
     own = {name.lower(): name for name in sink}
     if by_position is not None:
         if len(by_position) != len(selected):
@@ -137,7 +137,7 @@ def _names(
 
 
 def _tables(query: Any) -> list[Any]:
-    """Where a query names tables; what it has itself given a name (WITH) is none, whatever that name is."""
+    """Return the tables that a query names; names defined by its own WITH are left out."""
     from sqlglot import exp
     from sqlglot.optimizer.scope import traverse_scope
 
@@ -146,7 +146,7 @@ def _tables(query: Any) -> list[Any]:
 
 
 def _title(table: Any, known: Mapping[str, str]) -> str | None:
-    """Which of the tables that were read is meant."""
+    """Return the known table that is meant; None if none or several match."""
     name, database = table.name.lower(), table.db.lower()
     if database:
         return known.get(f"{database}.{name}")
@@ -168,7 +168,7 @@ def _rename(table: Any, title: str) -> None:
 def _sources(
     node: Any, known: Mapping[str, str], tables: Mapping[str, Sequence[str]]
 ) -> tuple[str, ...] | None:
-    """The columns at the ends of what a column was computed from; None if one is of a table that is not known."""
+    """Return the input columns that a column is computed from; None if one is of an unknown table."""
     from sqlglot import exp, parse_one
 
     found: dict[str, None] = {}

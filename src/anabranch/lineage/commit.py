@@ -1,4 +1,4 @@
-"""What lineage knows of a commit and of a branch, whether they are still there or have expired.
+"""A commit and a branch as lineage knows them, whether they still exist or have expired.
 
 A commit's rows are those it added. What a table *contains* at a commit is these and, unless the commit replaced
 everything, what it contained at the commit before; `Commit.base` says which one that is, because after a rollback, a
@@ -26,7 +26,7 @@ class Commit:
 
     table_uuid: str
     branch_uuid: str
-    """Of the branch it was made on: a branch begins with a snapshot of another one, which is not its own commit."""
+    """Branch that the commit was made on: a branch begins with a snapshot of another one, not a commit of its own."""
     snapshot: int
     stamp: str
     kind: str
@@ -36,11 +36,11 @@ class Commit:
     added: int
     """Rows added minus rows removed."""
     base: CommitRef | None
-    """What the content builds on; None if nothing of what was there before is left, or nothing was."""
+    """Commit that the content builds on; None if nothing from before is left, or there was nothing."""
     entry: LineageEntry | None
-    """Where its rows come from; None if that was not said."""
+    """Where its rows come from; None if not recorded."""
     unread: str | None = None
-    """Why the entry could not be read, if there is one that cannot."""
+    """Why the entry could not be read, if it exists but is unreadable."""
     restores: bool = False
     """Whether it only brought back content of its base: a rollback, or a replacement of all content in one commit."""
 
@@ -50,12 +50,12 @@ class Commit:
 
     @property
     def has_rows(self) -> bool:
-        """Whether it may have brought rows of its own. What rewrites files or restores content does not."""
+        """Whether it may have brought rows of its own. Rewriting files or restoring content does not."""
         return self.may_bring_rows and (self.kind == "OVERWRITE" or self.added != 0)
 
     @property
     def may_bring_rows(self) -> bool:
-        """Whether commits of its kind do: one that brings none, such as an empty batch, still tells how far a job came."""
+        """Whether commits of its kind bring rows; an empty batch brings none but still tells how far a job has read."""
         return self.kind in ("APPEND", "OVERWRITE") and not self.restores
 
 
@@ -65,7 +65,7 @@ class Line:
 
     table_uuid: str
     branch_uuid: str
-    """For the branch in the table's own folder, that of the table."""
+    """Identity of the branch; for the one in the table's own folder, that of the table."""
     table: str
     """``database.table`` when it was last seen."""
     branch: str | None
@@ -77,5 +77,5 @@ class Line:
 
     @property
     def title(self) -> str:
-        """As users write it; main is the table itself."""
+        """Name as users write it; main is the table itself."""
         return self.table if self.branch is None or self.is_main else f"{self.table}$branch_{self.branch}"

@@ -1,7 +1,7 @@
-"""What tables say of their commits: those that can still be read, and those that the archive of history has.
+"""The commits of a table's branches, both those still readable and those in the history archive.
 
-A branch has the commits that were made on it. What it began with, and what it took over of the past of a former main,
-is the other branch's: an id up to the fork is looked for there.
+A branch has the commits that were made on it. The snapshot it began with, and any history taken over from a former
+main, belong to the other branch: an id up to the fork is looked up there.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from anabranch.errors import CorruptTableError
+from anabranch.errors import CorruptTableError, UnsupportedFeatureError
 from anabranch.format.records.history_segment import BranchFacts, PastSnapshot, SegmentName
 from anabranch.format.records.main_pointer import former_main_name
 from anabranch.format.records.snapshot import CommitKind
@@ -33,7 +33,7 @@ from anabranch.lineage.model import LineageEntry, lineage_of
 _NONE: Final[Mapping[str, Line]] = MappingProxyType({})
 
 Forks = Mapping[str, CommitRef]
-"""By the identity of a branch the commit it began with, as its record says; not of those without a record."""
+"""The commit each branch began with, by the branch's identity; branches without a fork record are left out."""
 
 
 class Newest(NamedTuple):
@@ -51,22 +51,22 @@ class Branch:
     context: TableContext | None
     """None if it was deleted: then the archive has its commits."""
     segment: SegmentName | None
-    """The newest of its segments in the archive."""
+    """The newest of its archive segments."""
 
 
 def branches_of(context: TableContext, known: Mapping[str, Line] = _NONE) -> tuple[list[Branch], Forks]:
-    """All branches that a table has and had, by identity, and how they began. Three listings and a read for each branch.
+    """Return all branches a table has or had, and how they began. Costs three listings and a read per branch.
 
     Args:
         context: the table, on any branch.
-        known: lines that were found before, by identity: of those that are gone the archive is not asked again.
+        known: lines found before, by identity: deleted ones among them are not looked up in the archive again.
 
-    Raises `CorruptTableError`: who one of them is cannot be read.
+    Raises `CorruptTableError`: the identity of one of them cannot be read.
     """
     main = main_of(context)
     here = [main.on_branch(None), *map(main.on_branch, branch_names(main))]
     found = {fact.uuid: (fact, there) for fact, there in each(_facts, here) if fact is not None}
-    # The archive comes last: who was deleted before it could be asked who it is has its segments there by now.
+    # The archive comes last: a branch deleted before its identity could be read has its segments there by now.
     newest = {name.branch_uuid: name for name in sorted(segment_names(main), key=lambda name: name.last)}
     gone = [_gone(main, uuid, known.get(uuid)) for uuid in sorted(newest.keys() - found.keys())]
     every: dict[str, tuple[_Facts, TableContext | None]] = {
@@ -82,14 +82,14 @@ def branches_of(context: TableContext, known: Mapping[str, Line] = _NONE) -> tup
 
 
 def own(ref: CommitRef, forks: Forks) -> CommitRef:
-    """The commit that a branch has under an id, by the branch it was made on."""
+    """Return the commit behind an id of a branch, by the branch it was made on."""
     while (fork := forks.get(ref.branch_uuid)) is not None and ref.snapshot <= fork.snapshot:
         ref = CommitRef(fork.branch_uuid, ref.snapshot)
     return ref
 
 
 def has_news(branch: Branch, newest: Newest | None, table: TableContext) -> bool:
-    """Whether the branch has other commits than those up to the newest that is known; two reads where it has not.
+    """Whether the branch has other commits than those up to the newest known one; two reads if it has not.
 
     Args:
         branch: which.
@@ -114,7 +114,7 @@ def has_news(branch: Branch, newest: Newest | None, table: TableContext) -> bool
 
 
 def commits_backwards(branch: Branch, forks: Forks, table: TableContext) -> Iterator[Commit]:
-    """The branch's own commits, newest first, from the store and then from the archive; each read when asked for.
+    """Yield the branch's own commits, newest first, from the store and then from the archive; read one at a time.
 
     Args:
         branch: which.
@@ -131,13 +131,13 @@ def commits_backwards(branch: Branch, forks: Forks, table: TableContext) -> Iter
 
 
 def _is_begun_with(branch: Branch, snapshot_id: int) -> bool:
-    """Whether the branch had the snapshot from the one that it was made from."""
+    """Whether the branch inherited the snapshot from the one it was forked from."""
     fork = branch.line.fork
     return fork is not None and snapshot_id <= fork.snapshot
 
 
 def commit_of(snapshot: PastSnapshot, line: Line, forks: Forks) -> Commit:
-    """What a snapshot says of a commit of the branch it was made on."""
+    """Convert a snapshot to a commit of the branch it was made on."""
     entry, unread = _entry(snapshot)
     base, restores = _base(snapshot, line.branch_uuid)
     return Commit(
@@ -157,7 +157,7 @@ def commit_of(snapshot: PastSnapshot, line: Line, forks: Forks) -> Commit:
 
 
 def _base(snapshot: PastSnapshot, branch_uuid: str) -> tuple[CommitRef | None, bool]:
-    """What its content builds on, and whether it only brings that back."""
+    """Return the commit that a snapshot builds on, and whether it only restores that commit's content."""
     replaced = replace_facts(snapshot)
     restored = rolled_back_to(snapshot) or (None if replaced is None else replaced.taken)
     if restored is not None:
@@ -168,7 +168,7 @@ def _base(snapshot: PastSnapshot, branch_uuid: str) -> tuple[CommitRef | None, b
 
 
 def _is_whole_overwrite(snapshot: PastSnapshot) -> bool:
-    """Whether nothing of what was there before is left, as far as that can be told without reading manifests."""
+    """Whether it replaced all content, as far as that can be told without reading manifests."""
     if snapshot.commit_kind != CommitKind.OVERWRITE:
         return False
     if snapshot.total_record_count == 0:
@@ -183,13 +183,13 @@ def _is_whole_overwrite(snapshot: PastSnapshot) -> bool:
 def _entry(snapshot: PastSnapshot) -> tuple[LineageEntry | None, str | None]:
     try:
         return lineage_of(snapshot.properties, where=f"snapshot {snapshot.id}"), None
-    except CorruptTableError as error:
+    except (CorruptTableError, UnsupportedFeatureError) as error:
         return None, error.message
 
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """Who a branch is."""
+    """Identity, name and fork of a branch."""
 
     uuid: str
     name: str | None
@@ -202,7 +202,7 @@ class _Facts:
 
 
 def _facts(context: TableContext) -> tuple[_Facts | None, TableContext]:
-    """None for what is left of a branch, or is not yet one."""
+    """Return the facts of a branch; None for the remains of a deleted one, or one not yet complete."""
     if context.branch is not None and context.fork is None and not context.schemas.ids():
         return None, context
     return _Facts.of(facts_of(context)), context
@@ -230,7 +230,7 @@ def _line(main: TableContext, facts: _Facts, forks: Forks, *, is_there: bool) ->
 
 
 def _former_name(main: TableContext) -> str | None:
-    """What the branch in the table's own folder is called now that it is main no more."""
+    """Return the name of the branch in the table's own folder once it has been replaced as main."""
     for pointer in reversed(replacements(main)):
         if pointer.replaced is not None and pointer.replaced.old.name is None:
             return former_main_name(pointer.generation)

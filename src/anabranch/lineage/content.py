@@ -1,17 +1,17 @@
-"""What a table contains at a commit, and what a read took in, as ranges of commits.
+"""The content of a table at a commit, and the commits that a read took in, as ranges of commits.
 
-Content is a chain: a commit's own rows, and what its base contains. Most commits build on the one before, so a chain is
-few ranges however long it is; it goes on elsewhere at a rollback, at the commit that a branch began with and where all
-content was replaced by a branch's, and ends at a whole overwrite.
+Content is a chain: a commit's own rows, and the content of its base. Most commits build on the one before, so a
+chain is few ranges however long it is. It continues elsewhere at a rollback, at a fork, and where all
+content was replaced by a branch's; it ends at a whole overwrite.
 
 A read took in
 
 * ``state``: what the source contained at that moment;
-* ``changes``: what each commit of a range added, one after the other: also what was taken away again within the range,
+* ``changes``: what each commit of a range added, one after the other: also what was removed again within the range,
   and at a rollback the content that it brought back, all of it if files were rewritten in between. What a stream passed over with ``scan.on-overwrite=skip`` is not
   told from what it delivered;
 * ``full``: a state, and the changes after it;
-* ``merge``: what a branch contained and what main did not have of it. Rows that the branch had taken away are not in it.
+* ``merge``: what a branch contained and main lacked. Rows that the branch had removed are not in it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Segments = tuple[Segment, ...]
 
 
 class Contents:
-    """The chains of all branches of a store. What it has looked up it keeps: make one for each question."""
+    """The chains of all branches of a store. Caches its look-ups: make one for each question."""
 
     def __init__(self, store: CommitStore) -> None:
         self._store = store
@@ -55,13 +55,13 @@ class Contents:
         return self._lines[branch]
 
     def own(self, ref: CommitRef) -> CommitRef:
-        """The commit that a branch has under an id, by the branch it was made on: up to its fork, another one."""
+        """Return the commit behind an id of a branch, by the branch it was made on: up to its fork, another one."""
         while (fork := self._history(ref.branch_uuid).fork) is not None and ref.snapshot <= fork.snapshot:
             ref = CommitRef(fork.branch_uuid, ref.snapshot)
         return ref
 
     def history(self, branch: str, first: int, last: int) -> Segments:
-        """The commits that a branch has under a range of ids, newest first, whether it still contains them or not."""
+        """Return the commits under a range of a branch's ids, newest first, whether it still contains them or not."""
         found: list[Segment] = []
         while True:
             fork = self._history(branch).fork
@@ -73,7 +73,7 @@ class Contents:
             branch, last = fork.branch_uuid, min(last, fork.snapshot)
 
     def content(self, ref: CommitRef) -> Segments:
-        """What the table contained at a commit, newest first; nothing at 0."""
+        """Return the commits that make up the table's content at a commit, newest first; empty at 0."""
         own = self.own(ref)
         if own.snapshot <= 0:
             return ()
@@ -83,7 +83,7 @@ class Contents:
         return (head, *self._tail(own.branch_uuid, at))
 
     def taken(self, read: Read) -> Segments:
-        """The commits that a read took in."""
+        """Return the commits that a read took in."""
         if read.kind == "changes":
             return self._added(read.source, read.after, read.through)
         until = CommitRef(read.source, read.through)
@@ -95,11 +95,11 @@ class Contents:
         return union((*state, *self._added(read.source, read.whole, read.through)))
 
     def restores(self, branch: str) -> bool:
-        """Whether a commit of the branch brought back content of another one."""
+        """Whether any commit of the branch restored the content of another one."""
         return bool(self._history(branch).restores)
 
     def reach(self, branch: str) -> frozenset[str]:
-        """The branches of which a read of this branch may take in commits."""
+        """Return the branches whose commits a read of this branch may take in."""
         known, todo = set[str](), [branch]
         while todo:
             found = todo.pop()
@@ -112,10 +112,10 @@ class Contents:
         return frozenset(known)
 
     def images(self, branch: str, first: int, last: int) -> dict[str, Ids]:
-        """Where reads must reach to take in some of a branch's own commits: ids by the branch that is read.
+        """Return the ids, by branch, that a read must reach to take in some of a branch's own commits.
 
-        These are the commits themselves; under the same ids what branched off after them has them too; and whatever
-        restored a content that they belong to brings them in again.
+        These are the commits themselves, the same ids on branches forked after them, and the commits that
+        restored a content they belong to.
         """
         line = self.line(branch)
         lines = [] if line is None else self._of_table(line.table_uuid)
@@ -134,7 +134,7 @@ class Contents:
         return self._tables[table_uuid]
 
     def _have(self, lines: Sequence[Line], branch: str, first: int, last: int, found: dict[str, Ids]) -> None:
-        """Note under which branches own commits of one are known by their ids."""
+        """Add the ids under which other branches know a branch's own commits."""
         found.setdefault(branch, Ids()).add(first, last)
         for line in lines:
             if line.branch_uuid == branch:
@@ -144,7 +144,7 @@ class Contents:
                     found.setdefault(line.branch_uuid, Ids()).add(segment.first, segment.last)
 
     def _added(self, branch: str, after: int, through: int) -> Segments:
-        """What each commit of a range added."""
+        """Return the commits added by each commit of a range."""
         history = self._history(branch)
         if after >= history.begin - 1 and not (history.restores and history.is_restored(after + 1, through)):
             return (Segment(branch, after + 1, through),) if through > after else ()
@@ -162,9 +162,9 @@ class Contents:
                     yield from self._restored(found.base, CommitRef(piece.branch, found.snapshot - 1))
 
     def _restored(self, base: CommitRef, before: CommitRef) -> Segments:
-        """What a commit added that brought back a content in place of another one.
+        """Return the commits that a restoring commit added in place of the content before it.
 
-        It is said in files: where some were rewritten in between, rows may have come again that had been there all along.
+        Additions are counted in files: if some were rewritten in between, rows that never left may come again.
         """
         back, had = self.content(base), self.content(before)
         missing = without(back, had)
@@ -176,7 +176,7 @@ class Contents:
         return any(number not in restored for number in self._store.rowless(*segment))
 
     def _tail(self, branch: str, at: int) -> Segments:
-        """What comes after the range that begins at a break."""
+        """Return the segments that follow the range beginning at a break."""
         known = self._tails.get((branch, at))
         if known is not None:
             return known
@@ -212,44 +212,44 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class _History:
-    """Where the chain of a branch's own commits breaks."""
+    """The points where the chain of a branch's own commits breaks."""
 
     fork: CommitRef | None
     breaks: Sequence[Break]
     ids: Sequence[int]
     restores: Sequence[Break]
     restored: Sequence[int]
-    """The ids of these."""
+    """Ids of the restoring commits."""
 
     @property
     def begin(self) -> int:
-        """The id that the first of its own commits has."""
+        """Id of the first of its own commits."""
         return 1 if self.fork is None else self.fork.snapshot + 1
 
     def break_at(self, snapshot: int) -> int:
-        """Place of the last break at an id or before it; -1 if there is none."""
+        """Return the index of the last break at or before an id; -1 if there is none."""
         return bisect_right(self.ids, snapshot) - 1
 
     def begin_of(self, at: int) -> int:
-        """The first commit of the range that a break begins."""
+        """Return the first commit of the range that a break begins."""
         return self.begin if at < 0 else self.ids[at]
 
     def base_of(self, at: int) -> CommitRef | None:
-        """What the range that a break begins builds on."""
+        """Return the commit that the range beginning at a break builds on."""
         return self.fork if at < 0 else self.breaks[at].base
 
     def is_restored(self, first: int, last: int) -> bool:
-        """Whether a commit in the range brings back what is elsewhere."""
+        """Whether a commit in the range restores content from elsewhere."""
         return bisect_right(self.restored, last) > bisect_left(self.restored, first)
 
 
 def union(segments: Iterable[Segment]) -> Segments:
-    """The same commits, each once."""
+    """Return the same commits, each once."""
     return tuple(Segment(branch, *found) for branch, ids in _by_branch(segments).items() for found in ids)
 
 
 def without(segments: Iterable[Segment], others: Iterable[Segment]) -> Segments:
-    """The commits that only the first are."""
+    """Return the commits that are only in the first."""
     taken = _by_branch(others)
     return tuple(
         Segment(branch, *found)

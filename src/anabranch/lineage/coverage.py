@@ -1,7 +1,7 @@
-"""How far a branch has come beside main, by what both have read from their sources.
+"""How far a branch has read compared with main, by the recorded positions of both in their sources.
 
-A position is known for tables, for topics of Kafka and for folders of files. Every streaming commit says how far it
-read; a branch covers main when it has read as far of every source.
+Positions are known for tables, Kafka topics and folders of files. Every streaming commit records how far it
+read; a branch covers main when it has read as far in every source.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from anabranch.lineage.since_fork import Past
 def coverage(
     main: Sequence[Snapshot], branch: Sequence[Snapshot], fork: Snapshot | None, /
 ) -> Covered | None:
-    """See `anabranch.kernel.provenance.coverage.Coverage`.
+    """Return how far the branch covers main; see `anabranch.kernel.provenance.coverage.Coverage`.
 
-    Not known if a commit of main since the two parted does not say what it read, if the branch has commits and none of
+    Unknown if a commit of main since the fork does not say what it read, if the branch has commits and none of
     them does, or if one read a source whose positions cannot be compared.
     """
     begun = {} if fork is None else ends_of(fork) or {}
     ends = [ends_of(snapshot) for snapshot in counting(main) if adds_rows(snapshot)]
     own = [(snapshot, ends_of(snapshot)) for snapshot in branch]
-    # What a rollback took back was read, but is not there any more.
+    # What a rollback removed was read, but is not there any more.
     kept = [ends_of(snapshot) for snapshot in counting(branch) if adds_rows(snapshot)]
     if any(end is None for end in ends) or (ends and kept and all(end is None for end in kept)):
         return None
@@ -43,12 +43,12 @@ def coverage(
 
 
 def adds_rows(snapshot: Past) -> bool:
-    """Whether it may have changed which rows there are."""
+    """Whether it may have changed the set of rows."""
     return snapshot.commit_kind not in (CommitKind.COMPACT, CommitKind.ANALYZE)
 
 
 def ends_of(snapshot: Past) -> dict[str, Place] | None:
-    """How far the commit read each of its sources; None if that is not known, or cannot be compared."""
+    """Return how far the commit read each source; None if that is not known, or cannot be compared."""
     entry = entry_or_none(snapshot)
     if entry is None or not entry.knows_positions or entry.is_silent:
         return None

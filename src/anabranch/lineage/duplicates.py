@@ -14,9 +14,9 @@ Range = tuple[Place, Place]
 
 
 def duplicate_sources(main: Sequence[Snapshot], branch: Sequence[Snapshot], /) -> list[MergeConflict]:
-    """A conflict for each source of which both sides have read the same events since they parted.
+    """Return a conflict for each source of which both sides have read the same events since the fork.
 
-    What commits do not say of their inputs, or say in a way that cannot be compared, is taken as not shared.
+    Inputs that commits do not record, or that cannot be compared, are taken as not shared.
 
     Args:
         main: its snapshots since then.
@@ -32,7 +32,7 @@ def duplicate_sources(main: Sequence[Snapshot], branch: Sequence[Snapshot], /) -
 
 
 def _by_source(snapshots: Iterable[Snapshot]) -> dict[str, list[tuple[int, Range]]]:
-    """What was read of each source, with the id of the snapshot that holds the rows."""
+    """Return what was read of each source, with the id of the snapshot that holds the rows."""
     found: dict[str, list[tuple[int, Range]]] = {}
     for snapshot in snapshots:
         entry = entry_or_none(snapshot)
@@ -42,7 +42,7 @@ def _by_source(snapshots: Iterable[Snapshot]) -> dict[str, list[tuple[int, Range
 
 
 def _joined(ranges: Iterable[Range]) -> list[Range]:
-    """Ranges in their order, without those that touch."""
+    """Return the ranges sorted, with those that touch joined."""
     joined: list[Range] = []
     for start, end in sorted(ranges):
         if joined and start <= joined[-1][1]:
@@ -53,7 +53,7 @@ def _joined(ranges: Iterable[Range]) -> list[Range]:
 
 
 def _meets(one: Range, others: Sequence[Range]) -> bool:
-    """Whether a range has something in common with others, which are in their order and do not touch."""
+    """Whether a range overlaps any of others, which are sorted and do not touch."""
     start, end = one
     at = bisect_right(others, (end,)) - 1
     return at >= 0 and others[at][0] < end and others[at][1] > start

@@ -1,6 +1,6 @@
-"""Inputs of several reads or commits as few inputs as say the same.
+"""Joins the inputs of several reads or commits into as few inputs as possible.
 
-What was read in steps, each of which begins where another one ended, is one input. Anything else stays apart: what lies
+Steps of which each begins where the previous one ended are one input. Anything else stays separate: what lies
 in a gap between two ranges was not read.
 """
 
@@ -15,7 +15,7 @@ from anabranch.streaming.offsets import Position
 
 
 def joined(inputs: Iterable[Input]) -> tuple[Input, ...]:
-    """The inputs without repetition, joined where they touch; in the order in which their sources are first named."""
+    """Return the inputs without repetition, joined where they touch; in the order their sources first appear."""
     together = Inputs()
     for read in inputs:
         together.add(read)
@@ -23,9 +23,9 @@ def joined(inputs: Iterable[Input]) -> tuple[Input, ...]:
 
 
 def made_of(entry: LineageEntry) -> tuple[Input, ...]:
-    """All that the rows of a commit may have come from directly, what was held in state included.
+    """Return everything the rows of a commit may have come from directly, including what was held in state.
 
-    For a merge that is the branch, whose own commits tell what they came from.
+    For a merge that is the branch, whose own commits record their inputs.
     """
     if entry.taken is not None:
         return (entry.taken,)
@@ -33,22 +33,22 @@ def made_of(entry: LineageEntry) -> tuple[Input, ...]:
 
 
 def spanning(one: TableInput, other: TableInput) -> TableInput:
-    """One input that names all that two of the same branch name, and what lies between them."""
+    """Return one input that covers two of the same branch, and what lies between them."""
     last = max(one.end, other.end, key=place)
     if not any(read.is_state or read.start.full for read in (one, other)):
         first = min(one.start, other.start, key=place)
         return replace(other, start=first, end=last)
     if one.is_state and other.is_state and one.through == other.through:
         return other
-    # The content at the oldest place that either begins at, and all that was added since: what of it was overwritten
-    # before the newer one was read is in it as well.
+    # The content at the oldest place that either begins at, and everything added since: rows overwritten
+    # before the newer one was read are in it as well.
     first = min((_whole_at(read) for read in (one, other)), key=lambda at: at.snapshot)
     start = replace(first, files=0, full=True, watermark=None)
     return replace(other, start=start, end=replace(last, full=False))
 
 
 def _whole_at(read: TableInput) -> Position:
-    """The oldest moment at which an input may have seen what the table contained."""
+    """Return the oldest moment at which an input may have seen the table's content."""
     if read.is_state:
         return read.end
     return (
@@ -59,25 +59,25 @@ def _whole_at(read: TableInput) -> Position:
 
 
 class Inputs:
-    """Inputs that become more."""
+    """A growing collection of inputs, joined as they are added."""
 
     def __init__(self) -> None:
         self._of_sources: dict[Hashable, list[Input]] = {}
 
     def add(self, read: Input) -> None:
-        """Take one in; the effort depends on what of its own source is there."""
+        """Add an input; the cost depends only on the inputs of the same source."""
         source = _source(read)
         known = self._of_sources.get(source, [])
         if read not in known:
             self._of_sources[source] = _joined([*known, read])
 
     def all(self) -> tuple[Input, ...]:
-        """All of them, joined."""
+        """Return all inputs, joined."""
         return tuple(read for of_source in self._of_sources.values() for read in of_source)
 
 
 def newest(inputs: Sequence[Input], at_most: int) -> tuple[Input, ...]:
-    """So many of the inputs at most, in their order: of each source the last ones, of as many sources as there is room for."""
+    """Return at most so many inputs, in order: the last ones of each source, of as many sources as fit."""
     if len(inputs) <= at_most:
         return tuple(inputs)
     seen: Counter[Hashable] = Counter()
@@ -104,7 +104,7 @@ def _joined(reads: list[Input]) -> list[Input]:
 
 
 def _united(reads: list[TableInput]) -> list[TableInput]:
-    """Ranges of one branch, ascending, without those that touch."""
+    """Return the ranges of one branch, ascending, with those that touch joined."""
     united: list[TableInput] = []
     for read in sorted(reads, key=lambda one: (place(one.start), place(one.end))):
         last = united[-1] if united else None
@@ -116,7 +116,7 @@ def _united(reads: list[TableInput]) -> list[TableInput]:
 
 
 def _chained(reads: list[SourceInput]) -> list[SourceInput]:
-    """Ranges of one source, of which only the engine knows what they mean: equal ends are all that can be seen."""
+    """Join ranges of one source whose offsets only the engine understands: equal ends are all that can be compared."""
     chains: list[SourceInput] = []
     for read in reads:
         at = next(
@@ -130,5 +130,5 @@ def _chained(reads: list[SourceInput]) -> list[SourceInput]:
 
 
 def place(position: Position) -> tuple[int, int]:
-    """What was delivered at a position, greater further on."""
+    """Return a sort key for a position: what was delivered there, greater further on."""
     return (position.delivered_through, position.files or 0)

@@ -1,7 +1,7 @@
-"""How far a branch is behind main, by what both have read of each source: tables, topics of Kafka, folders of files.
+"""How far a branch is behind main in reading each source: tables, Kafka topics, folders of files.
 
-Both began with the same commit. What the commits of each since then say they read gives where it stands; before that,
-both stood where main had come to.
+Both began with the same commit. The commits of each since then give its positions; before that,
+both stood where main had read to.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from anabranch.lineage.overlap import Place, places
 from anabranch.lineage.since_fork import Content, Past, commits_since, title_of
 
 _MOST_BEFORE = 1_000
-"""Commits before the fork that are looked through for where a source stood there."""
+"""Commits before the fork that are searched for the position of a source there."""
 
 _NOT_OF_A_JOB: Final = "it was made outside of any job, and does not say how far one had come"
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLag:
-    """One source of main, and of the branch."""
+    """Positions of main and of the branch in one source."""
 
     kind: str
     """``table``, ``kafka`` or ``files``."""
     name: str
-    """The table, the topic, or which source of the query."""
+    """The table, the topic, or the number of the query's source."""
     behind: int | None
     """Offsets that main has read and the branch has not: snapshots of a table, records of a topic, log entries of files.
     None if the branch has read nothing of it, or nothing that can be compared."""
     main: int
-    """Where main stands: the snapshot, or the offsets of all partitions together."""
+    """Position of main: the snapshot, or the sum of the offsets of all partitions."""
     branch: int | None
     parts: int = 1
     """Partitions of a topic."""
@@ -45,24 +45,24 @@ class SourceLag:
 
 @dataclass(frozen=True, slots=True)
 class BranchLag:
-    """A branch beside main."""
+    """Lag of a branch behind main."""
 
     table: str
     branch: str
     sources: tuple[SourceLag, ...]
-    """Those that main has read; sorted by kind and name."""
+    """Sources that main has read; sorted by kind and name."""
     problems: tuple[str, ...] = ()
-    """What is not known, and why."""
+    """What is unknown, and why."""
 
     @property
     def behind(self) -> int | None:
-        """Offsets over all sources; None if one is not known."""
+        """Offsets behind, over all sources; None if one is not known."""
         known = [source.behind for source in self.sources if source.behind is not None]
         return None if len(known) < len(self.sources) else sum(known)
 
     @property
     def has_caught_up(self) -> bool:
-        """Whether the branch is known to have read all that main has."""
+        """Whether the branch is known to have read everything that main has."""
         return self.behind == 0 and not self.problems
 
 
@@ -72,14 +72,14 @@ class _Reads:
 
     ends: dict[str, Place] = field(default_factory=dict)
     begun: dict[str, Place] = field(default_factory=dict)
-    """Where each was first read from, as far as the commits go back."""
+    """Where each source was first read from, as far back as the commits go."""
     titles: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Kind and name, by the key of `places`."""
     problems: dict[str, None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, before: Iterable[Past], since: Iterable[Past]) -> Self:
-        """What the commits of one side say, both oldest first; of those before the two parted no problem matters."""
+        """Collect the reads of one side's commits, both oldest first; problems from before the fork are dropped."""
         reads = cls()
         for snapshot in before:
             reads.take(snapshot)
@@ -89,7 +89,7 @@ class _Reads:
         return reads
 
     def take(self, snapshot: Past) -> None:
-        """Take in what a commit says. They come oldest first."""
+        """Add a commit's reads. Commits come oldest first."""
         entry = entry_or_none(snapshot)
         if entry is None:
             if snapshot.commit_kind not in (CommitKind.COMPACT, CommitKind.ANALYZE):
@@ -115,7 +115,7 @@ class _Reads:
 
 
 def branch_lag(main: TableContext, branch: TableContext) -> BranchLag:
-    """How far a branch is behind main, per source.
+    """Return how far a branch is behind main, per source.
 
     Args:
         main: the main branch.
@@ -125,7 +125,7 @@ def branch_lag(main: TableContext, branch: TableContext) -> BranchLag:
     parted = 0 if fork is None else fork.id
     in_main, in_branch = Content(), Content()
     since, own = commits_since(main, parted, in_main), commits_since(branch, parted, in_branch)
-    # What is lost of the time before only leaves sources unknown.
+    # Losses from before the fork only leave sources unknown.
     lost, own_lost = in_main.problems, in_branch.problems
     there = main.snapshots.find(parted) if parted else None
     is_other = there is not None and fork is not None and there.stamp != fork.stamp
@@ -148,7 +148,7 @@ def branch_lag(main: TableContext, branch: TableContext) -> BranchLag:
 def _before(
     past: Iterator[Past], since: Sequence[Past], in_main: Content, in_branch: Content
 ) -> tuple[list[Past], list[Past]]:
-    """The commits up to the fork that say where each source stood there: of main, and of the branch; oldest first."""
+    """Return the commits up to the fork that give each source's position: of main, of the branch; oldest first."""
     of_main: list[Past] = []
     of_branch: list[Past] = []
     missing = set(_Reads.of((), since).ends)
@@ -176,7 +176,7 @@ def _lag(title: tuple[str, str], keys: Iterable[str], main: _Reads, branch: _Rea
     at_main = sum(main.ends[key][0] for key in keys)
     if not known:
         return SourceLag(*title, None, at_main, None, len(keys))
-    # A partition that the topic got since: the branch will read it from where main did.
+    # A partition that the topic got since: the branch will read it from the same position as main.
     at = {key: branch.ends.get(key, main.begun[key]) for key in keys}
     behind = sum(max(0, main.ends[key][0] - at[key][0]) for key in keys)
     if not behind and any(main.ends[key] > at[key] for key in keys):

@@ -40,7 +40,7 @@ class MemoryStore:
 
     @classmethod
     def of_tables(cls, tables: Iterable[TableContext]) -> Self:
-        """All commits that tables say of, those that have expired included.
+        """Read all commits of some tables, expired ones included.
 
         Raises `CorruptTableError`, `UnsupportedFeatureError`.
         """
@@ -153,7 +153,7 @@ class MemoryStore:
 
     @property
     def _all(self) -> Iterator[Commit]:
-        """Those of a branch ascending."""
+        """All commits, branch by branch, ascending within a branch."""
         return (commit for own in self._own.values() for commit in own)
 
     def _flows_of(self, commit: Commit) -> Iterator[FlowSummary]:

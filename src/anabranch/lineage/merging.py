@@ -1,9 +1,9 @@
-"""Where the rows of a merge come from: the commits of the branch that it takes, and what they were made of.
+"""The lineage of a merge: the commits of the branch that it takes, and their inputs.
 
-The entry names the range of the branch's commits, which is all that a question needs while the branch is known. It also
-holds what these have read, joined, so that `coverage`, `duplicates` and whoever reads main's snapshots alone know it when
-the branch is gone. It follows from the branch and the number of the merge, so a merge that is repeated after a failure
-says the same.
+The entry names the range of the branch's commits, which is enough while the branch is known. It also
+holds the inputs of these commits, joined, so that `coverage`, `duplicates` and readers of main's snapshots have them
+when the branch is gone. It follows from the branch and the number of the merge, so a merge repeated after a failure
+writes the same.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _NAMED_AT_MOST = 5
 def merged_origin(
     branch: TableContext, taken: SnapshotRef, head: Snapshot, commits: Sequence[Snapshot], /
 ) -> Mapping[str, str]:
-    """Properties of the snapshot that brings commits of a branch into main. See `kernel.provenance.origin`."""
+    """Return properties of the snapshot that merges a branch's commits into main. See `kernel.provenance.origin`."""
     return _properties(f"merge-branch {branch.branch}", branch, taken, head, commits)
 
 
 def replaced_origin(
     branch: TableContext, taken: SnapshotRef, head: Snapshot, commits: Sequence[Snapshot], /
 ) -> Mapping[str, str]:
-    """The same for the commit that makes main's rows those of the branch."""
+    """Return the same for the commit that replaces main's rows with those of the branch."""
     return _properties(f"replace-main-branch {branch.branch}", branch, taken, head, commits)
 
 
@@ -56,15 +56,15 @@ def _properties(
 
 
 class _Expired(NamedTuple):
-    """Commits that are taken although their snapshots are gone."""
+    """Commits that are merged although their snapshots are gone."""
 
     commits: Sequence[PastSnapshot]
-    """Those that the archive of the table has, oldest first."""
+    """Commits found in the table's archive, oldest first."""
     problem: str | None
 
 
 def _expired(branch: TableContext, taken: int, head: int) -> _Expired:
-    """What the archive has of the commits after `taken` that expired before they were merged."""
+    """Return archived commits after `taken` that expired before they were merged."""
     left = next((s for i in range(taken + 1, head + 1) if (s := branch.snapshots.find(i)) is not None), None)
     if left is None or left.id == taken + 1:
         return _Expired((), None)
@@ -75,7 +75,7 @@ def _expired(branch: TableContext, taken: int, head: int) -> _Expired:
 
 
 def _of_commits(commits: Iterable[Snapshot | PastSnapshot]) -> tuple[tuple[Input, ...], list[str]]:
-    """What commits have read, and what they do not say."""
+    """Return the inputs of commits, and the problems they record."""
     inputs: list[Input] = []
     problems: dict[str, None] = {}
     silent: list[int] = []
@@ -96,7 +96,7 @@ def _of_commits(commits: Iterable[Snapshot | PastSnapshot]) -> tuple[tuple[Input
 
 
 def _newest_states(inputs: Iterable[Input]) -> tuple[Input, ...]:
-    """Of the states of a table that were read only the newest: how far it was read is what others want to know."""
+    """Keep only the newest state read of each table: others only need to know how far it was read."""
     found: dict[object, Input] = {}
     for read in inputs:
         if not isinstance(read, TableInput) or not read.is_state:

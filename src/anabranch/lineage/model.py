@@ -1,4 +1,4 @@
-"""What a commit says of its origin: which job made it, by which run, from which inputs.
+"""The lineage entry of a commit: which job made it, by which run, from which inputs.
 
 A snapshot that a job writes carries one entry in its properties, so lineage is exactly as durable as
 the data. Everything that is shown or asked later is derived from these entries.
@@ -14,6 +14,7 @@ from typing import Any, Self
 from anabranch.errors import CorruptTableError
 from anabranch.format.records.history_segment import PastSnapshot
 from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.text.json_object import check_version
 from anabranch.streaming.offsets import Position
 from anabranch.version import __version__
 
@@ -23,7 +24,7 @@ LINEAGE_PROPERTY = "anabranch.lineage"
 LINEAGE_VERSION = 1
 
 STREAM_SOURCE = "source "
-"""Begins what the sources of a streaming query are called that are no tables; their number follows."""
+"""Prefix of the names of a streaming query's sources other than tables; their number follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +44,17 @@ class TableInput:
 
     @property
     def is_lookup(self) -> bool:
-        """Whether a stream that names it only looked something up in it."""
+        """Whether a stream only looked up rows in it."""
         return self.is_state
 
     @property
     def after(self) -> int:
-        """Rows of snapshots newer than this one went in; 0 if the commit saw the table from its beginning."""
+        """Only rows of snapshots newer than this one went in; 0 if the commit saw the table from its beginning."""
         return self.start.delivered_through
 
     @property
     def through(self) -> int:
-        """The newest snapshot of which rows went in."""
+        """The newest snapshot whose rows went in."""
         return self.end.snapshot
 
     def to_dict(self) -> dict[str, Any]:
@@ -69,22 +70,22 @@ class TableInput:
 
 @dataclass(frozen=True, slots=True)
 class SourceInput:
-    """Something that is no table of ours, with its offsets as the engine wrote them."""
+    """An input other than one of our tables, with its offsets as the engine wrote them."""
 
     kind: str
     """``kafka``, ``files`` or ``unknown``."""
     source: str
-    """What is known of it; for a stream, its place among the sources of the query."""
+    """Description; for a stream, its place among the sources of the query."""
     start: Any
     """Exclusive, JSON; None at the beginning."""
     end: Any
     """Inclusive, JSON."""
     name: str | None = None
-    """What it is called, where that is known and `source` does not say it: the folder, what Spark calls the source."""
+    """Name, if known and not in `source`: the folder, or what Spark calls the source."""
 
     @property
     def is_lookup(self) -> bool:
-        """Whether a stream that names it only looked something up in it: its own sources are numbered."""
+        """Whether a stream only looked up rows in it: its own sources are numbered."""
         return not self.source.startswith(STREAM_SOURCE)
 
     def to_dict(self) -> dict[str, Any]:
@@ -97,7 +98,7 @@ Input = TableInput | SourceInput
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Who computed the rows. What is not known is None."""
+    """The engine that computed the rows. Unknown values are None."""
 
     name: str
     version: str | None = None
@@ -108,17 +109,17 @@ class Engine:
 
 
 EMBEDDED = Engine("anabranch", __version__)
-"""What computes the rows of a program that hands them over in its own process."""
+"""The engine of rows that a program hands over in its own process."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnOrigin:
-    """Which columns of the inputs a column was computed from."""
+    """The input columns that a column was computed from."""
 
     column: str
-    """Of the table that was written."""
+    """Column of the table that was written."""
     sources: tuple[str, ...]
-    """Such as ``db.orders.price``; empty for what no column went into."""
+    """Such as ``db.orders.price``; empty if no column went into it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,17 +134,17 @@ class LineageEntry:
     engine: Engine
     inputs: tuple[Input, ...] = ()
     problems: tuple[str, ...] = ()
-    """What could not be found out, and why."""
+    """What could not be determined, and why."""
     taken: TableInput | None = None
     """For a merge: the commits of the branch whose rows it brought into main. Its `inputs` are then theirs together, so
     that what main has read of a source is known when the branch is gone."""
     columns: tuple[ColumnOrigin, ...] = ()
     """For a statement in SQL: where each column comes from, as far as its text tells."""
     held: tuple[Input, ...] = ()
-    """For a batch of a stream with state: what earlier batches took into the state, from which its rows may be made too."""
+    """For a stateful streaming batch: inputs of earlier batches held in state, which its rows may come from too."""
     is_positioned: bool | None = None
-    """Whether `inputs` has all that the job read on from where it was before, whatever the problems are about; None for an
-    entry that does not say it apart, and whose problems may be about just that."""
+    """Whether `inputs` has everything the job consumed since its last position, whatever the problems; None for an
+    entry that does not record it, and whose problems may be about just that."""
 
     @property
     def knows_positions(self) -> bool:
@@ -152,9 +153,9 @@ class LineageEntry:
 
     @property
     def consumed(self) -> tuple[Input, ...]:
-        """The inputs that tell how far the job has come: for a batch of a stream not those it only looked things up in.
+        """The inputs that tell how far the job has read: for a streaming batch, without those it only looked up.
 
-        None where it is known not to be known.
+        Empty if it is known to be unknown.
         """
         if self.is_positioned is False:
             return ()
@@ -165,31 +166,31 @@ class LineageEntry:
     watermark: int | None = None
     """Event-time watermark that a batch of a stream ran under, epoch milliseconds, 0 for none yet; None if not known."""
     millis: int | None = None
-    """How long a batch of a stream took, from the first task that wrote rows to the commit; None if not known."""
+    """Duration of a streaming batch, from the first task that wrote rows to the commit; None if not known."""
 
     @property
     def is_of_no_job(self) -> bool:
-        """Whether rows were written outside of any job: then `job` is only what the program is called."""
+        """Whether rows were written outside of any job: then `job` is only the name of the program."""
         of_program = self.engine.name == EMBEDDED.name and self.engine.query is None
         return of_program and self.run is None and self.taken is None
 
     @property
     def is_silent(self) -> bool:
-        """Whether it names no source at all; a batch of a stream without one only found nothing new."""
+        """Whether it names no source at all; a streaming batch without one only found nothing new."""
         return not self.inputs and self.engine.batch is None
 
     @property
     def is_anonymous(self) -> bool:
-        """Whether it names neither a job nor a source, and only says why: to whoever asks for these it is as if there was none."""
+        """Whether it names neither a job nor a source, only a reason: queries for these treat it as missing."""
         return self.is_of_no_job and self.is_silent
 
     @property
     def ranges(self) -> tuple[dict[str, Any], ...]:
-        """What was consumed, without the names that may change; equal for a batch and its repetition."""
+        """The consumed ranges, without names that may change; equal for a batch and its repetition."""
         return tuple({k: v for k, v in i.to_dict().items() if k != "name"} for i in self.consumed)
 
     def to_json(self) -> str:
-        """The value of the property."""
+        """Return the value of the property."""
         engine = self.engine
         return json.dumps(
             {
@@ -219,15 +220,12 @@ class LineageEntry:
 
     @classmethod
     def from_json(cls, text: str, *, where: str) -> Self:
-        """Raises `CorruptTableError` naming `where`, usually the snapshot, if `text` is no entry."""
+        """Parse an entry. Raises `CorruptTableError` naming `where`, usually the snapshot, if `text` is invalid."""
         try:
             value = json.loads(text)
+            check_version(value["version"], LINEAGE_VERSION, path=where)
             if value["version"] != LINEAGE_VERSION:
-                raise CorruptTableError(
-                    f"has lineage of version {value['version']!r}, this release reads {LINEAGE_VERSION}",
-                    path=where,
-                    hint="a newer Anabranch wrote it: use that release.",
-                )
+                raise ValueError(value["version"])
             taken = value.get("taken")
             return cls(
                 job=str(value["job"]),
@@ -251,13 +249,13 @@ class LineageEntry:
 
 
 def lineage_of(properties: Mapping[str, str] | None, *, where: str) -> LineageEntry | None:
-    """The entry among the properties of a snapshot, or None. Raises `CorruptTableError`."""
+    """Return the entry in a snapshot's properties, or None. Raises `CorruptTableError`."""
     text = (properties or {}).get(LINEAGE_PROPERTY)
     return None if text is None else LineageEntry.from_json(text, where=where)
 
 
 def entry_or_none(snapshot: Snapshot | PastSnapshot) -> LineageEntry | None:
-    """The entry of a snapshot; None as well for one that cannot be read, which says as little as none."""
+    """Return the entry of a snapshot; None if missing or unreadable, which says as little."""
     try:
         return lineage_of(snapshot.properties, where=f"snapshot {snapshot.id}")
     except CorruptTableError:
@@ -265,7 +263,7 @@ def entry_or_none(snapshot: Snapshot | PastSnapshot) -> LineageEntry | None:
 
 
 def input_of(value: dict[str, Any]) -> Input:
-    """The input that `to_dict` gave. Raises `KeyError`, `TypeError` or `ValueError` for anything else."""
+    """Return the input that `to_dict` wrote. Raises `KeyError`, `TypeError` or `ValueError` for anything else."""
     if value["kind"] != "table":
         return SourceInput(value["kind"], value["source"], value["from"], value["to"], value.get("name"))
     return _table_input(value)

@@ -1,8 +1,8 @@
-"""What only main has: commits since a branch left it that the branch lacks and that none of its jobs is going to make.
+"""Commits only main has: made since a branch left it, missing from the branch, and not expected from any of its jobs.
 
 A nightly backfill, rows appended by hand, the commits of a job that does not run on the branch. Replacing main by the
-branch drops them. What a stream has committed to main that the branch reads as well is not among them, however far the
-branch is behind: that is still to come, and `lag` says how much it is.
+branch drops them. Commits of a stream on main that the branch reads as well are not among them, however far the
+branch is behind: they are still to come, and `lag` says how many.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ Why = Literal["origin", "source", "job"]
 def jobs_only_on_main(
     main: TableContext, branch: TableContext, head: Snapshot | None = None, own_head: Snapshot | None = None
 ) -> tuple[JobOnMain, ...]:
-    """What only main has, job by job. Takes what `only_on_main` takes."""
+    """Return the commits only main has, grouped by job. Takes the arguments of `only_on_main`."""
     return by_job(only_on_main(main, branch, head, own_head), main.name, branch.branch)
 
 
 def only_on_main(
     main: TableContext, branch: TableContext, head: Snapshot | None = None, own_head: Snapshot | None = None
 ) -> list[OnlyOnMain]:
-    """The commits of main that a branch lacks and is not going to have, oldest first.
+    """Return the commits of main that a branch lacks and is not going to have, oldest first.
 
-    A commit that read on in sources which the branch reads as well can still come, and so can all such commits while the
+    A commit that read on in sources which the branch also reads can still come, and so can all such commits while the
     branch has none of its own. Rows of a commit that read tables as they were at a moment come if that job runs on the
-    branch. Commits that do not say what they read never come by themselves. What was taken back is left out, and so is
+    branch. Commits that do not say what they read never come by themselves. Rolled back commits are left out, and so is
     what main has from the branch.
 
     Args:
@@ -63,12 +63,12 @@ def only_on_main(
 
 @dataclass
 class _Own:
-    """What the commits of the branch say that they read."""
+    """The sources and reads recorded by the branch's commits."""
 
     has_commits: bool = False
     jobs: set[str] = field(default_factory=set)
     read_on: set[str] = field(default_factory=set)
-    """Sources of which it read what is new."""
+    """Sources whose new rows it read."""
 
     def take(self, snapshot: Past) -> None:
         if not adds_rows(snapshot):
@@ -82,7 +82,7 @@ class _Own:
 
 
 def _after_last_replacement(commits: list[Past], branch: TableContext) -> list[Past]:
-    """Those after main was last given the rows of the branch in one commit, which left nothing of what it had before."""
+    """Return the commits after main's content was last replaced by the branch's in one commit."""
     for index in reversed(range(len(commits))):
         facts = replace_facts(commits[index])
         if facts is not None and facts.taken.branch_uuid == branch.branch_uuid:
@@ -114,9 +114,9 @@ def _only(snapshot: Past, branch: TableContext, own: _Own) -> OnlyOnMain | None:
 
 
 def _sources(entry: LineageEntry) -> Mapping[str, str] | None:
-    """The sources that the commit read on in, with what they are called; None if what it read is not known.
+    """Return the sources that the commit consumed, with their names; None if its reads are not known.
 
-    Empty for one that only read tables as they were at a moment.
+    Empty for a commit that only read tables as of a moment.
     """
     if not entry.knows_positions or entry.is_silent:
         return None

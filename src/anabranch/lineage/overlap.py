@@ -1,4 +1,4 @@
-"""Whether two commits took in the same events: their ranges of one source have something in common."""
+"""Whether two commits read the same events: whether their ranges of one source overlap."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from anabranch.streaming.offsets import Position
 
 Place = tuple[int, int]
 Span = tuple[Place, Place]
-"""What was read of a source: after the first place, up to the last."""
+"""A range read of a source: after the first place, up to the last."""
 
 _START: Place = (-1, 0)
 
 
 def first_overlap(entry: LineageEntry, snapshots: Iterable[Snapshot]) -> Snapshot | None:
-    """The first of these snapshots that read something which the commit read too; None if none is known to have."""
+    """Return the first of these snapshots known to overlap the commit's reads; None if there is none."""
     own = spans(entry)
     for snapshot in snapshots:
         found = entry_or_none(snapshot)
@@ -27,9 +27,9 @@ def first_overlap(entry: LineageEntry, snapshots: Iterable[Snapshot]) -> Snapsho
 
 
 def spans(entry: LineageEntry) -> dict[str, list[Span]]:
-    """What the commit took out of each source whose positions can be compared.
+    """Return the ranges that the commit read of each source whose positions can be compared.
 
-    Tables that it read as they were at a moment are left out: looking something up takes no events.
+    Tables that it read as of a moment are left out: a look-up consumes no events.
     """
     found: dict[str, list[Span]] = {}
     for read in entry.consumed:
@@ -42,7 +42,7 @@ def spans(entry: LineageEntry) -> dict[str, list[Span]]:
 
 
 def places(read: Input, at: Any) -> Mapping[str, Place] | None:
-    """An end or a start of an input as places of its sources, greater further on; None if they cannot be compared."""
+    """Return an input's start or end as places per source, greater further on; None if not comparable."""
     if isinstance(read, TableInput):
         assert isinstance(at, Position), "inputs that are tables have positions"
         return {f"table {read.branch_uuid}": (at.delivered_through, at.files or 0)}
@@ -61,7 +61,7 @@ def places(read: Input, at: Any) -> Mapping[str, Place] | None:
 
 
 def titles_of(snapshots: Iterable[Snapshot]) -> dict[str, str]:
-    """What the sources of `spans` are called that some snapshots have read, for people: tables by their newest names."""
+    """Return display names of the sources of `spans` that some snapshots have read: tables by their newest names."""
     found: dict[str, str] = {}
     for snapshot in sorted(snapshots, key=lambda one: one.id):
         entry = entry_or_none(snapshot)

@@ -1,4 +1,4 @@
-"""Sets of snapshot ids as ranges: few where history is contiguous, however long it is."""
+"""Sets of snapshot ids as ranges: few if history is contiguous, however long it is."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from anabranch.lineage.trace import Range
 
 
 class Ids:
-    """Ascending ranges that do not touch, each with both its ends."""
+    """Ascending ranges that do not touch, each inclusive at both ends."""
 
     __slots__ = ("_firsts", "_lasts")
 
     def __init__(self, ranges: Iterable[Range] = ()) -> None:
-        """The union of ranges, in any order."""
+        """Take the union of ranges, in any order."""
         self._firsts: list[int] = []
         self._lasts: list[int] = []
         for first, last in sorted(ranges):
@@ -22,7 +22,7 @@ class Ids:
 
     @classmethod
     def of(cls, ids: Iterable[int]) -> Ids:
-        """Single ids, in any order."""
+        """Make a set of single ids, in any order."""
         return cls((number, number) for number in ids)
 
     def __repr__(self) -> str:
@@ -40,7 +40,7 @@ class Ids:
         return zip(self._firsts, self._lasts, strict=True)
 
     def __len__(self) -> int:
-        """How many ranges there are."""
+        """Number of ranges."""
         return len(self._firsts)
 
     def __contains__(self, number: int) -> bool:
@@ -48,25 +48,25 @@ class Ids:
 
     @property
     def count(self) -> int:
-        """How many ids there are."""
+        """Number of ids."""
         return sum(self._lasts) - sum(self._firsts) + len(self._firsts)
 
     @property
     def hull(self) -> Range:
-        """From the smallest to the largest id; there must be one."""
+        """The range from the smallest to the largest id; there must be one."""
         return self._firsts[0], self._lasts[-1]
 
     def meets(self, first: int, last: int) -> bool:
-        """Whether any id of a range is in it."""
+        """Whether any id of a range is in the set."""
         at = bisect_right(self._firsts, last) - 1
         return at >= 0 and first <= last and self._lasts[at] >= first
 
     def add(self, first: int, last: int) -> None:
-        """Take in a range; an empty one, which ends before it begins, is none."""
+        """Add a range; an empty one, which ends before it begins, changes nothing."""
         if first > last:
             return
         firsts, lasts = self._firsts, self._lasts
-        # The usual cases: ids are found as they ascend.
+        # The usual cases: ids are found in ascending order.
         if not firsts or first > lasts[-1] + 1:
             firsts.append(first)
             lasts.append(last)
@@ -82,19 +82,19 @@ class Ids:
         lasts[start:end] = [last]
 
     def update(self, other: Iterable[Range]) -> None:
-        """Take in ranges."""
+        """Add ranges."""
         for first, last in other:
             self.add(first, last)
 
     def within(self, first: int, last: int) -> Iterator[Range]:
-        """What lies in a range."""
+        """Yield the parts of this set within a range."""
         at = bisect_left(self._lasts, first)
         while at < len(self._firsts) and self._firsts[at] <= last:
             yield max(first, self._firsts[at]), min(last, self._lasts[at])
             at += 1
 
     def without(self, other: Ids) -> Ids:
-        """What is in this one only."""
+        """Return the ids that are only in this set."""
         left = Ids()
         for first, last in self:
             at = first
@@ -105,12 +105,12 @@ class Ids:
         return left
 
     def covers(self, first: int, last: int) -> bool:
-        """Whether all ids of a range are in it; an empty range is covered."""
+        """Whether all ids of a range are in the set; an empty range is covered."""
         at = bisect_right(self._firsts, first) - 1
         return first > last or (at >= 0 and self._lasts[at] >= last)
 
     def joined_over(self, gaps: Ids) -> tuple[Range, ...]:
-        """The ranges, joined where nothing lies between two of them but ids of `gaps`."""
+        """Return the ranges, joined where only ids of `gaps` lie between two of them."""
         joined: list[Range] = []
         for first, last in self:
             if joined and gaps.covers(joined[-1][1] + 1, first - 1):

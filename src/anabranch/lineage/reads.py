@@ -1,8 +1,8 @@
-"""Reads of tables, and which commits of this process are to name them.
+"""Registers reads of tables with the jobs of this process whose commits must name them.
 
-A read is an input of the job that its thread takes part in. Of a thread that takes part in none, such as one of a pool that
-the block of a job has started, it is an input of the job that is open, if that is exactly one; of several each gets a
-problem. Whatever was read is remembered as well, because a later commit may hold it (`anabranch.lineage.remembered`).
+A read is an input of the job that its thread takes part in. If the thread takes part in none, such as one of a pool
+that the block of a job has started, it is an input of the only open job; if several are open each gets a
+problem. Every read is remembered as well, because a later commit may hold it (`anabranch.lineage.remembered`).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from anabranch.lineage.steps import Step
 from anabranch.streaming.offsets import BEGINNING, Position
 
 READERS: Final[list[Callable[[], JobRun | None]]] = []
-"""Further ways to find who a thread reads for that takes part in no job; Spark has one."""
+"""Further ways to find the job that a thread reads for if it takes part in none; Spark has one."""
 
 
 def state_read(context: TableContext, snapshot: Snapshot | None) -> TableInput:
-    """All rows of a table as they were at a snapshot; None for a table that was never written."""
+    """Return the read of all rows of a table as of a snapshot; None for a table that was never written."""
     if snapshot is None:
         return TableInput(context.title, context.table_uuid, context.branch_uuid, BEGINNING, BEGINNING)
     end = Position(snapshot.id, snapshot.stamp, full=True)
@@ -34,7 +34,7 @@ def state_read(context: TableContext, snapshot: Snapshot | None) -> TableInput:
 
 
 def range_read(context: TableContext, start: Position, end: Position) -> TableInput:
-    """What was added to a branch between two positions."""
+    """Return the read of what was added to a branch between two positions."""
     return TableInput(
         context.title,
         context.table_uuid,
@@ -45,7 +45,7 @@ def range_read(context: TableContext, start: Position, end: Position) -> TableIn
 
 
 def note_state(context: TableContext, snapshot: Snapshot | None, *, is_planned: bool = False) -> None:
-    """Register that a table is read as it was at a snapshot; `is_planned` as in `JobRun.register`."""
+    """Register a read of a table as of a snapshot; `is_planned` as in `JobRun.register`."""
     for run in _readers(context):
 
         def register(run: JobRun = run) -> None:
@@ -55,13 +55,13 @@ def note_state(context: TableContext, snapshot: Snapshot | None, *, is_planned: 
 
 
 def note_changes(context: TableContext, start: Position, end: Position) -> None:
-    """Register that what was added to a branch between two positions is read."""
+    """Register a read of what was added to a branch between two positions."""
     for run in _readers(context):
         _noted(run, lambda run=run: run.register(range_read(context, start, end)), context)  # type: ignore[misc]
 
 
 def note_step(context: TableContext, start: Position, end: Position) -> Callable[[], None]:
-    """Register that a step of a stream is handed out; what is returned says that it was worked through."""
+    """Register that a step of a stream is handed out; call the result once it was worked through."""
     steps: list[Step] = []
     for run in _readers(context):
         _noted(run, lambda run=run: steps.append(run.deliver(range_read(context, start, end))), context)  # type: ignore[misc]
@@ -78,11 +78,11 @@ class Reader:
     """A thread for which another process may have read."""
 
     run: JobRun | None
-    """What it works for; None if nobody asks, because a plan says what goes into its rows."""
+    """The run it works for; None if none is recorded, because a plan says what goes into its rows."""
     is_planned: bool = False
     """As in `JobRun.register`."""
     thread: int = remembered.SOME_THREAD
-    """Its number, where it is one of this process."""
+    """Its number, if it is one of this process."""
 
 
 def note_elsewhere(read: TableInput, readers: Sequence[Reader]) -> None:
@@ -90,7 +90,7 @@ def note_elsewhere(read: TableInput, readers: Sequence[Reader]) -> None:
 
     Args:
         read: what was read.
-        readers: for whom it may have been.
+        readers: threads it may have been for.
     """
     if not readers:
         remembered.read(read.branch_uuid, read.name, thread=None)
@@ -105,7 +105,7 @@ def note_elsewhere(read: TableInput, readers: Sequence[Reader]) -> None:
 
 
 def _readers(context: TableContext) -> tuple[JobRun, ...]:
-    """The job that this thread reads for, if there is one."""
+    """Return the jobs that this thread may be reading for."""
     if is_aside():
         return ()
     run, others = current(), open_runs()
@@ -125,12 +125,12 @@ def _readers(context: TableContext) -> tuple[JobRun, ...]:
 def _noted(run: JobRun, register: Callable[[], None], context: TableContext) -> None:
     try:
         register()
-    except AnabranchError as error:  # lineage must not stop who reads
+    except AnabranchError as error:  # lineage must not fail a read
         run.problem(f"what was read of '{context.title}': {error}")
 
 
 def _stamped(context: TableContext, position: Position) -> Position:
-    """The position with its stamp, if the snapshot is still there: an id alone is used again after a rollback."""
+    """Return the position with its stamp, if the snapshot still exists: ids can be reused after a rollback."""
     if position.stamp is not None or position.snapshot == 0:
         return position
     found = context.snapshots.find(position.snapshot)

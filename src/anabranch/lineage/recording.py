@@ -1,15 +1,15 @@
-"""Jobs of this process: what they read is remembered, and said in every commit that they make.
+"""Jobs of this process: records what they read, and writes it into every commit that they make.
 
-``with lake.job("clean-orders"):`` begins a run. Inside of it every read of a table registers what it is pinned to, and
+``with lake.job("clean-orders"):`` begins a run. Inside it every read of a table registers what it is pinned to, and
 every commit of rows carries an entry with all of it:
 
 * The state of a table that was read (`Table.scan`) and a range of changes (`Table.changes`) are inputs of every commit
   from then on until the run ends, because its rows may come from any of them.
 * A step of `Table.tail` is an input until it was worked through (the next one was asked for) and a commit to the same
-  branch has said so. So a loop over a tail records as a stream does: of each commit, what is new in it.
+  branch has named it. So a loop over a tail records as a stream does: each commit names what is new in it.
 
-A run belongs to the thread, or the task of asyncio, that began it; other threads take part with `JobRun.joined`. What
-registers reads, also those of other threads, is `anabranch.lineage.reads`.
+A run belongs to the thread, or the asyncio task, that began it; other threads take part with `JobRun.joined`.
+Reads, including those of other threads, are registered by `anabranch.lineage.reads`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from anabranch.runtime import SYSTEM, Runtime
 _LOG = logging.getLogger(__name__)
 
 _MOST_INPUTS: Final = 500
-"""An entry is part of the snapshot, which everybody reads: no more inputs than this are named."""
+"""An entry is part of the snapshot, which every reader loads: at most this many inputs are named."""
 
 _READ_BEFORE: Final = (
     "its rows may be made of what this process had read outside of the block: {}; read inside of it, or name the source with "
@@ -47,7 +47,7 @@ _CURRENT: Final[ContextVar[JobRun | None]] = ContextVar("anabranch job", default
 _ASIDE: Final[ContextVar[bool]] = ContextVar("anabranch only looks", default=False)
 
 _OPEN: Final[dict[str, JobRun]] = {}
-"""The runs of this process, by their ids."""
+"""The open runs of this process, by id."""
 
 TakingPart = Callable[[], AbstractContextManager[None]]
 Mark = Callable[["JobRun"], AbstractContextManager[None]]
@@ -55,13 +55,13 @@ Mark = Callable[["JobRun"], AbstractContextManager[None]]
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What somebody has read who makes rows."""
+    """The reads gathered for the producer of rows."""
 
     inputs: tuple[Input, ...] = ()
     problems: tuple[str, ...] = ()
-    """What of it is not known."""
+    """What is not known about them."""
     is_positioned: bool = True
-    """Whether it is known how far the job has come, whatever the problems are about."""
+    """Whether it is known how far the job has read, whatever the problems are about."""
 
 
 @dataclass(eq=False)
@@ -74,33 +74,33 @@ class JobRun:
     code: str | None = None
     """Version of the job's code."""
     mark: Mark | None = field(default=None, repr=False)
-    """Makes it known to others, besides this process, that a thread works for the run."""
+    """Makes it known outside this process that a thread works for the run."""
     is_gathering: bool = field(default=False, repr=False)
-    """Whether it is no job but a part of one, see `gathering`."""
+    """Whether it is a part of a job, not a job itself; see `gathering`."""
     _reads: Inputs = field(default_factory=Inputs, repr=False)
     _by_program: Inputs = field(default_factory=Inputs, repr=False)
-    """Those of its reads that the program has seen; of others Spark's plans say where they went."""
+    """Its reads that the program itself has seen; for others Spark's plans say where they went."""
     _writes: int = field(default=0, repr=False)
-    """How many writes of Spark go on for it."""
+    """Number of Spark writes in progress for it."""
     _steps: Steps = field(default_factory=Steps, repr=False)
     _problems: dict[str, bool] = field(default_factory=dict, repr=False)
-    """With whether it is known all the same how far the job has come."""
+    """Each with whether it is still known how far the job has read."""
     _strays: dict[str, None] = field(default_factory=dict, repr=False)
-    """Tables that were read by threads of which it is not known for which job."""
+    """Tables read by threads whose job is unknown."""
     _warned: set[str] = field(default_factory=set, repr=False)
-    """Problems that the log has."""
+    """Problems that have been logged."""
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What could not be found out so far."""
+        """What could not be determined so far."""
         return tuple(self._problems)
 
     def read_from(self, source: str, *, kind: str = "unknown", start: Any = None, end: Any = None) -> None:
-        """Say that rows come from something that is no table here, such as a service or a file.
+        """Record that rows come from a source other than a table here, such as a service or a file.
 
         Args:
-            source: what it is called.
+            source: its name.
             kind: ``files``, ``kafka`` or ``unknown``.
             start: from where it was read, exclusive, as JSON values; None for the beginning, or if that has no meaning.
             end: up to where it was read, inclusive.
@@ -121,12 +121,12 @@ class JobRun:
             yield self
 
     def register(self, *reads: Input, is_planned: bool = False) -> None:
-        """Take reads into every entry from now on.
+        """Add reads to every entry from now on.
 
         Args:
             reads: what was read.
-            is_planned: whether Spark's plans say where it goes. Then only such rows are taken to hold it as the program
-                hands over itself.
+            is_planned: whether Spark's plans say where it goes. Then only rows that the program hands over itself are
+                taken to hold it.
         """
         with self._lock:
             for read in reads:
@@ -136,7 +136,7 @@ class JobRun:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """What is read for the run meanwhile goes into what Spark is writing, whose plan says so."""
+        """Within the block, reads for the run count as part of what Spark is writing, whose plan names them."""
         with self._lock:
             self._writes += 1
         try:
@@ -147,14 +147,14 @@ class JobRun:
 
     @property
     def seen(self) -> Gathered:
-        """What the program has seen so far of what was read: it may go into each commit, whatever that one's plan names."""
+        """Reads the program has seen so far: they may go into each commit, whatever its plan names."""
         with self._lock:
             inputs = self._by_program.all()
         return self._gathered(inputs)
 
     @property
     def gathered(self) -> Gathered:
-        """All that was read so far, and what could not be found out of it."""
+        """All reads so far, and what could not be determined about them."""
         with self._lock:
             inputs = joined([*self._reads.all(), *self._steps.of("")])
         return self._gathered(inputs)
@@ -165,23 +165,23 @@ class JobRun:
         return Gathered(named, (*self.problems, *lost), not lost and all(self._problems.values()))
 
     def deliver(self, read: Input) -> Step:
-        """Take a step of a stream into the entries until it is worked through."""
+        """Add a step of a stream to the entries until it is worked through."""
         with self._lock:
             return self._steps.deliver(read)
 
     def problem(self, text: str, *, is_positioned: bool = False) -> None:
-        """Say in every entry from now on what could not be found out; the log says it once.
+        """Add a problem to every entry from now on; log it once.
 
         Args:
-            text: what.
-            is_positioned: whether it is known all the same how far the job has come.
+            text: the problem.
+            is_positioned: whether it is still known how far the job has read.
         """
         with self._lock:
             self._problems[text] = is_positioned
         self._warn(text)
 
     def take(self, gathered: Gathered) -> None:
-        """Take into every entry from now on what somebody has gathered for it, whose problems the log has already."""
+        """Add to every entry from now on what was gathered for it; its problems have been logged already."""
         self.register(*gathered.inputs)
         with self._lock:
             self._warned.update(gathered.problems)
@@ -189,24 +189,24 @@ class JobRun:
             self.problem(problem, is_positioned=gathered.is_positioned)
 
     def stray(self, title: str) -> None:
-        """Say in every entry from now on that a table was read by a thread of which it is not known whether it works for it."""
+        """Record in every entry from now on that a table was read by a thread that may or may not work for this run."""
         with self._lock:
             self._strays[title] = None
 
     def taken(self, sink: str, rows: Handed | None = None, *, is_planned: bool = False) -> Taken:
-        """What may go into the rows of a commit that is made now to the branch of that identity.
+        """Return what may go into the rows of a commit made now to the branch of that identity.
 
         Args:
             sink: the branch.
             rows: what is known of the object that is written.
-            is_planned: whether a plan of Spark names the sources; then only what the program has seen may have come in besides.
+            is_planned: whether a Spark plan names the sources; then only what the program has seen is added.
         """
         with self._lock:
             reads = self._by_program.all() if is_planned else self._reads.all()
             steps, delivered = self._steps.of(sink), self._steps.delivered
         found = self._gathered(joined([*reads, *steps, *(() if rows is None else rows.inputs)]))
         problems, has_read = found.problems, bool(reads) or delivered > 0
-        is_told = any(isinstance(read, SourceInput) for read in reads)  # by who knows better
+        is_told = any(isinstance(read, SourceInput) for read in reads)  # by a caller who knows better
         before = (
             None
             if is_told or is_planned
@@ -220,7 +220,7 @@ class JobRun:
         return Taken(found.inputs, problems, delivered, is_positioned)
 
     def entry(self, taken: Taken) -> LineageEntry:
-        """What a commit says that takes this in."""
+        """Return the lineage entry of a commit with these inputs."""
         return LineageEntry(
             self.name,
             self.run,
@@ -232,7 +232,7 @@ class JobRun:
         )
 
     def committed(self, sink: str, taken: Taken) -> None:
-        """A commit to that branch has said this. What was delivered meanwhile is for the next one to say."""
+        """Record that a commit to that branch has named this. What was delivered meanwhile is left for the next one."""
         with self._lock:
             self._steps.committed(sink, taken.steps)
 
@@ -251,13 +251,13 @@ class JobRun:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a commit takes in of what a run has read."""
+    """The reads of a run that a commit takes in."""
 
     inputs: tuple[Input, ...]
     """Those that are named."""
     problems: tuple[str, ...]
     steps: int
-    """Up to which step all is named that this branch's commits have not named before."""
+    """Last step up to which everything not named before on this branch is named now."""
     is_positioned: bool | None = None
     """See `LineageEntry.is_positioned`."""
 
@@ -266,7 +266,7 @@ class Taken:
 def running(
     name: str, *, code: str | None = None, runtime: Runtime = SYSTEM, mark: Mark | None = None
 ) -> Iterator[JobRun]:
-    """A run of a job, from here to the end of the block. See `anabranch.Lake.job`."""
+    """Open a run of a job for the length of the block. See `anabranch.Lake.job`."""
     check_job_name(name)
     run = JobRun(name, runtime.ids.uuid(), code, mark)
     with _opened(run), _running(run):
@@ -275,9 +275,9 @@ def running(
 
 @contextmanager
 def gathering(name: str, *, runtime: Runtime = SYSTEM, mark: Mark | None = None) -> Iterator[JobRun]:
-    """What this thread and others read in the block, of whatever job they are: for who makes the rows of a commit to come.
+    """Gather all reads in the block, by this thread and others and for any job, for the producer of a coming commit.
 
-    A job that is begun in the block is one of its own, and what it has read counts as well.
+    A job begun in the block is separate, and its reads count as well.
     """
     run = JobRun(name, runtime.ids.uuid(), mark=mark, is_gathering=True)
     with _opened(run), _working_for(run):
@@ -294,13 +294,13 @@ def _opened(run: JobRun) -> Iterator[None]:
 
 
 def current() -> JobRun | None:
-    """The run that this thread or task takes part in."""
+    """Return the run that this thread or task takes part in."""
     return _CURRENT.get()
 
 
 @contextmanager
 def aside() -> Iterator[None]:
-    """What this thread reads meanwhile goes into no rows: it only looks at them."""
+    """Within the block, this thread's reads go into no rows: they are only looked at."""
     token, looks = _CURRENT.set(None), _ASIDE.set(True)
     try:
         yield
@@ -310,12 +310,12 @@ def aside() -> Iterator[None]:
 
 
 def is_aside() -> bool:
-    """Whether what this thread reads goes into no rows."""
+    """Whether this thread's reads go into no rows."""
     return _ASIDE.get()
 
 
 def captured() -> TakingPart:
-    """Lets whatever thread work for the run of this one, now and then: libraries read in threads of their own."""
+    """Return a context in which any thread works for this one's run: libraries read in threads of their own."""
     run, is_looking = _CURRENT.get(), _ASIDE.get()
 
     @contextmanager
@@ -335,17 +335,17 @@ def captured() -> TakingPart:
 
 
 def open_run(run: str) -> JobRun | None:
-    """The run of that id, if this process has begun it and not ended it; whatever thread that was."""
+    """Return the open run of that id, if this process began it, in whatever thread."""
     return _OPEN.get(run)
 
 
 def open_runs() -> tuple[JobRun, ...]:
-    """All runs that go on in this process."""
+    """Return all open runs of this process."""
     return tuple(_OPEN.values())
 
 
 def is_any_open() -> bool:
-    """Whether any run goes on in this process."""
+    """Whether any run is open in this process."""
     return bool(_OPEN)
 
 
@@ -355,12 +355,12 @@ def _left_out(inputs: Sequence[Input], named: Sequence[Input]) -> tuple[str, ...
 
 
 def unknown_rows(rows: Handed | None, but: Sequence[Input] = (), *, of_jobs: bool = True) -> str | None:
-    """Tables, for people, that rows may be made of without anybody having said so; None if there are none.
+    """Return tables, for people, that rows may be made of without a record of it; None if there are none.
 
     Args:
         rows: what is known of the object that holds them.
-        but: reads that are named anyhow.
-        of_jobs: whether they may be made of what earlier jobs of this thread have read.
+        but: reads that are named already.
+        of_jobs: whether the rows may be made of what earlier jobs of this thread have read.
     """
     if rows is not None and rows.is_whole:
         return None
@@ -369,7 +369,7 @@ def unknown_rows(rows: Handed | None, but: Sequence[Input] = (), *, of_jobs: boo
 
 
 def check_job_name(name: str) -> None:
-    """Raises `InvalidNameError` for a name that nobody could tell from others."""
+    """Raise `InvalidNameError` for a name that cannot be told from others."""
     if not name.strip() or name != name.strip() or not name.isprintable():
         raise InvalidNameError(
             f"{name!r} is no name of a job: it is empty, or has space around it or characters that cannot be seen",

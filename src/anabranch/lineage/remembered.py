@@ -1,7 +1,7 @@
-"""What this process has read so far, so that a commit which cannot name it says so.
+"""Remembers what this process has read, so that a commit which cannot name its inputs can say so.
 
-Rows that a program holds do not say where they are from. Two things are known of them all the same: which tables this
-process has read, and, of the very objects that reads have handed out, what they hold.
+Rows that a program holds do not record their origin. Two things are known all the same: which tables this
+process has read, and the contents of the very objects that reads have returned.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _MOST_TABLES: Final = 200
 _MOST_NAMED: Final = 5
 
 _TABLES: Final[dict[tuple[str, int | None], str]] = {}
-"""What branches are called that were read, by their identity and the thread, as `read` is told it."""
+"""Titles of branches that were read, by their identity and the thread, as given to `read`."""
 _HANDED_OUT: Final[dict[int, tuple[Callable[[], Any], Reads]]] = {}
-"""By their ids, objects of rows that are still there, and what they were read from."""
+"""Row objects that are still alive, by id, and what they were read from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """What is known of rows that a program hands over to be written."""
+    """What is known of rows that a program passes to a write."""
 
     inputs: tuple[TableInput, ...]
     is_whole: bool
-    """Whether nothing else can have come into the object since it was read."""
+    """Whether nothing else can have been added to the object since it was read."""
 
 
 def read(branch_uuid: str, title: str, *, thread: int | None) -> None:
@@ -45,8 +45,8 @@ def read(branch_uuid: str, title: str, *, thread: int | None) -> None:
 
     Args:
         branch_uuid: identity of the branch.
-        title: what it is called.
-        thread: number of the thread that read it for a job, `SOME_THREAD` where that is not known; None for outside of jobs.
+        title: its name.
+        thread: number of the thread that read it for a job, `SOME_THREAD` if that is unknown; None for outside of jobs.
     """
     key = (branch_uuid, thread)
     _TABLES.pop(key, None)
@@ -56,11 +56,11 @@ def read(branch_uuid: str, title: str, *, thread: int | None) -> None:
 
 
 def may_hold(but: Collection[str] = (), *, of_jobs: bool = True) -> str | None:
-    """Tables that rows of this thread may be made of, for people; None if there are none.
+    """Return tables that rows of this thread may be made of, for people; None if there are none.
 
     Args:
         but: branches to leave out, because they are known.
-        of_jobs: whether to count what jobs have read in this thread, or in one of their own; other jobs name it themselves.
+        of_jobs: whether to count reads of jobs in this thread, or in an unknown one; other jobs name them themselves.
     """
     threads = (None, SOME_THREAD, threading.get_ident()) if of_jobs else (None,)
     titles = {branch: title for (branch, thread), title in list(_TABLES.items()) if thread in threads}
@@ -68,14 +68,14 @@ def may_hold(but: Collection[str] = (), *, of_jobs: bool = True) -> str | None:
 
 
 def listed(titles: Sequence[str]) -> str | None:
-    """Some names, and how many more there are; None for none."""
+    """Return some names, and how many more there are; None for none."""
     found = sorted(set(titles))
     more = len(found) - _MOST_NAMED
     return ", ".join(found[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "") or None
 
 
 def hand_out(rows: T, reads: Reads) -> T:
-    """Remember of an object of rows what it was read from, as long as it lives."""
+    """Remember what an object of rows was read from, as long as it lives."""
     key = id(rows)
 
     def gone(reference: object) -> None:
@@ -83,13 +83,13 @@ def hand_out(rows: T, reads: Reads) -> T:
         if known is not None and known[0] is reference:
             _HANDED_OUT.pop(key, None)
 
-    with suppress(TypeError):  # of such an object nothing can be remembered
+    with suppress(TypeError):  # such an object cannot be tracked
         _HANDED_OUT[key] = (weakref.ref(rows, gone), reads)
     return rows
 
 
 def handed(data: Any) -> Handed | None:
-    """What an object of rows, or each of several, was read from; None if that is not known."""
+    """Return what an object of rows, or each of several, was read from; None if that is not known."""
     if isinstance(data, list | tuple):
         parts = [handed(part) for part in data] if data and not isinstance(data[0], dict) else []
         known = [part for part in parts if part is not None]
@@ -102,7 +102,7 @@ def handed(data: Any) -> Handed | None:
         return None
     try:
         inputs = dict.fromkeys(found[1]())
-    except AnabranchError:  # lineage must not stop who writes
+    except AnabranchError:  # lineage must not fail a write
         return None
     # Columns of a data frame can be set, and rows put in.
     is_fixed = isinstance(data, pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterator)
@@ -110,6 +110,6 @@ def handed(data: Any) -> Handed | None:
 
 
 def forget() -> None:
-    """Begin anew, as another process does."""
+    """Forget everything, as in a new process."""
     _TABLES.clear()
     _HANDED_OUT.clear()

@@ -1,4 +1,4 @@
-"""The commits of a branch since it parted from another one that count: expired ones included, taken back ones left out."""
+"""The effective commits of a branch since its fork: expired ones included, rolled back ones left out."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Past = Snapshot | PastSnapshot
 
 @dataclass
 class Content:
-    """Tells, of snapshots from the newest on, which made what a branch contains: a rollback leaves out what it took back."""
+    """Tells, for snapshots from the newest on, which made the branch's content: not those rolled back."""
 
     missing: int = 0
-    """How many of them nothing is known of."""
+    """Number of snapshots about which nothing is known."""
     _next: int | None = None
-    """What is contained lies below this id; None before the newest."""
+    """The content lies below this id; None before the newest."""
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -31,7 +31,7 @@ class Content:
         return (said,) if self.missing else ()
 
     def has(self, snapshot: Past) -> bool:
-        """Whether the next snapshot did; one that only brings back an older one did not."""
+        """Whether the next snapshot made content; one that only restores an older one did not."""
         if self._next is not None and snapshot.id >= self._next:
             return False
         self.reach(snapshot.id)
@@ -40,7 +40,7 @@ class Content:
         return target is None
 
     def reach(self, snapshot_id: int) -> None:
-        """There is none above that id any more."""
+        """Record that no snapshots are left above that id."""
         if self._next is not None:
             self.missing += max(0, self._next - snapshot_id - 1)
 
@@ -48,13 +48,13 @@ class Content:
 def commits_since(
     context: TableContext, parted: int, content: Content, head: Snapshot | None = None
 ) -> list[Past]:
-    """The commits after the two parted that made what a branch contains, oldest first.
+    """Return the commits after the fork that made a branch's content, oldest first.
 
     Args:
         context: the branch.
-        parted: id of the snapshot that it has in common with the other.
-        content: leaves out what was taken back.
-        head: what it contains at this snapshot; None for the newest.
+        parted: id of the snapshot that both have in common.
+        content: leaves out what was rolled back.
+        head: take the content at this snapshot; None for the newest.
     """
     head = context.snapshots.head() if head is None else head
     every = () if head is None else back_from(context, head, above=parted)
@@ -64,7 +64,7 @@ def commits_since(
 
 
 def title_of(read: Input, key: str) -> tuple[str, str]:
-    """Kind and name of what was read, for people; `key` is what `places` calls it."""
+    """Return kind and name of an input, for people; `key` is its name in `places`."""
     if isinstance(read, TableInput):
         return "table", read.name
     if read.kind == "kafka" and key:

@@ -35,13 +35,13 @@ class BatchOffsets:
 
     @property
     def batch_watermark(self) -> int | None:
-        """The same as Spark wrote it: 0 as long as no row told an event time; None if that is not known."""
+        """The same as Spark wrote it: 0 as long as no row had an event time; None if not known."""
         value = self.metadata.get("batchWatermarkMs")
         return value if isinstance(value, int) and value >= 0 else None
 
 
 def parse_batch_offsets(text: str) -> BatchOffsets:
-    """Read one file of the offset log. Raises `InvalidInputError` if it is none."""
+    """Parse one file of the offset log. Raises `InvalidInputError` if it is not one."""
     lines = text.split("\n")
     version = lines[0].strip() if lines else ""
     try:
@@ -62,7 +62,7 @@ def parse_batch_offsets(text: str) -> BatchOffsets:
 
 
 def topic_partitions(offsets: BatchOffsets) -> frozenset[str]:
-    """All partitions of Kafka topics that a query reads, such as ``orders-3``, had they rows for the batch or not."""
+    """Return all partitions of Kafka topics that a query reads, such as ``orders-3``, with rows in the batch or not."""
     return frozenset(
         f"{topic}-{partition}"
         for end in offsets.ends.values()
@@ -76,12 +76,12 @@ def topic_partitions(offsets: BatchOffsets) -> frozenset[str]:
 def inputs_between(
     previous: BatchOffsets | None, batch: BatchOffsets, names: Mapping[str, str] | None = None
 ) -> tuple[Input, ...]:
-    """What the batch read.
+    """Return the inputs of a batch.
 
     Args:
         previous: the offsets of the batch before; None for the first one of the query.
         batch: those of the batch.
-        names: what sources are called that are neither tables nor topics, where that is known.
+        names: names of sources other than tables and topics, if known.
     """
     before = {} if previous is None else previous.ends
     inputs = [
@@ -93,7 +93,7 @@ def inputs_between(
 
 
 def sources_of_kind(kind: str, offsets: BatchOffsets) -> list[str]:
-    """The sources of a kind: ``files``, ``kafka`` or ``unknown``."""
+    """Return the sources of a kind: ``files``, ``kafka`` or ``unknown``."""
     return [
         source
         for source, end in offsets.ends.items()
@@ -109,7 +109,7 @@ def _input(source: str, start: Any, end: Any, name: str | None) -> Input:
 
 
 def began_at(offset: Offset) -> Position:
-    """Where on its branch the stream began that has come to an offset; its beginning if the stream began on another one."""
+    """Return where on its branch the stream of an offset began; the branch's beginning if it began on another."""
     if offset.origin is None:
         return offset.position
     return offset.origin if offset.origin_branch in (None, offset.branch_uuid) else BEGINNING
@@ -124,7 +124,7 @@ def _table_input(end: Offset, start: Offset | None) -> TableInput:
 
 
 def _kind(end: Any) -> str:
-    """What the shape of an offset tells of its source."""
+    """Return the kind of source that has offsets of this shape."""
     if isinstance(end, dict) and end.keys() == {"logOffset"}:
         return "files"
     if isinstance(end, dict) and end and all(_is_topic(topic) for topic in end.values()):

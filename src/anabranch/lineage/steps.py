@@ -1,4 +1,4 @@
-"""Steps of streams that a run was handed, until they are worked through and its commits have named them."""
+"""Steps of streams handed out to a run, kept until they are worked through and its commits have named them."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ class Step:
 
     read: Input
     number: int
-    """Which one of the run it is, from 1."""
+    """Number within the run, from 1."""
     is_done: bool = False
     """Whether it was worked through: the next one was asked for."""
 
 
 class Steps:
-    """The steps of a run. Whoever uses it sees to it that one thread does at a time."""
+    """The steps of a run. Not thread-safe: the caller serialises access."""
 
     def __init__(self) -> None:
         self.delivered = 0
-        """How many there were so far."""
+        """Number of steps so far."""
         self._steps: list[Step] = []
         self._told: dict[str, int] = {}
-        """By the identity of a branch: up to which step its commits have named all."""
+        """By branch identity: the last step up to which its commits have named all."""
 
     def deliver(self, read: Input) -> Step:
-        """One more step, which is not worked through."""
+        """Add a step, which is not worked through yet."""
         self.delivered += 1
         step = Step(read, self.delivered)
         self._steps.append(step)
         return step
 
     def of(self, sink: str) -> list[Input]:
-        """What may go into the rows of a commit to that branch."""
+        """Return the reads that may go into the rows of a commit to that branch."""
         return [step.read for step in self._steps if not self._is_over(step, sink)]
 
     def committed(self, sink: str, through: int) -> None:
-        """A commit to that branch has named all up to that number."""
+        """Record that a commit to that branch has named all steps up to that number."""
         self._told[sink] = max(through, self._told.get(sink, 0))
         self._steps = self._fewer()
 
     def _is_over(self, step: Step, sink: str) -> bool:
-        """Whether no rows of it go into a commit to that branch any more."""
+        """Whether no rows of a step can go into later commits to that branch."""
         return step.is_done and step.number <= self._told.get(sink, 0)
 
     def _fewer(self) -> list[Step]:
-        """Steps that are equal in all but what was read as one, so that a long run does not remember each of them.
+        """Join steps that differ only in what was read, so that a long run does not remember each of them.
 
-        Where a commit is made meanwhile that names only the first of them, the next one to its branch names them again.
+        If a commit is made meanwhile that names only the first of them, the next one to its branch names them again.
         """
         fewer: list[Step] = []
         for step in self._steps:
@@ -66,5 +66,5 @@ class Steps:
         return fewer
 
     def _whose(self, step: Step) -> set[str]:
-        """The branches whose commits have named it."""
+        """Return the branches whose commits have named a step."""
         return {sink for sink, number in self._told.items() if step.number <= number}

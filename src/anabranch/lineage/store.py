@@ -1,7 +1,7 @@
-"""What questions about lineage need to know of commits, and where they get it from.
+"""The interface through which lineage questions learn about commits.
 
-A store knows the commits of any number of tables, also those that have expired. Questions ask it for few things, each
-of which an index answers by a range of ids: so an answer about five commits of a million is found without looking at
+A store knows the commits of any number of tables, expired ones included. Questions need few lookups, each
+of which an index answers by a range of ids: so an answer about five commits of a million is found without reading
 the others. `anabranch.lineage.memory` keeps all of it in memory, `anabranch.lineage.index` in a database.
 """
 
@@ -22,13 +22,13 @@ class Break(NamedTuple):
 
     snapshot: int
     base: CommitRef | None
-    """What it builds on; None for a commit that left nothing of what was there."""
+    """The commit it builds on; None for a commit that replaced everything."""
     restores: bool
     """Whether it only brings back the content of its base: a rollback, or a replacement of all content."""
 
 
 class Read(NamedTuple):
-    """That a commit took in commits of a branch of a table. One `TableInput` of one entry, or a merge's `taken`."""
+    """The fact that a commit read commits of a table's branch. One `TableInput` of one entry, or a merge's `taken`."""
 
     sink: str
     """Identity of the branch that the commit was made on."""
@@ -41,18 +41,18 @@ class Read(NamedTuple):
     ``full``: all that it contained at `whole`, and what was added after that up to `through`. ``merge``: what it contained
     at `through` and did not at `after`."""
     source: str
-    """Identity of the branch that was read. Ids below its fork are those of the branch it began on."""
+    """Identity of the branch that was read. Ids up to its fork are those of the branch it began on."""
     after: int
-    """Nothing of this snapshot and those before it, by kind ``changes`` or ``merge``; else 0."""
+    """For ``changes`` and ``merge``, nothing of this snapshot and earlier ones was read; else 0."""
     through: int
     """The newest snapshot of which something was read."""
     whole: int = 0
     has_rows: bool = True
-    """Whether the commit brought rows; an empty batch has read, but nothing of it went anywhere."""
+    """Whether the commit brought rows; an empty batch has read something, but it went nowhere."""
 
 
 class OtherRead(NamedTuple):
-    """That a commit took in something of a source that is no table."""
+    """The fact that a commit read a source other than a table."""
 
     sink: str
     snapshot: int
@@ -65,13 +65,13 @@ class OtherRead(NamedTuple):
 
 
 class FlowSummary(NamedTuple):
-    """All that a job, or merges, ever took from a source into a branch of a table."""
+    """Total of what a job, or merges, ever took from a source into a branch of a table."""
 
     source: str
-    """Identity of the branch; of a source that is no table `source_id` of it."""
+    """Identity of the branch; for a source other than a table its `source_id`."""
     source_kind: DatasetKind
     source_name: str
-    """As the newest commit calls it."""
+    """Its name in the newest commit."""
     sink: str
     job: str
     is_merge: bool
@@ -82,7 +82,7 @@ class FlowSummary(NamedTuple):
 
 
 class JobSummary(NamedTuple):
-    """What a job wrote to a branch of a table."""
+    """Total of what a job wrote to a branch of a table."""
 
     job: str
     sink: str
@@ -92,49 +92,49 @@ class JobSummary(NamedTuple):
     first_millis: int
     last_millis: int
     last_snapshot: int
-    """The newest commit of it."""
+    """Its newest commit."""
 
 
 class NewestInput(NamedTuple):
-    """The newest commit of a job that took in something of a source."""
+    """The newest commit of a job that read a source."""
 
     job: str
     query: str | None
-    """Id of the streaming query; None for one that is none, or is not known."""
+    """Id of the streaming query; None if there is none, or it is not known."""
     key: str
     """See `input_key`."""
     snapshot: int
 
 
 class CommitStore(Protocol):
-    """What lineage knows of all commits. Ranges of ids include both ends; all answers ascend by id unless said."""
+    """Access to all known commits. Ranges of ids include both ends; all answers ascend by id unless stated."""
 
     def lines(self, table_uuid: str | None = None) -> Sequence[Line]:
-        """The branches of a table, or of all tables, those that are gone included. Sorted by identity."""
+        """Return the branches of a table, or of all tables, deleted ones included. Sorted by identity."""
         ...
 
     def line(self, branch_uuid: str) -> Line | None:
-        """A branch by its identity; None if nothing was ever seen of it."""
+        """Return a branch by its identity; None if nothing was ever seen of it."""
         ...
 
     def warehouses(self) -> Mapping[str, str]:
-        """URLs of the warehouses in which branches lie, by identity; nothing of those that are in no warehouse."""
+        """Return the warehouse URLs of branches, by branch identity; branches outside of warehouses are left out."""
         ...
 
     def newest(self, branch_uuid: str) -> int:
-        """Id of the newest of the branch's own commits; 0 if it has none."""
+        """Return the id of the newest of the branch's own commits; 0 if it has none."""
         ...
 
     def commit(self, ref: CommitRef) -> Commit | None:
-        """A commit by the branch it was made on."""
+        """Return a commit by the branch it was made on."""
         ...
 
     def commits(self, branch_uuid: str, first: int = 1) -> Iterator[Commit]:
-        """The branch's own commits from an id on, ascending; each is looked for when it is asked for."""
+        """Yield the branch's own commits from an id on, ascending; each is looked up when it is asked for."""
         ...
 
     def breaks(self, branch_uuid: str) -> Sequence[Break]:
-        """The branch's own commits whose base is not its own commit with the id before.
+        """Return the branch's own commits whose base is not its own commit with the id before.
 
         The first own commit of a branch that was forked is one, and so is the first commit of a table, whose base is
         None. They are expected to be few, but for whole overwrites.
@@ -142,52 +142,52 @@ class CommitStore(Protocol):
         ...
 
     def rowless(self, branch_uuid: str, first: int, last: int) -> Sequence[int]:
-        """Own commits that brought no rows (`Commit.has_rows` is False)."""
+        """Return own commits that brought no rows (`Commit.has_rows` is False)."""
         ...
 
     def gaps(self, branch_uuid: str) -> Sequence[Range]:
-        """Ids between the branch's fork, or 0, and its newest commit of which nothing is known.
+        """Return ids between the branch's fork, or 0, and its newest commit about which nothing is known.
 
         They expired before lineage saw them, because another engine removed them.
         """
         ...
 
     def unsaid(self, branch_uuid: str, first: int, last: int) -> Sequence[int]:
-        """Own commits that brought rows and have no entry, or one that cannot be read."""
+        """Return own commits that brought rows and have no entry, or an unreadable one."""
         ...
 
     def problems(self, branch_uuid: str, first: int, last: int) -> Sequence[tuple[int, str]]:
-        """What entries of own commits, by id, say that could not be found out."""
+        """Return the problems recorded in the entries of own commits, each with the commit's id."""
         ...
 
     def reads(self, sink: str, first: int, last: int) -> Iterable[Read]:
-        """What own commits of a branch that brought rows took in, in the order of the commits."""
+        """Return the reads of a branch's own commits that brought rows, in the order of the commits."""
         ...
 
     def readers(self, source: str, first: int, last: int) -> Iterable[Read]:
-        """The reads that name a branch and whose ids, above `after` and up to `through`, meet a range; in any order.
+        """Return the reads that name a branch and whose ids, above `after` up to `through`, meet a range; in any order.
 
         Those of commits that brought no rows are left out.
         """
         ...
 
     def other_reads(self, sink: str, first: int, last: int) -> Iterable[OtherRead]:
-        """What own commits of a branch that brought rows took in of other sources, in the order of the commits."""
+        """Return the reads of other sources by a branch's own commits that brought rows, in commit order."""
         ...
 
     def flows(self) -> Sequence[FlowSummary]:
-        """All flows, by source, sink and job; commits that brought no rows count."""
+        """Return all flows, by source, sink and job; commits that brought no rows count."""
         ...
 
     def jobs(self) -> Sequence[JobSummary]:
-        """What every job wrote, merges included, by job and sink."""
+        """Return what every job wrote, merges included, by job and sink."""
         ...
 
     def newest_inputs(self, sink: str, first: int, last: int) -> Iterable[NewestInput]:
-        """Of the own commits of a branch in a range: for each job, query and source the newest that names the source.
+        """Return, for own commits in a range, the newest that names each source, per job, query and source.
 
-        What a stream only looked things up in is no source here. An entry without sources counts as one with the key ``""``. Merges and what brings no rows by its kind (COMPACT,
-        ANALYZE) are left out; appends of no rows are not, because they too tell how far the job has come.
+        Sources that a stream only looked up are left out. An entry without sources counts as one with the key ``""``.
+        Merges, COMPACT and ANALYZE are left out; appends of no rows are not: they too tell how far the job has read.
         """
         ...
 
@@ -197,23 +197,23 @@ class Known(NamedTuple):
 
     store: CommitStore
     problems: tuple[str, ...] = ()
-    """Tables that could not be read, and why: each begins with the name of the table. Newer commits of it may not be known."""
+    """Tables that could not be read, and why, each text starting with the name. Their newer commits may be unknown."""
 
     def problems_of(self, table: str) -> tuple[str, ...]:
-        """Those of one table."""
+        """Return the problems of one table."""
         return tuple(problem for problem in self.problems if problem.startswith(f"{table}: "))
 
 
 class LineageSource(Protocol):
-    """Who knows the commits of all tables among which a table lies. Picklable, as the table is."""
+    """Gives access to the commits of all tables in a table's warehouse. Picklable, as the table is."""
 
     def reading(self) -> AbstractContextManager[Known]:
-        """All commits that there are by now, at one moment and for as long as the block lasts."""
+        """Open a consistent view of all commits so far, for the length of the block."""
         ...
 
 
 def reads_of(commit: Commit) -> Iterator[Read]:
-    """The reads of a commit's entry: none for a commit that only rewrites, the `taken` one for a merge."""
+    """Yield the reads in a commit's entry: none for a commit that only rewrites, the `taken` one for a merge."""
     entry = commit.entry
     if entry is None or not commit.may_bring_rows:
         return
@@ -226,7 +226,7 @@ def reads_of(commit: Commit) -> Iterator[Read]:
 
 
 def other_reads_of(commit: Commit) -> Iterator[OtherRead]:
-    """As `reads_of`, for sources that are no tables."""
+    """Yield the reads of sources other than tables; otherwise as `reads_of`."""
     entry = commit.entry
     if entry is None or entry.taken is not None or not commit.may_bring_rows:
         return
@@ -245,16 +245,16 @@ def other_reads_of(commit: Commit) -> Iterator[OtherRead]:
 
 
 def name_of_source(commit: Commit, source: str) -> str:
-    """What a commit calls a branch of a table that it has read, by its identity; that if it does not say."""
+    """Return the name by which a commit read a branch; the branch's identity if it does not say."""
     reads = () if commit.entry is None else made_of(commit.entry)
     names = (r.name for r in reads if isinstance(r, TableInput) and r.branch_uuid == source)
     return next(names, source)
 
 
 def names_of(source: SourceInput, job: str) -> tuple[str, ...]:
-    """What a source that is no table is called in answers: topics of Kafka by their names, else what is known of it.
+    """Return display names of a source other than a table: Kafka topics by name, else whatever is known.
 
-    A source of which only its place in the query is known is told from others by the job.
+    A source known only by its place in the query is qualified by the job.
     """
     if source.kind == "kafka":
         topics = {topic for end in (source.start, source.end) if isinstance(end, dict) for topic in end}
@@ -267,7 +267,7 @@ def names_of(source: SourceInput, job: str) -> tuple[str, ...]:
 
 
 def kind_of(source: SourceInput) -> DatasetKind:
-    """The kind of dataset that a source is."""
+    """Return the kind of dataset that a source is."""
     match source.kind:
         case "kafka":
             return "kafka"
@@ -278,12 +278,12 @@ def kind_of(source: SourceInput) -> DatasetKind:
 
 
 def source_id(kind: str, name: str) -> str:
-    """Identity of a dataset that is no table."""
+    """Return the identity of a dataset other than a table."""
     return f"{kind}:{name}"
 
 
 def input_key(read: Input) -> str:
-    """What tells a source of a job from its others: equal in all entries of the job that name it."""
+    """Return a key that tells a source of a job from its others: equal in all entries of the job that name it."""
     if isinstance(read, TableInput):
         return f"table {read.table_uuid} {read.branch_uuid}"
     return f"{read.kind} {read.source}"

@@ -1,7 +1,7 @@
-"""What a question about lineage is answered with: datasets, and what flowed from one into another.
+"""The answer to a question about lineage: datasets, and the flows between them.
 
-Plain values, in an order that does not depend on chance, so that two answers can be compared. How they are
-drawn is for `anabranch.lineage.drawing`.
+Plain values, in a deterministic order, so that two answers can be compared. Drawing
+is done by `anabranch.lineage.drawing`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from anabranch.lineage.model import LineageEntry
 from anabranch.tabular import Shown, one_screen
 
 _MOST_DRAWN = 40
-"""Datasets of a drawing that is looked at and not studied."""
+"""Most datasets in an inline drawing."""
 
 Range = tuple[int, int]
 """Ids of snapshots, the first and the last included."""
@@ -27,19 +27,19 @@ DatasetKind = Literal["table", "kafka", "files", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A branch of a table, or a source that is no table."""
+    """A branch of a table, or another source."""
 
     id: str
     """Identity of the branch; for other sources their kind and name."""
     kind: DatasetKind
     name: str
-    """``db.t`` or ``db.t$branch_fix``; the topic, the folder, or what else is known."""
+    """``db.t`` or ``db.t$branch_fix``; the topic, the folder, or whatever is known."""
     table_uuid: str | None = None
     snapshots: tuple[Range, ...] = ()
     """Commits of it that the answer is about, ascending and joined where nothing but commits without rows of their own
     lies between; empty if it is no table, or if the question was about whole tables."""
     depth: int = 0
-    """Longest way, in flows, from what was asked about; 0 for that itself."""
+    """Longest distance, in flows, from what was asked about; 0 for that itself."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -63,9 +63,9 @@ class Flow:
     kind: Literal["job", "merge"]
     """``merge`` if it only brought a branch's own commits into main."""
     commits: int
-    """How many commits of the sink took it."""
+    """Number of commits of the sink that took it."""
     first_millis: int
-    """When the first of them was made, epoch milliseconds."""
+    """Time of the first of them, epoch milliseconds."""
     last_millis: int
 
     def to_dict(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Commits of a table of which it is not known whether they belong to the answer."""
+    """Commits of a table that may or may not belong to the answer."""
 
     table: str
     snapshots: tuple[Range, ...]
@@ -102,19 +102,19 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Trace(Shown):
-    """Where rows came from, or where they went."""
+    """Answer to a lineage question: where rows came from, or where they went."""
 
     question: str
-    """What was asked, for people: ``downstream of db.orders, snapshots 5..9``."""
+    """The question, for people: ``downstream of db.orders, snapshots 5..9``."""
     datasets: tuple[Dataset, ...]
-    """In topological order: whoever reads comes after what it reads; ties by name. A dataset that reaches itself keeps the
+    """In topological order: readers come after what they read; ties by name. A dataset that reaches itself keeps the
     place of its first mention."""
     flows: tuple[Flow, ...]
     """In the order of their sinks, then of their sources, then by job."""
     problems: tuple[str, ...] = ()
-    """Where the answer may lack something, and why."""
+    """Possible gaps in the answer, and why."""
     unknown: tuple[Unknown, ...] = ()
-    """For what rows went into: commits of other tables that may belong to it, because it is not known where their rows come
+    """Downstream only: commits of other tables that may belong to it, because it is not known where their rows come
     from. Each is among the problems as well."""
 
     def __repr__(self) -> str:
@@ -123,7 +123,7 @@ class Trace(Shown):
         return one_screen(drawn(self, "tree"))
 
     def _repr_html_(self) -> str:
-        """A drawing; of very many tables the beginning of the tree."""
+        """Show a drawing; of very many tables the beginning of the tree."""
         from anabranch.lineage.drawing import drawn
 
         if len(self.datasets) > _MOST_DRAWN:
@@ -141,7 +141,7 @@ class Trace(Shown):
         return tuple(dict.fromkeys(flow.job for flow in self.flows if flow.kind == "job"))
 
     def snapshots(self, name: str) -> tuple[Range, ...]:
-        """Commits of a table that belong to the answer, by the table's name in it; empty if it does not."""
+        """Return commits of a table that belong to the answer, by its name; empty if it does not."""
         return next((found.snapshots for found in self.datasets if found.name == name), ())
 
     def to_dict(self) -> dict[str, Any]:
@@ -164,12 +164,12 @@ class SourcePosition:
     kind: DatasetKind
     name: str
     source: str
-    """What tells the source from the others of the job: for a stream its place in the query, such as ``source 0``; for a
+    """Key of the source within the job: for a stream its place in the query, such as ``source 0``; for a
     table its identity and that of its branch."""
     position: Any
-    """The end, as JSON values, as the engine stores it: everything up to there is in the table."""
+    """The end as JSON values, as the engine stores it: everything up to there is in the table."""
     options: dict[str, str]
-    """Options with which a reader of this kind begins right after it; empty if there are none that say it exactly."""
+    """Options with which a reader of this kind begins right after it; empty if none express it exactly."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -183,23 +183,23 @@ class SourcePosition:
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """From where a job is to start again to continue exactly after a snapshot of a table."""
+    """Positions from which a job continues exactly after a snapshot of a table."""
 
     table: str
     snapshot: int
-    """The moment that was asked about."""
+    """Snapshot that was asked about."""
     job: str
     commit: int
     """The job's newest commit that the table contains at that moment."""
     sources: tuple[SourcePosition, ...]
     problems: tuple[str, ...] = ()
     made_on: str = ""
-    """What the branch is called that this commit was made on: another one if its rows came by a merge."""
+    """Name of the branch this commit was made on: another one if its rows came by a merge."""
     unread: tuple[str, ...] = ()
-    """Why newer commits of the table may not be known, if there is a reason; among the problems as well. A job that begins
+    """Why newer commits of the table may not be known, if so; among the problems as well. A job that begins
     at these positions might read again what the table has."""
     entry: LineageEntry | None = None
-    """What that commit says of its origin."""
+    """Lineage entry of that commit."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -215,15 +215,15 @@ class Positions:
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """What made a snapshot."""
+    """The producer of a snapshot."""
 
     table: str
     snapshot: int
     time_millis: int
     kind: str
-    """Of the commit."""
+    """Kind of the commit."""
     entry: LineageEntry | None
-    """None if the commit did not say: then nothing but the kind is known."""
+    """None if the commit has no entry: then nothing but the kind is known."""
     problems: tuple[str, ...] = ()
     """What is not known, and why."""
 
@@ -240,23 +240,23 @@ class Producer:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Who writes tables. Merges are no jobs."""
+    """A job that writes tables. Merges are not jobs."""
 
     name: str
     engine: str
-    """That of its newest commit, like the next two."""
+    """Engine of its newest commit; so are the next two."""
     run: str | None
     code: str | None
     sources: tuple[str, ...]
-    """What it has ever read, by name."""
+    """Names of everything it has ever read."""
     sinks: tuple[str, ...]
-    """The tables and branches that it has ever written."""
+    """Tables and branches that it has ever written."""
     commits: int
     first_millis: int
-    """When its first commit was made, epoch milliseconds."""
+    """Time of its first commit, epoch milliseconds."""
     last_millis: int
     problems: tuple[str, ...] = ()
-    """Tables that could not be read, and why: what it did there may be missing."""
+    """Tables that could not be read, and why: the job's work there may be missing."""
 
     def to_dict(self) -> dict[str, Any]:
         return {

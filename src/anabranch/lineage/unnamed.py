@@ -1,6 +1,6 @@
-"""What a commit of rows says that is made outside of any job, by a process that has read tables.
+"""The lineage entry of a commit made outside of any job, by a process that has read tables.
 
-Who writes is called as the program, as Spark calls it by its application. Such a commit tells no job how far it has come.
+Its writer is named after the program, or Spark's application. Such a commit gives no job a position.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Origin = Mapping[str, str]
 """Properties of a commit that say where its rows come from."""
 
 ORIGINS: Final[list[Callable[[Any, Handed | None], Origin | None]]] = []
-"""Who knows more of rows that this thread writes to a table; Spark does of what it calls back for."""
+"""Hooks that know more of the rows that this thread writes to a table; Spark has one for its callbacks."""
 
 _OUTSIDE: Final = (
     "the rows were written outside of any job, and may be made of what this process had read before: {}; read and write inside "
@@ -27,7 +27,7 @@ _OUTSIDE: Final = (
 
 
 def outside_of_jobs(table: Any, rows: Handed | None) -> Origin:
-    """What a commit of these rows to the table says; nothing if this process knows of no table that they may be made of."""
+    """Return the properties for a commit of these rows; empty if this process knows of no table they may come from."""
     known = next((found for origin in ORIGINS if (found := origin(table, rows)) is not None), None)
     if known is not None:
         return known
@@ -43,7 +43,7 @@ def outside_of_jobs(table: Any, rows: Handed | None) -> Origin:
 
 
 def _program() -> str:
-    """What the program is called."""
+    """Return the name of the program."""
     path = Path(sys.argv[0]) if sys.argv else Path()
     name = path.parent.name if path.name == "__main__.py" else path.name
     return name if name.strip() == name and name.isprintable() and name not in ("", "-c", "-m") else "python"

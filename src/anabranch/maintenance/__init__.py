@@ -1,1 +1,1 @@
-"""Keeping a table fast and small: compaction, sorting, clean-up, health; the kernel decides, an engine works."""
+"""Table maintenance: compaction, sorting, clean-up, health; the kernel decides, an engine does the work."""

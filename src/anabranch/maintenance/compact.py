@@ -21,12 +21,12 @@ from anabranch.kernel.log.guards import check_snapshot_writable
 from anabranch.maintenance.rewrites import Outcome, carry_out, writable_schema
 
 _ROUNDS: Final = 6
-"""Most often that one compaction plans again. What tasks leave over grows fewer by a multiple each time."""
+"""Most planning rounds of one compaction. Each leaves several times fewer files than the one before."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionResult:
-    """What a compaction did. Without anything to do it did nothing and committed nothing."""
+    """Result of a compaction. With nothing to do, nothing was committed."""
 
     snapshot: Snapshot | None = None
     """The last one it made."""
@@ -43,11 +43,11 @@ class CompactionResult:
     tasks: int = 0
     """Tasks that were carried out and committed."""
     given_up: int = 0
-    """Tasks whose files others compacted or overwrote meanwhile."""
+    """Tasks dropped because others compacted or overwrote their files meanwhile."""
 
     @classmethod
     def of(cls, outcome: Outcome) -> CompactionResult:
-        """The sums of an outcome."""
+        """Return the totals of an outcome."""
         tasks = [one.task for one in outcome.committed]
         new_files = [file for one in outcome.committed for file in one.new_files]
         return cls(
@@ -72,18 +72,18 @@ def compact(
     partitions: Partitions | None = None,
     idle_millis: int | None = None,
 ) -> CompactionResult:
-    """Rewrite small files as larger ones until nothing is left that is worth it.
+    """Rewrite small files as larger ones until no rewrite is worth it.
 
     Args:
         context: the branch.
         options: over the table's.
-        engine: what rewrites the files.
-        full: also where few small files are: see `anabranch.kernel.compaction.planning`.
+        engine: rewrites the files.
+        full: also where there are few small files: see `anabranch.kernel.compaction.planning`.
         partitions: only these; all if None.
-        idle_millis: only partitions that have got no file for so long.
+        idle_millis: only partitions that have got no file for this long.
 
     Raises:
-        InvalidInputError: `partitions` asks for something else than partition columns.
+        InvalidInputError: `partitions` names other columns than partition columns.
         UnsupportedFeatureError: the table must not be written to.
         CommitOutcomeUnknownError: the store did not say whether the last snapshot was made.
         StorageError: what was finished before is committed.
@@ -101,7 +101,7 @@ def compact(
         outcome += done
         if not done.committed:
             break
-        # Only there something can be left over; what others write meanwhile is not waited for.
+        # Only there something can be left over; concurrent writes are not waited for.
         touched = pl.Series([*{task.partition for task in tasks}], dtype=pl.Binary)
         live, schema = newest_files(context)
         live = live.filter(pl.col("partition").is_in(touched.implode()))
@@ -116,18 +116,18 @@ def compact_round(
     engine: Engine,
     limit: int | None = None,
 ) -> CompactionResult:
-    """One round of compaction that goes on for as long as a job does: what is worth it now, if anything is.
+    """Run one round of continuous compaction: whatever is worth it now, if anything.
 
     Args:
         context: the branch, as the coordinator has it.
         options: over the table's.
-        coordinator: remembers the small files from round to round.
-        engine: what rewrites the files.
-        limit: the most tasks of this round.
+        coordinator: remembers the small files between rounds.
+        engine: rewrites the files.
+        limit: most tasks of this round.
 
     Raises:
         AnabranchError: a task failed, or its rewrite could not be committed. The coordinator knows: the next round
-            goes on, and leaves the partitions of failed tasks alone for a while.
+            continues, and skips the partitions of failed tasks for a while.
     """
     coordinator.observe()
     tasks = coordinator.tasks(limit)
@@ -147,7 +147,7 @@ def compact_round(
 
 
 def newest_files(context: TableContext) -> tuple[EntryFrame, TableSchema]:
-    """The live files and the schema to plan with. Raises `UnsupportedFeatureError`, `NotFoundError`."""
+    """Return the live files and the schema to plan with. Raises `UnsupportedFeatureError`, `NotFoundError`."""
     schema = writable_schema(context)
     head = context.snapshots.head()
     if head is not None:

@@ -1,4 +1,4 @@
-"""Ages and moments as people give them."""
+"""Parses ages and moments as people write them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ epoch milliseconds."""
 
 
 def cutoff_of(given: Cutoff, now_millis: int) -> int:
-    """The moment in epoch milliseconds; an age counts back from now. Raises `InvalidInputError`."""
-    if isinstance(given, str) and not given.strip().isdecimal():  # which might be either, in any unit
+    """Return the moment in epoch milliseconds; an age counts back from now. Raises `InvalidInputError`."""
+    if isinstance(given, str) and not given.strip().isdecimal():  # digits alone might be either, in any unit
         try:
             return now_millis - parse_duration(given)
         except ValueError:
-            pass  # no age, so a time
+            pass  # not an age, so a time
     try:
         return to_millis(given)
     except InvalidInputError:

@@ -1,4 +1,4 @@
-"""Expiring snapshots as the options of a table say, by hand and in the jobs that write it."""
+"""Expires snapshots according to a table's options, on request and in the jobs that write it."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from anabranch.options import (
 _LOG = logging.getLogger(__name__)
 
 _PER_EXPIRY = 20
-"""In jobs, one in so many snapshots must be due before any go: an expiry reads all that stay, so this keeps its
-cost for each commit the same however many are retained."""
+"""In jobs, expiry waits until one in this many snapshots is due: it reads all that stay, so this keeps its
+cost per commit constant however many are retained."""
 
 
 def expire_snapshots(
@@ -47,7 +47,7 @@ def expire_snapshots(
     engine: Engine | None = None,
     dry_run: bool = False,
 ) -> Expiry:
-    """Expire all that is due, with the tags that were kept long enough and the consumers that have not moved for
+    """Expire everything that is due, with the tags that were kept long enough and the consumers that have not moved for
     `consumer.expiration-time`.
 
     Args:
@@ -56,8 +56,8 @@ def expire_snapshots(
         retain_max: keep at most so many snapshots instead of `snapshot.num-retained.max`.
         retain_min: keep at least so many instead of `snapshot.num-retained.min`. Two always stay.
         older_than: expire what was replaced before this moment instead of `snapshot.time-retained`.
-        engine: what deletes many files.
-        dry_run: find out only.
+        engine: deletes many files.
+        dry_run: only find out.
 
     Raises as `anabranch.kernel.expiry.expire.expire`, and `InvalidInputError`.
     """
@@ -71,14 +71,14 @@ def expire_snapshots(
 def expire_after_commit(
     context: TableContext, options: Mapping[str, str], *, engine: Engine | None = None
 ) -> Expiry | None:
-    """What a writing job does after its commits: nothing if `write-only`, and little while nothing is due.
+    """Expire after a job's commits: nothing if `write-only`, and cheap while nothing is due.
 
-    At most `snapshot.expire.limit` snapshots go at once, and none before they are one in twenty of all there are.
+    At most `snapshot.expire.limit` snapshots are removed at once, and none until one in twenty of all is due.
 
     Returns:
-        What went; None if it was not worth looking at all refs of the table.
+        What was removed; None if it was not worth reading all refs of the table.
 
-    Raises as `expire_snapshots`. A job may go on after any error: the next call takes up the work.
+    Raises as `expire_snapshots`. A job may continue after any error: the next call resumes the work.
     """
     if WRITE_ONLY.of(options):
         return None
@@ -96,9 +96,9 @@ def expire_after_commit(
 
 
 def expire_now_and_then(context: TableContext, options: Mapping[str, str], committed: Snapshot) -> None:
-    """What a write that is one commit does after it: every twentieth commit of a branch expires what is due.
+    """Expire after a single-commit write: every twentieth commit of a branch expires what is due.
 
-    The commit is acknowledged whatever becomes of it: what fails is logged, and a later write takes up the work.
+    The commit is acknowledged in any case: a failure is logged, and a later write resumes the work.
 
     Args:
         context: the branch.
@@ -122,7 +122,7 @@ def _expire(
     *,
     dry_run: bool = False,
 ) -> Expiry:
-    """Let go of refs that are needed no more, then of snapshots, so that what only those held goes as well."""
+    """Remove unneeded refs first, then snapshots, so that what only those refs held is removed as well."""
     if not dry_run:
         tend_pins(context)
         tend_savepoints(context)
@@ -132,7 +132,7 @@ def _expire(
 
 
 def _released(context: TableContext, tags: Collection[str]) -> Iterator[str]:
-    """The state that jobs kept for these tags alone."""
+    """Yield the state that jobs kept for these tags alone."""
     for state in job_states(context) if tags else ():
         for kept in state.needed_only_by(tags):
             held = f"{', '.join(kept.tags)}: {kept.files:,} files, {size_text(kept.bytes)}"
@@ -140,7 +140,7 @@ def _released(context: TableContext, tags: Collection[str]) -> Iterator[str]:
 
 
 def _is_worth_it(context: TableContext, retention: Retention) -> bool:
-    """Judged from a few small reads."""
+    """Whether expiry is worth its cost, judged from a few small reads."""
     head, first = context.snapshots.head(), context.snapshots.earliest_id()
     if head is None or first is None:
         return False
@@ -180,7 +180,7 @@ def _retention(
     at_most = SNAPSHOT_NUM_RETAINED_MAX.of(options) if retain_max is None else retain_max
     at_least = SNAPSHOT_NUM_RETAINED_MIN.of(options) if retain_min is None else retain_min
     if retain_min is None and (retain_max is not None or SNAPSHOT_NUM_RETAINED_MIN.key not in options):
-        at_least = min(at_least, at_most)  # what is said counts for more than what is not
+        at_least = min(at_least, at_most)  # explicit values take precedence over defaults
     elif retain_min is not None and retain_max is None:
         at_most = max(at_least, at_most)
     age, grace = SNAPSHOT_TIME_RETAINED.of(options), EXPIRE_GRACE.of(options)

@@ -1,4 +1,4 @@
-"""Everything a table needs from time to time, in the order in which each step helps the next."""
+"""Runs all periodic maintenance of a table, in the order in which each step helps the next."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from anabranch.options import REPLACED_MAIN_TIME_RETAINED, TARGET_FILE_SIZE
 
 @dataclass(frozen=True)
 class Upkeep:
-    """What was done, or would be done, to one table."""
+    """Result of the maintenance of one table, or a preview."""
 
     compaction: CompactionResult
     expiry: Expiry
     cleaning: Cleaning
     branches: BranchCare = BranchCare()  # noqa: RUF009 - immutable
-    """Branches that went because their time was over, and what held others that was missing; of main only."""
+    """Expired branches that were deleted, and missing pins that were restored; of main only."""
     dry_run: bool = False
     mains: Releases = Releases()  # noqa: RUF009 - immutable
     """Replaced mains that were kept long enough; of main only."""
     left: tuple[Finding, ...] = ()
-    """What `health` would still find after it, the worst first."""
+    """What `health` would still find afterwards, the worst first."""
 
     def __str__(self) -> str:
         would = "would be " if self.dry_run else ""
@@ -52,16 +52,16 @@ def maintain(
 ) -> Upkeep:
     """Compact, then expire the snapshots that the options no longer keep, then move orphan files away.
 
-    On main, branches whose time is over are deleted before, and replaced mains that were kept long enough are dropped,
-    so that what only they held goes at once; and pins of branches that another engine removed are put back.
+    On main, expired branches are deleted first, and replaced mains that were kept long enough are dropped,
+    so that what only they held is removed at once; and pins of branches that another engine removed are put back.
 
     Args:
         context: the branch.
         options: of the table, with those of the call over them.
-        engine: what rewrites and deletes files.
-        dry_run: find out only.
+        engine: rewrites and deletes files.
+        dry_run: only find out.
 
-    Where there is no room to compact, that is tried again after the other steps.
+    If there is no room to compact, that is tried again after the other steps.
 
     Raises what the three steps raise; what was done before an error stays done.
     """
@@ -86,12 +86,12 @@ def maintain(
 
 
 def _left(context: TableContext, options: Mapping[str, str], *, is_done: bool) -> tuple[Finding, ...]:
-    """What health finds and these steps do not mend."""
+    """Return what health finds and these steps do not fix."""
     schema = context.schemas.latest()
     assert schema is not None, "an open table has a schema"
     try:
         found = health(context, context.snapshots.head(), schema, {**schema.options, **options}).findings
-    except AnabranchError:  # the steps are done; what is wrong is for `verify`
+    except AnabranchError:  # the steps are done; problems are left to `verify`
         return ()
     return tuple(finding for finding in found if is_done or not finding.is_upkeep)
 
@@ -105,7 +105,7 @@ def _is_main(context: TableContext) -> bool:
 
 
 def _would_compact(context: TableContext, options: Mapping[str, str]) -> CompactionResult:
-    """What compaction would begin with; its results are estimated by size."""
+    """Return what compaction would begin with; its results are estimated by size."""
     live, schema = newest_files(context)
     limits = {**schema.options, **options}
     tasks = plan_minor(live, schema, limits)

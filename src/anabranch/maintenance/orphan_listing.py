@@ -1,9 +1,9 @@
-"""The files of a table that may be orphans: where a table keeps files, and which of them may never go.
+"""Lists a table's files that may be orphans: where a table keeps files, and which of them may never be removed.
 
-Looked at are the folders of buckets at the depth of the table's partitions, and the folders of manifests,
-index files and statistics. Of the folders of refs only what no engine reads: unfinished writes, and in ``snapshot/``
-what is neither a snapshot nor a hint. Whatever else lies in the table's folder is somebody's own business; so is a file
-in these folders whose name no engine of the format gives. Folders that are links are not followed: what they lead to
+Listed are the bucket folders at the depth of the table's partitions, and the folders of manifests,
+index files and statistics. Of the ref folders, only what no engine reads: unfinished writes, and in ``snapshot/``
+what is neither a snapshot nor a hint. Anything else in the table's folder belongs to somebody else; so does a file
+in these folders whose name no engine of the format uses. Linked folders are not followed: their targets
 need not be the table's.
 """
 
@@ -44,7 +44,7 @@ _OTHERS: Final = ("schema", "tag", "consumer", "savepoint", "ledger")
 """Folders of a branch in which only temporary files may be orphans."""
 
 FOREIGN = "foreign"
-"""Kind of files, and of folders that are links, which are left alone."""
+"""Kind of the files and linked folders that are left alone."""
 
 _NAMES: Final = {
     DATA: re.compile(r"\.?(data|changelog)-.+"),
@@ -53,21 +53,21 @@ _NAMES: Final = {
     STATISTICS: re.compile(r"\.?stat(istic)?s?-.+"),
     SNAPSHOT: re.compile(r"\.?snapshot-.+|\.?(LATEST|EARLIEST).+"),
 }
-"""Names that engines of the format give; with a dot those of checksums that Hadoop puts beside files."""
+"""Names that engines of the format use; with a dot, Hadoop's checksum files."""
 
 
 def old_files(
     context: TableContext, partition_keys: Sequence[str], modified_until: int, engine: Engine
 ) -> pl.DataFrame:
-    """All files that may be orphans and were stored until a moment, with the columns of `COLUMNS`.
+    """Return all files that may be orphans and were stored until a moment, with the columns of `COLUMNS`.
 
-    What is left alone is among them, under the kind `FOREIGN`.
+    Files that are left alone are included, under the kind `FOREIGN`.
 
     Args:
         context: the table.
         partition_keys: its partition columns, in order.
         modified_until: epoch milliseconds.
-        engine: what lists the folders of partitions.
+        engine: lists the folders of partitions.
     """
     rows = _old_metadata(context, modified_until)
     prefixes = [f"{escape(key)}=" for key in partition_keys]
@@ -86,7 +86,7 @@ def old_files(
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Partition folders to list, with the beginnings of the names of the folders below them."""
+    """Partition folders to list, with the prefixes of the names of the folders below them."""
 
     storage: Storage
     folders: tuple[str, ...]
@@ -176,7 +176,7 @@ def _folders(layout: Layout) -> dict[str, str]:
 
 
 def _rows(infos: Iterable[ObjectInfo], kind: str, modified_until: int) -> list[tuple[str, str, str, int]]:
-    """Those of the files that may be orphans and are old enough."""
+    """Return the files that may be orphans and are old enough."""
     return [
         (info.path, info.path.rpartition("/")[2], found, info.size)
         for info in infos
@@ -185,7 +185,7 @@ def _rows(infos: Iterable[ObjectInfo], kind: str, modified_until: int) -> list[t
 
 
 def _kind_of(path: str, kind: str) -> str | None:
-    """What a file in a folder of that kind is; None if it is part of the table, or none of our business."""
+    """Return the kind of a file in a folder of that kind; None if it belongs to the table, or to somebody else."""
     if is_temporary(path):
         return TEMPORARY
     if kind == TEMPORARY:

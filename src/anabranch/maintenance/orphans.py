@@ -1,12 +1,12 @@
-"""Removing files that nothing in a table refers to: what failed and killed writers and expiries left.
+"""Removes files that nothing in a table refers to: leftovers of failed and killed writers and expiries.
 
-The order is what makes it safe. First the files are listed that are old enough; only then all refs of all
-branches are read. What was committed in between is seen by the refs, and what is being written now is too
-young. So the age to spare must be longer than the longest write takes from its first file to its commit. For writers
-that were paused, refs are read once more after the move, and a commit looks whether its old files are there.
+The order makes it safe. First the files that are old enough are listed; only then all refs of all
+branches are read. The refs show what was committed in between, and what is being written now is too
+young. So the minimum age must be longer than the longest write takes from its first file to its commit. For writers
+that were paused, refs are read once more after the move, and a commit checks that its old files exist.
 
-Orphans are moved before they are purged: into ``.orphans/<milliseconds of the run>/<where it was>``, a folder that
-no engine takes for a part of a table. A later run purges those that have lain there for the same age; until
+Orphans are moved before they are purged: into ``.orphans/<milliseconds of the run>/<original path>``, a folder that
+no engine takes for part of a table. A later run purges those that have been there for the same age; until
 then `restore_orphan_files` brings them back.
 """
 
@@ -39,17 +39,17 @@ _FILES_AT_ONCE = 1_000
 
 @dataclass(frozen=True)
 class Cleaning:
-    """What the cleaning of orphans moved and purged, or would if it was tried out only."""
+    """Files that an orphan clean-up moved and purged, or would in a dry run."""
 
     run: int | None = None
-    """What `restore_orphan_files` takes to undo it; None if nothing was moved."""
+    """Argument of `restore_orphan_files` to undo it; None if nothing was moved."""
     files: pl.DataFrame = field(default_factory=no_files, repr=False)
     """The orphans: `path`, `file_name`, `kind`, `bytes`."""
     purged: Tally = Tally()  # noqa: RUF009 - immutable
-    """What earlier runs had moved and is gone for good now."""
+    """Files moved by earlier runs and purged now."""
     dry_run: bool = False
     foreign: tuple[str, ...] = ()
-    """Files and linked folders that were left alone: no engine of the format gives files such names, and what links lead
+    """Files and linked folders that were left alone: no engine of the format uses such names, and targets of links
     to need not be the table's."""
 
     @property
@@ -65,14 +65,14 @@ def remove_orphan_files(
     engine: Engine | None = None,
     dry_run: bool = False,
 ) -> Cleaning:
-    """Move the files of a table that no ref of any branch reaches out of the way; purge those moved long ago.
+    """Move files that no ref of any branch reaches out of the way; purge those moved long ago.
 
     Args:
         context: the table, on any branch.
-        older_than: spares what was stored, and moved, since. Shorter than the longest write, it takes away
-            files that are about to be committed.
-        engine: what lists and moves many files.
-        dry_run: find out only.
+        older_than: spares what was stored, and moved, since. If shorter than the longest write, files
+            that are about to be committed are removed.
+        engine: lists and moves many files.
+        dry_run: only find out.
 
     Raises:
         CorruptTableError: a ref, or what it names, cannot be read, the newest snapshot of a branch was deleted by hand, or
@@ -96,7 +96,7 @@ def remove_orphan_files(
     reached = reachability.now()
     if not dry_run:
         _bring_back(context, places, set(reached["file_name"]), engine)
-    # What needs no room comes first: on a full disk even moving may.
+    # First the steps that need no room: on a full disk even moving may.
     purged = _purge(context, [run for run in runs if run <= cutoff and run < now], dry_run)
     orphans = listed.join(reached, on="file_name", how="anti", maintain_order="left")
     if not dry_run and orphans.height:
@@ -104,7 +104,7 @@ def remove_orphan_files(
         moves = {path: f"{folder}/{path}" for path in orphans["path"]}
         places |= moves
         _move(context, moves, engine)
-        # What was committed while we moved it goes back: a writer may have been paused for longer than the age to spare.
+        # What was committed during the move goes back: a writer may have been paused for longer than the minimum age.
         taken = orphans.join(reachability.now(), on="file_name", how="semi")["path"]
         _move(context, {f"{folder}/{path}": path for path in taken}, engine)
         orphans = orphans.filter(~pl.col("path").is_in(taken.implode()))
@@ -114,7 +114,7 @@ def remove_orphan_files(
 
 
 def restore_orphan_files(context: TableContext, run: int, *, engine: Engine | None = None) -> Tally:
-    """Bring the files back that a run moved; where a file has come back by itself, it stays as it is.
+    """Restore the files that a run moved; a file that exists again is left as it is.
 
     Raises `NotFoundError` naming the runs there are.
     """
@@ -141,7 +141,7 @@ def restore_orphan_files(context: TableContext, run: int, *, engine: Engine | No
 def _bring_back(
     context: TableContext, places: Mapping[str, str], reached: Collection[str], engine: Engine
 ) -> None:
-    """Move back what refs reach: a run may have been killed before it looked again at what was committed meanwhile."""
+    """Move back what refs reach: a run may have been killed before its second look at the refs."""
     needed = {there: path for path, there in places.items() if path.rpartition("/")[2] in reached}
     _move(
         context, {there: path for there, path in needed.items() if not context.storage.exists(path)}, engine

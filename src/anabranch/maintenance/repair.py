@@ -1,4 +1,4 @@
-"""Repairing a table: verify, name the steps, carry them out, verify again."""
+"""Repairs a table: verify, name the steps, carry them out, verify again."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from anabranch.engine import Engine
 from anabranch.format.records.layout import ORPHANS_FOLDER, snapshot_id_of
 from anabranch.kernel.log.branch_log import branch_names
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.main_branch import main_of
+from anabranch.kernel.log.main_branch import is_main_known, main_as_far_as_known
 from anabranch.kernel.repair.changed_bit import plan_bits
 from anabranch.kernel.repair.main_gone import plan_main
 from anabranch.kernel.repair.mend_records import plan_forks, plan_records
 from anabranch.kernel.repair.mend_refs import plan_refs
+from anabranch.kernel.repair.mend_schemas import plan_schemas
 from anabranch.kernel.repair.pointers import plan_pointers
 from anabranch.kernel.repair.problem import Kind, Problem
 from anabranch.kernel.repair.repair import (
@@ -35,7 +36,7 @@ def repair(
     engine: Engine | None = None,
     progress: Progress = lambda _: None,
 ) -> Repair:
-    """Bring a table back from what `verify` finds. See `Table.repair`."""
+    """Fix what `verify` finds in a table. See `Table.repair`."""
     steps: list[Step] = []
     found, looked = looked_over(context, engine=engine, progress=progress)
     if looked is None:
@@ -52,14 +53,23 @@ def repair(
     def records(context: TableContext, problems: list[Problem]) -> Iterator[tuple[Step, Act]]:
         return plan_records(context, () if looked is None else looked.states, problems)
 
-    for plan in (_files, plan_bits, plan_pointers, plan_forks, refs, main_again, records):
+    def schemas(context: TableContext, problems: list[Problem]) -> Iterator[tuple[Step, Act]]:
+        return plan_schemas(context, () if looked is None else looked.states, problems)
+
+    for plan in (_files, plan_bits, plan_pointers, plan_forks, refs, main_again, schemas, records):
         done = _carried_out(plan(context, problems), steps, dry_run=dry_run)
         if done:
-            context = main_of(context.on_branch(None))
+            context = main_as_far_as_known(context.on_branch(None))
             found, looked = looked_over(context, engine=engine, progress=progress)
             problems = list(found.problems)
             assert looked is not None, "it had a schema before"
-    main = main_of(context)
+        if plan is plan_pointers and not is_main_known(context):
+            # What belongs to main and what does not is not known before, so nothing else is done.
+            mended = {step.path for step in steps}
+            return Repair(
+                context.name, tuple(steps), tuple(p for p in problems if p.path not in mended), dry_run
+            )
+    main = main_as_far_as_known(context)
     for name in dict.fromkeys([main.branch, None, *branch_names(main)]):
         branch = main if name == main.branch else main.on_branch(name)
         plans = plan_branch(branch, looked, problems)
@@ -70,7 +80,7 @@ def repair(
         left = tuple(p for p in problems if p.path not in mended)
     else:
         left = (
-            looked_over(main_of(context), engine=engine, progress=progress)[0].problems
+            looked_over(main_as_far_as_known(context), engine=engine, progress=progress)[0].problems
             if steps
             else found.problems
         )
@@ -78,7 +88,7 @@ def repair(
 
 
 def _still_gone(main: TableContext, problems: list[Problem], steps: list[Step]) -> Iterator[Problem]:
-    """The newest snapshots that could not be made again: once the hint is taken back, nothing else tells of them."""
+    """Yield problems of newest snapshots that could not be recreated: with the hint reset, nothing else shows them."""
     for problem in problems:
         if problem.kind is not Kind.HEAD_GONE or problem.snapshot_id is None:
             continue
@@ -98,7 +108,7 @@ def _still_gone(main: TableContext, problems: list[Problem], steps: list[Step]) 
 
 
 def _carried_out(plans: Iterator[tuple[Step, Act]], steps: list[Step], *, dry_run: bool) -> bool:
-    """Whether anything was done. A plan goes on from what the steps before it left, so each is done when it is named."""
+    """Carry out steps; return whether anything was done. A plan builds on the steps before, so each runs when named."""
     done = False
     for step, act in plans:
         if dry_run or act():

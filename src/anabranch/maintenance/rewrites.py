@@ -1,7 +1,7 @@
-"""Carrying out compaction tasks: an engine rewrites their files, and what it made is committed.
+"""Runs compaction tasks: an engine rewrites their files, and the result is committed.
 
-The commit lands on whatever is newest then. Rows that were appended meanwhile stay. A task whose files somebody
-else compacted or overwrote meanwhile is given up, and it alone.
+The commit builds on whatever is newest then. Rows that were appended meanwhile stay. A task whose files were
+compacted or overwritten by others meanwhile is dropped, and only that one.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from anabranch.options import FILE_FORMAT
 
 _WAVE_TASKS: Final = 4096
 _WAVE_BYTES: Final = 256 << 30
-"""What is handed to the engine at once, so that a giant compaction is published bit by bit."""
+"""Bytes handed to the engine at once, so that a giant compaction is published in parts."""
 _PUBLISH_SECONDS: Final = 60.0
-"""How long finished work may wait for more, where an engine gives back one result after the other."""
+"""How long finished work may wait for more, if an engine returns results one after the other."""
 _PUBLISH_FILES: Final = 10_000
-"""How many old files may wait: preparing a commit of many more takes so long that a busy stream is always faster."""
+"""Most old files that may wait: preparing a commit of many more takes so long that a busy stream always wins."""
 _COMMIT_TRIES: Final = 20
 _CHANGED: Final = frozenset({"FILE_GONE", "ORDER_CHANGED", "FENCE_CROSSED"})
-"""Conflicts with those who changed the files that were rewritten."""
+"""Conflicts with others that changed the rewritten files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of some tasks."""
+    """Result of some tasks."""
 
     snapshot: Snapshot | None = None
     """The last one made; None if nothing was committed."""
     committed: tuple[Rewrite, ...] = ()
     given_up: tuple[CompactionTask, ...] = ()
-    """Those whose files were no longer as when they were planned; of their work nothing is left."""
+    """Tasks whose files had changed since planning; nothing of their work is left."""
 
     def __add__(self, later: Outcome) -> Outcome:
         return Outcome(
@@ -69,18 +69,18 @@ def carry_out(
     description: Mapping[str, Any] | None = None,
     work: Callable[[CompactionTask], Rewrite] | None = None,
 ) -> Outcome:
-    """Have an engine rewrite the files of these tasks, and commit what it made, bit by bit.
+    """Have an engine rewrite the files of these tasks, and commit the results in parts.
 
     Args:
         context: the branch.
         options: over the table's.
         tasks: planned on some snapshot of the branch.
-        engine: what rewrites the files.
+        engine: rewrites the files.
         description: how it is done, for the snapshots' properties.
-        work: what to do with a task, picklable; rewriting its rows in their order if None.
+        work: function for a task, picklable; None to rewrite its rows in their order.
 
     Raises:
-        AnabranchError: a task could not be carried out, or its rewrite not be committed. What was finished before
+        AnabranchError: a task could not be carried out, or its rewrite not be committed. Work finished before
             is committed, and what certainly was not is removed.
     """
     writing = write_context(context, options, engine)
@@ -107,14 +107,14 @@ def commit_rewrites(
     *,
     description: Mapping[str, Any] | None = None,
 ) -> Outcome:
-    """Put rewritten files in the place of the old ones, in one COMPACT snapshot on whatever is newest.
+    """Replace old files by their rewrites, in one COMPACT snapshot on whatever is newest.
 
     On a branch it may take several, which keep apart what a merge will take from what it will not. Rewrites whose files are no longer as they were are given up and their new files removed; the rest is committed.
 
     Args:
         context: the branch.
-        rewrites: what engines made of tasks.
-        writing: what the new files were written with.
+        rewrites: results of tasks.
+        writing: the context the new files were written with.
         description: how it was done, for the snapshot's properties.
 
     Raises:
@@ -163,7 +163,7 @@ def _commit_together(
 
 
 def write_context(context: TableContext, options: Mapping[str, str], engine: Engine) -> WriteContext:
-    """What tasks of an engine write with: the newest schema, and Parquet whatever the table's option says.
+    """Return the write context of an engine's tasks: the newest schema, and Parquet whatever the table's option says.
 
     Raises `UnsupportedFeatureError` if the table must not be written to.
     """
@@ -189,14 +189,14 @@ def discard(rewrites: Sequence[Rewrite], writing: WriteContext) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Missing:
-    """A task one of whose files is not in the store."""
+    """A task with a file that is missing from the store."""
 
     task: CompactionTask
     error: NotFoundError
 
 
 def _attempt(work: Callable[[CompactionTask], Rewrite], task: CompactionTask) -> Rewrite | _Missing:
-    """Runs where the engine runs it. A file that is gone is expected: others compact, and snapshots expire."""
+    """Run a task, where the engine runs it. A missing file is expected: others compact, and snapshots expire."""
     try:
         return work(task)
     except NotFoundError as error:
@@ -205,7 +205,7 @@ def _attempt(work: Callable[[CompactionTask], Rewrite], task: CompactionTask) ->
 
 @dataclass
 class _Run:
-    """Some tasks on their way into the table."""
+    """Tasks in progress, from rewriting to commit."""
 
     context: TableContext
     writing: WriteContext
@@ -217,7 +217,7 @@ class _Run:
     _waiting_since: float = 0.0
 
     def take(self, result: Rewrite | _Missing) -> None:
-        """Take in what became of a task."""
+        """Add the result of a task."""
         if isinstance(result, _Missing):
             self._missing.append(result)
             return
@@ -238,7 +238,7 @@ class _Run:
             )
 
     def check_missing(self) -> None:
-        """Give up tasks whose files are rightly gone. Raises `NotFoundError` if one of them is still live."""
+        """Drop tasks whose files are rightly gone. Raises `NotFoundError` if one of the files is still live."""
         missing, self._missing = self._missing, []
         if not missing:
             return
@@ -251,7 +251,7 @@ class _Run:
 
 
 def waves(tasks: Sequence[CompactionTask]) -> Iterator[list[CompactionTask]]:
-    """The tasks in portions that are handed to an engine at once, each a job of its own."""
+    """Yield the tasks in portions handed to an engine at once, each a job of its own."""
     wave: list[CompactionTask] = []
     size = 0
     for task in tasks:

@@ -1,4 +1,4 @@
-"""Rolling a branch back, both ways: as a new commit, or by removing what came later."""
+"""Rolls a branch back, either by a new commit or by removing later snapshots."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from anabranch.kernel.rollback.roll_back import Changed, preview, roll_back
 
 @dataclass(frozen=True, slots=True)
 class RollbackResult:
-    """What a rollback did, or would do."""
+    """Result of a rollback, or a preview."""
 
     target: Snapshot
-    """The moment that was asked for."""
+    """The requested moment."""
     snapshot: Snapshot | None
     """The newest snapshot afterwards; None for a dry run."""
     changed: Changed
-    """Live files and rows that went and came back, as seen when it began."""
+    """Live files and rows that were removed and restored, as of the start."""
     removal: Removal | None = None
-    """Snapshots that were removed and what referred to them; None unless it was destructive."""
+    """Snapshots that were removed and references to them; None unless it was destructive."""
 
 
 def rollback(
@@ -33,15 +33,15 @@ def rollback(
     dry_run: bool = False,
     planned: Removal | None = None,
 ) -> RollbackResult:
-    """Go back to an earlier moment. See `anabranch.table.Table.rollback`.
+    """Return to an earlier moment. See `anabranch.table.Table.rollback`.
 
     Args:
         context: the branch.
         version: the moment.
         destructive: remove the snapshots after it instead of committing a new one.
-        force: remove what refers to them as well.
-        dry_run: only say what would be done.
-        planned: of a destructive rollback, what a dry run said: if there is more by now, nothing is done.
+        force: also remove references to them.
+        dry_run: only return what would be done.
+        planned: for a destructive rollback, the result of a dry run: if there is more to remove now, nothing is done.
     """
     moment, changed = preview(context, version)
     target = moment.snapshot

@@ -1,7 +1,7 @@
-"""Files that the cleaning of orphans has set aside and not purged yet: ``.orphans/<milliseconds of the run>/<where it was>``.
+"""Files that an orphan clean-up moved and has not purged yet: ``.orphans/<milliseconds of the run>/<original path>``.
 
-Among them may be what a commit needs: of a writer that was paused for longer than the age to spare and put its snapshot
-after the cleaning had looked. So whoever asks what is reached reads such files where they lie, or could not tell.
+A commit may need some of them: of a writer that was paused for longer than the minimum age and published its snapshot
+after the clean-up had looked. So code that follows references must read such files from there, or it could not.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from anabranch.storage.protocol import Storage
 
 
 def orphan_runs(context: TableContext) -> list[int]:
-    """Runs whose files are still there, oldest first: their time in epoch milliseconds."""
+    """Return runs whose files still exist, oldest first: their time in epoch milliseconds."""
     names = (folder.rpartition("/")[2] for folder in context.storage.list_folders(ORPHANS_FOLDER))
     return sorted(int(name) for name in names if name.isascii() and name.isdigit())
 
 
 def set_aside(context: TableContext, runs: Iterable[int]) -> dict[str, str]:
-    """Where each file of these runs lies, by where it was; the newest, if it was set aside more than once."""
+    """Return the current path of each file of these runs, by its original path; the newest, if moved more than once."""
     return {
         info.path.split("/", 2)[2]: info.path
         for run in sorted(runs)
@@ -32,17 +32,17 @@ def set_aside(context: TableContext, runs: Iterable[int]) -> dict[str, str]:
 
 
 def reading_set_aside(context: TableContext, places: Mapping[str, str]) -> TableContext:
-    """The same branch, in which files that are not in their place are read where they lie.
+    """Return the same branch, reading missing files from where they were moved to.
 
     Args:
         context: the branch.
-        places: where files lie, by where they were; read as it is at the time.
+        places: current paths by original paths; looked up at each read.
     """
     return replace(context, storage=cast(Storage, _Found(context.storage, places)))
 
 
 class _Found:
-    """A store in which files are found where they are, or were."""
+    """A store that finds files at their original or current path."""
 
     def __init__(self, storage: Storage, places: Mapping[str, str]) -> None:
         self._storage = storage
@@ -61,4 +61,4 @@ class _Found:
         try:
             return self._storage.get(place)
         except NotFoundError:
-            return self._storage.get(path)  # it was brought back meanwhile
+            return self._storage.get(path)  # it was restored meanwhile

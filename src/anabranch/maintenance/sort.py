@@ -24,17 +24,17 @@ from anabranch.maintenance.compact import CompactionResult, newest_files
 from anabranch.maintenance.rewrites import Outcome, carry_out, write_context
 
 _SHAPING: Final = ("file.", "metadata.stats-mode", "parquet.", "target-file-size")
-"""Options of a call, over the table's, with which the same rows give other files."""
+"""Options of a call, over the table's, that change the files written for the same rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class SortJob:
-    """What sorting a partition needs beside its task. Picklable where the storage is."""
+    """Everything but the task that sorting a partition needs. Picklable if the storage is."""
 
     order: SortOrder
     writing: WriteContext
     schema_of: Callable[[int], TableSchema]
-    """The schema of an id."""
+    """Returns the schema of an id."""
 
     def run(self, task: CompactionTask) -> Rewrite:
         """Sort a partition in this process, on the local disk if it is larger than the memory for it."""
@@ -46,11 +46,11 @@ class SortingEngine(Engine, Protocol):
     """An engine that can sort one partition with many tasks."""
 
     def largest_for_one_task(self, total: int) -> int:
-        """Bytes of a partition above which many tasks shall sort it, if all to be sorted are `total` bytes."""
+        """Return the bytes of a partition above which many tasks should sort it, if all have `total` bytes."""
         ...
 
     def sort(self, task: CompactionTask, job: SortJob) -> Rewrite:
-        """As `SortJob.run`; if it fails, what tasks wrote that still run then is left to orphan cleaning."""
+        """Sort as `SortJob.run`; if it fails, files of tasks still running are left to orphan cleaning."""
         ...
 
 
@@ -63,22 +63,22 @@ def sort_compact(
     strategy: str = "zorder",
     partitions: Partitions | None = None,
 ) -> CompactionResult:
-    """Sort all rows of each of these partitions, and put them in the place of those that were read.
+    """Sort all rows of each of these partitions, and replace the files that were read.
 
-    A partition is replaced as a whole or, if others rewrote some of its files meanwhile, given up. Rows that are
-    appended meanwhile stay as they are. A partition that is as the same call left it is passed over.
+    A partition is replaced as a whole or, if others rewrote some of its files meanwhile, skipped. Rows that are
+    appended meanwhile stay as they are. A partition unchanged since the same call is skipped.
 
     Args:
         context: the branch.
         options: over the table's.
-        engine: what sorts.
+        engine: sorts the files.
         by: columns to sort by.
         strategy: one of `STRATEGIES`.
         partitions: only these; all if None.
 
     Raises:
         SchemaError: a column does not exist, cannot be sorted by, or is a partition column.
-        InvalidInputError: there are no columns or too many, no such strategy, or `partitions` asks for something else
+        InvalidInputError: there are no columns or too many, no such strategy, or `partitions` names other
             than partition columns.
         UnsupportedFeatureError: the table is a queue, or must not be written to.
         CommitError, StorageError: partitions that were finished before are committed.
@@ -103,7 +103,7 @@ def sort_compact(
 
 
 def sort_order(by: str | Sequence[str], strategy: str, schema: TableSchema) -> SortOrder:
-    """The order that these names ask for. Raises `SchemaError`, `InvalidInputError`."""
+    """Return the sort order of these names. Raises `SchemaError`, `InvalidInputError`."""
     if strategy not in STRATEGIES:
         raise InvalidInputError(
             f"'{strategy}' is no way to sort", hint=f"choose one of {', '.join(STRATEGIES)}."
@@ -130,7 +130,7 @@ _Work = Callable[[CompactionTask], Rewrite]
 def _shares(
     tasks: Sequence[CompactionTask], engine: Engine, job: SortJob
 ) -> Iterator[tuple[Engine, Sequence[CompactionTask], _Work]]:
-    """Which tasks are carried out where and how: small ones side by side, then large ones one by one."""
+    """Yield which tasks run where and how: small ones side by side, then large ones one by one."""
     if not isinstance(engine, SortingEngine):
         yield engine, tasks, job.run
         return

@@ -1,4 +1,4 @@
-"""Verifying a table: what the kernel finds in its metadata and listings, and with `deep` every data file read in full."""
+"""Verifies a table: checks its metadata and listings, and with `deep` reads every data file in full."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.repair.problem import Kind, Problem, Verification
 from anabranch.kernel.repair.verify import Looked, about_file, look, makers_of
 from anabranch.kernel.scan.split import SplitFile
+from anabranch.lazy import lazy
 from anabranch.lineage.model import entry_or_none
 from anabranch.storage.protocol import Storage
 
 _FILES_AT_ONCE: Final = 16
 _ROWS_AT_ONCE: Final = 1 << 16
 _SYSTEM_COLUMNS: Final = ("_ROW_ID", "_SEQUENCE_NUMBER")
-"""Of row tracking."""
+"""Columns of row tracking."""
 _FORMATS: Final[dict[str, Callable[[Storage, SplitFile], DataFile]]] = {
     "parquet": ParquetData,
     "orc": OrcData,
@@ -58,7 +59,7 @@ def looked_over(
     engine: Engine | None = None,
     progress: Progress = lambda _: None,
 ) -> tuple[Verification, Looked | None]:
-    """What `verify` finds, and all that was looked at; None if the table has no schema that can be read."""
+    """Return what `verify` finds, and everything examined; None if the table has no readable schema."""
     try:
         schema = newest_schema(context)
     except StorageError:
@@ -90,7 +91,7 @@ def looked_over(
 
 
 def newest_schema(context: TableContext) -> TableSchema:
-    """The schema by which files are found: that of the branch, or of the table's own folder if the branch is gone."""
+    """Return the schema for finding files: the branch's, or that of the table's own folder if the branch is gone."""
     for place in (context, context.on_branch(None)):
         schema = place.schemas.latest()
         if schema is not None:
@@ -99,7 +100,7 @@ def newest_schema(context: TableContext) -> TableSchema:
 
 
 def _job(problem: Problem, looked: Looked) -> str | None:
-    """The name of the job that wrote what is lost, where its commit says so; else the commit user."""
+    """Return the name of the job that wrote what is lost, if its commit says so; else the commit user."""
     made = next((s.snapshot for s in looked.states if s.snapshot.commit_user == problem.job), None)
     return problem.job if made is None else _job_of(made)
 
@@ -110,13 +111,22 @@ def _job_of(made: Snapshot) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class _Columns:
+    """The columns of files of one version of the schema."""
+
+    fields: tuple[Field, ...]
+    dropped: frozenset[str]
+    """Names of others that the table has or had: files that were declared anew may have columns that were dropped."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Part:
     """Data files to read in full."""
 
     storage: Storage
     files: tuple[SplitFile, ...]
-    fields: tuple[tuple[Field, ...], ...]
-    """The columns of each."""
+    columns: tuple[_Columns, ...]
+    """Those of each."""
 
 
 def _read_files(
@@ -130,12 +140,12 @@ def _read_files(
 ) -> Iterator[Problem]:
     skipped = {p.path for p in known if p.kind in (Kind.FILE_MISSING, Kind.FILE_SIZE)}
     rows = {r["path"]: r for r in looked.files.iter_rows(named=True) if r["path"] not in skipped}
-    schemas: dict[tuple[str | None, int], tuple[Field, ...] | None] = {}
+    known_columns = _KnownColumns(context, looked)
     parts, files, fields = [], [], []
     for row in rows.values():
-        columns = _fields(looked, row, schemas)
+        columns = known_columns.of(row)
         if columns is None:
-            continue  # that the schema is missing is a problem of its own
+            continue  # a missing schema is a problem of its own
         name = file_format_of(row["file_name"])
         files.append(SplitFile(row["path"], row["file_size"], row["row_count"], row["schema_id"], name))
         fields.append(columns)
@@ -157,29 +167,54 @@ def _read_files(
             yield Problem(Kind(kind), text, path, state.context.branch, state.snapshot.id, **about)
 
 
-def _fields(
-    looked: Looked, row: dict[str, Any], known: dict[tuple[str | None, int], tuple[Field, ...] | None]
-) -> tuple[Field, ...] | None:
-    context = looked.states[row["state"]].context
-    key = (context.branch, row["schema_id"])
-    if key not in known:
-        try:
-            schema = context.schemas.get(row["schema_id"])
-        except StorageError:
-            raise
-        except AnabranchError:
-            known[key] = None
-        else:
-            known[key] = tuple(schema.fields)
-    return known[key]
+class _KnownColumns:
+    """The columns that files have by the version of the schema they name."""
+
+    def __init__(self, context: TableContext, looked: Looked) -> None:
+        self._looked = looked
+        places = {state.context.branch: state.context for state in looked.states}
+        self._places = [context.on_branch(None), *(places[name] for name in places if name is not None)]
+        self._known: dict[tuple[str | None, int], _Columns | None] = {}
+
+    def of(self, row: dict[str, Any]) -> _Columns | None:
+        """Those of a file; None if its schema cannot be read. Raises `StorageError`."""
+        context = self._looked.states[row["state"]].context
+        key = (context.branch, row["schema_id"])
+        if key not in self._known:
+            schema = _found(context, row["schema_id"])
+            self._known[key] = None if schema is None else _Columns(schema.fields, self._dropped(schema))
+        return self._known[key]
+
+    def _dropped(self, schema: TableSchema) -> frozenset[str]:
+        ids, names = {f.id for f in schema.fields}, {f.name for f in schema.fields}
+        return frozenset(f.name for f in self._ever if f.id not in ids and f.name not in names)
+
+    @lazy
+    def _ever(self) -> list[Field]:
+        """The columns of all versions of the schema on all branches."""
+        found: dict[tuple[int, str], Field] = {}
+        for place in self._places:
+            for schema_id in place.schemas.ids():
+                schema = _found(place, schema_id)
+                found.update({(f.id, f.name): f for f in (schema.fields if schema is not None else ())})
+        return [*found.values()]
+
+
+def _found(context: TableContext, schema_id: int) -> TableSchema | None:
+    try:
+        return context.schemas.get(schema_id)
+    except StorageError:
+        raise
+    except AnabranchError:
+        return None
 
 
 def _read_part(part: _Part) -> tuple[int, list[tuple[str, str, str]]]:
-    """How many files were read, and for what is wrong path, kind and message."""
+    """Return the number of files read, and path, kind and message of each problem."""
     wrong: list[tuple[str, str, str]] = []
-    for file, fields in zip(part.files, part.fields, strict=True):
+    for file, columns in zip(part.files, part.columns, strict=True):
         try:
-            message = _read_file(part.storage, file, fields)
+            message = _read_file(part.storage, file, columns)
         except NotFoundError:
             continue  # it expired meanwhile
         except StorageError:
@@ -192,7 +227,7 @@ def _read_part(part: _Part) -> tuple[int, list[tuple[str, str, str]]]:
     return len(part.files), wrong
 
 
-def _read_file(storage: Storage, file: SplitFile, fields: Sequence[Field]) -> str | None:
+def _read_file(storage: Storage, file: SplitFile, columns: _Columns) -> str | None:
     """Read all of a file; how it contradicts its statistics, or None. Raises `AnabranchError` if it is damaged."""
     opener = _FORMATS.get(file.format)
     if opener is None:
@@ -200,23 +235,26 @@ def _read_file(storage: Storage, file: SplitFile, fields: Sequence[Field]) -> st
     wrong: str | None = None
     with translated(file.path):
         opened = opener(storage, file)
-        _check_names(opened, fields)
+        _check_names(opened, columns)
         for piece in opened.pieces():
             bounds = _Bounds.of(piece) if isinstance(piece, RowGroup) else None
-            for rows in piece.stream(fields, _ROWS_AT_ONCE):
+            for rows in piece.stream(columns.fields, _ROWS_AT_ONCE):
                 if bounds is not None and wrong is None:
                     wrong = bounds.contradiction(rows)
     return wrong
 
 
-def _check_names(opened: DataFile, fields: Sequence[Field]) -> None:
-    """Raise `CorruptTableError` for a column that the file's schema does not have. It may lack some: merges declare files anew."""
+def _check_names(opened: DataFile, columns: _Columns) -> None:
+    """Raise `CorruptTableError` for a column that neither the file's schema has nor the table ever had.
+
+    Merges declare files anew, so a file may lack columns of its schema, and have columns that were dropped.
+    """
     names: Iterable[str] = ()
     if isinstance(opened, ParquetData):
         names = opened.schema.names
     elif isinstance(opened, OrcData):
         names = sorted(opened.names)
-    known = {*_SYSTEM_COLUMNS, *(f.name for f in fields)}
+    known = {*_SYSTEM_COLUMNS, *columns.dropped, *(f.name for f in columns.fields)}
     unknown = [name for name in names if name not in known]
     if unknown:
         raise CorruptTableError(
@@ -226,10 +264,10 @@ def _check_names(opened: DataFile, fields: Sequence[Field]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """What the footer says of the values of a row group, by column."""
+    """A footer's statistics of a row group, by column."""
 
     columns: dict[str, tuple[Any, Any, int | None]]
-    """Least value, greatest value, and how many are null if that is none."""
+    """Least value, greatest value, and number of nulls, or None if unknown."""
 
     @classmethod
     def of(cls, group: RowGroup) -> _Bounds:
@@ -259,5 +297,5 @@ class _Bounds:
                     found, said = f"{least!r:.60} to {greatest!r:.60}", f"{low!r:.60} to {high!r:.60}"
                     return f"column '{name}' has values from {found}, its footer says {said}"
             except (pa.ArrowException, TypeError, ValueError, OverflowError):
-                continue  # of a type that has no such bounds
+                continue  # its type has no such bounds
         return None

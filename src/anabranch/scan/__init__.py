@@ -1,4 +1,4 @@
-"""Scans: what to read of a table, planned and read in the forms that users ask for."""
+"""Scans: reads of a table as values, planned and read in the forms that users ask for."""
 
 from typing import TYPE_CHECKING
 

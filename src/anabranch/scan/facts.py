@@ -1,9 +1,9 @@
-"""What is true of all rows of a scan, read no further than it takes: counts, extremes, samples."""
+"""Facts about a scan's rows, reading as little as possible: counts, extremes, samples."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import polars as pl
@@ -15,6 +15,7 @@ from anabranch.expr.evaluate import filter_mask
 from anabranch.expr.prune import split_conjuncts
 from anabranch.format.text.names import name_list
 from anabranch.format.types.data_types import is_atomic
+from anabranch.kernel.scan.answers import Asked
 from anabranch.kernel.scan.pruning import partition_values
 from anabranch.kernel.scan.split import Split
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def count(scan: Scan) -> int:
-    """How many rows there are; see `Scan.count`."""
+    """Return the number of rows; see `Scan.count`."""
     if _follows_from_partitions(scan):
         found = int(_of_partitions(scan)["row_count"].sum())
         return found if scan.limit is None else min(found, scan.limit)
@@ -31,7 +32,7 @@ def count(scan: Scan) -> int:
 
 
 def count_by(scan: Scan, columns: str | Sequence[str]) -> pa.Table:
-    """Rows by the values of columns; see `Scan.count_by`."""
+    """Return the number of rows per combination of values; see `Scan.count_by`."""
     names = [scan.schema.field(name).name for name in name_list(columns, "columns")]
     if not names:
         raise SchemaError("rows are counted by no column", hint="name one, or use count().")
@@ -43,24 +44,23 @@ def count_by(scan: Scan, columns: str | Sequence[str]) -> pa.Table:
     return _totals((_counted(batch, names) for batch in scan.only_columns(names).to_batches()), names)
 
 
-def extreme(scan: Scan, column: str, which: str) -> Any:
-    """The smallest or largest value of a column; see `Scan.min`."""
+def extreme(scan: Scan, column: str, which: Literal["min", "max"]) -> Any:
+    """Return the smallest or largest value of a column; see `Scan.min`."""
     field = scan.schema.field(column)
     if not is_atomic(field.type):
         raise SchemaError(
             f"values of column '{field.name}' are in no order", hint="choose a column of a plain type."
         )
-    if scan.limit is None and _follows_from_partitions(scan) and field.name in scan.schema.partition_keys:
-        rows = _of_partitions(scan)
-        found = [_extreme(partition_values(rows["partition"], scan.schema)[field.name], which)]
-    else:
-        found = [_extreme(batch.column(0), which) for batch in scan.only_columns([field.name]).to_batches()]
-    known = [value for value in found if value.is_valid]
-    return _extreme(pa.array([v.as_py() for v in known], known[0].type), which).as_py() if known else None
+    known = scan.answer([Asked(which, field)])
+    if known is not None:
+        return known["a0"][0].as_py()
+    found = [_extreme(batch.column(0), which) for batch in scan.only_columns([field.name]).to_batches()]
+    valid = [value for value in found if value.is_valid]
+    return _extreme(pa.array([v.as_py() for v in valid], valid[0].type), which).as_py() if valid else None
 
 
 def sample(scan: Scan, count: int, seed: int) -> pa.Table:
-    """Some rows by chance; see `Scan.sample`."""
+    """Return a random sample of rows; see `Scan.sample`."""
     total = scan.count()
     chosen = np.sort(np.random.default_rng(seed).choice(total, min(count, total), replace=False))
     found = [*_rows_at(scan, chosen)]
@@ -83,7 +83,7 @@ def _rows_at(scan: Scan, chosen: np.ndarray) -> Iterator[pa.RecordBatch]:
 
 
 def _parts(scan: Scan) -> Iterator[Split | None]:
-    """Files, each as a split of its own, where it is known beforehand how many rows each has; else all at once."""
+    """Yield each file as a split of its own if its number of rows is known; else None for all at once."""
     if scan.predicate is not None or scan.limit is not None:
         yield None
         return
@@ -96,7 +96,7 @@ def _between(chosen: np.ndarray, begin: int, end: int) -> np.ndarray:
 
 
 def _follows_from_partitions(scan: Scan) -> bool:
-    """Whether a partition's rows are all asked for, or none of them."""
+    """Whether the scan takes all or none of each partition's rows."""
     if scan.predicate is None:
         return True
     _, on_rows = split_conjuncts(scan.predicate, {f.id for f in scan.schema.partition_fields})
@@ -104,7 +104,7 @@ def _follows_from_partitions(scan: Scan) -> bool:
 
 
 def _of_partitions(scan: Scan) -> pl.DataFrame:
-    """The partitions that are asked for, with the rows of each."""
+    """Return the partitions of the scan, with their row counts."""
     files = scan.plan().files
     rows = files.group_by("partition", maintain_order=True).agg(pl.col("row_count").sum())
     if scan.predicate is None or rows.is_empty():
@@ -128,7 +128,7 @@ def _totals(parts: Any, names: Sequence[str]) -> pa.Table:
 
 
 def _extreme(values: Any, which: str) -> pa.Scalar:
-    """Of floating-point numbers NaN is the largest, as in filters."""
+    """Return the minimum or maximum of values; NaN is the largest number, as in filters."""
     if pa.types.is_floating(values.type):
         is_nan = pc.fill_null(pc.is_nan(values), fill_value=False)
         numbers = pc.filter(values, pc.invert(is_nan))

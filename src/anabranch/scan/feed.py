@@ -1,4 +1,4 @@
-"""Reading what a stream hands out: the rows of its files, and what is true of them in columns of its own.
+"""Reading of a stream's splits: the rows of files, and facts about them as additional columns.
 
 | column       | type                  | value                                                                   |
 |--------------|-----------------------|-------------------------------------------------------------------------|
@@ -40,13 +40,13 @@ _MOST_MILLIS: Final = (2**63 - 1) // 1000
 
 @dataclass(frozen=True)
 class FeedReader:
-    """Reads the splits of a feed. Where nothing beyond the rows is wanted it costs no more than `reader` does.
+    """Reader of a feed's splits. Without additional columns it costs no more than `reader` does.
 
     Picklable where the table's storage is.
     """
 
     reader: Reader
-    """What reads the table's columns."""
+    """Reader of the table's columns."""
     change_column: bool = False
     """Whether to add the column ``_change``."""
     watermark_column: bool = False
@@ -54,7 +54,7 @@ class FeedReader:
     late_rows: str = "keep"
     """``keep``, ``drop`` or ``only``, as in the option ``scan.late-rows``."""
     event_time: str | None = None
-    """The column that says which rows are late, whether it is read or not; needed unless late rows are kept."""
+    """Column by which rows are late, whether it is read or not; needed unless late rows are kept."""
 
     @classmethod
     def of(
@@ -65,7 +65,7 @@ class FeedReader:
         watermark_column: bool = False,
         threads: int | None = None,
     ) -> Self:
-        """What reads a feed as its options ask: with ``_change`` for ``scan.on-overwrite=changes``.
+        """Create the reader for a feed's options: with ``_change`` for ``scan.on-overwrite=changes``.
 
         Args:
             feed: what hands out the splits.
@@ -83,7 +83,7 @@ class FeedReader:
         )
 
     def __post_init__(self) -> None:
-        """Raises `SchemaError` for columns of the table that are named like one that is added."""
+        """Raise `SchemaError` for table columns with the name of an added one."""
         for field in self._added:
             if field.name in self.reader.schema.names:
                 raise SchemaError(
@@ -93,7 +93,7 @@ class FeedReader:
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of what is read: columns that are added come last."""
+        """Return the Arrow schema of the result: added columns come last."""
         schema = self.reader.schema
         for field in self._added:
             schema = schema.append(field)
@@ -123,14 +123,14 @@ class FeedReader:
         return pa.Table.from_batches(list(self.read_batches(splits, limit=limit)), self.schema)
 
     def count(self, splits: Iterable[FeedSplit]) -> int:
-        """How many rows the splits have."""
+        """Return the number of rows in the splits."""
         rows = replace(self.reader, columns=())
         alone = replace(self, reader=rows, change_column=False, watermark_column=False)
         return sum(batch.num_rows for batch in alone.read_batches(splits))
 
     @property
     def is_plain(self) -> bool:
-        """Whether all rows are given that the reader gives, in columns of the table."""
+        """Whether the result is exactly that of `reader`, with the columns of the table only."""
         return not self._added and self.late_rows == "keep"
 
     @property
@@ -139,7 +139,7 @@ class FeedReader:
         return [field for is_wanted, field in wanted if is_wanted]
 
     def _on(self, branch: str | None) -> Reader:
-        """What reads the files of a branch: they name schemas by numbers, which mean others on another branch."""
+        """Return the reader for the files of a branch, whose schema ids are only valid there."""
         if branch == self.reader.context.branch:
             return self.reader
         found = self._elsewhere.get(branch)
@@ -155,7 +155,7 @@ class FeedReader:
     def _read(
         self, reader: Reader, splits: Iterable[FeedSplit], limit: int | None
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of splits of one branch, by the reader for that."""
+        """Yield the rows of splits of one branch, by the reader for it."""
         if self.is_plain:
             yield from reader.read_batches((split.split for split in splits), limit=limit)
             return
@@ -169,7 +169,7 @@ class FeedReader:
                 return
 
     def _files(self, splits: Iterable[FeedSplit]) -> Iterator[tuple[_Marks, Split]]:
-        """Files, each as a split of its own, with what has to be known of their rows."""
+        """Yield each file as a split of its own, with the facts about its rows."""
         for split in splits:
             for file in split.files:
                 if self.late_rows != "only" or file.late_before is not None:
@@ -214,7 +214,7 @@ class FeedReader:
 
 
 class _Marks(NamedTuple):
-    """What is true of all rows of a file, as far as the reader has to know it."""
+    """Facts about all rows of a file that the reader needs."""
 
     change: str | None
     watermark: int | None

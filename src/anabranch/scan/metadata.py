@@ -1,4 +1,4 @@
-"""Where rows come from, as columns beside those of the table, for who asks for them by name.
+"""Metadata columns: the origin of rows, in columns that must be requested by name.
 
 | column            |                                                                                   |
 |-------------------|-----------------------------------------------------------------------------------|
@@ -39,12 +39,12 @@ METADATA: Final[Mapping[str, pa.DataType]] = {
     "_snapshot_added": pa.int64(),
     "_commit_time": pa.timestamp("ms", tz="UTC"),
 }
-"""The columns and their types."""
+"""Names and types of the metadata columns."""
 _OF_SNAPSHOT: Final = frozenset({"_snapshot_added", "_commit_time"})
 
 
 def metadata_columns(columns: Sequence[str] | None, schema: TableSchema) -> tuple[str, ...]:
-    """Those of the columns that tell where a row comes from."""
+    """Return the requested metadata columns."""
     if columns is None:
         return ()
     own = {f.name for f in schema.fields}
@@ -53,18 +53,18 @@ def metadata_columns(columns: Sequence[str] | None, schema: TableSchema) -> tupl
 
 @dataclass(frozen=True)
 class MetadataReader:
-    """Reads splits file by file, and says of each row where it was."""
+    """Reader of splits, file by file, that adds metadata columns to the rows."""
 
     reader: Reader
-    """Reads the columns of the table that are wanted, of the rows that are."""
+    """Reader of the requested table columns and rows."""
     columns: tuple[str, ...]
-    """All that are wanted, in this order."""
+    """All requested columns, in this order."""
     table: TableSchema
     snapshot: Snapshot | None
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of what is read."""
+        """Return the Arrow schema of the result."""
         own = {f.name: f for f in replace(self.reader, columns=None).schema}
         return pa.schema(
             [
@@ -97,7 +97,7 @@ class MetadataReader:
     def _rows(
         self, split: Split, file: SplitFile, limit: int | None
     ) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
-        """Rows of a file, and their places in it, where these are wanted."""
+        """Yield the rows of a file, and their positions in it, where these are requested."""
         one = Split(split.partition, split.bucket, (file,))
         own = tuple(name for name in self.columns if name not in METADATA or self._is_own(name))
         predicate = self.reader.predicate
@@ -120,7 +120,7 @@ class MetadataReader:
                 yield batch, places
 
     def _facts(self, split: Split, file: SplitFile, snapshot: Snapshot | None) -> dict[str, Any]:
-        """What is the same for all rows of a file."""
+        """Return the metadata values that all rows of a file share."""
         return {
             "_file": f"{self.reader.context.storage.url.rstrip('/')}/{file.path}",
             "_partition": self._partition(split),
@@ -150,7 +150,7 @@ class MetadataReader:
         return partition_label(fields, values)
 
     def _added(self, splits: Sequence[Split]) -> dict[str, Snapshot]:
-        """The snapshots that added the files, by their names, as far as they are left."""
+        """Return the snapshots that added the files, by file name, as far as they are retained."""
         if self.snapshot is None or not _OF_SNAPSHOT.intersection(self.columns):
             return {}
         wanted = {file.path.rpartition("/")[2] for split in splits for file in split.files}

@@ -1,4 +1,4 @@
-"""A read as a value: what to read, not yet read."""
+"""A read as a value: describes what to read, and reads nothing until asked."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from anabranch.expr.nodes import Predicate
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.text.names import name_list
+from anabranch.format.types.data_types import Field
 from anabranch.frames.forms import Forms
 from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.scan.answers import Asked, answered
 from anabranch.kernel.scan.plan import Plan
 from anabranch.kernel.scan.request import ScanRequest
 from anabranch.kernel.scan.split import Split
@@ -50,11 +52,11 @@ S_contra = TypeVar("S_contra", contravariant=True)
 
 
 class SplitReader(Protocol[S_contra]):
-    """Reads splits of one kind."""
+    """Reader of splits of one kind."""
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of what is read."""
+        """Return the Arrow schema of the result."""
         ...
 
     def read_batches(
@@ -69,7 +71,7 @@ class SplitReader(Protocol[S_contra]):
 
 
 class Rows(Forms, Generic[S]):
-    """Rows that are read by splits."""
+    """Rows that are read by splits, in all forms."""
 
     limit: int | None = None
     """The most rows to return."""
@@ -77,32 +79,32 @@ class Rows(Forms, Generic[S]):
     @property
     @abstractmethod
     def reader(self) -> SplitReader[S]:
-        """What reads a split, here or in another process."""
+        """Reader of a split, here or in another process."""
 
     @property
     @abstractmethod
     def splits(self) -> Sequence[S]:
-        """What to read, in order."""
+        """Splits to read, in order."""
 
     @abstractmethod
     def read_from(self) -> TableInput:
-        """The rows as an input of a commit."""
+        """Return the rows as an input of a commit, for lineage."""
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """Columns of the rows, in Arrow's types."""
+        """Return the columns of the rows, in Arrow's types."""
         return self.reader.schema
 
     def to_arrow(self) -> pa.Table:
-        """All rows as one table, in the table's Arrow types."""
+        """Return all rows as one table, in the table's Arrow types."""
         return self._known(self.reader.read_table(self.splits, limit=self.limit))
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """All rows in batches, read as they are consumed, in memory bounded by the batch size."""
+        """Yield all rows in batches, read as they are consumed, in memory bounded by the batch size."""
         return self._known(self._each(self.reader.read_batches(self.splits, limit=self.limit)))
 
     def head(self, count: int = 5) -> pa.Table:
-        """The first rows as an Arrow table; no more is read than they take."""
+        """Return the first rows as an Arrow table, reading no more than needed."""
         most = count if self.limit is None else min(count, self.limit)
         return self._known(self.reader.read_table(self.splits, limit=check_limit(most)))
 
@@ -127,11 +129,11 @@ class Scan(Rows[Split], Shown):
     limit: int | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     engine: Engine | None = field(default=None, repr=False, compare=False)
-    """What works for the table; None if nothing but this process does."""
+    """Engine that executes distributed work for the table; None if only this process does."""
     only: pl.DataFrame | None = field(default=None, repr=False, compare=False)
-    """The files to read of those there are, by partition, bucket and file_name; None for all."""
+    """Files to read, by partition, bucket and file_name; None for all."""
     between: Between | None = None
-    """Read what was added in a range of snapshots that ends with `snapshot`; None for all rows of that."""
+    """Range of snapshots that ends with `snapshot`, to read only rows added in it; None for all rows."""
 
     def _glance(self) -> Glance:
         at = "before its first snapshot" if self.snapshot is None else f"at snapshot {self.snapshot.id}"
@@ -162,7 +164,7 @@ class Scan(Rows[Split], Shown):
         return state_read(self.context, self.snapshot)
 
     def plan(self) -> Plan:
-        """The files to read. Raises `CorruptTableError`, `UnsupportedFeatureError`."""
+        """Plan the files to read. Raises `CorruptTableError`, `UnsupportedFeatureError`."""
         return self._plan
 
     @lazy
@@ -175,15 +177,27 @@ class Scan(Rows[Split], Shown):
                 self.predicate,
                 {**self.schema.options, **self.options},
             )
-        limit = self.limit if self.only is None else None  # which files hold so many rows is seen afterwards
-        plan = ScanRequest(
-            self.context, self.snapshot, self.schema, self.predicate, limit, self.options
-        ).plan()
-        return plan if self.only is None else plan.restricted_to(self.only)
+        if self.only is None:
+            return self._request.plan()
+        # Which files hold so many rows is seen afterwards.
+        return replace(self._request, limit=None).plan().restricted_to(self.only)
+
+    @property
+    def _request(self) -> ScanRequest:
+        return ScanRequest(self.context, self.snapshot, self.schema, self.predicate, self.limit, self.options)
+
+    def answer(self, asked: Sequence[Asked], by: Sequence[Field] = ()) -> pa.Table | None:
+        """Return aggregates of the rows, in groups, if they follow from metadata; else None.
+
+        See `anabranch.kernel.scan.answers.answered`.
+        """
+        if self.between is not None or self.only is not None:
+            return None
+        return answered(self._request, asked, by)
 
     @property
     def reader(self) -> Reader | MetadataReader:
-        """What reads a split of the plan; without metadata columns also in another process."""
+        """Reader of a split of the plan; without metadata columns also usable in another process."""
         reader = Reader(self.context, self.schema.fields, self.columns, self.predicate, verify=self.verify)
         if self.columns is None or not self.metadata_columns:
             return reader
@@ -192,7 +206,7 @@ class Scan(Rows[Split], Shown):
 
     @property
     def metadata_columns(self) -> tuple[str, ...]:
-        """Columns that tell where rows come from; see `anabranch.scan.metadata`."""
+        """Metadata columns among the requested ones; see `anabranch.scan.metadata`."""
         return metadata_columns(self.columns, self.schema)
 
     @property
@@ -202,11 +216,11 @@ class Scan(Rows[Split], Shown):
 
     @property
     def title(self) -> str:
-        """What is read, for people."""
+        """Name of what is read, for people."""
         return self.context.title
 
     def where(self, predicate: Predicate) -> Scan | None:
-        """Rows for which a further condition is TRUE; None if it does not fit the columns, or comes after a limit."""
+        """Restrict the rows by a further condition; None if it does not fit the columns, or comes after a limit."""
         if self.limit is not None:
             return None
         try:
@@ -218,20 +232,20 @@ class Scan(Rows[Split], Shown):
         )
 
     def only_columns(self, names: Sequence[str]) -> Scan:
-        """The same rows with these columns, in this order. Raises `SchemaError`."""
+        """Return the same scan with these columns, in this order. Raises `SchemaError`."""
         return replace(self, columns=check_columns(names, self.schema, metadata=True))
 
     def first(self, count: int) -> Scan:
-        """No more than so many of the rows. Raises `InvalidInputError` for a number below 0."""
+        """Limit the scan to so many rows. Raises `InvalidInputError` for a number below 0."""
         check_limit(count)
         return replace(self, limit=count if self.limit is None else min(count, self.limit))
 
     def head(self, count: int = 5) -> pa.Table:
-        """The first rows as an Arrow table; no more is read than they take."""
+        """Return the first rows as an Arrow table, reading no more than needed."""
         return self.first(count).to_arrow()
 
     def count(self) -> int:
-        """How many rows there are.
+        """Return the number of rows.
 
         Without a filter, or with one on partition columns alone, that follows exactly from metadata, and no data file is
         opened. With another filter the columns of the filter are read, of the files that it leaves over.
@@ -240,7 +254,7 @@ class Scan(Rows[Split], Shown):
         return count(self)
 
     def count_by(self, columns: str | Sequence[str]) -> pa.Table:
-        """How many rows there are of each combination of values: these columns, and ``count``.
+        """Return the number of rows for each combination of values: these columns, and ``count``.
 
         Of partition columns it follows from metadata, as `count` does; otherwise only these columns are read. Groups come
         in no particular order. Raises `SchemaError` for an unknown column.
@@ -249,20 +263,21 @@ class Scan(Rows[Split], Shown):
         return count_by(self, columns)
 
     def min(self, column: str) -> Any:
-        """The smallest value of a column that is not null; None if there is none. Of numbers NaN is the largest.
+        """Return the smallest non-null value of a column; None if there is none. NaN is the largest number.
 
-        Of a partition column it follows from metadata, as `count` does; otherwise this column is read.
+        Of partition columns, numbers but floating point ones, dates, times and booleans it follows from metadata, as
+        `count` does, if all files have statistics of the column; otherwise this column is read.
         """
         self._note()
         return extreme(self, column, "min")
 
     def max(self, column: str) -> Any:
-        """The largest value of a column; see `min`."""
+        """Return the largest value of a column; see `min`."""
         self._note()
         return extreme(self, column, "max")
 
     def sample(self, count: int, *, seed: int = 0) -> pa.Table:
-        """Rows by chance, each as likely as any other, in the order of the table; of the same seed always the same.
+        """Return a uniform random sample of rows, in the order of the table; the same for the same seed.
 
         Without a filter only the files are read in which they are.
         """
@@ -271,7 +286,7 @@ class Scan(Rows[Split], Shown):
         return self._known(sample(self, most, seed))
 
     def to_dataset(self) -> ScanDataset:
-        """The rows as a `pyarrow.dataset.Dataset`, which reads only the columns and files that are asked for.
+        """Return the rows as a `pyarrow.dataset.Dataset`, which reads only the columns and files that are needed.
 
         DuckDB and Polars (``pl.scan_pyarrow_dataset``) take it, and hand it their filters.
         """
@@ -284,7 +299,7 @@ class Scan(Rows[Split], Shown):
     @overload
     def to_polars(self, *, lazy: Literal[True]) -> pl.LazyFrame: ...
     def to_polars(self, *, lazy: bool = False) -> pl.DataFrame | pl.LazyFrame:
-        """All rows as a Polars frame, or with `lazy` as one of which a query reads what it needs.
+        """Return all rows as a Polars frame, or with `lazy` as one whose queries read only what they need.
 
         Filters, columns and limits of a lazy query reach the planner, so partitions and files are left out before anything
         is read. What has no counterpart in our filters is filtered by Polars.
@@ -303,7 +318,7 @@ class Scan(Rows[Split], Shown):
         return for_duckdb(self)
 
     def to_spark(self) -> DataFrame:
-        """The rows as a DataFrame of the session that the lake was connected with; nothing is read yet.
+        """Return the rows as a DataFrame of the session that the lake was connected with; nothing is read yet.
 
         Spark's own Parquet reader reads them where it can, and Spark's filters then leave out partitions and files;
         otherwise they come through the data source ``anabranch``, and the log says why. The frame is of this snapshot
@@ -335,13 +350,13 @@ class Scan(Rows[Split], Shown):
         return frame
 
     def explain(self) -> str:
-        """How the plan came about: files before and after each pruning step, as text."""
+        """Explain the plan as text: files before and after each pruning step."""
         return explain(self.plan(), self)
 
 
 @dataclass(frozen=True, repr=False)
 class Changes(Rows[FeedSplit], Shown):
-    """Rows that were appended between two snapshots, in the columns of today.
+    """Rows that were appended between two snapshots, with the current columns.
 
     With ``scan.on-overwrite=changes`` also those that were taken away, told apart by the column ``_change``.
     """
@@ -364,7 +379,7 @@ class Changes(Rows[FeedSplit], Shown):
 
     @property
     def splits(self) -> Sequence[FeedSplit]:
-        """Raises `NotFoundError` if some of the snapshots have expired, `OptionError` at an overwrite."""
+        """Splits to read. Raises `NotFoundError` if snapshots have expired, `OptionError` at an overwrite."""
         note_changes(self.feed.context, self.start, self.end)
         return self.feed.splits(self.start, self.end)
 
@@ -372,13 +387,13 @@ class Changes(Rows[FeedSplit], Shown):
         return range_read(self.feed.context, self.start, self.end)
 
     def count(self) -> int:
-        """How many rows there are, read no further than to count them. Raises as `splits`."""
+        """Return the number of rows, reading only what counting needs. Raises as `splits`."""
         found = self.reader.count(self.splits)
         return found if self.limit is None else min(found, self.limit)
 
 
 def explain(plan: Plan, scan: Scan) -> str:
-    """Text for people: what is read, and what each step left out."""
+    """Return a text for people: what is read, and what each step pruned."""
     snapshot = "no snapshot" if plan.snapshot is None else f"snapshot {plan.snapshot.id}"
     lines = [f"scan of {scan.context.title} at {snapshot}"]
     if scan.predicate is not None:
@@ -397,7 +412,7 @@ def explain(plan: Plan, scan: Scan) -> str:
 def check_columns(
     columns: str | Sequence[str] | None, schema: TableSchema, *, metadata: bool = False
 ) -> tuple[str, ...] | None:
-    """The columns by their exact names, with `metadata` also those that tell where rows come from.
+    """Return the columns by their exact names; with `metadata`, metadata columns are allowed.
 
     Raises `SchemaError` for unknown ones, and for one that is asked for twice.
     """
@@ -411,7 +426,7 @@ def check_columns(
 
 
 def check_limit(limit: int | None) -> int | None:
-    """The most rows to return: None for all, 0 for none, as in SQL. Raises `InvalidInputError` for less."""
+    """Return the row limit: None for all, 0 for none, as in SQL. Raises `InvalidInputError` for less."""
     if limit is None:
         return None
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:

@@ -1,4 +1,4 @@
-"""Branches, as the command line shows and changes them."""
+"""Branches, for the command line."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ __all__ = [
 
 
 def branches(warehouse: str, table: str) -> tuple[Table, list[BranchInfo]]:
-    """The table, and facts about main and each branch, main first. Raises `NotFoundError`."""
+    """Return the table, and facts about main and each branch, main first. Raises `NotFoundError`."""
     view = open_branch(warehouse, table, None)
     return view, view.branch_infos()
 
 
 def lags(table: Table) -> list[BranchLag]:
-    """How far each branch is behind main, by name; branches that are half made or half deleted are left out."""
+    """Return how far each branch is behind main, by name; half-created and half-deleted branches are left out."""
     names = [
         info.name for info in table.branch_infos() if not info.is_main and info.tag and info.state == "ready"
     ]
     found = []
     for name in names:
-        with suppress(NotFoundError):  # it went meanwhile
+        with suppress(NotFoundError):  # it was deleted meanwhile
             found.append(table.branch_lag(name))
     return found
 
 
 def repeatedly(look: Callable[[], T], every_seconds: float, times: int | None) -> Iterator[T]:
-    """What `look` gives, again and again, with pauses between; so many times, for ever if None."""
+    """Yield the result of `look` repeatedly, with pauses between; so many times, for ever if None."""
     for number in count() if times is None else range(times):
         if number:
             SYSTEM.sleeper.sleep(every_seconds)
@@ -63,7 +63,7 @@ def repeatedly(look: Callable[[], T], every_seconds: float, times: int | None) -
 
 
 def branch(table: Table, name: str) -> BranchInfo:
-    """Facts about one branch, also about one that is half made or half deleted. Raises `NotFoundError`."""
+    """Return facts about one branch, even a half-created or half-deleted one. Raises `NotFoundError`."""
     found = next((info for info in table.branch_infos() if info.name == name), None)
     if found is None:
         raise NotFoundError(
@@ -81,7 +81,7 @@ def create_branch(
     savepoint: int | None,
     retained: str | None,
 ) -> BranchInfo:
-    """Create a branch in the name of who is logged in; arguments as `Table.create_branch` takes them."""
+    """Create a branch in the name of the logged-in user; arguments as for `Table.create_branch`."""
     table.create_branch(
         name, tag, snapshot=snapshot, savepoint=savepoint, created_by=user(), retained=retained
     )
@@ -89,7 +89,7 @@ def create_branch(
 
 
 def delete_branch(table: Table, name: str) -> DeletedBranch:
-    """Remove a branch. Raises `NotFoundError`, `InvalidInputError`."""
+    """Delete a branch. Raises `NotFoundError`, `InvalidInputError`."""
     return table.delete_branch(name)
 
 
@@ -102,7 +102,7 @@ def merge_branch(
     require_audit: str | None,
     dry_run: bool,
 ) -> MergeResult:
-    """Merge a branch into main, or only say what that would do. Conflicts are part of the result.
+    """Merge a branch into main, or only preview it. Conflicts are part of the result.
 
     Args:
         table: the table.
@@ -130,7 +130,7 @@ def merge_branch(
 
 
 def _choices(given: Sequence[str]) -> dict[str, str]:
-    """``theirs`` and ``dt=a:ours`` as choices by partition."""
+    """Parse ``theirs`` and ``dt=a:ours`` into choices by partition."""
     choices = {}
     for text in given:
         partition, _, choice = text.rpartition(":")
@@ -139,7 +139,7 @@ def _choices(given: Sequence[str]) -> dict[str, str]:
 
 
 def moved(info: BranchInfo) -> str:
-    """How far a branch and main have moved since it began, in words: ``2 snapshots, +20 rows; main 3 snapshots, +3 rows``."""
+    """Describe how far a branch and main moved since the fork: ``2 snapshots, +20 rows; main 3 snapshots, +3 rows``."""
     own, of_main = (
         _moved(info.snapshots_ahead, info.rows_ahead),
         _moved(info.snapshots_behind, info.rows_behind),
@@ -155,7 +155,7 @@ def _moved(snapshots: int | None, rows: int | None) -> str:
 
 
 def user() -> str | None:
-    """Who is logged in; None where nobody has a name."""
+    """Return the logged-in user; None if it has no name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # as in containers whose user has no name

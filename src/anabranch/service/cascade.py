@@ -1,4 +1,4 @@
-"""Cascades, as the command line does them."""
+"""Cascades, for the command line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from anabranch.cascade import (
     run_cascade,
     undo_cascade,
 )
-from anabranch.cascade.telling import told_group, told_groups, told_plan, told_result
+from anabranch.cascade.telling import command_of, told_group, told_groups, told_plan, told_result
 from anabranch.errors import InvalidInputError
 from anabranch.jobs.job import Job
 from anabranch.jobs.run import stopping
@@ -27,7 +27,7 @@ from anabranch.service.jobs import JobStatus, Spark, check_spark, declared
 from anabranch.service.local_spark import local_spark
 
 if TYPE_CHECKING:
-    from anabranch.jobs.supervise import RunEvent
+    from anabranch.jobs.status import RunEvent
 
 __all__ = [
     "CascadePlan",
@@ -36,6 +36,7 @@ __all__ = [
     "GroupResult",
     "How",
     "Spark",
+    "command_of",
     "groups",
     "plan",
     "run",
@@ -49,10 +50,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How to carry a cascade out."""
+    """How to run a cascade."""
 
     files: Sequence[str] = ()
-    """That declare the jobs."""
+    """Files that declare the jobs."""
     publish: bool = True
     by_hand: Sequence[str] = ()
     audits: Mapping[str, str] = field(default_factory=dict)
@@ -60,11 +61,11 @@ class How:
     max_restarts: int = 10
     reason: str | None = None
     accept_empty_state: Sequence[str] = ()
-    """Jobs that may begin with no state where none can be had."""
+    """Jobs that may begin without state if none can be recovered."""
 
 
 def plan(warehouse: str, table: str, files: Sequence[str]) -> CascadePlan:
-    """What has to be done after main of a table was replaced. Raises what `plan_cascade` and `load` raise."""
+    """Return what has to be done after main of a table was replaced. Raises what `plan_cascade` and `load` raise."""
     return plan_cascade(connect(warehouse), table, _jobs(warehouse, files))
 
 
@@ -78,7 +79,7 @@ def run(
     on_status: Callable[[Sequence[JobStatus]], None],
     on_event: Callable[[RunEvent], None] = lambda _: None,
 ) -> CascadeResult:
-    """Carry it out, in the name of who is logged in; Spark is started only if a job is to run. Raises as `run_cascade`."""
+    """Run it in the name of the logged-in user; Spark is started only if a job is to run. Raises as `run_cascade`."""
     jobs = _jobs(warehouse, how.files, spark)
     options = CascadeOptions(
         how.publish, tuple(how.by_hand), how.audits, tuple(how.accept_empty_state), user(), how.reason
@@ -102,7 +103,7 @@ def run(
 
 
 def undo(warehouse: str, table: str | None, number: str, *, reason: str | None) -> GroupResult:
-    """Take a cascade back: by the number of its group, or the ``last`` one, of a table if one is named."""
+    """Undo a cascade: by the number of its group, or the ``last`` one, of a table if one is named."""
     if number != "last" and not number.isdigit():
         raise InvalidInputError(
             f"'{number}' is no number of a group",
@@ -113,7 +114,7 @@ def undo(warehouse: str, table: str | None, number: str, *, reason: str | None) 
 
 
 def groups(warehouse: str) -> list[GroupInfo]:
-    """What was replaced in several tables at once, oldest first."""
+    """Return replacements in several tables at once, oldest first."""
     return connect(warehouse).groups()
 
 

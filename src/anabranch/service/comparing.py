@@ -1,4 +1,4 @@
-"""Comparing moments of a table and checking them: what the command line's verbs do, as values."""
+"""Comparing and checking moments of a table, as values for the command line."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from anabranch.kernel.provenance.coverage import JobOnMain
 from anabranch.lineage.recording import aside
 from anabranch.service.tables import View, open_lake, open_table
 from anabranch.service.values import rows_of
-from anabranch.table import Table
 
 
 @dataclass(frozen=True, slots=True)
 class DiffInfo:
-    """The difference of two moments as people see it."""
+    """The difference of two moments, for display."""
 
     table: str
     left: str
@@ -31,18 +30,18 @@ class DiffInfo:
     schema: tuple[str, ...]
     """Changes of the schema, in words."""
     partitions: tuple[Mapping[str, Any], ...]
-    """Those that differ."""
+    """Partitions that differ."""
     rows: RowCounts | None
-    """How many rows differ; None if they were not counted."""
+    """Number of rows that differ; None if not counted."""
     changes: tuple[Mapping[str, Any], ...] | None
-    """Some of these rows, ``_change`` first; None if none were asked for."""
+    """Some of these rows, ``_change`` first; None if none were requested."""
     only_on_main: tuple[JobOnMain, ...] = ()
-    """What only main has, job by job, if one side is main and the other a branch."""
+    """Commits only main has, by job, if one side is main and the other a branch."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictInfo:
-    """A verdict as programs see it."""
+    """A verdict, for programs."""
 
     table: str
     audit: int
@@ -56,19 +55,24 @@ class VerdictInfo:
 
 
 def open_diff(warehouse: str, table: str, asked: str) -> Diff:
-    """The difference that ``A..B`` asks for; a side left out is main.
+    """Return the difference that ``A..B`` asks for; a side left out is main.
 
     Raises:
-        InvalidInputError: that is not what was written.
-        NotFoundError: there is no such table, branch or moment.
+        InvalidInputError: the text does not have that form.
+        NotFoundError: the table, branch or moment does not exist.
     """
+    left, right = sides_of(asked)
+    return open_table(open_lake(warehouse), View(table)).diff(left, right)
+
+
+def sides_of(asked: str) -> tuple[str, str]:
+    """Return the two sides of ``A..B``; one that is left out is main. Raises `InvalidInputError`."""
     left, dots, right = asked.partition("..")
     if not dots or ".." in right:
         raise InvalidInputError(
             f"'{asked}' does not say what to compare", hint="write main..fix, or fix@good..fix for moments."
         )
-    found = open_table(open_lake(warehouse), View(table))
-    return found.diff(left.strip() or "main", right.strip() or "main")
+    return left.strip() or "main", right.strip() or "main"
 
 
 def describe(
@@ -79,7 +83,7 @@ def describe(
     filter: str | None = None,
     columns: Sequence[str] | None = None,
 ) -> DiffInfo:
-    """A difference in one value.
+    """Return a difference as one value.
 
     Args:
         diff: what to describe.
@@ -107,26 +111,21 @@ def describe(
 
 
 def _counts(diff: Diff, filter: str | None, columns: Sequence[str] | None) -> RowCounts:
-    with aside():  # people look at them
+    with aside():  # they are only looked at
         return diff.rows(filter, columns).count()
 
 
 def _changes(
     diff: Diff, filter: str | None, columns: Sequence[str] | None, limit: int
 ) -> tuple[Mapping[str, Any], ...]:
-    with aside():  # people look at them
+    with aside():  # they are only looked at
         found = diff.rows(filter, columns, limit).to_arrow()
     names = [found.schema.names[-1], *found.schema.names[:-1]]
     return tuple({name: row[name] for name in names} for row in rows_of(found))
 
 
-def open_branch(warehouse: str, table: str, branch: str | None) -> Table:
-    """A branch of a table at its newest state; main if None. Raises `NotFoundError`."""
-    return open_table(open_lake(warehouse), View(table, branch))
-
-
 def describe_verdict(verdict: Verdict) -> VerdictInfo:
-    """All there is to know of a verdict in one value."""
+    """Return everything known about a verdict as one value."""
     record = verdict.record
     return VerdictInfo(
         verdict.branch,

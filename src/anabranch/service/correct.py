@@ -1,4 +1,4 @@
-"""Corrections from a tag, as the command line does them."""
+"""Corrections from a tag, for the command line."""
 
 from __future__ import annotations
 
@@ -13,26 +13,43 @@ from anabranch.jobs.supervise import Policy
 from anabranch.kernel.replacement.group_result import GroupResult
 from anabranch.lake import connect
 from anabranch.service.branches import user
-from anabranch.service.cascade import CascadePlan, CascadeResult, told_group, told_plan, told_result
+from anabranch.service.cascade import (
+    CascadePlan,
+    CascadeResult,
+    command_of,
+    told_group,
+    told_plan,
+    told_result,
+)
 from anabranch.service.jobs import JobStatus, Spark, check_spark, declared
 from anabranch.service.local_spark import local_spark
 
 if TYPE_CHECKING:
-    from anabranch.jobs.supervise import RunEvent
+    from anabranch.jobs.status import RunEvent
 
-__all__ = ["Correction", "Spark", "plan", "run", "told_group", "told_plan", "told_result", "undo"]
+__all__ = [
+    "Correction",
+    "Spark",
+    "command_of",
+    "plan",
+    "run",
+    "told_group",
+    "told_plan",
+    "told_result",
+    "undo",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """What is to be corrected, and how."""
+    """What to correct, and how."""
 
     table: str
     from_tag: str
     files: Sequence[str] = ()
-    """That declare the jobs."""
+    """Files that declare the jobs."""
     name: str | None = None
-    """Of the branches."""
+    """Name of the branches."""
     checks: str | None = None
     publish: bool = True
     by_hand: Sequence[str] = ()
@@ -42,7 +59,7 @@ class Correction:
 
 
 def plan(warehouse: str, wanted: Correction) -> CascadePlan:
-    """What the correction would do. Raises what `plan_correction` and `load` raise."""
+    """Return what the correction would do. Raises what `plan_correction` and `load` raise."""
     jobs = declared(wanted.files, warehouse=warehouse) if wanted.files else []
     return plan_correction(connect(warehouse), wanted.table, wanted.from_tag, jobs, name=wanted.name)
 
@@ -56,7 +73,7 @@ def run(
     on_status: Callable[[Sequence[JobStatus]], None],
     on_event: Callable[[RunEvent], None] = lambda _: None,
 ) -> CascadeResult:
-    """Carry it out, in the name of who is logged in; Spark is started only if a job is to run. Raises as `run_correction`."""
+    """Run it in the name of the logged-in user; Spark is started only if needed. Raises as `run_correction`."""
     jobs = declared(wanted.files, warehouse=warehouse, spark=spark) if wanted.files else []
     options = CascadeOptions(
         publish=wanted.publish,
@@ -97,7 +114,7 @@ def run(
 
 
 def undo(warehouse: str, wanted: Correction) -> GroupResult:
-    """Take it back, in the name of who is logged in. Raises as `undo_correction`."""
+    """Undo it, in the name of the logged-in user. Raises as `undo_correction`."""
     return undo_correction(
         connect(warehouse),
         wanted.table,

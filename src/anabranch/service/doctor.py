@@ -1,4 +1,4 @@
-"""Whether this machine, the warehouse and Spark have what a deployment needs, and what to do where they have not."""
+"""Checks whether this machine, the warehouse and Spark are ready for a deployment, and suggests remedies."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from importlib import metadata, util
 from pathlib import Path
 
 from anabranch.runtime import SYSTEM, Runtime
+from anabranch.service.build import build_name
 from anabranch.service.finding import Check, connector_check
 from anabranch.service.warehouse_doctor import checkpoint_checks, warehouse_checks
 from anabranch.spark.jvm.connectors import connector_for, hadoop_version, jars_of_spark
@@ -21,19 +22,21 @@ from anabranch.spark.jvm.connectors import connector_for, hadoop_version, jars_o
 __all__ = ["Check", "Examination", "examine"]
 
 OLDEST_JAVA = 17
+_NEEDED = ("pyarrow", "polars", "numpy", "obstore", "fastavro")
+_OPTIONAL = ("pandas", "duckdb", "sqlglot", "confluent-kafka", "boto3")
 _JAVA_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What is looked at."""
+    """What to examine."""
 
     warehouse: str
     """Path or URL."""
     read_only: bool = False
-    """Whether the warehouse is only to be read: nothing is written to it then."""
+    """Whether nothing may be written to the warehouse."""
     master: str | None = None
-    """Where Spark is tried; not at all if neither this nor ``spark.master`` among the settings says."""
+    """Where to try Spark; it is skipped if neither this nor ``spark.master`` in the settings is given."""
     conf: Mapping[str, str] = field(default_factory=dict)
     """Further settings of Spark."""
 
@@ -43,10 +46,11 @@ class Examination:
 
 
 def examine(asked: Examination, *, runtime: Runtime = SYSTEM) -> Iterator[Check]:
-    """Look at Python, the libraries, Java, Spark, the warehouse and the place of checkpoints, one after another.
+    """Check the system, Python, the libraries, Java, Spark, the warehouse and the place of checkpoints, one after another.
 
-    In the warehouse some small objects are written and removed again, unless it is only to be read.
+    Some small objects are written to the warehouse and removed again, unless it is read-only.
     """
+    yield Check("system", "ok", f"{platform.system()} {platform.release()}, {platform.machine()}")
     yield from _python()
     yield from _libraries()
     java = list(_java())
@@ -58,7 +62,7 @@ def examine(asked: Examination, *, runtime: Runtime = SYSTEM) -> Iterator[Check]
     if not asked.tries_spark:
         yield from _connector(asked.warehouse)
     elif all(check.status == "ok" for check in (*java, *pyspark)):
-        from anabranch.service.spark_doctor import spark_checks  # which imports PySpark
+        from anabranch.service.spark_doctor import spark_checks  # this imports PySpark
 
         yield from spark_checks(asked.warehouse, asked.master, asked.conf)
     else:
@@ -76,11 +80,17 @@ def _python() -> Iterator[Check]:
 
 
 def _libraries() -> Iterator[Check]:
-    for name in ("anabranch", "pyarrow", "polars", "obstore", "fastavro"):
-        try:
-            yield Check(name, "ok", metadata.version(name))
-        except metadata.PackageNotFoundError:
+    yield Check("anabranch", "ok", build_name())
+    for name in _NEEDED:
+        version = _version_of(name)
+        if version is None:
             yield Check(name, "failed", "not installed", f"pip install {name}")
+        else:
+            yield Check(name, "ok", version)
+    for name in _OPTIONAL:
+        version = _version_of(name)
+        if version is not None:
+            yield Check(name, "ok", version)
 
 
 def _java() -> Iterator[Check]:
@@ -121,7 +131,7 @@ def _version_of(distribution: str) -> str | None:
 
 
 def _connector(warehouse: str) -> Iterator[Check]:
-    """Whether Spark's own Parquet reader reaches the warehouse: optional, and seen by the jars that lie in Spark's folder."""
+    """Check whether Spark's Parquet reader reaches the warehouse: optional, judged by the jars in Spark's folder."""
     connector, jars = connector_for(warehouse), jars_of_spark()
     if connector is None or jars is None:
         return

@@ -13,7 +13,7 @@ Status = Literal["ok", "missing", "warning", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One finding: ``ok``, ``missing`` (an optional part), ``warning`` (it works, but) or ``failed``."""
+    """One finding: ``ok``, ``missing`` (an optional part), ``warning`` (works with limits) or ``failed``."""
 
     name: str
     status: Status
@@ -23,12 +23,12 @@ class Check:
 
 
 def connector_check(connector: Connector, found: str | None, hadoop: str | None) -> Check:
-    """Whether Spark has the connector of Hadoop that it would read the warehouse through.
+    """Check whether Spark has the Hadoop connector through which it would read the warehouse.
 
     Args:
         connector: the one that the warehouse needs.
-        found: what Spark has of it, if anything.
-        hadoop: version of Spark's Hadoop, if it is known.
+        found: the version of it that Spark has, if any.
+        hadoop: version of Spark's Hadoop, if known.
     """
     if found is not None:
         return Check("Hadoop's connector", "ok", found)

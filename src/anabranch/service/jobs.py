@@ -1,23 +1,24 @@
-"""Job files, run by a Spark that is started for them."""
+"""Runs job files, with a Spark started for them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from anabranch.errors import UnsupportedFeatureError
+from anabranch.errors import NotFoundError, UnsupportedFeatureError
+from anabranch.jobs.board import Board
 from anabranch.jobs.job import Job
+from anabranch.jobs.lease import Leases, Wanted, take
 from anabranch.jobs.load import NoSessionError, jobs_of, load_all
 from anabranch.jobs.plan import chosen, feeds, in_order
-from anabranch.jobs.prepare import Run
+from anabranch.jobs.prepare import Run, goes_on_at
 from anabranch.jobs.run import Schedule, run_jobs, stopping, with_trigger
-from anabranch.jobs.supervise import JobStatus, Policy, RunEvent
-from anabranch.lake import connect
+from anabranch.jobs.status import JobStatus, RunEvent
+from anabranch.jobs.supervise import Policy, Stop
+from anabranch.lake import Lake, connect
 from anabranch.service.local_spark import local_spark
-
-if TYPE_CHECKING:
-    from anabranch.jobs.supervise import Stop
+from anabranch.storage.open import open_storage
 
 __all__ = [
     "JobStatus",
@@ -26,6 +27,7 @@ __all__ = [
     "Run",
     "Schedule",
     "Spark",
+    "Stop",
     "declared",
     "planned",
     "run",
@@ -33,25 +35,29 @@ __all__ = [
 ]
 
 
+_TAKE_OVER_SECONDS = 45.0
+"""Beyond the limit of a stop: until the other process looks, and until it has ended."""
+
+
 @dataclass(frozen=True, slots=True)
 class Spark:
-    """The Spark that jobs are run by."""
+    """The Spark that runs jobs."""
 
     master: str | None = None
-    """Where it runs; this machine if neither this nor ``spark.master`` among the settings says."""
+    """Where it runs; this machine if neither this nor ``spark.master`` in the settings is given."""
     conf: Mapping[str, str] = field(default_factory=dict)
     loud: bool = False
-    """Whether what it says itself goes to standard error."""
+    """Whether its own output goes to standard error."""
 
     @property
     def where(self) -> str | None:
-        """The master; None where the settings say."""
+        """The master; None if the settings give it."""
         return self.master or (None if "spark.master" in self.conf else "local[*]")
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A job in the order in which it starts."""
+    """A job, in start order."""
 
     job: str
     sink: str
@@ -65,9 +71,9 @@ class Planned:
 def declared(
     files: Sequence[str], names: Sequence[str] = (), *, warehouse: str, spark: Spark | None = None
 ) -> list[Job]:
-    """The jobs of some files; those of these names, or all. Raises what `anabranch.jobs.load.load` raises.
+    """Return the jobs of some files; those of these names, or all. Raises what `anabranch.jobs.load.load` raises.
 
-    A Spark is started for files that cannot be loaded without one.
+    Spark is started for files that cannot be loaded without it.
     """
     try:
         return chosen(list(jobs_of(load_all(files))), names)
@@ -79,7 +85,7 @@ def declared(
 
 
 def planned(jobs: Sequence[Job]) -> list[Planned]:
-    """The jobs in the order in which they start. Raises `InvalidInputError` if they feed each other in a circle."""
+    """Return the jobs in start order. Raises `InvalidInputError` if they feed each other in a circle."""
     feeding = feeds(jobs)
     return [
         Planned(
@@ -101,11 +107,13 @@ def run(
     schedule: Schedule,
     spark: Spark,
     *,
+    take_over: bool = False,
+    tell: Callable[[str], None] = lambda _: None,
     on_status: Callable[[Sequence[JobStatus]], None],
     on_stop: Callable[[Stop], None] = lambda _: None,
     on_event: Callable[[RunEvent], None] = lambda _: None,
 ) -> tuple[JobStatus, ...]:
-    """Run jobs until all are over, or SIGINT, SIGTERM or SIGHUP asks for the end; how each ended.
+    """Run jobs until all have ended, or SIGINT, SIGTERM or SIGHUP stops them; return how each ended.
 
     Args:
         warehouse: path or URL.
@@ -113,6 +121,8 @@ def run(
         how: branch, tag and checkpoint.
         schedule: how long, and how often again.
         spark: what runs them.
+        take_over: end the jobs in other processes that run them, after the batch they are at.
+        tell: told what is waited for.
         on_status: told of all jobs, now and then.
         on_stop: told once how the end can be asked for.
         on_event: told of starts and ends.
@@ -120,23 +130,61 @@ def run(
     Raises:
         UnsupportedFeatureError: PySpark is not installed.
         InvalidInputError: the jobs cannot be run together, or not on a branch.
+        JobTakenError: another process runs one of them.
     """
     check_spark()
+    leases = _leases(warehouse, jobs, how, schedule, take_over=take_over, tell=tell)
     name = f"anabranch run {' '.join(job.name for job in jobs)}"
-    # PySpark takes SIGINT for itself when a session starts: signals are ours from then on.
+    # PySpark handles SIGINT itself when a session starts: signals are ours from then on.
     with (
+        leases.beating(),
         local_spark(warehouse, name, master=spark.where, conf=spark.conf, quiet=not spark.loud) as session,
         stopping() as stop,
     ):
         on_stop(stop)
         lake = connect(warehouse, spark=session)
-        return run_jobs(jobs, lake, how, schedule, stop=stop, on_status=on_status, on_event=on_event)
+        return run_jobs(
+            *(jobs, lake, how, schedule), stop=stop, on_status=on_status, on_event=on_event, leases=leases
+        )
+
+
+def _leases(
+    warehouse: str,
+    jobs: Sequence[Job],
+    how: Run,
+    schedule: Schedule,
+    *,
+    take_over: bool,
+    tell: Callable[[str], None],
+) -> Leases:
+    """Take the jobs for this process. One whose table is not there is left out: its start tells."""
+    lake = connect(warehouse)
+    board = Board(open_storage(lake.url, lake.storage_options))
+    wanted = [one for job in jobs if (one := _wanted(job, lake, how)) is not None]
+    if wanted:
+        board.sweep()
+    patience = schedule.patience_seconds + _TAKE_OVER_SECONDS
+    return take(board, wanted, take_over=take_over, patience_seconds=patience, tell=tell)
+
+
+def _wanted(job: Job, lake: Lake, how: Run) -> Wanted | None:
+    """Return the name under which a job is held: that of its checkpoint, which may be of a branch that is main now."""
+    try:
+        lake.table(job.sink)
+    except NotFoundError:
+        return None
+    key = job.name if how.is_on_main else f"{job.name}@{how.branch}"
+    sink = job.sink if how.is_on_main else f"{job.sink}$branch_{how.branch}"
+    if how.checkpoint is None:
+        with suppress(NotFoundError):  # the branch is still to be created
+            key = goes_on_at(job, lake, how).location.rpartition("/")[2]
+    return Wanted(key, job.name, sink)
 
 
 def check_spark() -> None:
-    """Raise `UnsupportedFeatureError` if PySpark is not installed: asked for before anything is begun."""
+    """Raise `UnsupportedFeatureError` if PySpark is not installed: called before anything is begun."""
     try:
-        import pyspark  # noqa: F401 - only whether it is there
+        import pyspark  # noqa: F401 - only to see whether it is installed
     except ImportError as error:
         raise UnsupportedFeatureError(
             "jobs need Spark, which is not installed",

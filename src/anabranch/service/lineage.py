@@ -1,4 +1,4 @@
-"""Lineage, as the command line asks for it: questions, drawings, and what to do next."""
+"""Lineage, for the command line: questions, drawings, and what to do next."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.errors import InvalidInputError
+from anabranch.format.text.shell import command_line
 from anabranch.lineage.drawing import FORMATS, drawn
 from anabranch.lineage.joining import made_of
 from anabranch.lineage.model import TableInput
@@ -21,7 +22,7 @@ from anabranch.table import Table
 __all__ = ["Drawing", "Job", "Positions", "Producer", "Rebuilt", "Trace"]
 
 _ASKED = re.compile(r"([^@]+\$branch_main@\d+|[^@]+)(?:@(.+))?", re.DOTALL)
-"""A table, with a former main such as ``db.t$branch_main@1`` among its branches, and what of it."""
+"""A table, possibly on a former main such as ``db.t$branch_main@1``, and optionally its snapshots."""
 _ENDINGS = {
     ".json": "json",
     ".dot": "dot",
@@ -35,20 +36,22 @@ _ENDINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a question is about."""
+    """The subject of a question."""
 
     table: str
     snapshots: str | None
-    """One, a range, or a name such as a tag; None for the table as a whole."""
+    """A snapshot, a range, or a name such as a tag; None for the table as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A trace as it is to be shown."""
+    """A trace, ready to be shown."""
 
     text: str = ""
+    value: Any = None
+    """What programs get as JSON; None if the text is for them."""
     shown: Any = None
-    """A tree of rich for people; None if the text is for programs or in a file."""
+    """A rich tree for people; None if the text is for programs or in a file."""
     file: str | None = None
 
     @property
@@ -58,7 +61,7 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What the index of lineage has."""
+    """The content of the lineage index after a rebuild."""
 
     commits: int
     tables: int
@@ -66,7 +69,7 @@ class Rebuilt:
 
 
 def asked(table: str, snapshots: str | None = None) -> Asked:
-    """``db.orders@5..9`` as table and snapshots. Raises `InvalidInputError`."""
+    """Split ``db.orders@5..9`` into table and snapshots. Raises `InvalidInputError`."""
     found = _ASKED.fullmatch(table)
     if found is None:
         raise InvalidInputError(
@@ -80,17 +83,17 @@ def asked(table: str, snapshots: str | None = None) -> Asked:
 
 
 def upstream(warehouse: str, about: Asked, *, depth: int | None) -> Trace:
-    """As `TableLineage.upstream`."""
+    """Return `TableLineage.upstream`."""
     return _table(warehouse, about).lineage.upstream(about.snapshots, depth=depth)
 
 
 def downstream(warehouse: str, about: Asked, *, depth: int | None) -> Trace:
-    """As `TableLineage.downstream`."""
+    """Return `TableLineage.downstream`."""
     return _table(warehouse, about).lineage.downstream(about.snapshots, depth=depth)
 
 
 def impact(warehouse: str, about: Asked, *, depth: int | None) -> Trace:
-    """As `TableLineage.impact`. Raises `InvalidInputError` if no snapshots are named."""
+    """Return `TableLineage.impact`. Raises `InvalidInputError` if no snapshots are named."""
     if about.snapshots is None:
         raise InvalidInputError(
             "which snapshots are bad was not said",
@@ -100,27 +103,27 @@ def impact(warehouse: str, about: Asked, *, depth: int | None) -> Trace:
 
 
 def positions(warehouse: str, about: Asked) -> tuple[Positions, ...]:
-    """As `TableLineage.positions`."""
+    """Return `TableLineage.positions`."""
     return _table(warehouse, about).lineage.positions(about.snapshots)
 
 
 def producer(warehouse: str, about: Asked) -> Producer:
-    """As `TableLineage.producer`."""
+    """Return `TableLineage.producer`."""
     return _table(warehouse, about).lineage.producer(about.snapshots)
 
 
 def topology(warehouse: str) -> Trace:
-    """All tables and jobs."""
+    """Return all tables and jobs."""
     return open_lake(warehouse).lineage.topology()
 
 
 def jobs(warehouse: str) -> tuple[Job, ...]:
-    """All jobs, by name."""
+    """Return all jobs, by name."""
     return open_lake(warehouse).lineage.jobs()
 
 
 def rebuild(warehouse: str) -> Rebuilt:
-    """Make the index anew."""
+    """Rebuild the index."""
     done = open_lake(warehouse).lineage.rebuild()
     return Rebuilt(done.commits, len(done.tables), done.problems)
 
@@ -129,9 +132,9 @@ def rebuild(warehouse: str) -> Rebuilt:
 
 
 def drawing(trace: Trace, *, format: str | None, output: str | None, json: bool) -> Drawing:
-    """A trace as it is to be shown; written to the file `output` if there is one.
+    """Return a drawing of a trace, writing it to the file `output` if given.
 
-    Raises `InvalidInputError`: the format is none, cannot be told from the name of the file, or the file cannot be written.
+    Raises `InvalidInputError`: the format is unknown, cannot be told from the file name, or the file cannot be written.
     """
     if json and format not in (None, "json"):
         raise InvalidInputError(
@@ -149,7 +152,7 @@ def drawing(trace: Trace, *, format: str | None, output: str | None, json: bool)
 
         return Drawing(shown=as_tree(trace))
     if json:
-        return Drawing(jsons.dumps(trace.to_dict(), ensure_ascii=False) + "\n")
+        return Drawing(value=trace.to_dict())
     return Drawing(drawn(trace, chosen))
 
 
@@ -164,7 +167,7 @@ def _format_of(file: str) -> str:
 
 
 def input_rows(found: Producer) -> list[tuple[Any, ...]]:
-    """What a commit read, for people: kind, name, after, through."""
+    """Return what a commit read, for people: kind, name, after, through."""
     entry, rows = found.entry, list[tuple[Any, ...]]()
     if entry is None:
         return rows
@@ -181,7 +184,7 @@ def input_rows(found: Producer) -> list[tuple[Any, ...]]:
 
 
 def position_rows(at: Positions) -> list[tuple[str, str, str]]:
-    """How far a job had read each source, for people: kind, name, position."""
+    """Return how far a job had read each source, for people: kind, name, position."""
     rows: list[tuple[str, str, str]] = []
     for source in at.sources:
         place = source.position
@@ -195,11 +198,11 @@ def position_rows(at: Positions) -> list[tuple[str, str, str]]:
     return rows
 
 
-# What can be relied on, and what comes next
+# Guarantees and next steps
 
 
 def after_impact(about: Asked, trace: Trace) -> tuple[str, list[str]]:
-    """What an answer about bad snapshots guarantees, and the commands that begin their correction."""
+    """Return what an answer about bad snapshots guarantees, and the commands that begin their correction."""
     own = next((found for found in trace.datasets if found.depth == 0 and found.snapshots), None)
     others = [name for name in trace.tables if own is None or name != own.name]
     reached = f"{len(others)} {'table' if len(others) == 1 else 'tables'}" if others else "No other table"
@@ -207,15 +210,16 @@ def after_impact(about: Asked, trace: Trace) -> tuple[str, list[str]]:
         f"{reached} reached. Exactly these commits recorded that they took in rows of the snapshots asked about, "
         "themselves or by way of others; what says nothing of its origin cannot be found."
     )
-    commands = [f"anabranch create-savepoint {about.table}"]
+    commands = [command_line("create-savepoint", about.table)]
     before = own.snapshots[0][0] - 1 if own is not None else 0
     if before > 0:
-        commands.append(f"anabranch create-branch {about.table} --name fix --tag before --snapshot {before}")
+        at = ("--tag", "before", "--snapshot", f"{before}")
+        commands.append(command_line("create-branch", about.table, "--name", "fix", *at))
     return sure, commands
 
 
 def after_positions(about: Asked, found: tuple[Positions, ...]) -> tuple[str, list[str]]:
-    """What positions guarantee, and how a job starts from them."""
+    """Return what positions guarantee, and how a job starts from them."""
     if not found:
         return "No commit of this table says what it read: there is no position to go on from.", []
     sure = (
@@ -224,19 +228,20 @@ def after_positions(about: Asked, found: tuple[Positions, ...]) -> tuple[str, li
     )
     at = about.snapshots
     is_tag = at is not None and not at.isdecimal() and "." not in at
-    tag = at if is_tag else "good"
-    tagging = f"anabranch create-tag {about.table} --name {tag}" + ("" if at is None else f" --snapshot {at}")
-    starting = f"anabranch run JOB.py --branch fix --from-tag {tag} --create-branch"
+    tag = at if is_tag and at is not None else "good"
+    snapshot = () if at is None else ("--snapshot", at)
+    tagging = command_line("create-tag", about.table, "--name", tag, *snapshot)
+    starting = command_line("run", "JOB.py", "--branch", "fix", "--from-tag", tag, "--create-branch")
     return sure, [starting] if is_tag else [tagging, starting]
 
 
 def after_producer(found: Producer) -> tuple[str, list[str]]:
-    """What the answer rests on, and what to ask next."""
+    """Return what the answer is based on, and what to ask next."""
     at = f"{found.table}@{found.snapshot}"
     if found.entry is None or found.entry.is_anonymous:
         return "The commit does not say who made it; other engines, and writes outside of a job, do not.", []
     return "This is what the commit itself recorded.", [
-        f"anabranch lineage {verb} {at}" for verb in ("up", "impact")
+        command_line("lineage", verb, at) for verb in ("up", "impact")
     ]
 
 

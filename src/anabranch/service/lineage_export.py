@@ -1,4 +1,4 @@
-"""Handing lineage on to others, as the command line does it."""
+"""Export of lineage, for the command line."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ def export(
     report: Callable[[str], None] = lambda _: None,
     runtime: Runtime = SYSTEM,
 ) -> Exported:
-    """Send an event of OpenLineage for each commit that names its job. An interruption by the keyboard ends it in good order.
+    """Send an OpenLineage event for each commit that names its job. An interrupt from the keyboard ends it cleanly.
 
     Args:
-        warehouse: whose.
+        warehouse: path or URL.
         to: ``file:PATH`` or the URL of a server.
-        since: a time, an age, or ``beginning``: sends again; None to go on.
+        since: a time, an age, or ``beginning``: sends again; None to continue.
         follow: do not stop.
         throttle: as a duration: at most one event a job in so long.
         namespace: of the jobs.
         kafka: a broker, ``host:port``, whose cluster has the topics; None if that is not known.
-        cursor: a file that keeps how far it came; None for one in the warehouse.
-        report: is told of what goes wrong meanwhile.
-        runtime: where time comes from.
+        cursor: a file that keeps the position; None for one in the warehouse.
+        report: called with problems as they occur.
+        runtime: source of time.
 
     Raises:
         UnsupportedFeatureError: OpenLineage's client is not installed.
@@ -111,7 +111,7 @@ def _duration(text: str) -> int:
 def _stores(
     warehouse: str, report: Callable[[str], None]
 ) -> Callable[[], AbstractContextManager[CommitStore]]:
-    """Opens the store of all commits of a warehouse, caught up. What it cannot read is reported once."""
+    """Open the store of all commits of a warehouse, brought up to date. What it cannot read is reported once."""
     lineage = open_lake(warehouse).lineage
     reported = set[str]()
 

@@ -1,13 +1,17 @@
-"""A Spark of this machine for one command, which says nothing on the terminal."""
+"""A local Spark for one command, silent on the terminal."""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from anabranch.spark.context.temporary import folder_of_process, remove_abandoned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,6 +26,9 @@ _QUIET: dict[str, str] = {
     "spark.sql.shuffle.partitions": "4",
 }
 _LOG_LEVEL = "spark.log.level"
+_JVM_OPTIONS = "SPARK_SUBMIT_OPTS"
+"""Variable with options of the JVM that PySpark starts; of those given twice the last one counts."""
+_FOLDER = "anabranch-spark-"
 
 
 @contextmanager
@@ -34,18 +41,18 @@ def local_spark(
     quiet: bool = True,
     asks_executors: bool = True,
 ) -> Iterator[SparkSession]:
-    """A session that knows the warehouse; it is stopped in the end.
+    """Open a session that knows the warehouse; it is stopped at the end.
 
     Args:
         warehouse: path or URL.
         name: of the application.
-        master: where it runs; what Spark is configured to if None. Elsewhere than here the machine's own address is used.
+        master: where it runs; Spark's configured one if None. For a remote one the machine's own address is used.
         conf: further settings of Spark.
-        quiet: whether what Spark and its JVM say goes nowhere.
-        asks_executors: whether those of a cluster are asked first if they can run tasks of ours.
+        quiet: whether output of Spark and its JVM is dropped.
+        asks_executors: whether executors of a cluster are first checked for what our tasks need.
 
     Raises:
-        NotFoundError: there is no Java, or no master.
+        NotFoundError: Java, or the master, is missing.
         UnsupportedFeatureError: executors, or the Python that they run, lack packages.
         InvalidInputError: executors do not see the warehouse.
     """
@@ -58,8 +65,10 @@ def local_spark(
     if quiet:
         for logger in ("py4j", "pyspark", "SQLQueryContextLogger", "DataFrameQueryContextLogger"):
             logging.getLogger(logger).setLevel(logging.CRITICAL)
+        logging.getLogger().addFilter(_is_told_otherwise)
     check_python_here(given.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON"))
-    with _standard_error_elsewhere() if quiet else nullcontext():
+    remove_abandoned(Path(tempfile.gettempdir()))
+    with _standard_error_elsewhere() if quiet else nullcontext(), _own_temporary_folder():
         spark = session(warehouse, master=master, app_name=name, **given)
     try:
         spark.sparkContext.setLogLevel(given[_LOG_LEVEL])
@@ -70,8 +79,32 @@ def local_spark(
         _stop(spark)
 
 
+@contextmanager
+def _own_temporary_folder() -> Iterator[None]:
+    """Make a JVM that is started in the block keep its temporary files in a folder that goes with this process.
+
+    A JVM that is killed leaves them, and nobody else knows whose they are. Spark's own place is that of the JVM, unless
+    ``spark.local.dir`` names another.
+    """
+    before = os.environ.get(_JVM_OPTIONS)
+    own = f"-Djava.io.tmpdir={folder_of_process(_FOLDER)}"
+    os.environ[_JVM_OPTIONS] = own if before is None else f"{own} {before}"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_JVM_OPTIONS]
+        else:
+            os.environ[_JVM_OPTIONS] = before
+
+
+def _is_told_otherwise(record: logging.LogRecord) -> bool:
+    """Whether to log something: py4j writes a trace to the root log for every call to a JVM that is gone."""
+    return record.msg != "Exception while sending command."
+
+
 def _stop(spark: SparkSession) -> None:
-    """What was asked for is done by now: that the JVM ended before it said so changes nothing."""
+    """Stop Spark. The work is done by now: a JVM that ended without confirming it changes nothing."""
     from py4j.protocol import Py4JError
 
     try:
@@ -82,7 +115,7 @@ def _stop(spark: SparkSession) -> None:
 
 @contextmanager
 def _standard_error_elsewhere() -> Iterator[None]:
-    """What the JVM says on its way up is for nobody; it keeps the descriptor that it is started with."""
+    """Drop the JVM's start-up output; it keeps the descriptor that it is started with."""
     sys.stderr.flush()
     kept = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)

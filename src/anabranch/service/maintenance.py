@@ -1,4 +1,4 @@
-"""Keeping tables fast and small, as the command line does it: one table, or all of a database."""
+"""Table maintenance, for the command line: one table, or all of a database."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CompactionInfo:
-    """What a compaction of one table did."""
+    """Result of compacting one table."""
 
     table: str
     snapshot: int | None
@@ -53,7 +53,7 @@ class CompactionInfo:
 
 @dataclass(frozen=True, slots=True)
 class ExpiryInfo:
-    """What an expiry removed from one table, or would remove."""
+    """Files and references that an expiry removed from one table, or would remove."""
 
     table: str
     snapshots: int
@@ -64,18 +64,18 @@ class ExpiryInfo:
     removed: Mapping[str, Mapping[str, int]]
     """Files and bytes by kind."""
     held: Mapping[str, Mapping[str, int]]
-    """What stays although its snapshots went, by what holds it."""
+    """Files kept although their snapshots were removed, by what holds them."""
     tags: tuple[str, ...]
     """Tags that were kept long enough."""
     consumers: tuple[str, ...]
-    """Consumers that had not moved for long."""
+    """Consumers that had not moved for too long."""
     states: tuple[str, ...]
     """State that jobs kept for these tags alone."""
     dry_run: bool
 
     @classmethod
     def of(cls, table: str, done: Expiry) -> ExpiryInfo:
-        """An expiry as people see it."""
+        """Convert the result of an expiry."""
         data = done.removed.get(DATA, Tally())
         return cls(
             table,
@@ -89,7 +89,7 @@ class ExpiryInfo:
 
 @dataclass(frozen=True, slots=True)
 class CleaningInfo:
-    """What a clean-up of one table moved and purged, or would."""
+    """Files that a clean-up of one table moved and purged, or would."""
 
     table: str
     run: int | None
@@ -100,11 +100,11 @@ class CleaningInfo:
     purged_bytes: int
     dry_run: bool
     foreign: tuple[str, ...]
-    """What was left alone: files of names that no engine gives, and folders that are links."""
+    """Files left alone: with names that no engine uses, and linked folders."""
 
     @classmethod
     def of(cls, table: str, done: Cleaning) -> CleaningInfo:
-        """A clean-up as people see it."""
+        """Convert the result of a clean-up."""
         sizes = done.files["bytes"]
         return cls(
             table,
@@ -120,28 +120,28 @@ class CleaningInfo:
 
 @dataclass(frozen=True, slots=True)
 class UpkeepInfo:
-    """What the upkeep of one table did, or would do, step by step."""
+    """Result of the maintenance of one table, or a preview, step by step."""
 
     table: str
     compaction: CompactionInfo
-    """Of a dry run `files_after` is an estimate, and `bytes_after` 0."""
+    """For a dry run `files_after` is an estimate, and `bytes_after` 0."""
     expiry: ExpiryInfo
     cleaning: CleaningInfo
     dry_run: bool
     text: str
-    """All of it in a sentence."""
+    """Summary in one sentence."""
     left: tuple[str, ...] = ()
-    """What health would still find after it."""
+    """What health would still find afterwards."""
 
 
 def partition_values(texts: Sequence[str]) -> list[dict[str, str]] | None:
-    """Partitions from ``dt=2026-01-01/hour=3``; None for all. Raises `InvalidInputError`."""
+    """Parse partitions from ``dt=2026-01-01/hour=3``; None for all. Raises `InvalidInputError`."""
     return [parse_partition(text) for text in texts] or None
 
 
 @dataclass(frozen=True)
 class CompactionJob:
-    """Compaction of one table or of a database, once or again and again."""
+    """Compaction of one table or of a database, once or repeatedly."""
 
     warehouse: str
     target: str
@@ -152,9 +152,9 @@ class CompactionJob:
     master: str | None = None
 
     def rounds(self, every: str | None) -> Iterator[list[CompactionInfo]]:
-        """What each round did; there is one, or with `every` one after the other so far apart.
+        """Yield the result of each round; there is one, or with `every` one at each interval.
 
-        With `every`, once a round went well, no error but wrong usage ends it: it is logged, and the next round
+        With `every`, after a first good round only wrong usage ends it: other errors are logged, and the next round
         tries again.
         """
         pause = None if every is None else _duration(every) / 1000
@@ -216,7 +216,7 @@ def remove_orphan_files(
 
 
 def restore_orphan_files(warehouse: str, name: str, run: int) -> tuple[int, int]:
-    """Bring back what a run moved away: files and bytes. Raises `NotFoundError` if there was no such run."""
+    """Restore what a run moved away: files and bytes. Raises `NotFoundError` if there was no such run."""
     tally = open_table(open_lake(warehouse), View(name)).restore_orphan_files(run)
     return tally.files, tally.bytes
 
@@ -241,7 +241,7 @@ def maintain(warehouse: str, target: str, *, dry_run: bool, master: str | None) 
 
 
 def health(warehouse: str, target: str, branch: str | None) -> list[Health]:
-    """How a table, or each table of a database, is."""
+    """Return the health of a table, or of each table of a database."""
     return _each(open_lake(warehouse), target, branch, lambda table: table.health())
 
 
@@ -256,7 +256,7 @@ def verify(
 def repair(
     warehouse: str, target: str, *, dry_run: bool, progress: Callable[[str], None], master: str | None
 ) -> list[Repair]:
-    """Bring a table, or each table of a database, back from what is wrong with it."""
+    """Repair a table, or each table of a database."""
     work = lambda table: table.repair(dry_run, progress)  # noqa: E731
     return _each(_open(warehouse, master), target, None, work)
 
@@ -270,7 +270,7 @@ def _open(warehouse: str, master: str | None) -> Lake:
 
 
 def _each(lake: Lake, target: str, branch: str | None, work: Callable[[Table], R]) -> list[R]:
-    """Do the work on a table, or on all tables if `target` is a database.
+    """Run `work` on a table, or on all tables if `target` is a database.
 
     Raises `AnabranchError` at the end if it failed for some tables of a database; the others are done then.
     """

@@ -1,4 +1,4 @@
-"""What is kept, as the command line shows it: tags, savepoints and the positions of consumers."""
+"""Tags, savepoints and the positions of consumers, for the command line."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from anabranch.table import Table
 
 @dataclass(frozen=True, slots=True)
 class TagInfo:
-    """One tag as people see it; times in epoch milliseconds."""
+    """One tag, for display; times in epoch milliseconds."""
 
     name: str
     snapshot: int
     time_millis: int
-    """When the snapshot was committed."""
+    """Commit time of the snapshot."""
     rows: int | None
     create_time: int | None
     """In the local time of its creator."""
     expires: int | None
-    """When it goes, in the same time; None if it stays for good."""
+    """Expiry time, also in local time; None if it stays for good."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavepointInfo:
-    """One savepoint as people see it; times in epoch milliseconds."""
+    """One savepoint, for display; times in epoch milliseconds."""
 
     id: int
     snapshot: int
@@ -44,30 +44,30 @@ class SavepointInfo:
 
 
 def open_branch(warehouse: str, table: str, branch: str | None) -> Table:
-    """A branch of a table at its newest state. Raises `NotFoundError`."""
+    """Open a branch of a table at its newest state. Raises `NotFoundError`."""
     return open_table(open_lake(warehouse), View(table, branch))
 
 
 def tags(table: Table, *, include_internal: bool = False) -> list[TagInfo]:
-    """The tags of the branch, by name."""
+    """Return the tags of the branch, by name."""
     names = table.tags(include_internal=include_internal)
     return [_tag_info(tag) for tag in find_tags(table.context, names)]
 
 
 def tag(table: Table, name: str) -> TagInfo:
-    """One tag. Raises `NotFoundError`."""
+    """Return one tag. Raises `NotFoundError`."""
     return _tag_info(get_tag(table.context, name))
 
 
 def create_tag(
     table: Table, name: str, *, snapshot: str | None, timestamp: str | None, retained: str | None
 ) -> TagInfo:
-    """Name a moment of the branch; arguments as `Table.create_tag` takes them."""
+    """Tag a moment of the branch; arguments as `Table.create_tag` takes them."""
     return _tag_info(table.create_tag(name, snapshot, timestamp=timestamp, retained=retained))
 
 
 def replace_tag(table: Table, name: str, *, snapshot: str | None, retained: str | None) -> TagInfo:
-    """Let a tag name another moment; arguments as `Table.replace_tag` takes them."""
+    """Move a tag to another moment; arguments as `Table.replace_tag` takes them."""
     return _tag_info(table.replace_tag(name, snapshot, retained=retained))
 
 
@@ -77,17 +77,17 @@ def create_savepoint(table: Table, *, snapshot: str | None) -> SavepointInfo:
 
 
 def savepoints(table: Table) -> list[SavepointInfo]:
-    """The savepoints that can be read on the branch, by number."""
+    """Return the savepoints that can be read on the branch, by number."""
     return [savepoint_info(savepoint) for savepoint in table.savepoints()]
 
 
 def savepoint(table: Table, number: int) -> SavepointInfo:
-    """One savepoint. Raises `NotFoundError`."""
+    """Return one savepoint. Raises `NotFoundError`."""
     return savepoint_info(table.savepoint_manager.savepoint(number))
 
 
 def savepoint_info(savepoint: Savepoint) -> SavepointInfo:
-    """A savepoint as people see it."""
+    """Convert a savepoint for display."""
     return SavepointInfo(
         savepoint.id,
         savepoint.saved_snapshot_id,
@@ -98,12 +98,12 @@ def savepoint_info(savepoint: Savepoint) -> SavepointInfo:
 
 
 def consumers(table: Table) -> list[ConsumerLag]:
-    """The consumers of the branch, by name."""
+    """Return the consumers of the branch, by name."""
     return consumer_lags(table.context)
 
 
 def reset_consumer(table: Table, name: str, to: int | None) -> None:
-    """Let a consumer read snapshot `to` next, or what is committed next if None.
+    """Make a consumer read snapshot `to` next, or the next commit if None.
 
     Raises `NotFoundError` if there is no such consumer, `InvalidInputError` if the snapshot is not retained.
     """
@@ -111,7 +111,7 @@ def reset_consumer(table: Table, name: str, to: int | None) -> None:
 
 
 def delete_consumer(table: Table, name: str) -> None:
-    """Let go of a consumer. Raises `NotFoundError`."""
+    """Delete a consumer. Raises `NotFoundError`."""
     forget_consumer(table.context, name)
 
 

@@ -1,4 +1,4 @@
-"""Replacing main, as the command line does it."""
+"""Replacement of main, for the command line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def replace_main_branch(
     reason: str | None,
     dry_run: bool,
 ) -> ReplaceResult:
-    """Put a branch in the place of main, in the name of who is logged in; as `Table.replace_main_branch` takes it."""
+    """Make a branch main, in the name of the logged-in user; as `Table.replace_main_branch` takes it."""
     return open_branch(warehouse, table, None).replace_main_branch(
         name,
         expect_main=expect_main,
@@ -39,5 +39,5 @@ def replace_main_branch(
 def undo_replace(
     warehouse: str, table: str, *, number: int | None, alone: bool, reason: str | None
 ) -> ReplaceResult:
-    """Take a replacement of main back, in the name of who is logged in; as `Table.undo_replace` takes it."""
+    """Undo a replacement of main, in the name of the logged-in user; as `Table.undo_replace` takes it."""
     return open_branch(warehouse, table, None).undo_replace(number, alone=alone, by=user(), reason=reason)

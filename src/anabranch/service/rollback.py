@@ -1,4 +1,4 @@
-"""Rolling a table back, looked at before and done."""
+"""Rollback of a table, previewed and carried out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from anabranch.table import Table
 
 @dataclass(frozen=True, slots=True)
 class HolderInfo:
-    """Something that refers to a snapshot that would go."""
+    """A reference to a snapshot that would be removed."""
 
     kind: str
     name: str
@@ -19,7 +19,7 @@ class HolderInfo:
 
 @dataclass(frozen=True, slots=True)
 class RollbackInfo:
-    """What a rollback does or did."""
+    """Result of a rollback, or a preview."""
 
     table: str
     to: str
@@ -34,14 +34,14 @@ class RollbackInfo:
     files_restored: int
     rows_restored: int
     removed_snapshots: tuple[int, ...]
-    """Snapshots that go for good, newest first."""
+    """Snapshots removed for good, newest first."""
     removed_references: tuple[HolderInfo, ...]
-    """What refers to them, and goes with them if that is forced."""
+    """References to them, which are removed with them if forced."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatermarkInfo:
-    """A watermark that was set anew."""
+    """A watermark that was reset."""
 
     table: str
     watermark: int | None
@@ -52,7 +52,7 @@ class WatermarkInfo:
 
 
 def reset_watermark(table: Table, to: str | None) -> WatermarkInfo:
-    """Set the watermark of a table anew. Raises as `Table.reset_watermark`."""
+    """Reset the watermark of a table. Raises as `Table.reset_watermark`."""
     before = table.watermark
     found = table.reset_watermark(to)
     if found is None:
@@ -61,13 +61,13 @@ def reset_watermark(table: Table, to: str | None) -> WatermarkInfo:
 
 
 def preview(table: Table, to: str, *, destructive: bool = False) -> tuple[RollbackInfo, RollbackResult]:
-    """What a rollback would do, as a value to show and one to carry it out by."""
+    """Return what a rollback would do, as a value to show and one to carry it out with."""
     result = rollback(table.context, to, destructive=destructive, dry_run=True)
     return _info(table, to, result), result
 
 
 def carry_out(table: Table, to: str, planned: RollbackResult, *, force: bool = False) -> RollbackInfo:
-    """Roll back as it was looked at. Raises as `Table.rollback`, also if a destructive one would remove more by now."""
+    """Roll back as previewed. Raises as `Table.rollback`, also if a destructive one would remove more by now."""
     result = rollback(
         table.context,
         to,

@@ -1,4 +1,4 @@
-"""Trying Spark: whether it starts, and what its executors have."""
+"""Checks of Spark: whether it starts, and what its executors have."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def spark_checks(warehouse: str, master: str | None, conf: Mapping[str, str]) -> Iterator[Check]:
-    """Whether Spark starts there, what Python its executors run, and whether they see what they share with the driver."""
+    """Check whether Spark starts, which Python executors run, and whether they see what they share with the driver."""
     try:
         with local_spark(
             warehouse, "anabranch doctor", master=master, conf=conf, asks_executors=False
@@ -32,7 +32,7 @@ def spark_checks(warehouse: str, master: str | None, conf: Mapping[str, str]) ->
             yield from _shared(spark, warehouse)
     except AnabranchError as error:
         yield Check("Spark", "failed", error.message, error.hint)
-    except Exception as error:  # of Py4J or of Spark: they have no root in common
+    except Exception as error:  # of Py4J or of Spark: they have no common base
         yield Check(
             "Spark",
             "failed",
@@ -62,7 +62,7 @@ def _described(executor: Executor) -> str:
 
 
 def _connector(spark: SparkSession, connector: Connector, warehouse: str) -> Check:
-    """Ask the JVM, which knows of jars from wherever they come."""
+    """Ask the JVM, which knows all jars wherever they come from."""
     scheme = "s3a" if connector.name == "hadoop-aws" else warehouse.partition(":")[0].lower()
     jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - the way to the JVM
     try:
@@ -75,7 +75,7 @@ def _connector(spark: SparkSession, connector: Connector, warehouse: str) -> Che
 
 
 def _shared(spark: SparkSession, warehouse: str) -> Iterator[Check]:
-    """Whether executors see folders that they share with the driver: the warehouse, and checkpoints of jobs with state."""
+    """Check whether executors see folders shared with the driver: the warehouse, and checkpoints of stateful jobs."""
     if not is_cluster(spark):
         return
     folder, root = local_folder(warehouse), local_root(warehouse)

@@ -1,4 +1,4 @@
-"""Statements in SQL, carried out by a Spark of this machine."""
+"""SQL statements, run by a local Spark or DuckDB."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ENGINES = ("auto", "duckdb", "spark")
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What a statement gave."""
+    """Result of a statement."""
 
     statement: str
     columns: tuple[str, ...]
@@ -44,7 +44,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A streaming query that a statement started, and that runs."""
+    """A running streaming query that a statement started."""
 
     statement: str
     name: str
@@ -52,11 +52,11 @@ class Started:
 
 
 class SparkSqlError(AnabranchError):
-    """Spark refused a statement, or could not carry it out."""
+    """Spark refused a statement, or could not run it."""
 
 
 def script_of(statement: str | None, file: str | None) -> str:
-    """The text to carry out: given, in a file, or from standard input for ``-``.
+    """Return the script: given, in a file, or from standard input for ``-``.
 
     Raises `SqlError` if none or both are given, `NotFoundError` if there is no such file.
     """
@@ -80,11 +80,11 @@ def script_of(statement: str | None, file: str | None) -> str:
 def carry_out(
     warehouse: str, script: str, *, limit: int | None = None, engine: str = "auto"
 ) -> Iterator[Rows | Started]:
-    """Carry out the statements of a script, one after the other.
+    """Run the statements of a script, one after the other.
 
-    A script that only reads is answered by DuckDB, without a JVM; for another one a Spark is started.
+    A script that only reads is answered by DuckDB, without a JVM; for any other Spark is started.
 
-    A query that reads a stream is run to its end. What INSERT started goes on until it has ended, or the caller
+    A query that reads a stream is run to its end. What INSERT started runs until it has ended, or the caller
     stops waiting.
 
     Args:
@@ -95,7 +95,7 @@ def carry_out(
             all of them.
 
     Yields:
-        What each statement gave, as soon as it is there.
+        The result of each statement, as soon as it is there.
 
     Raises:
         UnsupportedFeatureError: PySpark is not installed, or DuckDB is asked for what only Spark does.
@@ -128,9 +128,9 @@ def carry_out(
 
 
 def _by_duckdb(warehouse: str, script: str, *, is_chosen: bool) -> list[SqlRows] | None:
-    """The answers to statements that only read, still to be computed; None if they are for Spark.
+    """Return the answers to read-only statements, still to be computed; None if they are for Spark.
 
-    Raises, unless Spark may know better, what `anabranch.duck.sql` does.
+    Raises what `anabranch.duck.sql` does, unless Spark may be able to run it.
     """
     from anabranch import duck
 
@@ -187,7 +187,7 @@ def _rows(statement: str, frame: Any, limit: int | None) -> Rows:
 
 
 def _stream_rows(statement: str, frame: Any, limit: int | None) -> Rows:
-    """The rows of a stream that ends by itself, once it has."""
+    """Return the rows of a stream that ends by itself, once it has."""
     name = f"anabranch_sql_{id(frame)}"
     complete = "Aggregate" in str(frame._jdf.queryExecution().analyzed().toString())  # noqa: SLF001 - nothing else tells
     writer = frame.writeStream.format("memory").queryName(name)
@@ -217,7 +217,7 @@ def _in_our_words(statement: str) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """What Spark says, without the plan and the stack."""
+    """Return Spark's message, without the plan and the stack."""
     message = getattr(error, "getMessage", lambda: None)() or str(error)
     text = re.split(r"\n\s*(?:'?[A-Z]\w+(?: |\[)|JVM stacktrace|\+- |\tat )", str(message), maxsplit=1)[
         0

@@ -29,7 +29,7 @@ def read(
     columns: Sequence[str] | None = None,
     limit: int | None = None,
 ) -> tuple[pa.Table, Moment | None]:
-    """Rows of a system table, and what the moment was found to be that was asked for, if any.
+    """Return rows of a system table, and the moment that was resolved, if one was asked for.
 
     Args:
         lake: the warehouse.

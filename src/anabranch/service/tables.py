@@ -1,4 +1,4 @@
-"""Looking at tables and changing them: what the command line's verbs do, as values."""
+"""Reading and changing tables, as values for the command line."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from anabranch.errors import InvalidInputError, NotFoundError, StorageError
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.schema.watermark import watermark_definition
+from anabranch.format.text.secrets import shown_option
 from anabranch.kernel.refs.moments import to_millis
 from anabranch.lake import Lake, connect
 from anabranch.options import TABLE_UUID
@@ -19,7 +20,7 @@ from anabranch.table import Table
 
 @dataclass(frozen=True, slots=True)
 class ColumnInfo:
-    """One column as people see it."""
+    """One column, for display."""
 
     id: int
     name: str
@@ -28,12 +29,12 @@ class ColumnInfo:
     partition: bool
     comment: str | None
     default: str | None = None
-    """What nulls become when they are written."""
+    """Value written in place of nulls."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotInfo:
-    """One snapshot as people see it; times in epoch milliseconds."""
+    """One snapshot, for display; times in epoch milliseconds."""
 
     id: int
     kind: str
@@ -48,7 +49,7 @@ class SnapshotInfo:
 
 @dataclass(frozen=True, slots=True)
 class TableInfo:
-    """What a table is and holds."""
+    """Description and content of a table."""
 
     name: str
     location: str
@@ -60,13 +61,13 @@ class TableInfo:
     comment: str | None
     snapshot: SnapshotInfo | None
     moment: str | None
-    """What a moment in the past was found to be; None for the newest state."""
+    """The resolved moment in the past; None for the newest state."""
     files: int
     bytes: int
     tags: tuple[str, ...]
     branches: tuple[str, ...]
     watermark: str | None
-    """How it follows from the rows, as SQL; None if the table defines none."""
+    """Its definition as SQL; None if the table has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,32 +97,32 @@ class PlanInfo:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Which view of a table a verb works on."""
+    """The view of a table that a command works on."""
 
     table: str
     branch: str | None = None
     at: str | None = None
     exact: bool = False
-    """Refuse an answer to `at` that is not certain."""
+    """Refuse to answer `at` if the answer is not certain."""
     published: bool = False
-    """Show what readers saw at the time `at`, whatever was corrected since."""
+    """Show what readers saw at the time `at`, ignoring later corrections."""
     options: Mapping[str, str] | None = None
 
 
 def open_lake(warehouse: str) -> Lake:
-    """The warehouse at a path or URL."""
+    """Open the warehouse at a path or URL."""
     return connect(warehouse)
 
 
 def store_variables(options: Mapping[str, str]) -> dict[str, str]:
-    """The environment in which this process, and those that it starts, find options of stores. Raises `OptionError`."""
-    from anabranch.storage.settings import variables_of  # takes long to load
+    """Return store options as environment variables for this process and its children. Raises `OptionError`."""
+    from anabranch.storage.settings import variables_of  # slow to import
 
     return variables_of(options)
 
 
 def create_warehouse(warehouse: str) -> None:
-    """Make the folder of a warehouse; object stores have none, and need none. Raises `StorageError`."""
+    """Create the folder of a warehouse; not needed in object stores. Raises `StorageError`."""
     folder = local_folder(warehouse)
     if folder is None:
         return
@@ -134,7 +135,7 @@ def create_warehouse(warehouse: str) -> None:
 
 
 def open_table(lake: Lake, view: View) -> Table:
-    """The view of a table. Raises `NotFoundError`, `InvalidNameError`, `InvalidInputError`."""
+    """Open the view of a table. Raises `NotFoundError`, `InvalidNameError`, `InvalidInputError`."""
     table = lake.table(view.table)
     if view.branch is not None:
         table = table.branch(view.branch)
@@ -151,7 +152,7 @@ def open_table(lake: Lake, view: View) -> Table:
 
 
 def _at(table: Table, asked: str, exact: bool) -> Table:
-    """A version; where nothing is called so, a time."""
+    """Resolve a version name; if there is none of that name, a time."""
     try:
         return table.at(asked, exact=exact)
     except NotFoundError:
@@ -187,7 +188,7 @@ def create_table(
 
 
 def describe(table: Table) -> TableInfo:
-    """All there is to know of a table in one value. Reads its manifests."""
+    """Return all facts about a table as one value. Reads its manifests."""
     schema = table.schema
     plan = table.scan().plan()
     snapshot = table.snapshot
@@ -211,13 +212,18 @@ def describe(table: Table) -> TableInfo:
     )
 
 
+def shown_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return options as they may be shown to others than who asked: without values that look like secrets."""
+    return {key: shown_option(key, value) for key, value in options.items()}
+
+
 def columns_of(table: Table) -> tuple[ColumnInfo, ...]:
-    """The columns of the view's schema, in order."""
+    """Return the columns of the view's schema, in order."""
     return columns_of_schema(table.schema)
 
 
 def columns_of_schema(schema: TableSchema) -> tuple[ColumnInfo, ...]:
-    """The columns of a schema, in order."""
+    """Return the columns of a schema, in order."""
     return tuple(
         ColumnInfo(
             f.id,
@@ -247,7 +253,7 @@ def snapshot_info(snapshot: Snapshot) -> SnapshotInfo:
 
 
 def snapshots(table: Table, *, limit: int | None = None) -> list[SnapshotInfo]:
-    """Retained snapshots, newest first."""
+    """Return retained snapshots, newest first."""
     found: list[SnapshotInfo] = []
     for snapshot in table.snapshots():
         if limit is not None and len(found) >= limit:
@@ -257,7 +263,7 @@ def snapshots(table: Table, *, limit: int | None = None) -> list[SnapshotInfo]:
 
 
 def files(table: Table, filter: str | None = None) -> list[FileInfo]:
-    """Live data files of the view, those a filter leaves over."""
+    """Return live data files of the view that pass a filter."""
     plan = table.scan(filter).plan()
     infos = []
     for split in plan.splits:
@@ -272,7 +278,7 @@ def files(table: Table, filter: str | None = None) -> list[FileInfo]:
 
 
 def explain(table: Table, filter: str | None = None, columns: Sequence[str] | None = None) -> PlanInfo:
-    """How a read would find its files."""
+    """Explain how a read would find its files."""
     scan = table.scan(filter, columns)
     report = scan.plan().report
     return PlanInfo(

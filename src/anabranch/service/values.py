@@ -1,4 +1,4 @@
-"""Values of rows as Python has them, also where Python has none."""
+"""Values of rows as Python objects, or as text where Python has no equivalent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 
 class First:
-    """The first rows of batches; whether there are more is known when they were iterated over."""
+    """The first rows of batches; whether there are more is known after iterating over them."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch], most: int | None) -> None:
         self._batches, self._left = batches, most
@@ -27,13 +27,13 @@ class First:
 
 
 def rows_of(rows: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
-    """Each row as a dict. Dates and times of a column in which one is outside of Python's years are text."""
+    """Return each row as a dict. A date or time column with values outside of Python's years becomes text."""
     names = rows.schema.names
     return [dict(zip(names, row, strict=True)) for row in tuples_of(rows)] if names else []
 
 
 def tuples_of(rows: pa.Table | pa.RecordBatch) -> list[tuple[Any, ...]]:
-    """Each row as a tuple, as `rows_of` has its values; columns may be called alike."""
+    """Return each row as a tuple, with values as in `rows_of`; duplicate column names are allowed."""
     return list(zip(*(_values(column) for column in rows.columns), strict=True))
 
 
@@ -45,7 +45,7 @@ def _values(column: Any) -> list[Any]:
 
 
 def _in_text(kind: Any) -> Any:
-    """The type with text in place of dates and times, inside of others too."""
+    """Return the type with text in place of dates and times, also nested ones."""
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return pa.string()
     if pa.types.is_struct(kind):

@@ -1,4 +1,4 @@
-"""Trying a warehouse: what jobs ask of its store, asked of a few small objects that are removed again."""
+"""Checks of a warehouse: the operations jobs need of its store, tried on a few small objects that are removed again."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from anabranch.storage.open import local_folder, open_storage
 from anabranch.storage.protocol import Storage
 
 _QUICK = {"retries": "1", "connect-timeout": "3 s", "timeout": "5 s", "retry-timeout": "8 s"}
-"""How long a store is waited for, unless settings say it: a person sits in front of it."""
+"""Store timeouts, unless settings say otherwise: a person is waiting."""
 _WRITERS = 4
-"""That compete for one name."""
+"""Writers that compete for one name."""
 _PROBES = ".anabranch-doctor-"
 _CLOCKS_APART_MILLIS = 60_000
 _COARSE_MILLIS = 1_000
-"""Stores that tell times in whole seconds cut off the rest."""
+"""Stores with times in whole seconds truncate them."""
 _REFUSED = "check what the credentials may do: list, read, write and delete below the warehouse."
 
 
 def warehouse_checks(warehouse: str, *, read_only: bool, runtime: Runtime) -> Iterator[Check]:
-    """Whether a warehouse can be listed, read and written, whether its store lets one of several writers win, and its clock."""
+    """Check whether a warehouse can be listed, read and written, whether one of several writers wins, and its clock."""
     try:
         storage = _opened(warehouse)
         yield Check("warehouse", "ok", _described(storage))
@@ -45,11 +45,11 @@ def warehouse_checks(warehouse: str, *, read_only: bool, runtime: Runtime) -> It
 
 
 def checkpoint_checks(warehouse: str) -> Iterator[Check]:
-    """Whether jobs can keep their checkpoints on this machine, where they lie here."""
+    """Check whether jobs can keep local checkpoints on this machine."""
     try:
         root = local_root(warehouse)
     except AnabranchError:
-        return  # told of the warehouse already
+        return  # already reported for the warehouse
     if root is None:
         place = Path(local_folder(warehouse) or warehouse, FOLDER)
         what = "in the warehouse"
@@ -72,7 +72,7 @@ def checkpoint_checks(warehouse: str) -> Iterator[Check]:
 
 
 def _cannot_write(folder: Path) -> str | None:
-    """Why nothing can be written to a folder; None if a file could be, which is gone again."""
+    """Return why nothing can be written to a folder; None if a test file could be."""
     if not folder.is_dir():
         return f"{folder} is no folder"
     try:
@@ -84,7 +84,7 @@ def _cannot_write(folder: Path) -> str | None:
 
 
 def _opened(warehouse: str) -> Storage:
-    """The store, which gives up early unless settings say how long to wait."""
+    """Open the store with a short timeout, unless settings say how long to wait."""
     storage = open_storage(warehouse)
     settings = getattr(storage, "settings", None)
     if settings is None:
@@ -100,9 +100,9 @@ def _prefix(warehouse: str) -> str:
 
 
 def _described(storage: Storage) -> str:
-    """Where it is, and the settings it is reached by, without what would let others in."""
+    """Return the location and its settings, without secrets."""
     settings = getattr(storage, "settings", None) or {}
-    from anabranch.storage.object_options import KINDS  # takes long to load
+    from anabranch.storage.object_options import KINDS  # slow to import
 
     hidden = {
         kind.prefixes[0] + option.name
@@ -142,7 +142,7 @@ def _failed(name: str, error: AnabranchError, hint: str = _REFUSED) -> Check:
 
 @dataclass
 class _Trial:
-    """The steps, each of which is one finding. After one that failed the others that need it are left out."""
+    """The steps, each of which yields one finding. After a failure, dependent steps are left out."""
 
     storage: Storage
     runtime: Runtime
@@ -172,7 +172,7 @@ class _Trial:
                 f"{error.hint or _REFUSED} If it is only to be read here: anabranch doctor --read-only.",
             )
             yield self._read_something()
-            # Whether it was written is not certain after every error.
+            # After some errors it is not certain whether it was written.
             self._remove_quietly(probe)
             return
         after = clock.now_millis()
@@ -182,7 +182,7 @@ class _Trial:
             yield self._step("warehouse: clock", lambda: self._clock(probe, before, after))
             yield self._step("warehouse: commit", lambda: self._compete(contested))
         finally:
-            # What follows is also what a person finds who breaks the examination off.
+            # This message is also for a person who interrupts the examination.
             removed = self._remove([probe, contested])
         yield removed
 
@@ -204,7 +204,7 @@ class _Trial:
         return self._step("warehouse: list", listed)
 
     def _read_something(self) -> Check:
-        """Read what is there: the first schema of the first table."""
+        """Read something that exists: the first schema of the first table."""
 
         def read() -> Check:
             for database in self.storage.list_folders():
@@ -251,7 +251,7 @@ class _Trial:
         )
 
     def _compete(self, contested: str) -> Check:
-        """Several writers put an object of one name at the same moment, as commits do: one may win."""
+        """Let several writers put an object of one name at the same moment, as commits do: only one may win."""
         with ThreadPoolExecutor(_WRITERS) as threads:
             tries = [
                 threads.submit(self.storage.put_if_absent, contested, f"writer {number}".encode())

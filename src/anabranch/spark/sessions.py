@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _SCHEDULING = "spark.scheduler.mode"
 _PYTHON = "spark.pyspark.python"
+_CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
+_LOCAL_MASTER = re.compile(r"local(\[[^-]*\])?")
 _PYTHON_VARIABLE = "PYSPARK_PYTHON"
 _CHECKED: set[str] = set()
 _CONNECT_PACKAGES = {
@@ -38,7 +41,7 @@ _CONNECT_PACKAGES = {
     "google.rpc.error_details_pb2": "googleapis-common-protos",
     "zstandard": "zstandard",
 }
-"""Modules that clients of Spark Connect import, and where they come from."""
+"""Modules that clients of Spark Connect import, and the packages that provide them."""
 _DEFAULTS = {
     _SCHEDULING: "FAIR",
     _PYTHON: sys.executable,
@@ -67,7 +70,8 @@ def session(
     comes before both. The time zone of
     the session stays as it is: TIMESTAMP WITH LOCAL TIME ZONE columns are instants in any zone. Jobs are
     scheduled fairly, so that compaction does not come before the batches of streams. A query whose first batch was
-    killed while it began may be started again.
+    killed while it began may be started again. With a local master, checkpoints on a local disk are written by a class of ours, which
+    is faster than Spark's own and leaves the same files (`spark.sql.streaming.checkpointFileManagerClass`).
 
     Args:
         warehouse: path or URL of the warehouse.
@@ -80,7 +84,7 @@ def session(
         conf: further Spark settings, for example ``**{"spark.sql.shuffle.partitions": "8"}``.
 
     Raises:
-        NotFoundError: there is no Java to run Spark on, or nobody listens at the address of the master.
+        NotFoundError: there is no Java to run Spark on, or nothing listens at the address of the master.
         UnsupportedFeatureError: what Spark Connect needs is not installed.
     """
     from pyspark.sql import SparkSession
@@ -103,12 +107,32 @@ def session(
         builder = builder.config(key, value)
     with _python_of_tasks(conf.get(_PYTHON)):
         spark = builder.getOrCreate()
-    return attach(spark, warehouse, catalog=catalog, options=options)
+    attach(spark, warehouse, catalog=catalog, options=options)
+    _speed_up_checkpoints(spark)
+    return spark
+
+
+def _speed_up_checkpoints(spark: SparkSession) -> None:
+    """Let queries of a session without executors of their own keep checkpoints on a local disk by our class."""
+    context = context_of(spark)
+    if (
+        context is None
+        or not _LOCAL_MASTER.fullmatch(context.master or "")
+        or spark.conf.get(_CHECKPOINT_FILES, None)
+    ):
+        return
+    from anabranch.spark.jvm.proxy import Jvm
+    from anabranch.spark.native.compiled import NotCompiledError, driver_class
+
+    try:
+        spark.conf.set(_CHECKPOINT_FILES, driver_class(Jvm(spark), "LocalCheckpointFiles").getName())
+    except NotCompiledError as error:
+        _LOG.info("checkpoints are kept as Spark does: %s", error)
 
 
 @contextmanager
 def _python_of_tasks(python: str | None) -> Iterator[None]:
-    """Let a session that is started meanwhile run its tasks by this interpreter.
+    """Make a session that is started in the block run its tasks with this interpreter.
 
     Of a session that a program starts PySpark looks at the environment alone, whatever the setting says.
     """
@@ -153,19 +177,24 @@ def attach(
     register(spark, source)
     register(spark, kafka_source_with(known))
     remember(spark, known)
+    if context_of(spark) is not None:
+        # Made of what needs Py4J, which clients of Spark Connect do not have.
+        from anabranch.spark.catalog.format_tables import register_format
+
+        register_format(spark, known)
     register_catalog(spark, catalog, known)
     _check_scheduling(spark)
     return spark
 
 
 def _slots(spark: SparkSession) -> int | None:
-    """Tasks that run side by side; None through Spark Connect, which does not say."""
+    """Return the number of parallel tasks; None through Spark Connect, which does not say."""
     context = context_of(spark)
     return None if context is None else int(context.defaultParallelism)
 
 
 def _check_scheduling(spark: SparkSession) -> None:
-    """Warn, once for each application, if compaction may come before the batches it runs beside."""
+    """Warn, once per application, if compaction may take precedence over the batches it runs beside."""
     context = context_of(spark)
     if context is None or context.applicationId in _CHECKED:
         return
@@ -180,7 +209,7 @@ def _check_scheduling(spark: SparkSession) -> None:
 
 
 def _check_connect() -> None:
-    """Spark itself ends the process, as if all were well, where a program that is no file lacks these."""
+    """Check the packages of Spark Connect: without them Spark ends an interactive process as if all were well."""
     for module, package in _CONNECT_PACKAGES.items():
         try:
             import_module(module)

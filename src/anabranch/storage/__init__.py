@@ -1,4 +1,4 @@
-"""Bytes: stores of immutable objects behind one protocol."""
+"""Storage: stores of immutable objects behind one protocol."""
 
 from anabranch.storage.open import open_storage
 from anabranch.storage.probe import probe_put_if_absent

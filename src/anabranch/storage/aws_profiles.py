@@ -27,7 +27,7 @@ _FILES = (
 
 
 def profile_credentials(options: Mapping[str, str]) -> Boto3CredentialProvider | None:
-    """Who asks, if a profile says it; None if something else does, or nothing. Raises `OptionError`.
+    """Return a credential provider for the AWS profile; None if it has none, or others apply. Raises `OptionError`.
 
     Args:
         options: settings of S3 by their names. Without ``profile``, and without credentials there or in the environment, it is

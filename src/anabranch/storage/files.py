@@ -1,4 +1,4 @@
-"""Files that are whole or absent, and stay so when the power fails.
+"""Atomic, durable files: whole or absent, even after a power failure.
 
 Functions raise `OSError`; `LocalStorage` translates. A file is written under a temporary name in the
 folder it belongs to, synced, and only then given its name; the folder is synced after that, because a
@@ -13,10 +13,19 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import sys
 from contextlib import nullcontext, suppress
 from typing import Final
 
-# What file systems answer that have no hard links (FAT, some network and FUSE mounts).
+try:
+    import fcntl
+except ImportError:  # on Windows, whose disks are refused
+    FULL_SYNC: int | None = None
+else:
+    FULL_SYNC = getattr(fcntl, "F_FULLFSYNC", None)
+    """What macOS has beside fsync, which there leaves bytes in the cache of the disk."""
+
+# Errors of file systems without hard links (FAT, some network and FUSE mounts).
 _NO_HARD_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
 _AT_FDCWD: Final = -100
@@ -30,7 +39,7 @@ def write_new(path: str, data: bytes, *, durable: bool) -> None:
         try:
             write_all(descriptor, data)
             if durable:
-                os.fsync(descriptor)
+                sync(descriptor)
         finally:
             os.close(descriptor)  # quotas and network file systems may report lost bytes only here
     except BaseException:
@@ -51,7 +60,7 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
 
 
 def publish_new(temporary: str, target: str) -> None:
-    """Give a finished file its name in one step that only one competitor can take.
+    """Give a finished file its name, atomically: only one competitor can take it.
 
     Raises `FileExistsError` if the name is taken. The temporary name may be left over.
     """
@@ -63,17 +72,31 @@ def publish_new(temporary: str, target: str) -> None:
         _rename_new(temporary, target)
 
 
+def sync(descriptor: int) -> None:
+    """Wait until an open file or folder is on the disk itself."""
+    if FULL_SYNC is not None:
+        with suppress(OSError):  # of file systems that know fsync alone, as network mounts
+            fcntl.fcntl(descriptor, FULL_SYNC)
+            return
+    os.fsync(descriptor)
+
+
+def has_what_is_needed() -> bool:
+    """Whether this system has what makes files whole or absent: Windows has not."""
+    return sys.platform != "win32" and hasattr(os, "O_DIRECTORY") and hasattr(os, "link")
+
+
 def sync_folder(path: str) -> None:
     """Wait until the entries of a folder are on disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
+        sync(descriptor)
     finally:
         os.close(descriptor)
 
 
 def remove_quietly(path: str) -> None:
-    """Remove a file that nobody needs any more; one that cannot be removed is only litter."""
+    """Remove an unneeded file; one that cannot be removed is harmless."""
     with suppress(OSError):
         os.unlink(path)
 
@@ -82,7 +105,7 @@ _MOST_FOLDERS = 10_000
 
 
 class KnownFolders:
-    """Folders under `root` that are known to exist and to survive a crash, so that each is asked once.
+    """Folders under `root` that are known to exist and to survive a crash, so that each is checked once.
 
     A process that writes for years comes by ever new ones; of so many it begins anew.
 
@@ -94,17 +117,23 @@ class KnownFolders:
         self._root = root
         self._known: set[str] = set()
 
-    def ensure(self, folder: str) -> None:
-        """Create a folder and all above it that are missing, durably."""
-        if folder in self._known:
+    def ensure(self, folder: str, *, within: str | None = None) -> None:
+        """Create a folder and all above it that are missing, durably.
+
+        Args:
+            folder: the folder.
+            within: a folder that was there before: it and those above it are not made. If it is gone,
+                `FileNotFoundError` is raised.
+        """
+        if folder in self._known or folder == within:
             return
         parent = os.path.dirname(folder)
         if folder == self._root:
             _make_missing(parent)
         else:
-            self.ensure(parent)
+            self.ensure(parent, within=within)
         created = _make_folder(folder)
-        # One that was there may have been made by another process a moment ago and not be synced yet.
+        # An existing one may have been made by another process a moment ago and not be synced yet.
         # Above the root we may not be allowed to look.
         with suppress(PermissionError) if folder == self._root and not created else nullcontext():
             sync_folder(parent)
@@ -139,7 +168,7 @@ def _make_folder(folder: str) -> bool:
 
 
 def _rename_new(temporary: str, target: str) -> None:
-    """Rename, refusing an existing target: what Linux offers where hard links are missing."""
+    """Rename, refusing an existing target: the Linux way where hard links are missing."""
     libc = ctypes.CDLL(None, use_errno=True)
     rename = getattr(libc, "renameat2", None)
     if rename is None:

@@ -7,51 +7,78 @@ lies behind it.
 """
 
 # A Path object per call would cost more than the call.
-# ruff: noqa: PTH100, PTH104, PTH105, PTH106, PTH108, PTH112, PTH113, PTH114, PTH116, PTH118, PTH120, PTH123
+# ruff: noqa: PTH100, PTH105, PTH106, PTH108, PTH112, PTH116, PTH118, PTH120, PTH123
 
 from __future__ import annotations
 
 import errno
-import io
 import os
-import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from typing import IO, Any, Final, TypeVar
+from contextlib import contextmanager
+from typing import IO, Any, TypeVar
 from urllib.parse import quote
 
-from anabranch.errors import AlreadyExistsError, InvalidNameError, NotFoundError, StorageError
+from anabranch.errors import InvalidNameError, NotFoundError, StorageError, UnsupportedFeatureError
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.storage import files, names
+from anabranch.storage.folders import (
+    ATTEMPTS,
+    check_rename,
+    entries_of,
+    info_of,
+    is_folder,
+    move,
+    publish,
+    read_whole,
+    remove_tree,
+    rename,
+    status_of,
+    sync_name,
+    sync_removal,
+)
+from anabranch.storage.local_sink import FileSink
 from anabranch.storage.os_errors import translated
 from anabranch.storage.protocol import ObjectInfo, Sink
 
 _T = TypeVar("_T")
 
-# Another process can take away what was just seen; this often in a row is no coincidence.
-_ATTEMPTS: Final = 16
-
 
 class LocalStorage:
     """Files under `root`, which need not exist yet.
 
+    Once something was found there, neither the root nor a folder above it is made again: if they are missing, a disk
+    or a network mount is away, and what is written in its place would hide what comes back.
+
     Args:
         root: the folder, relative to the working folder if it is relative; may be a symbolic link.
         runtime: source of the unique part of temporary names.
+        was_there: whether something was found there before.
+
+    Raises `UnsupportedFeatureError`: the system is Windows.
     """
 
-    def __init__(self, root: str | os.PathLike[str], *, runtime: Runtime = SYSTEM) -> None:
+    def __init__(
+        self, root: str | os.PathLike[str], *, runtime: Runtime = SYSTEM, was_there: bool = False
+    ) -> None:
+        if not files.has_what_is_needed():
+            raise UnsupportedFeatureError(
+                f"tables on a disk of Windows are not supported, and {os.fspath(root)} is on one: files are made whole or absent by "
+                "hard links and by syncing folders, which it has not",
+                feature="windows-disk",
+                hint="use an object store (s3://, gs://, az://), or Linux on the same machine (WSL 2).",
+            )
         self._root = os.path.abspath(os.fspath(root))
         self._url = "file://" + quote(os.fsencode(self._root))
         self._runtime = runtime
         self._folders = files.KnownFolders(self._root)
+        self._was_there = was_there
 
     def __repr__(self) -> str:
         return f"LocalStorage({self._root!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_reopen, (self._root, self._runtime))
+        return (_reopen, (self._root, self._runtime, self._was_there))
 
     @property
     def url(self) -> str:
@@ -65,13 +92,16 @@ class LocalStorage:
     def get(self, path: str) -> bytes:
         target = self._target(path)
         with translated("read", target):
-            return _read(target)
+            data = read_whole(target)
+        self._was_there = True
+        return data
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
         target = self._target(path)
         names.check_range(path, start, length)
         with translated("read", target), open(target, "rb") as file:
             size = os.fstat(file.fileno()).st_size
+            self._was_there = True
             file.seek(min(start, size))
             return file.read(min(length, size))
 
@@ -81,7 +111,8 @@ class LocalStorage:
             status = os.stat(target)
             if not stat.S_ISREG(status.st_mode):
                 raise NotFoundError(f"{target} does not exist as a file")
-            return _info(path, status)
+        self._was_there = True
+        return info_of(path, status)
 
     def exists(self, path: str) -> bool:
         try:
@@ -93,17 +124,19 @@ class LocalStorage:
     def open_input(self, path: str, *, size: int | None = None) -> IO[bytes]:
         target = self._target(path)
         with translated("read", target):
-            return open(target, "rb")
+            file = open(target, "rb")  # noqa: SIM115 - the caller closes it
+        self._was_there = True
+        return file
 
     def native_path(self, path: str) -> str:
-        """Where the object is, or would be, on this machine: for libraries that read files by themselves."""
+        """Return the object's path on this machine, for libraries that read files by themselves."""
         return self._target(path)
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[Sink]:
         target = self._target(path)
         temporary = self._temporary(target)
-        sink = _FileSink(target, self._in_folder_of(target, lambda: files.create(temporary)))
+        sink = FileSink(target, self._in_folder_of(target, lambda: files.create(temporary)))
         try:
             yield sink
             sink.finish()
@@ -113,30 +146,30 @@ class LocalStorage:
             sink.abandon()
             files.remove_quietly(temporary)
             raise
-        _sync_name(target)
+        sync_name(target)
 
     def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
         target = self._target(path)
         self._write(target, data, durable=durable)
         if durable:
-            _sync_name(target)
+            sync_name(target)
 
     def put_many(self, objects: Mapping[str, bytes]) -> None:
         targets = {self._target(path): data for path, data in objects.items()}
         for target, data in targets.items():
             self._write(target, data, durable=True)
         for one_of_its_folder in {os.path.dirname(target): target for target in targets}.values():
-            _sync_name(one_of_its_folder)
+            sync_name(one_of_its_folder)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         target = self._target(path)
         temporary = self._write_temporary(target, data, durable=True)
         try:
-            ours = _publish(temporary, target, data)
+            ours = publish(temporary, target, data)
         finally:
             files.remove_quietly(temporary)
         if ours:
-            _sync_name(target)
+            sync_name(target)
         return ours
 
     def list(
@@ -148,8 +181,8 @@ class LocalStorage:
     def list_folders(self, prefix: str = "") -> Iterator[str]:
         folder = self._folder(prefix)
         with translated("list", folder):
-            entries = _entries(folder)
-        return (names.join(prefix, entry.name) for entry in entries if _is_folder(entry, follow_links=True))
+            entries = entries_of(folder)
+        return (names.join(prefix, entry.name) for entry in entries if is_folder(entry, follow_links=True))
 
     def delete(self, path: str) -> None:
         self.delete_many((path,))
@@ -166,18 +199,18 @@ class LocalStorage:
                     continue  # there is no such object
                 changed.add(os.path.dirname(target))
         for folder in changed:
-            _sync_removal(folder)
+            sync_removal(folder)
 
     def move_many(self, moves: Mapping[str, str]) -> None:
         emptier, fuller = set(), set()
         pairs = [(self._target(source), self._target(target)) for source, target in moves.items()]
         self._check_inside(os.path.dirname(target) for pair in pairs for target in pair)
         for old, new in pairs:
-            if self._in_folder_of(new, lambda old=old, new=new: _move(old, new)):  # type: ignore[misc]
+            if self._in_folder_of(new, lambda old=old, new=new: move(old, new)):  # type: ignore[misc]
                 emptier.add(os.path.dirname(old))
                 fuller.add(os.path.dirname(new))
         for folder in [*fuller, *emptier]:  # a crash in between shows an object twice rather than never
-            _sync_removal(folder)
+            sync_removal(folder)
 
     def delete_folder(self, prefix: str) -> None:
         names.check_path(prefix)
@@ -185,9 +218,9 @@ class LocalStorage:
         self._check_inside([os.path.dirname(folder)])
         self._folders.forget(folder)
         with translated("remove", folder):
-            removed = _remove_tree(folder)
+            removed = remove_tree(folder)
         if removed:
-            _sync_removal(os.path.dirname(folder))
+            sync_removal(os.path.dirname(folder))
 
     def delete_empty_folder(self, prefix: str) -> None:
         names.check_path(prefix)
@@ -201,7 +234,7 @@ class LocalStorage:
                     raise
                 return
         self._folders.forget(folder)
-        _sync_removal(os.path.dirname(folder))
+        sync_removal(os.path.dirname(folder))
 
     def rename_folder(self, source: str, target: str) -> None:
         names.check_path(source)
@@ -210,14 +243,14 @@ class LocalStorage:
             raise InvalidNameError(f"cannot move the folder {source} into itself, to {target}")
         old, new = self._folder(source), self._folder(target)
         self._check_inside([os.path.dirname(old), os.path.dirname(new)])
-        _check_rename(old, new)
+        check_rename(old, new)
         self._folders.forget(old)
-        self._in_folder_of(new, lambda: _rename(old, new))
+        self._in_folder_of(new, lambda: rename(old, new))
         for parent in {os.path.dirname(old), os.path.dirname(new)}:
-            _sync_removal(parent)
+            sync_removal(parent)
 
     def _check_inside(self, folders: Iterable[str]) -> None:
-        """Refuse to move or remove what a linked folder leads to outside of the root. Raises `StorageError`."""
+        """Refuse to move or remove the target of a linked folder outside of the root. Raises `StorageError`."""
         root = os.path.realpath(self._root)
         for folder in {*folders}:
             found = os.path.realpath(folder)
@@ -253,16 +286,35 @@ class LocalStorage:
             raise
 
     def _in_folder_of(self, target: str, action: Callable[[], _T]) -> _T:
-        """Do what needs the folder of `target`, which others may remove while we believe it is there."""
+        """Run an operation that needs the folder of `target`, which others may remove although it is cached."""
         folder = os.path.dirname(target)
         with translated("write", target):
-            for _ in range(_ATTEMPTS):
+            for _ in range(ATTEMPTS):
                 try:
-                    self._folders.ensure(folder)
-                    return action()
+                    self._folders.ensure(folder, within=self._root if self._was_there else None)
+                    done = action()
                 except FileNotFoundError:
                     self._folders.forget(folder)
+                    self._check_root()
+                    continue
+                self._was_there = True
+                return done
         raise StorageError(f"cannot write {target}: its folder is removed again and again", retryable=True)
+
+    def _check_root(self) -> None:
+        """Raise `NotFoundError` if the root was there before and is gone, `StorageError` if what it lay in is gone too."""
+        if self._was_there and not os.path.isdir(self._root):
+            if os.path.isdir(os.path.dirname(self._root)):
+                raise NotFoundError(
+                    f"{self._root} does not exist any more: it was dropped or renamed; nothing is written in its place",
+                    hint="`tables` lists those there are.",
+                )
+            raise StorageError(
+                f"{self._root} was there and is gone: nothing is written in its place",
+                hint="if it is on a disk or a network mount, mount that again: writers go on then. If it was removed on "
+                "purpose, end what writes to it.",
+                retryable=True,
+            )
 
     def _walk(self, prefix: str, *, recursive: bool, include_temporary: bool) -> Iterator[ObjectInfo]:
         pending = [prefix]
@@ -270,177 +322,17 @@ class LocalStorage:
             prefix = pending.pop()
             folder = self._folder(prefix)
             with translated("list", folder):
-                entries = _entries(folder)
+                entries = entries_of(folder)
+            self._was_there |= bool(entries)
             for entry in entries:
                 path = names.join(prefix, entry.name)
-                if recursive and _is_folder(entry, follow_links=False):
+                if recursive and is_folder(entry, follow_links=False):
                     pending.append(path)
                 elif include_temporary or not names.is_temporary(path):
-                    status = _status(entry)
+                    status = status_of(entry)
                     if status is not None:
-                        yield _info(path, status)
+                        yield info_of(path, status)
 
 
-class _FileSink(io.RawIOBase):
-    """Writes to the temporary file. Closing it publishes nothing: the end of the block does."""
-
-    def __init__(self, target: str, descriptor: int) -> None:
-        super().__init__()
-        self._target = target
-        self._descriptor: int | None = descriptor
-        self._position = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def write(self, data: Any, /) -> int:
-        view = memoryview(data).cast("B")
-        with translated("write", self._target):
-            files.write_all(self._open_descriptor(), view)
-        self._position += len(view)
-        return len(view)
-
-    def finish(self) -> None:
-        with translated("write", self._target):
-            descriptor = self._open_descriptor()
-            os.fsync(descriptor)
-            self._descriptor = None
-            os.close(descriptor)
-
-    def abandon(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-    def _open_descriptor(self) -> int:
-        if self._descriptor is None:
-            raise StorageError(f"cannot write {self._target}: the block that opened it has ended")
-        return self._descriptor
-
-
-def _reopen(root: str, runtime: Runtime) -> LocalStorage:
-    return LocalStorage(root, runtime=runtime)
-
-
-def _read(target: str) -> bytes:
-    with open(target, "rb", buffering=0) as file:
-        return file.readall()
-
-
-def _info(path: str, status: os.stat_result) -> ObjectInfo:
-    return ObjectInfo(path, status.st_size, status.st_mtime_ns // 1_000_000)
-
-
-def _publish(temporary: str, target: str, data: bytes) -> bool:
-    """Whether the object of that name is ours now."""
-    for _ in range(_ATTEMPTS):
-        with translated("write", target):
-            try:
-                files.publish_new(temporary, target)
-                return True
-            except FileExistsError:
-                with suppress(FileNotFoundError):  # removed since: the name is free again
-                    return _read(target) == data
-    raise StorageError(f"cannot write {target}: the name is taken and free by turns", retryable=True)
-
-
-def _sync_name(target: str) -> None:
-    """Make the name of a written object durable. It is visible already, so a failure leaves it open."""
-    try:
-        files.sync_folder(os.path.dirname(target))
-    except OSError as error:
-        raise StorageError(
-            f"cannot make {target} durable: {error.strerror}",
-            hint="The object may or may not survive a crash of the machine.",
-            outcome_unknown=True,
-        ) from error
-
-
-def _sync_removal(folder: str) -> None:
-    with translated("remove", folder):
-        try:
-            files.sync_folder(folder)
-        except FileNotFoundError:
-            return  # gone with everything in it
-
-
-def _check_rename(old: str, new: str) -> None:
-    if not os.path.isdir(old):
-        raise NotFoundError(f"cannot rename {old}: there is no such folder")
-    if os.path.lexists(new):
-        raise AlreadyExistsError(f"cannot rename {old}: {new} exists already")
-
-
-def _rename(old: str, new: str) -> None:
-    # Looked at again after the folder above was made. POSIX lets a folder replace an empty one: nothing
-    # is lost if one appears after this look.
-    _check_rename(old, new)
-    try:
-        os.rename(old, new)
-    except OSError as error:
-        if error.errno in {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}:
-            raise AlreadyExistsError(f"cannot rename {old}: {new} exists already") from error
-        raise
-
-
-def _move(old: str, new: str) -> bool:
-    """Rename a file; False if there is none. Raises `FileNotFoundError` if the new folder is missing."""
-    if not os.path.isfile(old):
-        return False
-    try:
-        os.rename(old, new)
-    except FileNotFoundError:
-        if os.path.lexists(old):
-            raise
-        return False
-    return True
-
-
-def _remove_tree(folder: str) -> bool:
-    """Remove a folder while others may work in it; False if there was none."""
-    for _ in range(_ATTEMPTS):
-        try:
-            if os.path.islink(folder):
-                os.unlink(folder)
-                return True
-            if not os.path.isdir(folder):
-                return False
-            shutil.rmtree(folder)
-            return True
-        except OSError as error:
-            if error.errno not in {errno.ENOENT, errno.ENOTEMPTY}:
-                raise
-    raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), folder)
-
-
-def _entries(folder: str) -> tuple[os.DirEntry[str], ...]:
-    try:
-        with os.scandir(folder) as entries:
-            return tuple(entries)
-    except (FileNotFoundError, NotADirectoryError):
-        return ()
-
-
-def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
-    """Status of a file; None for what is none, and for one removed since its folder was read."""
-    with translated("list", entry.path), suppress(FileNotFoundError):
-        return entry.stat() if _holds(entry.is_file) else None
-    return None
-
-
-def _is_folder(entry: os.DirEntry[str], *, follow_links: bool) -> bool:
-    with translated("list", entry.path):
-        return _holds(lambda: entry.is_dir(follow_symlinks=follow_links))
-
-
-def _holds(question: Callable[[], bool]) -> bool:
-    """Answer of a directory entry; a link that leads in a circle is neither file nor folder."""
-    try:
-        return question()
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            return False
-        raise
+def _reopen(root: str, runtime: Runtime, was_there: bool) -> LocalStorage:
+    return LocalStorage(root, runtime=runtime, was_there=was_there)

@@ -1,4 +1,4 @@
-"""Objects in the memory of this process: for tests and for tables that nobody needs tomorrow."""
+"""Objects in the memory of this process: for tests and throw-away tables."""
 
 from __future__ import annotations
 

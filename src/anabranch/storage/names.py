@@ -15,7 +15,7 @@ _LONGEST_FILE_NAME: Final = 255
 
 
 def check_path(path: str) -> None:
-    """Refuse a name that is no object's. Raises `InvalidNameError`."""
+    """Refuse an invalid object name. Raises `InvalidNameError`."""
     for segment in path.split("/"):
         if segment in {"", ".", ".."}:
             raise InvalidNameError(
@@ -29,13 +29,13 @@ def check_path(path: str) -> None:
 
 
 def check_prefix(prefix: str) -> None:
-    """Refuse a name that is no folder's; the empty one is the root. Raises `InvalidNameError`."""
+    """Refuse an invalid folder name; the empty one is the root. Raises `InvalidNameError`."""
     if prefix:
         check_path(prefix)
 
 
 def check_range(path: str, start: int, length: int) -> None:
-    """Refuse a range that no object has. Raises `InvalidInputError`."""
+    """Refuse an invalid range. Raises `InvalidInputError`."""
     if start < 0 or length < 0:
         raise InvalidInputError(f"cannot read {length} bytes from byte {start} of {path}: both count from 0")
 

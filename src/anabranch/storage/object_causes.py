@@ -1,4 +1,4 @@
-"""Why an object store was not reached, or refused: what its client and the server say, in words that name the remedy.
+"""Explains why an object store was not reached, or refused, and how to fix it.
 
 The client hides the causes of failed connections in the debug form of its errors, and servers name theirs by codes.
 """
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 
 class Cause(NamedTuple):
-    """What is wrong, and what to do about it."""
+    """An explained problem and its remedy."""
 
     text: str
     hint: str
@@ -110,7 +110,7 @@ _OF_MACHINES: Final = ("169.254.169.254", "169.254.170.2", "metadata.google.inte
 
 
 def cause_of(error: Exception, text: str) -> Cause | None:
-    """What is behind an error of the store's client; None where it is not known.
+    """Return the cause behind an error of the store's client; None if not known.
 
     Args:
         error: the error.

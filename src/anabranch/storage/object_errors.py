@@ -1,4 +1,4 @@
-"""obstore's errors in Anabranch's words; the one place that reads their texts."""
+"""Translates obstore's errors into Anabranch's; the only place that parses their texts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def translate_object(error: Exception, deed: Deed, path: str) -> AnabranchError:
 
 
 def _told(text: str) -> str:
-    """What the server said, if it said anything, without what the client was doing."""
+    """Return the server's message, if any, without the client's context."""
     said = text.rpartition(" - ")[2].removeprefix("Server returned non-2xx status code: ")
     return "" if said.startswith("HTTP error") else f" - {said}"
 
@@ -73,12 +73,12 @@ def is_refusal(error: Exception) -> bool:
 
 
 def lacks_conditional_writes(error: Exception) -> bool:
-    """Whether the store says that it has no writes on condition."""
+    """Whether the store reports that it does not support conditional writes."""
     return "501 Not Implemented" in str(error)
 
 
 def reason(error: Exception) -> str:
-    """What happened, in one line and without the parts of URLs that hold signatures."""
+    """Summarize an error in one line, without the parts of URLs that hold signatures."""
     text = str(error).partition("\n\nDebug source")[0]
     head, xml, body = text.partition("<?xml")
     if xml:

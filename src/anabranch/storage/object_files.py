@@ -1,4 +1,4 @@
-"""Objects of a store as Python files: read at random, written piece by piece."""
+"""Objects of a store as Python files: random-access reads, streaming writes."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class _Upload:
             )
         except BaseException as error:  # whatever it is, the writing thread must hear of it
             self._failure = error
-            while not self._exhausted:  # nobody shall wait for room in the queue
+            while not self._exhausted:  # nobody should wait for room in the queue
                 self._exhausted = not isinstance(self._parts.get(), bytes)
 
     def _taken(self) -> Iterator[bytes]:

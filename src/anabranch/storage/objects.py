@@ -1,4 +1,4 @@
-"""Objects in a cloud's store, or in a server that speaks the protocol of one, through obstore."""
+"""Objects in a cloud's store, or in a compatible server, through obstore."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class ObjectStorage:
 
     @property
     def settings(self) -> Mapping[str, str] | None:
-        """What re-opens the store beside its URL, credentials too; None if it was not opened by its URL."""
+        """Settings that re-open the store beside its URL, credentials too; None if it was not opened by its URL."""
         return self._options
 
     def scoped(self, prefix: str) -> ObjectStorage:
@@ -309,7 +309,7 @@ class ObjectStorage:
         return (meta for meta in listed["objects"] if meta["path"] != folder)
 
     def _everything_in(self, folder: str) -> Iterator[ObjectMeta]:
-        """All objects below a folder, without the empty ones that other tools put where a folder is.
+        """List all objects below a folder, except the empty folder markers that other tools put.
 
         Such a marker's key ends with a slash, which obstore takes away; no object has the name that is left.
         """

@@ -1,4 +1,4 @@
-"""The operating system's errors in Anabranch's words; the one place that knows their numbers."""
+"""Translates the operating system's errors into Anabranch's; the only place that knows their numbers."""
 
 from __future__ import annotations
 
@@ -63,6 +63,8 @@ _RETRYABLE: Final = frozenset(
         errno.EMFILE,
         errno.ENFILE,
         errno.ENOLCK,
+        errno.ENOTCONN,
+        errno.EHOSTDOWN,
         errno.ESTALE,
         errno.ETIMEDOUT,
     }
@@ -81,6 +83,7 @@ _HINTS: Final = {
     errno.ENAMETOOLONG: "Choose a shorter name.",
     errno.ENFILE: "This machine has too many files open.",
     errno.ENOSPC: "The file system is full; free some space, then repeat. No part of the object is left.",
+    errno.ENOTCONN: "The network mount has lost its server; mount it again.",
     errno.ENOTDIR: "A part of the path is a file; move it away or choose another name.",
     errno.ENOTEMPTY: "Others keep writing into the folder; stop them, then repeat.",
     errno.ENOTSUP: "This file system has neither hard links nor a rename that refuses a taken name, so it cannot "

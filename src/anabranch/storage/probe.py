@@ -1,4 +1,4 @@
-"""Does a store keep its word? Asked before a table is trusted to it."""
+"""Checks that a store keeps its guarantees, before a table is trusted to it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COMPETITORS: Final = 4
 
 
 def probe_put_if_absent(storage: Storage, *, runtime: Runtime = SYSTEM) -> None:
-    """Check that a name is given to one writer only, one after the other and at the same time.
+    """Check that only one writer can create a name, one after the other and concurrently.
 
     Writes two small objects under temporary names in the root of `storage` and removes them.
 

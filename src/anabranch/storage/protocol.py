@@ -1,4 +1,4 @@
-"""What the rest of Anabranch asks of a store.
+"""The storage interface that the rest of Anabranch needs.
 
 A store holds immutable byte objects under one root. Names are relative paths with ``/`` between
 segments; they never start with ``/`` and no segment is empty, ``.`` or ``..``. A name that breaks these
@@ -47,11 +47,11 @@ class Storage(Protocol):
 
     @property
     def url(self) -> str:
-        """Where the root is, for messages and for re-opening it in another process."""
+        """URL of the root, for messages and for re-opening it in another process."""
         ...
 
     def scoped(self, prefix: str) -> Self:
-        """The same store seen from a folder below; nothing outside of it can be named."""
+        """Return the same store seen from a folder below; nothing outside of it can be named."""
         ...
 
     def get(self, path: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Settings of object stores that a program does not give: from the environment and from a file.
+"""Settings of object stores from the environment and from a file.
 
 Each option is taken from the first of these that has it:
 

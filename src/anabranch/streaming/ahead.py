@@ -1,4 +1,4 @@
-"""Reading ahead along a history: snapshots, and what a stream needs of them, side by side.
+"""Prefetching of a stream's history: snapshots, and what a stream needs of them, in parallel.
 
 A stream that has fallen behind asks for one snapshot after the other, for its list, then for its manifest: on an object
 store each is a round trip. So what comes next is read together, one at first, then twice as many as the time before: a
@@ -23,7 +23,7 @@ _MOST: Final = 64
 
 
 class Ahead:
-    """Finds the snapshots of one step.
+    """Prefetching lookup of snapshots for one step.
 
     Args:
         context: the branch.
@@ -39,7 +39,7 @@ class Ahead:
         self._size = 1
 
     def find(self, number: int) -> Snapshot | None:
-        """The snapshot of that number, or None. Raises as `SnapshotLog.find`."""
+        """Return the snapshot of that number, or None. Raises as `SnapshotLog.find`."""
         if number not in self._found:
             self._read(number)
         found = self._found.pop(number)
@@ -61,7 +61,7 @@ class Ahead:
         self._read_lists()
 
     def _read_lists(self) -> None:
-        """Put into the cache what these snapshots name; what fails is asked for again, and fails then."""
+        """Load what these snapshots name into the cache; failed reads are repeated later, and raise then."""
         names = [
             found.delta_manifest_list
             for found in self._found.values()

@@ -1,4 +1,4 @@
-"""Sources that keep together in event time: how far the next step of one may go.
+"""Alignment of sources in event time: how far the next step of one may go.
 
 A source takes the next snapshot only if that one's watermark is at most the maximal drift ahead of the slowest
 source of its group. How far a source is, is the watermark of what its reader has been through, that is, of what came
@@ -24,10 +24,10 @@ from anabranch.streaming.offsets import Position
 
 
 class Alignment:
-    """Holds one source back while it is ahead of its group."""
+    """Alignment of one source: holds it back while it is ahead of its group."""
 
     def __init__(self, member: Member, find: Callable[[int], Snapshot | None], clock: Clock) -> None:
-        """Nothing is read or written yet.
+        """Create it without reading or writing anything.
 
         Args:
             member: the source in its group.
@@ -38,16 +38,16 @@ class Alignment:
         self._find = find
         self._clock = clock
         self._ahead: deque[tuple[int, int | None]] = deque()
-        """Id and watermark of snapshots that were looked at and not delivered yet, without a gap."""
+        """Id and watermark of the inspected but undelivered snapshots, without a gap."""
         self._next_id = 0
-        """The first that was not looked at."""
+        """Id of the first snapshot not inspected yet."""
         self._begun_with: int | None = None
-        """Watermark of the first snapshot that the source was given, before which it had come to none."""
+        """Watermark of the source's first snapshot, used until the source has reached one itself."""
         self._waiting_since: float | None = None
-        """Since when there has been nothing to read."""
+        """Time since which there has been nothing to read; None if there is."""
 
     def until(self, start: Position) -> int | None:
-        """The last snapshot that a step from `start` may touch, the one of `start` itself if it must wait.
+        """Return the last snapshot that a step from `start` may touch, the one of `start` itself if it must wait.
 
         None if there is none after `start`: then there is nothing to take, nor to hold back.
         """
@@ -66,11 +66,11 @@ class Alignment:
         return last
 
     def ended(self) -> None:
-        """The source is at its end; nobody waits for it."""
+        """Leave the group: the source is at its end."""
         self.member.leave()
 
     def _reached(self, start: Position) -> int | None:
-        """How far the source is; None before its first step."""
+        """Return the watermark that the source has reached; None before its first step."""
         if start.watermark is None and self._begun_with is None and start.files is not None:
             begun = self._find(start.snapshot)
             self._begun_with = None if begun is None else begun.watermark
@@ -90,7 +90,7 @@ class Alignment:
         return last
 
     def _look(self, place: int) -> tuple[int, int | None] | None:
-        """Id and watermark of the snapshot that comes so many places after the next one, if it is there."""
+        """Return id and watermark of the snapshot `place` places after the next one, if it exists."""
         while len(self._ahead) <= place:
             following = self._find(self._next_id)
             if following is None:

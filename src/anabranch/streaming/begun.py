@@ -1,4 +1,4 @@
-"""How a streaming query of a job got its state, kept in its checkpoint as ``anabranch/state.json``.
+"""Origin of a streaming query's initial state, kept in its checkpoint as ``anabranch/state.json``.
 
 Written once, before the query's first batch. The sink reads it: batches before `BegunState.first_batch` only build state
 up again from rows whose results are in the table already, so the sink drops what they emit.
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 from anabranch.errors import CorruptTableError, NotFoundError
+from anabranch.format.text.json_object import check_version
 from anabranch.storage.protocol import Storage
 
 STATE_PROPERTY = "anabranch.state"
@@ -33,27 +34,27 @@ _TITLES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class BegunState:
-    """How a query got the state that belongs to the point at which it begins."""
+    """Way in which a query got the state for the point at which it begins."""
 
     way: Way
     first_batch: int
-    """The first batch whose rows are published; those before it are withheld."""
+    """Number of the first batch whose rows are published; those before it are withheld."""
     reason: str
-    """Why this way, for people."""
+    """Reason for the way, for people."""
     query: str | None = None
-    """Id of the query that made the point."""
+    """Id of the query whose commits the point contains."""
     batch: int | None = None
-    """The last batch of that query which the point holds."""
+    """Last batch of that query that the point contains."""
     starts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By source: options that say where it begins, in place of those of the point."""
+    """Per source, the options of its start, which replace those of the point."""
 
     @property
     def title(self) -> str:
-        """For people: the way, and what it is based on."""
+        """Text for people: the way, and its reason."""
         return f"{_TITLES[self.way]}: {self.reason}"
 
     def to_property(self) -> str:
-        """The value of `STATE_PROPERTY`."""
+        """Return the value of `STATE_PROPERTY`."""
         value = {"way": self.way, "reason": self.reason, "query": self.query, "batch": self.batch}
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
@@ -71,11 +72,13 @@ class BegunState:
 
     @classmethod
     def from_json(cls, data: bytes, *, path: str) -> Self:
-        """Raises `CorruptTableError` naming `path`."""
+        """Parse the file. Raises `CorruptTableError` naming `path`."""
         try:
             content: Any = json.loads(data)
         except ValueError:
             content = None
+        if isinstance(content, dict):
+            check_version(content.get("version"), _VERSION, path=path)
         match content:
             case {
                 "version": 1,
@@ -93,7 +96,7 @@ class BegunState:
 
 
 def begun_state(checkpoint: Storage) -> BegunState | None:
-    """How the query of a checkpoint got its state; None if it began with none. Raises `CorruptTableError`."""
+    """Return the origin of a checkpoint's state; None if it began with none. Raises `CorruptTableError`."""
     try:
         data = checkpoint.get(_PATH)
     except NotFoundError:
@@ -102,5 +105,5 @@ def begun_state(checkpoint: Storage) -> BegunState | None:
 
 
 def record_begun_state(checkpoint: Storage, state: BegunState) -> None:
-    """Record how a query gets its state, before its first batch."""
+    """Record the origin of a query's state, before its first batch."""
     checkpoint.put(_PATH, state.to_json())

@@ -1,4 +1,4 @@
-"""What was added between two moments, as a plan of a batch read: the options ``incremental-between`` and its companion.
+"""Rows added between two moments, as a plan of a batch read: the options ``incremental-between`` and its companion.
 
 The first moment is not part of it, the second is. Moments are snapshots, savepoints or tags; or times, each of which stands for
 the newest snapshot that was there, none before the first.
@@ -35,13 +35,13 @@ class Between:
     """A range of snapshots of one branch."""
 
     start: int
-    """The last one that is known already; 0 for all there ever were."""
+    """Last snapshot before the range; 0 for everything."""
     end: int
-    """The last one of the range."""
+    """Last snapshot of the range."""
 
     @property
     def positions(self) -> tuple[Position, Position]:
-        """Where it begins and ends, as streams say it."""
+        """Return the start and end of the range as stream positions."""
         return Position(self.start, None), Position(self.end, None)
 
     def plan(
@@ -52,7 +52,7 @@ class Between:
         predicate: BoundPredicate | None,
         options: Mapping[str, str],
     ) -> Plan:
-        """The files that were added, in the order of their commits inside of a bucket.
+        """Plan the files that were added, in the order of their commits within a bucket.
 
         Raises `NotFoundError` if some of the snapshots have expired, `OptionError` at an overwrite unless
         ``scan.on-overwrite`` is ``skip`` or ``added``.
@@ -82,7 +82,7 @@ class Between:
 
 
 def between_of(context: TableContext, options: Mapping[str, str], newest: int) -> Between | None:
-    """The range that the options of a read ask for; None if they ask for none.
+    """Return the range that the options of a read ask for; None if they ask for none.
 
     Args:
         context: the branch.
@@ -123,14 +123,14 @@ def between_of(context: TableContext, options: Mapping[str, str], newest: int) -
 
 
 def number_of(context: TableContext, moment: int | str) -> int:
-    """The number of the snapshot that a moment names; a number is taken as it is. Raises `NotFoundError`."""
+    """Return the number of the snapshot that a moment names; numbers pass unchanged. Raises `NotFoundError`."""
     if isinstance(moment, int):
         return moment
     return int(moment) if moment.isdecimal() and len(moment) < 19 else resolve(context, moment).snapshot.id
 
 
 def _number_at(context: TableContext, time: str) -> int:
-    """The newest snapshot at a time; 0 before the first."""
+    """Return the number of the newest snapshot at a time; 0 before the first."""
     try:
         return at_time(context, to_millis(int(time) if time.isdecimal() else time)).snapshot.id
     except NotFoundError:

@@ -1,4 +1,4 @@
-"""Where consumers stand, and a consumer beside a stream whose progress another keeps.
+"""Positions of consumers, and a consumer that follows a stream whose progress is kept elsewhere.
 
 Spark's checkpoint says where its stream is, and the consumer follows it. It is stored when a new stream begins, so that nothing the stream has yet to read expires,
 and moves only to positions that Spark has committed, so it is never ahead of the checkpoint. A stream without a
@@ -27,14 +27,14 @@ from anabranch.streaming.scan_modes import first_position
 _LOG = logging.getLogger(__name__)
 
 _SIGNS_OF_LIFE: Final = 3
-"""How often a consumer is stored anew, although it did not move, in the time in which it would expire."""
+"""Number of times that an idle consumer is stored again within its expiry time."""
 _TRIES: Final = 5
 
 
 def consumed_position(
     context: TableContext, name: str, options: Mapping[str, str], *, keep_previous: bool = False
 ) -> tuple[TableContext, Position]:
-    """Where a consumer stands. A new one is stored where the options begin, and nothing it has yet to read expires then.
+    """Return the position of a consumer; a new one is stored at the start in the options, which pins what is unread.
 
     Returns:
         the branch, which for a consumer of main may be one that was main, and the position there.
@@ -59,13 +59,13 @@ def consumed_position(
 
 
 def leave_former_mains(context: TableContext, name: str) -> None:
-    """Let go of what a consumer kept in mains that were replaced, now that it stands in a later one."""
+    """Delete a consumer's records in replaced mains, now that it has reached a later one."""
     for place in _former_mains(context):
         place.storage.delete(place.layout.consumer_path(name))
 
 
 def _former_mains(context: TableContext) -> list[TableContext]:
-    """The branches that were main before this one, latest first."""
+    """Return the branches that were main before this one, latest first."""
     if not context.main_generation:
         return []
     before = [p for p in replacements(context) if p.generation <= context.main_generation]
@@ -78,7 +78,7 @@ def _former_mains(context: TableContext) -> list[TableContext]:
 
 
 def _is_there(context: TableContext, position: Position) -> bool:
-    """Whether a stream can go on from a position."""
+    """Whether a stream can continue from a position."""
     history = History(context)
     try:
         history.verified(position)
@@ -89,7 +89,7 @@ def _is_there(context: TableContext, position: Position) -> bool:
 
 
 def consumer_at(context: TableContext, position: Position, *, keep_previous: bool = False) -> Consumer:
-    """A consumer that has read up to `position`.
+    """Return a consumer that has read up to `position`.
 
     Args:
         context: the branch.
@@ -105,7 +105,7 @@ def consumer_at(context: TableContext, position: Position, *, keep_previous: boo
 
 
 def position_of(context: TableContext, consumer: Consumer) -> Position:
-    """Where a consumer stands. Another engine may have moved it on since we stored the exact position.
+    """Return the position of a consumer. Another engine may have moved it on since we stored the exact position.
 
     Raises `InvalidInputError` if it belongs to another table or branch.
     """
@@ -124,10 +124,10 @@ def position_of(context: TableContext, consumer: Consumer) -> Position:
 
 
 class FollowingConsumer:
-    """Keeps one consumer where a stream is."""
+    """A consumer that is kept at the position of a stream."""
 
     def __init__(self, context: TableContext, name: str, options: Mapping[str, str]) -> None:
-        """Raises `InvalidNameError`, `OptionError`."""
+        """Create it. Raises `InvalidNameError`, `OptionError`."""
         check_consumer_name(name)
         self._context = context
         self._name = name
@@ -139,7 +139,7 @@ class FollowingConsumer:
         self._stored_at = 0.0
 
     def begin(self) -> tuple[TableContext, Position]:
-        """Where a stream without a checkpoint begins: on which branch, and where the consumer is, or a new one there.
+        """Return the start of a stream without checkpoint: branch and position of its consumer, which may be new.
 
         Raises as `first_position`, and `InvalidInputError` if the consumer belongs to another table.
         """
@@ -150,7 +150,7 @@ class FollowingConsumer:
         return self._context, position
 
     def reached(self, context: TableContext, position: Position) -> None:
-        """All up to this position was committed. A consumer that cannot be stored now is stored the next time."""
+        """Note that everything up to here was committed. If the consumer cannot be stored now, the next call does."""
         if context.branch != self._context.branch:
             self._context, self._stored = context, None
         if position == self._stored and not self._is_due():
@@ -171,7 +171,7 @@ class FollowingConsumer:
         there = position_of(self._context, known)
         if there == position:
             return
-        # A query that was killed, or stopped between two batches, leaves its consumer a batch behind.
+        # A query killed or stopped between two batches leaves its consumer one batch behind.
         level = logging.WARNING if _is_after(there, position) else logging.INFO
         _LOG.log(
             level,

@@ -1,4 +1,4 @@
-"""The course of a stream of main: the branches that are main one after the other, and how it gets from one to the next.
+"""Course of a stream of main through successive mains, and how it gets from one to the next.
 
 A stream reads the old main to its end, the seal. There, `scan.on-replace` decides:
 
@@ -26,6 +26,7 @@ from anabranch.errors import InvalidInputError, NotFoundError, OptionError, Sour
 from anabranch.format.records.main_pointer import MainPointer, former_main_name
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.text.shell import command_line
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.guards import check_snapshot_readable
 from anabranch.kernel.log.main_branch import as_main, main_by_uuid
@@ -38,23 +39,23 @@ from anabranch.streaming.offsets import BEGINNING, Position
 _LOG = logging.getLogger(__name__)
 
 _DIFFERENCE: Final = "difference"
-"""Marks a position that a stream reached by way of all that differs from the old main."""
+"""Listing of a position that a stream reached by the difference from the old main."""
 _NO_FILES_SCHEMA: Final = -1
-"""Id of a schema that no file was written in."""
+"""Schema id that no file has."""
 
 
 class Place(NamedTuple):
-    """Where a stream stands: on which branch, and where in its history."""
+    """Position of a stream together with the feed of its branch."""
 
     feed: Feed
     position: Position
 
 
 class Course:
-    """The feeds of all branches that a stream goes through."""
+    """Feeds of all branches that a stream passes through."""
 
     def __init__(self, feed: Feed, options: Mapping[str, str]) -> None:
-        """The course of a stream that was opened on the branch of `feed`.
+        """Create the course of a stream that was opened on the branch of `feed`.
 
         Raises `OptionError`: `scan.on-replace` asks for changes that the stream has no column for.
         """
@@ -69,7 +70,7 @@ class Course:
             )
 
     def feed_of(self, branch_uuid: str) -> Feed | None:
-        """The feed of a branch by its identity: the one that was opened, or one that is or was main. Else None."""
+        """Return the feed of a branch by its uuid: the opened one, or one that is or was main; else None."""
         known = self._feeds.get(branch_uuid)
         if known is None and self._opened.context.main_generation is not None:
             context = main_by_uuid(self._opened.context, branch_uuid)
@@ -77,7 +78,7 @@ class Course:
         return known
 
     def next(self, place: Place) -> Place | None:
-        """Where the stream goes on if it stands at the end of a main that was replaced; None if it does not.
+        """Return the start on the next main for a stream at the end of a replaced one; None if it is not there.
 
         Raises:
             SourceReplacedError: `scan.on-replace` is ``fail``.
@@ -111,7 +112,7 @@ class Course:
 
     @staticmethod
     def begin_of(start: Place, end: Place) -> Position:
-        """The position on the branch of `end` after which the rows between the two places were committed there."""
+        """Return the position on the branch of `end` after which the rows between the places were committed."""
         if start.feed.context.branch_uuid == end.feed.context.branch_uuid:
             return start.position
         if not is_difference(end.position):
@@ -120,7 +121,7 @@ class Course:
         return BEGINNING if fork is None else _after(fork.snapshot)
 
     def splits(self, start: Place, end: Place) -> list[FeedSplit]:
-        """What is between two places, in units of work; also between the end of one main and the next."""
+        """Return the splits between two places; also between the end of one main and the next."""
         if start.feed.context.branch_uuid == end.feed.context.branch_uuid:
             return start.feed.splits(start.position, end.position)
         if end.position.listing != _DIFFERENCE:
@@ -135,7 +136,7 @@ class Course:
         return None if snapshot is None else is_replaced_by(context, snapshot)
 
     def _on(self, context: TableContext) -> Feed:
-        """The same stream of another branch, in the columns it was begun with."""
+        """Return the feed of another branch, with the columns that the stream began with."""
         known = self._feeds.get(context.branch_uuid)
         if known is None:
             newest, begun = context.schemas.latest(), self._opened.schema
@@ -151,7 +152,7 @@ class Course:
 
 
 def is_difference(position: Position) -> bool:
-    """Whether a stream came to a new main by what differs from the old one."""
+    """Whether a stream came to a new main by its difference from the old one."""
     return position.listing == _DIFFERENCE
 
 
@@ -160,7 +161,7 @@ def _after(reference: SnapshotRef) -> Position:
 
 
 def _difference(start: Place, end: Place) -> list[FeedSplit]:
-    """Files that only one of two mains has, those of the old one as taken away."""
+    """Return the files that only one of two mains has, those of the old one as removed."""
     old, new = _snapshot_at(start), _snapshot_at(end)
     gone, come = start.feed.all_files(old), end.feed.all_files(new)
     before, after = {f.file.path for f in gone}, {f.file.path for f in come}
@@ -192,7 +193,7 @@ def _refusal(new: TableContext, pointer: MainPointer) -> SourceReplacedError:
         f"main of '{new.name}' was replaced by {pointer.main}: the stream has read the old main to its last snapshot, "
         f"{last}; up to snapshot {fork} the new main is the same, and its newest is {0 if head is None else head.id}. "
         f"{SCAN_ON_REPLACE.key} is 'fail'",
-        hint=f"`anabranch cascade {new.name} --plan` says how the tables that were made from it are corrected. Or look at what "
+        hint=f"`{command_line('cascade', new.name, '--plan')}` says how the tables that were made from it are corrected. Or look at what "
         f"differs with diff('{former_main_name(pointer.generation)}', 'main'), then restart the query "
         f"from its checkpoint with {SCAN_ON_REPLACE.key}=continue to go on beyond what the old main had read from its "
         "sources, =replay to go back to where the two parted, or =changes for what differs.",

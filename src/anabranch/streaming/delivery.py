@@ -1,4 +1,4 @@
-"""What a stream hands out: data files of one bucket, each with what is true of all its rows."""
+"""Output units of a stream: data files of one bucket, each with what is true of all its rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from anabranch.kernel.scan.split import Split, SplitFile
 
 CHANGE_COLUMN: Final = "_change"
-"""Name of the column that says whether a row was added or taken away."""
+"""Name of the column that says whether a row was added or removed."""
 INSERTED: Final = "insert"
 REMOVED: Final = "delete"
 
@@ -17,15 +17,15 @@ WATERMARK_COLUMN: Final = "_watermark"
 
 
 class FeedFile(NamedTuple):
-    """One data file on its way through a stream."""
+    """One data file delivered by a stream."""
 
     file: SplitFile
     removed: bool = False
-    """Its rows were taken away by the snapshot, not added."""
+    """Whether the snapshot removed its rows instead of adding them."""
     late_before: int | None = None
     """Rows with an earlier event time (epoch milliseconds) are late; None if none are."""
     watermark: int | None = None
-    """The table's watermark once the whole step has been delivered, epoch milliseconds; None if there is none."""
+    """Watermark of the table after the whole step, in epoch milliseconds; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +33,18 @@ class FeedSplit:
     """Files of one bucket of one partition, to be read in this order. Picklable."""
 
     partition: bytes
-    """BinaryRow of the partition values with its 4-byte arity."""
+    """Partition values as a BinaryRow with its 4-byte arity."""
     bucket: int
     files: tuple[FeedFile, ...]
     branch: str | None = None
-    """The folder of the branch whose schemas the files name, as in `TableContext.branch`."""
+    """Folder of the branch that the files' schema ids refer to, as in `TableContext.branch`."""
 
     @property
     def split(self) -> Split:
-        """All of it, for a reader that does not care what is true of each file."""
+        """Return all files as a plain split, for readers that ignore the facts about each file."""
         return Split(self.partition, self.bucket, tuple(f.file for f in self.files))
 
     @property
     def row_count(self) -> int:
-        """Rows in its files, before any row is filtered."""
+        """Number of rows in its files, before filters."""
         return sum(f.file.row_count for f in self.files)

@@ -1,4 +1,4 @@
-"""Going on over expired snapshots: what was added between a snapshot that is held and the oldest one that is left.
+"""Continuation over expired snapshots: rows added between a held snapshot and the oldest one left.
 
 A tag or savepoint keeps the files of its snapshot. If those that followed it have expired, a stream that stands there cannot
 see what each of them did; but it can see which files are live before and after. That gives exactly the rows that were added,
@@ -31,11 +31,11 @@ from anabranch.kernel.log.properties import PARENT_PROPERTY, WRITER_PROPERTY
 _COLUMNS: Final = ("kind", "partition", "bucket", "level", "file_name", "row_count", "file_source")
 _PLACE: Final = ("partition", "bucket")
 FileId = tuple[bytes, int, str]
-"""Partition row, bucket and name."""
+"""Partition row, bucket and file name."""
 
 
 def oldest_left(context: TableContext, after: int) -> Snapshot | None:
-    """The first snapshot above an id from which history goes on to the newest without a gap; None if there is none."""
+    """Return the first snapshot above an id with no gap from it to the newest; None if there is none."""
     head = context.snapshots.head()
     if head is None or head.id <= after:
         return None
@@ -48,7 +48,7 @@ def oldest_left(context: TableContext, after: int) -> Snapshot | None:
 
 
 def check_only_added(context: TableContext, held: Snapshot, left: Snapshot) -> None:
-    """Raise `NotFoundError` unless it is known that nothing between two snapshots took rows away.
+    """Raise `NotFoundError` unless it is certain that no snapshot between two others removed rows.
 
     Args:
         context: the branch.
@@ -79,7 +79,7 @@ def check_only_added(context: TableContext, held: Snapshot, left: Snapshot) -> N
 
 
 def _problem(snapshot: Snapshot | PastSnapshot) -> str | None:
-    """Why a snapshot may have taken rows away; None if it certainly did not."""
+    """Return why a snapshot may have removed rows; None if it certainly did not."""
     match snapshot.commit_kind:
         case CommitKind.ANALYZE:
             return None
@@ -98,7 +98,7 @@ def _problem(snapshot: Snapshot | PastSnapshot) -> str | None:
 
 
 def added_files(context: TableContext, held: Snapshot, left: Snapshot) -> frozenset[FileId]:
-    """The live files of `left` whose rows came after `held`, if only additions and compactions lie between.
+    """Return the live files of `left` with rows added after `held`, if only additions and compactions lie between.
 
     Raises `NotFoundError` if compaction has put rows from both sides into one file.
     """
@@ -144,18 +144,18 @@ def _refused(context: TableContext, held: Snapshot, left: Snapshot, why: str) ->
 
 @dataclass(frozen=True)
 class Crossing:
-    """A way over expired snapshots."""
+    """A jump over expired snapshots."""
 
     held: Snapshot
-    """What a stream has read."""
+    """Snapshot that a stream has read."""
     left: Snapshot
-    """Where it goes on."""
+    """Snapshot at which it continues."""
     added: frozenset[FileId]
-    """Live files of `left` whose rows came after `held`."""
+    """Live files of `left` with rows added after `held`."""
 
 
 def crossing(context: TableContext, held: Snapshot) -> Crossing | None:
-    """The way to go on for a stream that stands at the end of `held`; None if nothing has come since.
+    """Return the jump for a stream at the end of `held`; None if nothing has been committed since.
 
     Raises `NotFoundError` as `check_only_added` and `added_files` do.
     """

@@ -1,4 +1,4 @@
-"""What a stream delivers between two positions in a branch's history.
+"""Delivery of a stream between two positions in a branch's history.
 
 APPEND snapshots deliver the files they added; COMPACT and ANALYZE snapshots change no rows and deliver
 nothing; at a snapshot that takes rows away, `scan.on-overwrite` decides. Nothing is remembered between calls:
@@ -55,19 +55,19 @@ __all__ = ["UNLIMITED", "Feed", "Limits"]
 
 @dataclass(frozen=True)
 class Feed:
-    """The history of one branch as a stream reads it."""
+    """History of one branch as a stream reads it."""
 
     context: TableContext
     schema: TableSchema
     on_overwrite: str = "fail"
-    """``fail``, ``skip``, ``added`` or ``changes``, as in the option ``scan.on-overwrite``."""
+    """Policy for snapshots that remove rows: ``fail``, ``skip``, ``added`` or ``changes`` (``scan.on-overwrite``)."""
     predicate: BoundPredicate | None = None
     sort_partitions: bool = False
-    """Partitions in the order of their values, not of their creation."""
+    """Whether partitions are ordered by their values instead of their creation."""
     late_rows: str = "keep"
-    """``keep``, ``drop`` or ``only``: files that cannot have any row of those wanted are left out."""
+    """Policy for late rows: ``keep``, ``drop`` or ``only``; files without any wanted row are skipped."""
     bounded_watermark: int | None = None
-    """The stream ends before the first snapshot whose watermark is larger, epoch milliseconds."""
+    """Bound: the stream ends before the first snapshot with a larger watermark, in epoch milliseconds."""
     verify: bool = True
     """Whether reading checks the checksums of pages."""
 
@@ -79,7 +79,7 @@ class Feed:
         options: Mapping[str, str],
         predicate: BoundPredicate | None = None,
     ) -> Self:
-        """The feed that options of a read ask for, over those of the table. Raises `OptionError`."""
+        """Create the feed for options of a read, which override the table's. Raises `OptionError`."""
         asked = {**schema.options, **options}
         feed = cls(
             context,
@@ -102,7 +102,7 @@ class Feed:
         until: int | None = None,
         most: int | None = None,
     ) -> Position:
-        """How far a step from `start` goes: `start` itself if there is nothing new.
+        """Return the end of a step from `start`: `start` itself if there is nothing new.
 
         Args:
             start: where the step begins.
@@ -141,7 +141,7 @@ class Feed:
         return position
 
     def is_ended(self, position: Position) -> bool:
-        """Whether a bounded stream has delivered all there is for it; never if it has no bound.
+        """Whether a bounded stream has delivered everything within its bound; always False without a bound.
 
         It has if the next snapshot is there and its watermark is above the bound. Raises as `advance` does.
         """
@@ -156,17 +156,17 @@ class Feed:
         return following is not None and self._bound.excludes(following)
 
     def is_replaced_at(self, snapshot: Snapshot) -> bool:
-        """Whether this stream is of main, and the snapshot is where another branch was put in its place."""
+        """Whether this stream is of main, and the snapshot is where another branch replaced it."""
         if self.context.main_generation is None:
             return False
         return is_replaced_by(self.context, snapshot) is not None
 
     def rows_between(self, start: Position, end: Position) -> int:
-        """How many rows the files between two positions hold, before any row is filtered."""
+        """Return the number of rows in the files between two positions, before filters."""
         return sum(f.file.row_count for _, files in self._wanted(start, end) for f in files)
 
     def splits(self, start: Position, end: Position) -> list[FeedSplit]:
-        """The files between two positions, in units of work.
+        """Return the files between two positions as splits.
 
         In a queue table all files of a bucket are one split, in the order of their commits; otherwise files
         of a bucket are packed up to `source.split.target-size`. Raises like `advance`.
@@ -180,11 +180,11 @@ class Feed:
         return self.as_splits(wanted, watermark)
 
     def all_files(self, snapshot: Snapshot) -> list[PortionFile]:
-        """All live files of a snapshot, in the order in which a stream that begins with all rows delivers them."""
+        """Return all live files of a snapshot, in the order of a stream that begins with all rows."""
         return self._listing.files(Portion(snapshot, full=True))
 
     def as_splits(self, files: Sequence[PortionFile], watermark: int | None) -> list[FeedSplit]:
-        """Files in units of work: those of a bucket in one for a queue, else packed."""
+        """Pack files into splits: one per bucket for a queue, else by size."""
         by_folder: dict[str, list[PortionFile]] = {}
         for f in files:
             by_folder.setdefault(f.file.path.rpartition("/")[0], []).append(f)
@@ -198,7 +198,7 @@ class Feed:
         return FeedSplit(files[0].partition, files[0].bucket, marked, self.context.branch)
 
     def _in_order(self, groups: list[list[PortionFile]]) -> list[list[PortionFile]]:
-        """Files of one bucket each, by partition: as they come, or by value."""
+        """Order the files of each partition: as they come, or partitions by value."""
         if not self.sort_partitions or len(groups) < 2:
             return groups
         rows = pl.Series([group[0].partition for group in groups], dtype=pl.Binary).unique(
@@ -218,7 +218,7 @@ class Feed:
         return [files[first:end] for first, end in pairwise([*starts, len(files)])]
 
     def _wanted(self, start: Position, end: Position) -> Iterator[tuple[Portion, list[PortionFile]]]:
-        """The portions between two positions, each with those of its files that may hold rows that are wanted.
+        """Yield the portions between two positions, each with those files that may hold wanted rows.
 
         There is nothing before the start, for which Spark asks where it repeats the empty first batch of a query.
         What was planned is delivered, wherever the stream is to end by now.
@@ -237,7 +237,7 @@ class Feed:
             raise self._history.gone(end)
 
     def _portions_to(self, start: Position, end: Position) -> Iterator[Portion]:
-        """The portions between two positions; the files of the last one counted as the end has them."""
+        """Yield the portions between two positions, with the files of the last one listed as for `end`."""
         for portion in self._portions(start, end.snapshot):
             if portion.snapshot.id == end.snapshot:
                 self._history.check_stamp(portion.snapshot, end)
@@ -254,7 +254,7 @@ class Feed:
         bound: WatermarkBound | None = None,
         files: bool = True,
     ) -> Iterator[Portion]:
-        """Snapshots from `start` on that lie within the bound, the rest of a half delivered one first.
+        """Yield the snapshots from `start` on within the bound, beginning with the rest of a partly delivered one.
 
         Args:
             start: where to begin.
@@ -290,13 +290,13 @@ class Feed:
             position, watermark, last = Position.after(found), found.watermark, found
 
     def _portion(self, snapshot: Snapshot, watermark: int | None) -> Portion:
-        """A snapshot as a stream that has nothing of it finds it; `watermark` is that of the one before."""
+        """Return a snapshot as a portion with nothing delivered; `watermark` is that of the snapshot before it."""
         if snapshot.commit_kind in (CommitKind.COMPACT, CommitKind.ANALYZE):
             return Portion(snapshot, silent=True)
         check_snapshot_readable(self.context, snapshot)
         portion = Portion(snapshot, late_before=watermark)
         lists = self.context.manifests.read_list(snapshot.delta_manifest_list)
-        # What was done counts, not what it was called: some writers put removals into an APPEND.
+        # Decided by content, not by commit kind: some writers put removals into an APPEND.
         if not any(meta.num_deleted_files for meta in lists):
             return portion
         if is_rewrite(self.context, snapshot):
@@ -312,7 +312,7 @@ class Feed:
                 return replace(portion, refusal=self._overwritten(snapshot))
 
     def _rest(self, snapshot: Snapshot, position: Position) -> Portion:
-        """What is left of a snapshot from a position inside of it."""
+        """Return the remaining portion of a snapshot from a position inside of it."""
         assert position.files is not None
         if position.full:
             portion = Portion(snapshot, full=True)
@@ -325,10 +325,10 @@ class Feed:
         return replace(self._counted_as(portion, position), first=position.files)
 
     def _counted_as(self, portion: Portion, position: Position) -> Portion:
-        """A portion with its files counted as in a position inside of it. Raises `OptionError`."""
+        """Return a portion whose files are listed as in a position inside of it. Raises `OptionError`."""
         if not position.files:
             return portion
-        # Under another policy it may be silent or refused: what was begun is finished.
+        # Under another policy it may be silent or refused, but a portion once begun is finished.
         portion = replace(portion, silent=False, refusal=None)
         if position.listing is None and self.schema.partition_keys:
             portion = replace(portion, begun_unordered=True)
@@ -343,7 +343,7 @@ class Feed:
 
     @lazy
     def event_time(self) -> Field | None:
-        """The column that says which rows are late; None if it does not matter. Raises `OptionError`."""
+        """Column by which rows are late; None if it does not matter. Raises `OptionError`."""
         if self.late_rows == "keep":
             return None
         return event_time_of(self.schema, wanted_for=f"{SCAN_LATE_ROWS.key}={self.late_rows}")

@@ -1,4 +1,4 @@
-"""The members of an alignment group, as files that they all can see.
+"""Members of an alignment group, as files in the warehouse that all of them can see.
 
 Every source of a group has a file of its own in the warehouse, ``alignment/<group>/<member>.json``, which says how
 far it is in event time. It writes the file again from time to time as a sign of life. A member that gives none for
@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Final, Self
 
-from anabranch.errors import CorruptTableError, NotFoundError, OptionError
+from anabranch.errors import CorruptTableError, NotFoundError, OptionError, UnsupportedFeatureError
 from anabranch.format.text.json_object import JsonObject
 from anabranch.format.text.names import check_group_name
 from anabranch.options import ALIGNMENT_GROUP, ALIGNMENT_MAX_DRIFT, ALIGNMENT_TIMEOUT
@@ -32,22 +32,22 @@ _SUFFIX: Final = ".json"
 _SIGNS_PER_TIMEOUT: Final = 4
 _LONGEST_INTERVAL_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 0.5
-"""What was seen of the others is taken for true so long. They only ever go forward."""
+"""Seconds for which the state of other members is cached; their watermarks only increase."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the members of a group have agreed on."""
+    """Settings that the members of a group share."""
 
     group: str
     max_drift: int
-    """How far, in milliseconds of event time, one may be ahead of the slowest."""
+    """Milliseconds of event time that a member may be ahead of the slowest."""
     timeout: int
-    """A member without a sign of life, or without anything to read, is waited for so many milliseconds."""
+    """Milliseconds without a sign of life, or without anything to read, after which a member is not waited for."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self | None:
-        """What the options ``scan.watermark.alignment.*`` say; None if they name no group.
+        """Parse the options ``scan.watermark.alignment.*``; None if they name no group.
 
         Raises:
             OptionError: one of group and drift is set without the other, or the timeout is 0.
@@ -75,34 +75,34 @@ class Terms:
 
     @property
     def interval_seconds(self) -> float:
-        """A member gives signs of life at least this often."""
+        """Maximum interval between a member's signs of life, in seconds."""
         return min(_LONGEST_INTERVAL_SECONDS, self.timeout / 1000 / _SIGNS_PER_TIMEOUT)
 
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """What a member lets the others know."""
+    """Sign of life: the state that a member publishes to the others."""
 
     table: str
     watermark: int | None
-    """How far it is, epoch milliseconds; None if it has not come to any watermark yet."""
+    """Watermark reached, in epoch milliseconds; None if there is none yet."""
     idle: bool
-    """Nobody need wait for it: it has had nothing to read for its timeout."""
+    """Whether the member has had nothing to read for its timeout, so that others need not wait."""
     beat: int
-    """Counts its signs of life."""
+    """Counter of its signs of life."""
     at_millis: int
-    """When this one was given, by its own clock."""
+    """Time of this sign of life, by the member's own clock."""
     timeout: int
-    """For how many milliseconds after a sign of life the others wait for it."""
+    """Milliseconds after a sign of life for which the others wait for it."""
 
     def to_json(self) -> bytes:
         return json.dumps({"version": 1, **asdict(self)}).encode()
 
     @classmethod
     def from_json(cls, data: bytes, *, path: str) -> Self:
-        """Raises `CorruptTableError`."""
+        """Parse the file. Raises `CorruptTableError`."""
         content = JsonObject.parse(data, path=path)
-        content.integer("version", minimum=1, maximum=1)
+        content.version(1)
         return cls(
             content.text("table"),
             content.optional_integer("watermark"),
@@ -115,18 +115,18 @@ class Sign:
 
 @dataclass(slots=True)
 class _Seen:
-    """Another member as it was last seen."""
+    """Last observed state of another member."""
 
     sign: Sign
     since: float
-    """When it gave this sign of life, by the reading of our own clock that never goes back."""
+    """Time of this sign of life, by our own monotonic clock."""
 
 
 class Member:
-    """One source of a group, for the time that one object reads it. Two threads may use it."""
+    """One source of a group, for the time that one object reads it. Safe for two threads."""
 
     def __init__(self, storage: Storage, terms: Terms, table: str, runtime: Runtime) -> None:
-        """Nothing is written before the first `tell`.
+        """Create it; nothing is written before the first `tell`.
 
         Args:
             storage: the warehouse.
@@ -146,7 +146,7 @@ class Member:
         self._has_left = False
 
     def tell(self, watermark: int | None, *, idle: bool = False) -> None:
-        """Let the others know how far this source is, unless they do; it is a member from now on."""
+        """Publish this source's watermark, if it changed; joins the group at the first call."""
         sign = self._sign
         if sign is None or (sign.watermark, sign.idle) != (watermark, idle):
             self._write(watermark, idle=idle)
@@ -158,14 +158,14 @@ class Member:
             self._write(sign.watermark, idle=sign.idle)
 
     def leave(self) -> None:
-        """Nobody shall wait for this source any more. What it is told later is not written."""
+        """Leave the alignment group. Later calls of `tell` and `beat` write nothing."""
         with self._writing:
             if not self._has_left:
                 self._has_left = True
                 self._folder.delete(self.name + _SUFFIX)
 
     def slowest_other(self) -> int | None:
-        """The lowest watermark of the others that are waited for, epoch milliseconds; None if there is none."""
+        """Return the lowest watermark of the others that are waited for, in epoch milliseconds; None if none."""
         now = self._clock.monotonic()
         if self._looked is None or now - self._looked >= _LOOK_SECONDS:
             self._looked = now
@@ -208,7 +208,7 @@ class Member:
                 yield name, Sign.from_json(self._folder.get(info.path), path=info.path)
             except NotFoundError:
                 continue  # it has left since
-            except CorruptTableError as error:
+            except (CorruptTableError, UnsupportedFeatureError) as error:
                 _LOG.warning(
                     "the group '%s' has a member that is not understood: %s", self.terms.group, error
                 )

@@ -1,4 +1,4 @@
-"""Snapshots that a stream stands in although their own files have expired.
+"""Snapshots that a stream is reading although their own files have expired.
 
 A stream that begins with all rows of a tag or savepoint, or with what its snapshot added, may be half way through
 them when it is restarted. The position names the snapshot by id and stamp; here it is found again.
@@ -14,7 +14,7 @@ from anabranch.streaming.offsets import Position
 
 
 def held_snapshot(context: TableContext, position: Position) -> Snapshot | None:
-    """The snapshot of a position as some tag or savepoint of the branch holds it, or None if none does.
+    """Return the snapshot of a position from a tag or savepoint of the branch, or None if none holds it.
 
     Reads all tags and savepoints, so look into the snapshot log first.
     """

@@ -1,11 +1,11 @@
-"""The snapshots of a branch as a stream goes through them: one after the other, and always the same ones."""
+"""Traversal of a branch's snapshots by a stream: in order, and always the same ones."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from anabranch.errors import AnabranchError, NotFoundError
+from anabranch.errors import AnabranchError, NotFoundError, PositionLostError
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.properties import PARENT_PROPERTY
@@ -16,14 +16,14 @@ from anabranch.streaming.offsets import Position
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Finds snapshots by positions, and sees when they are not those that the stream has read."""
+    """Lookup of snapshots by positions, which detects rewritten history."""
 
     context: TableContext
     find: Callable[[int], Snapshot | None] | None = None
-    """What finds the snapshots that follow, if not the branch itself."""
+    """Lookup function for following snapshots, replacing that of the branch."""
 
     def verified(self, position: Position) -> Snapshot | None:
-        """The snapshot of a position, or None if it has rightly expired. Raises `NotFoundError`."""
+        """Return the snapshot of a position, or None if it has rightly expired. Raises `NotFoundError`."""
         if position.snapshot == 0:
             return None
         snapshot = self.context.snapshots.find(position.snapshot)
@@ -43,7 +43,7 @@ class History:
         return held
 
     def following(self, position: Position) -> Snapshot | Crossing | None:
-        """The snapshot after a position's, the way over those that have expired, or None if it is yet to come.
+        """Return the next snapshot, the jump over expired ones, or None if there is none yet.
 
         Raises `NotFoundError`: it has expired, and it is not certain that only rows were added since; or history was
         rewritten.
@@ -65,18 +65,18 @@ class History:
         return over
 
     def check_stamp(self, snapshot: Snapshot, position: Position) -> None:
-        """Raises `NotFoundError` if a position names another snapshot of that id."""
+        """Raise `NotFoundError` if a position names another snapshot of that id."""
         if position.stamp is not None and snapshot.stamp != position.stamp:
             raise self._rewritten(position, f"snapshot {snapshot.id} is another one now")
 
     def _check_parent(self, snapshot: Snapshot, position: Position) -> None:
-        """Also where the position's own snapshot has expired, the one after it may say what it was built on."""
+        """Check by its parent that a snapshot follows a position, even if the position's own one has expired."""
         parent = snapshot.properties.get(PARENT_PROPERTY)
         if parent is not None and position.stamp is not None and parent != position.stamp:
             raise self._rewritten(position, f"snapshot {snapshot.id} was built on another one")
 
     def _rewritten(self, position: Position, found: str) -> AnabranchError:
-        return NotFoundError(
+        return PositionLostError(
             f"HISTORY_REWRITTEN: the stream had read '{self.context.title}' up to snapshot {position.snapshot} "
             f"with stamp {position.stamp}, but {found}: the table was rolled back or replaced",
             hint="compare what was delivered with the table, then start with a new checkpoint location and "
@@ -84,9 +84,12 @@ class History:
         )
 
     def gone(self, position: Position) -> AnabranchError:
-        """The error of a snapshot that is needed and has expired."""
+        """Return the error for a needed snapshot that has expired."""
         earliest = self.context.snapshots.earliest_id()
-        return NotFoundError(
+        kind = (
+            NotFoundError if earliest is None else PositionLostError
+        )  # without any, the whole table is away
+        return kind(
             f"the stream needs snapshot {position.snapshot} of '{self.context.title}', which has expired; "
             f"the earliest is {earliest}",
             hint=f"what expired is lost to this stream. Start with a new checkpoint location and "

@@ -1,4 +1,4 @@
-"""Which rows of a table are late: those behind the watermark that the table had before their snapshot.
+"""Late rows of a table: those behind the watermark that the table had before their snapshot.
 
 That is a property of the table, the same for every reader, whatever batches it reads in: a row of snapshot k is
 late if its event time is smaller than the watermark of snapshot k-1. Rows without an event time never are, nor
@@ -20,13 +20,13 @@ from anabranch.format.types.data_types import Field, LocalZonedTimestampType
 
 _NANOS_PER_MILLI = 1_000_000
 _FIRST_MILLI = -62_135_596_800_000
-"""The year 1, the first that timestamps of predicates have."""
+"""Year 1, the earliest that timestamps in predicates express."""
 _END_MILLI = 253_402_300_800_000
-"""The year 10000, the first that they do not have. Some engines end a stream with a watermark of for ever."""
+"""Year 10000, the first that they do not express. Some engines end a stream with an infinite watermark."""
 
 
 def late(event_time: Field, before: int) -> BoundPredicate:
-    """TRUE for rows with an event time before a moment, epoch milliseconds."""
+    """Return a predicate for rows with an event time before a moment, in epoch milliseconds."""
     if before >= _END_MILLI:
         return NullTest(BoundColumn((event_time,)), negated=True)
     if before <= _FIRST_MILLI:
@@ -35,7 +35,7 @@ def late(event_time: Field, before: int) -> BoundPredicate:
 
 
 def on_time(event_time: Field, before: int) -> BoundPredicate:
-    """TRUE for all other rows."""
+    """Return a predicate for all other rows, including those without an event time."""
     unknown = NullTest(BoundColumn((event_time,)))
     if before >= _END_MILLI:
         return unknown
@@ -43,7 +43,7 @@ def on_time(event_time: Field, before: int) -> BoundPredicate:
 
 
 def event_time_of(schema: TableSchema, *, wanted_for: str) -> Field:
-    """The column of event times. Raises `OptionError` if the table does not say which it is."""
+    """Return the event time column. Raises `OptionError` if the table does not define one."""
     definition = watermark_definition(schema)
     if definition is None:
         raise OptionError(

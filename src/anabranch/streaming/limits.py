@@ -1,4 +1,4 @@
-"""How much one step of a stream may take."""
+"""Limits for one step of a stream."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from anabranch.kernel.scan.split import SplitFile
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one step of a stream may take; None is no limit. At least one file is taken in any case."""
+    """Limits for one step of a stream; None is no limit. At least one file is taken in any case."""
 
     files: int | None = None
     bytes: int | None = None
@@ -22,13 +22,13 @@ UNLIMITED = Limits()
 
 @dataclass
 class Budget:
-    """What a step may still take."""
+    """Remaining budget of a step."""
 
     limits: Limits
     taken: Limits = field(default_factory=lambda: Limits(0, 0, 0))
 
     def take(self, files: Sequence[SplitFile | None]) -> int | None:
-        """Take files in order, None standing for one that costs nothing.
+        """Take files in order, with None for one that costs nothing.
 
         Returns:
             The place of the first that does not fit any more; None if all do.

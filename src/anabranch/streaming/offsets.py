@@ -1,4 +1,4 @@
-"""Offsets: where a stream stands in the history of one branch of a table.
+"""Offsets: positions of a stream in the history of one branch of a table.
 
 A snapshot id alone is no place in history, because ids are used again after a rollback. An offset
 therefore names the table, the branch, and the snapshot by id *and* stamp; whoever resolves it compares
@@ -20,7 +20,7 @@ _SOURCE = "anabranch"
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What of a branch's history has been delivered.
+    """Delivered part of a branch's history.
 
     Everything up to and including `snapshot` if `files` is None. Otherwise everything before it and the
     first `files` data files of the snapshot: of those it added, or, if `full`, of all that were live in
@@ -28,23 +28,23 @@ class Position:
     """
 
     snapshot: int
-    """0 stands for the moment before the first snapshot."""
+    """Snapshot id; 0 is the moment before the first snapshot."""
     stamp: str | None
-    """Stamp of the snapshot; None if there was none to look at."""
+    """Stamp of the snapshot; None if it is not known."""
     files: int | None = None
     full: bool = False
     listing: str | None = None
-    """How the snapshot's files were counted, if not as the commit had them; see `anabranch.streaming.portion`."""
+    """Way in which the snapshot's files were counted, if not as in the commit; see `anabranch.streaming.portion`."""
     watermark: int | None = field(default=None, compare=False)
-    """The table's watermark here (epoch milliseconds), for the time when the snapshot has expired; None if unknown."""
+    """Watermark of the table here (epoch milliseconds), for when the snapshot has expired; None if unknown."""
 
     @classmethod
     def after(cls, snapshot: Snapshot) -> Self:
-        """With all of a snapshot delivered."""
+        """Return the position after all of a snapshot."""
         return cls(snapshot.id, snapshot.stamp, watermark=snapshot.watermark)
 
     def to_dict(self) -> dict[str, Any]:
-        """Keys in a fixed order, because Spark compares offsets as text."""
+        """Return JSON values, with keys in a fixed order, because Spark compares offsets as text."""
         seldom = {"listing": self.listing, "watermark": self.watermark}
         return {
             "snapshot": self.snapshot,
@@ -56,7 +56,7 @@ class Position:
 
     @classmethod
     def from_dict(cls, value: Any) -> Self | None:
-        """The position, or None if `value` is none."""
+        """Parse a position; return None if `value` is not one."""
         match value:
             case {
                 "snapshot": int(snapshot),
@@ -71,14 +71,14 @@ class Position:
 
     @property
     def delivered_through(self) -> int:
-        """The last snapshot all of whose rows have been delivered."""
+        """Id of the last snapshot that has been delivered completely."""
         if self.files is None:
             return self.snapshot
         return 0 if self.full else self.snapshot - 1
 
 
 BEGINNING = Position(0, None)
-"""Before the first snapshot."""
+"""Position before the first snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,21 +91,21 @@ class Offset:
     """``database.table`` when the offset was made: for people and lineage, never compared."""
     position: Position
     origin: Position | None = None
-    """Where the stream began; None in the offset of the beginning itself.
+    """Position at which the stream began; None in the offset of the beginning itself.
 
     Spark does not store the offset a query begins with. When it repeats the first batch after a crash it
     asks for that offset anew, and by then the table has moved on. The end of the batch remembers it.
     """
     origin_branch: str | None = None
-    """The branch of the origin, if main was replaced in between and it is another one."""
+    """Branch of the origin, if main was replaced in between and it differs."""
     ended: int = 0
-    """Above 0 if a bounded stream has delivered all there is for it: how many runs of the query have found that.
+    """For a bounded stream at its end (above 0): the number of runs of the query that have found that.
 
     So every run shows its end in the offset of a batch, also a run that has nothing left to deliver.
     """
 
     def to_dict(self) -> dict[str, Any]:
-        """The offset as JSON values. Keys in a fixed order, because Spark compares offsets as text."""
+        """Return JSON values, with keys in a fixed order, because Spark compares offsets as text."""
         return {
             "source": _SOURCE,
             "version": OFFSET_VERSION,
@@ -120,7 +120,7 @@ class Offset:
 
     @classmethod
     def from_dict(cls, value: Any) -> Self:
-        """Raises `InvalidInputError` saying what is wrong with `value`."""
+        """Parse an offset. Raises `InvalidInputError` saying what is wrong with `value`."""
         if not is_offset(value):
             raise InvalidInputError(
                 f"{_excerpt(value)} is no offset of an Anabranch table",
@@ -156,7 +156,7 @@ def is_offset(value: Any) -> bool:
 
 
 def check_same_history(offset: Offset, *, table_uuid: str, branch_uuid: str, name: str) -> None:
-    """Raises `InvalidInputError` if the offset was made on another table or branch."""
+    """Raise `InvalidInputError` if the offset was made on another table or branch."""
     if offset.table_uuid != table_uuid:
         raise InvalidInputError(
             f"the offset belongs to table '{offset.name}', as it was called then, and the stream reads another one, "

@@ -1,4 +1,4 @@
-"""How much a stream takes at a time, and how long it waits for more: the options ``read.stream.*``."""
+"""Limits and pace of a stream's batches: the options ``read.stream.*``."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from anabranch.streaming.offsets import Position
 
 
 def limits_of(options: Mapping[str, str]) -> Limits:
-    """The most that one batch takes. Raises `OptionError`."""
+    """Return the limits of one batch. Raises `OptionError`."""
     return Limits(
         MAX_FILES_PER_TRIGGER.of(options), MAX_BYTES_PER_TRIGGER.of(options), MAX_ROWS_PER_TRIGGER.of(options)
     )
 
 
 class Pace:
-    """Holds a batch back until enough rows wait, or the last batch was long enough ago.
+    """Delay of batches until enough rows wait, or the last batch was long enough ago.
 
     The first batch after a start is never held back: how long ago the one before it was is not known.
     """
 
     def __init__(self, feed: Feed, rows: int, delay_millis: int) -> None:
         self.rows = rows
-        """The fewest rows of a batch that comes before the delay is over."""
+        """Minimum rows of a batch that starts before the delay is over."""
         self._feed = feed
         self._delay_seconds = delay_millis / 1000
         self._last: float | None = None
         self._counted: tuple[Position, Position, int] | None = None
-        """Between which positions rows were counted, and how many there were."""
+        """Start, end and number of rows of the last count."""
 
     @classmethod
     def of(cls, feed: Feed, options: Mapping[str, str]) -> Self | None:
-        """The pace that the options ask for, if they do. Raises `OptionError` if one goes without the other."""
+        """Create the pace that the options ask for, or None. Raises `OptionError` if one of them lacks the other."""
         rows, delay = MIN_ROWS_PER_TRIGGER.of(options), MAX_TRIGGER_DELAY.of(options)
         if rows is None and delay is None:
             return None
@@ -56,19 +56,19 @@ class Pace:
         return cls(feed, rows, delay)
 
     def follow(self, feed: Feed) -> None:
-        """Count in the feed of another branch: main was replaced."""
+        """Switch to the feed of another branch, after main was replaced."""
         if feed is not self._feed:
             self._feed, self._counted = feed, None
 
     def is_due(self, start: Position) -> bool:
-        """Whether a batch from `start` need not wait any more. Raises as `Feed.advance`."""
+        """Whether a batch from `start` is due. Raises as `Feed.advance`."""
         if self._last is None or self._now() - self._last >= self._delay_seconds:
             return True
         end = self._feed.advance(start)
         return self._feed.is_ended(end) or self._rows_between(start, end) >= self.rows
 
     def went(self) -> None:
-        """A batch was given out."""
+        """Note that a batch was started."""
         self._last = self._now()
 
     def _rows_between(self, start: Position, end: Position) -> int:

@@ -1,4 +1,4 @@
-"""The files of portions, planned some at a time, and kept for whoever asks for the same step again.
+"""Files of portions, planned in groups and cached for repeated requests of the same step.
 
 Spark asks how far a step goes, and then what is in it: with a limit both need every file. What a portion of a history
 delivers never changes, so it is kept for a while.
@@ -14,13 +14,13 @@ from anabranch.errors import AnabranchError
 from anabranch.streaming.portion import Listing, Portion, PortionFile
 
 _TOGETHER: Final = 64
-"""Portions that are planned as one."""
+"""Number of portions that are planned together."""
 _KEPT: Final = 100_000
-"""Files that are kept, and portions."""
+"""Maximum number of cached files plus portions."""
 
 
 class Planned:
-    """Finds the files of portions."""
+    """Cached planner of portions' files."""
 
     def __init__(self, listing: Listing) -> None:
         self._listing = listing
@@ -31,9 +31,9 @@ class Planned:
         return Planned, (self._listing,)
 
     def with_files(self, portions: Iterable[Portion]) -> Iterator[tuple[Portion, list[PortionFile]]]:
-        """Each portion with all of its files, those delivered before included; none for one that is refused.
+        """Yield each portion with all its files, including those delivered before; none for a refused one.
 
-        Portions are taken a growing number ahead of whoever asks. An error in what is ahead is raised in its turn.
+        A growing number of portions is planned ahead of the caller. Their errors are raised in their turn.
         """
         rest, size = iter(portions), 1
         while True:
@@ -62,7 +62,7 @@ class Planned:
         missing = [p for p, files in zip(group, known, strict=True) if files is None and p.refusal is None]
         try:
             together: Iterator[list[PortionFile]] | None = iter(self._listing.files_of(missing))
-        except AnabranchError:  # of one of them: whoever gets there shall see it, with what comes before
+        except AnabranchError:  # of one of them: raised when the caller gets there, after what comes before
             together = None
         for portion, kept in zip(group, known, strict=True):
             if kept is not None or portion.refusal is not None:
@@ -81,7 +81,7 @@ class Planned:
 
 
 def _key(portion: Portion) -> tuple[Any, ...]:
-    """What the files of a portion depend on; a manifest list has a name that no other has."""
+    """Return the cache key of a portion's files; names of manifest lists are unique."""
     snapshot = portion.snapshot
     since = None if portion.since is None else portion.since.held.stamp
     return (

@@ -1,4 +1,4 @@
-"""One snapshot as a part of a stream: which of its files are delivered, and in what order.
+"""Portion of a stream: the files of one snapshot that are delivered, and their order.
 
 Files have a fixed order within a snapshot, in which a position counts them: rows that the snapshot took away
 before rows that it added, partitions by when they were created or by their values, then buckets, then the order of
@@ -33,32 +33,32 @@ from anabranch.streaming.offsets import Position
 
 @dataclass(frozen=True)
 class Portion:
-    """What a stream delivers of one snapshot."""
+    """Part of one snapshot that a stream delivers."""
 
     snapshot: Snapshot
     first: int = 0
-    """Files of it that were delivered before."""
+    """Number of its files that were delivered before."""
     full: bool = False
-    """All live files of the snapshot, not those it added."""
+    """Whether it is all live files of the snapshot instead of those it added."""
     since: Crossing | None = None
-    """All that was added since an earlier snapshot: those in between have expired. Delivered as a whole."""
+    """Jump over expired snapshots: all rows added since an earlier one. Delivered as a whole."""
     removed: bool = False
-    """Files that it took away as well, before those it added."""
+    """Whether it includes the files that it removed, before those it added."""
     silent: bool = False
-    """It delivers nothing."""
+    """Whether it delivers nothing."""
     late_before: int | None = None
-    """The watermark of the table before the snapshot: what it added with earlier event times is late."""
+    """Watermark of the table before the snapshot: added rows with earlier event times are late."""
     refusal: AnabranchError | None = None
     begun_unordered: bool = False
-    """An earlier release began it, whose positions count partitions in the order in which the commit had them."""
+    """Whether an earlier release began it, whose positions count partitions in commit order."""
 
     @property
     def end(self) -> Position:
-        """With all of it delivered."""
+        """Return the position after all of it."""
         return Position.after(self.snapshot)
 
     def after(self, files: int, listing: str | None) -> Position:
-        """With that many files of it delivered."""
+        """Return the position after that many of its files."""
         return replace(
             self.end,
             files=files,
@@ -69,32 +69,32 @@ class Portion:
 
 
 class PortionFile(NamedTuple):
-    """A file in its place within a snapshot."""
+    """A file with its place within a snapshot."""
 
     partition: bytes
     bucket: int
     file: SplitFile
     wanted: bool
-    """Whether it may hold rows that are to be delivered."""
+    """Whether it may hold rows to be delivered."""
     removed: bool = False
     late_before: int | None = None
 
 
 @dataclass(frozen=True)
 class Listing:
-    """How the files of a snapshot are listed."""
+    """Order in which the files of a snapshot are listed."""
 
     context: TableContext
     schema: TableSchema
     predicate: BoundPredicate | None = None
     sort_partitions: bool = False
-    """Partitions by their values and not by when they were created."""
+    """Whether partitions are ordered by their values instead of their creation."""
     late_rows: str = "keep"
     event_time: Field | None = None
-    """The column that says which rows are late; needed unless they are kept."""
+    """Column by which rows are late; needed unless they are kept."""
 
     def name(self, portion: Portion) -> str | None:
-        """The way in which a position counts the portion's files; None for the order of the commit."""
+        """Return the name of the portion's file order in positions; None for the order of the commit."""
         words = ["removed"] if portion.removed else []
         match self._order(portion):
             case PartitionOrder.VALUE:
@@ -104,7 +104,7 @@ class Listing:
         return "-".join(words) or None
 
     def files(self, portion: Portion) -> list[PortionFile]:
-        """All files of a portion in their fixed order, those delivered before included."""
+        """Return all files of a portion in their fixed order, including those delivered before."""
         if portion.silent:
             return []
         request = ScanRequest(
@@ -120,7 +120,7 @@ class Listing:
         return [*self._listed(request, _plan_removed, removed=True), *added] if portion.removed else added
 
     def files_of(self, portions: Sequence[Portion]) -> list[list[PortionFile]]:
-        """The files of each of many portions, as `files` has them; what snapshots added is planned together."""
+        """Return the files of each portion, as `files` does; added files of several snapshots are planned at once."""
         found: list[list[PortionFile]] = []
         for (is_plain, order), group in groupby(portions, key=lambda p: (self._is_plain(p), self._order(p))):
             together = [*group]
@@ -135,7 +135,7 @@ class Listing:
         return found
 
     def _is_plain(self, portion: Portion) -> bool:
-        """Whether it delivers all that its snapshot added, and nothing else."""
+        """Whether it delivers exactly the files that its snapshot added."""
         is_other = portion.silent or portion.full or portion.removed or portion.since is not None
         return not is_other and self.predicate is None and self.late_rows == "keep"
 
@@ -172,7 +172,7 @@ class Listing:
 
 
 def is_rewrite(context: TableContext, snapshot: Snapshot) -> bool:
-    """Whether a commit of another engine provably did nothing but write rows anew: a compaction by another name.
+    """Whether a commit of another engine provably only rewrote rows, like a compaction.
 
     As many rows were added as taken away in every partition, and all of them into files that a compaction made.
     """

@@ -1,4 +1,4 @@
-"""Where a stream begins: the option `scan.mode`, and what it is told by.
+"""Start of a stream: the option `scan.mode`, and the options that go with it.
 
 | `scan.mode`          | first delivered                        | then                  |
 |----------------------|----------------------------------------|-----------------------|
@@ -69,7 +69,7 @@ _NUMBER: Final = re.compile(r"(?:snapshot\.)?([1-9][0-9]{0,17})")
 
 
 def first_position(context: TableContext, options: Mapping[str, str]) -> Position:
-    """The position before the first row that a new stream delivers.
+    """Return the position before the first row that a new stream delivers.
 
     All rows of a bounded stream (`scan.bounded.watermark`) are those of the newest snapshot within its bound.
 
@@ -86,7 +86,7 @@ def first_position(context: TableContext, options: Mapping[str, str]) -> Positio
 
 
 def scan_mode(options: Mapping[str, str]) -> str:
-    """The mode that the options mean, never ``default``. Raises `OptionError` if they contradict each other."""
+    """Return the effective mode, never ``default``. Raises `OptionError` if the options contradict each other."""
     mode = SCAN_MODE.of(options)
     given = [option for option in MOMENT_OPTIONS if option.key in options]
     if len(given) > 1:
@@ -145,7 +145,7 @@ def _asked_time(options: Mapping[str, str]) -> int:
 
 
 def _asked_number(context: TableContext, options: Mapping[str, str]) -> int | None:
-    """The number of the snapshot, if it is named by its number."""
+    """Return the number of the snapshot, if the options give one."""
     version = SCAN_VERSION.of(options)
     named = None if version is None else _NUMBER.fullmatch(version)
     if version is not None and named is not None and find_tag(context, version) is None:
@@ -166,7 +166,7 @@ def _asked_moment(context: TableContext, options: Mapping[str, str]) -> Moment:
 
 
 def _since(context: TableContext, millis: int) -> Position:
-    """After the newest snapshot that is older than the time."""
+    """Return the position after the newest snapshot that is older than the time."""
     now = context.runtime.clock.now_millis()
     if millis > now:
         raise OptionError(
@@ -190,7 +190,7 @@ def _last_before(context: TableContext, millis: int) -> Moment | None:
 
 
 def _before(context: TableContext, number: int) -> Position:
-    """Before what the snapshot of that number added, which may be the next one to be committed."""
+    """Return the position before the rows that a snapshot added, which may be the next to be committed."""
     head = context.snapshots.head()
     newest = 0 if head is None else head.id
     if number > newest + 1:
@@ -207,7 +207,7 @@ def _before(context: TableContext, number: int) -> Position:
 
 
 def _whole(context: TableContext, number: int) -> Position:
-    """Before all rows of the snapshot of that number."""
+    """Return the position before all rows of the snapshot of that number."""
     found = context.snapshots.find(number)
     if found is not None:
         return _at_all_of(found)
@@ -219,7 +219,7 @@ def _whole(context: TableContext, number: int) -> Position:
 
 
 def _at_moment(context: TableContext, moment: Moment, *, full: bool) -> Position:
-    """Before what the moment's snapshot added, or before all its rows; it may be there only as a tag or savepoint."""
+    """Return the position before what a moment's snapshot added, or all its rows; a tag or savepoint may hold it."""
     snapshot = moment.snapshot
     retained = context.snapshots.find(snapshot.id)
     if retained is not None and retained.stamp == snapshot.stamp:
@@ -248,7 +248,7 @@ def _at_all_of(snapshot: Snapshot) -> Position:
 
 
 def _after(context: TableContext, snapshot: Snapshot, asked: str) -> Position:
-    """After all that a snapshot added. Raises `NotFoundError` if history does not go on right there."""
+    """Return the position after a snapshot. Raises `NotFoundError` if history does not go on right there."""
     head = context.snapshots.head()
     following = context.snapshots.find(snapshot.id + 1)
     if following is None and head is not None and head.id > snapshot.id:
@@ -278,7 +278,7 @@ def _not_yet(context: TableContext, number: int, newest: int) -> NotFoundError:
 
 
 def _gone(context: TableContext, asked: str, what: str) -> NotFoundError:
-    """The error of a start in an expired gap: it names the earliest possible one."""
+    """Return the error for a start in an expired gap; it names the earliest possible one."""
     earliest = _earliest(context)
     if earliest is None:
         return NotFoundError(
@@ -295,7 +295,7 @@ def _gone(context: TableContext, asked: str, what: str) -> NotFoundError:
 
 
 def _earliest(context: TableContext) -> Snapshot | None:
-    """The first snapshot from which history goes on to the newest without a gap."""
+    """Return the first snapshot with no gap from it to the newest."""
     ids = context.snapshots.ids()
     if not ids:
         return None

@@ -1,4 +1,4 @@
-"""Whether a streaming query may write to main after main was replaced.
+"""Check whether a streaming query may write to main after main was replaced.
 
 A query that wrote to the old main does not go on with the new one by itself: the job of the branch that took its place
 has read the same sources, so every event would be there twice. It is known by what its checkpoint holds: identities are
@@ -19,7 +19,7 @@ from anabranch.streaming.sink_identity import SinkIdentity, SinkRecord
 
 
 def former_identity(checkpoint: Storage, main: TableContext) -> tuple[SinkIdentity, MainPointer] | None:
-    """Who a query was when it wrote to a main that was replaced, and the replacement.
+    """Return a query's identity at a replaced main, and the replacement.
 
     None for a query that writes to this branch already, or that never wrote to main.
     """
@@ -35,7 +35,7 @@ def former_identity(checkpoint: Storage, main: TableContext) -> tuple[SinkIdenti
 
 
 def fenced(main: TableContext, job: str, pointer: MainPointer) -> SealedBranchError:
-    """The error of a query that wrote to the old main."""
+    """Return the error for a query that wrote to the old main."""
     others = [name for name in jobs_of(main, pointer) if name]
     at_work = f" Its rows come from the job '{others[0]}'." if others else ""
     return SealedBranchError(
@@ -58,7 +58,7 @@ def check_may_follow(main: TableContext, job: str, pointer: MainPointer) -> None
 
 
 def jobs_of(main: TableContext, pointer: MainPointer) -> list[str]:
-    """The jobs that write streams to the new main, latest first."""
+    """Return the jobs that write streams to the new main, latest first."""
     fork = 0 if pointer.replaced is None else pointer.replaced.fork.id
     head = main.snapshots.head()
     users = []

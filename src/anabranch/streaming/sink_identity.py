@@ -1,4 +1,4 @@
-"""Who a streaming query is to the table it writes: fixed once, kept in the query's checkpoint.
+"""Identity of a streaming query at its sink table: fixed once, kept in the query's checkpoint.
 
 In ``<checkpoint>/anabranch/``, one pair of files for each branch of a table the query writes to:
 
@@ -20,6 +20,7 @@ from typing import Any, Self
 from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.text.json_object import check_version
 from anabranch.storage.protocol import Storage
 
 _VERSION = 1
@@ -29,17 +30,17 @@ _KEPT_BATCHES = 2
 
 @dataclass(frozen=True, slots=True)
 class SinkIdentity:
-    """The commit user of a query at one branch, and where its history begins."""
+    """Commit user of a query at one branch, and the floor of its history."""
 
     job: str
     user: str
     floor: SnapshotRef
     follows: int | None = None
-    """Of a query that wrote to a main which was replaced, and followed: the snapshot where the two mains parted."""
+    """Fork snapshot of the two mains, for a query that followed from a replaced one."""
 
     @classmethod
     def of_job(cls, job: str, branch_uuid: str, head: Snapshot | None, *, follows: int | None = None) -> Self:
-        """The identity of a query that starts now, when `head` is the newest snapshot."""
+        """Return the identity of a query that starts now, when `head` is the newest snapshot."""
         return cls(job, f"{job}@{branch_uuid}", reference(branch_uuid, head), follows)
 
     def to_json(self) -> bytes:
@@ -50,11 +51,13 @@ class SinkIdentity:
 
     @classmethod
     def from_json(cls, data: bytes, *, path: str) -> Self:
-        """Raises `CorruptTableError` naming `path`."""
+        """Parse the file. Raises `CorruptTableError` naming `path`."""
         try:
             content: Any = json.loads(data)
         except ValueError as error:
             raise CorruptTableError("is no JSON", path=path) from error
+        if isinstance(content, dict):
+            check_version(content.get("version"), _VERSION, path=path)
         match content:
             case {"version": 1, "job": str(job), "user": str(user), "floor": floor}:
                 follows = content.get("follows")
@@ -70,14 +73,14 @@ class SinkIdentity:
 
 @dataclass(frozen=True)
 class SinkRecord:
-    """The two files of one branch in a query's checkpoint."""
+    """Files of one branch in a query's checkpoint."""
 
     checkpoint: Storage
-    """Rooted at the checkpoint's folder."""
+    """Storage rooted at the checkpoint's folder."""
     branch_uuid: str
 
     def identity(self, create: Callable[[], SinkIdentity]) -> SinkIdentity:
-        """The stored identity; where there is none, the one that `create` makes is stored first.
+        """Return the stored identity; if there is none, store the one that `create` makes.
 
         Raises `CorruptTableError`, `StorageError`.
         """
@@ -92,11 +95,11 @@ class SinkRecord:
         return stored
 
     def floor_before(self, batch: int, identity: SinkIdentity) -> SnapshotRef:
-        """A snapshot known to be older than any commit of that batch, as new as is known."""
+        """Return the newest snapshot known to be older than any commit of that batch."""
         return next((ref for done, ref in self._progress() if done < batch), identity.floor)
 
     def committed(self, batch: int, snapshot: SnapshotRef) -> None:
-        """Record that a batch became a snapshot. A record that cannot be written is no failure."""
+        """Record that a batch became a snapshot. Failing to write the record is not an error."""
         known = [(done, ref) for done, ref in self._progress() if done < batch]
         batches = [(batch, snapshot), *known][:_KEPT_BATCHES]
         content = [{"batch": done, "snapshot": ref.to_dict()} for done, ref in batches]
@@ -111,7 +114,7 @@ class SinkRecord:
         return bool(self._progress())
 
     def known_identity(self) -> SinkIdentity | None:
-        """The stored identity, or None if the query never wrote to the branch. Raises `CorruptTableError`."""
+        """Return the stored identity, or None if the query never wrote to the branch. Raises `CorruptTableError`."""
         try:
             data = self.checkpoint.get(self._identity_path)
         except NotFoundError:
@@ -119,7 +122,7 @@ class SinkRecord:
         return SinkIdentity.from_json(data, path=self._identity_path)
 
     def _progress(self) -> list[tuple[int, SnapshotRef]]:
-        """Newest batch first; empty if nothing is recorded or it cannot be read."""
+        """Return the recorded batches, newest first; empty if there are none or they cannot be read."""
         try:
             content: Any = json.loads(self.checkpoint.get(self._progress_path))
             return [
@@ -139,7 +142,7 @@ class SinkRecord:
 
 
 def reference(branch_uuid: str, snapshot: Snapshot | None) -> SnapshotRef:
-    """A reference to the snapshot; None is the moment before the first one."""
+    """Return a reference to the snapshot; None is the moment before the first one."""
     if snapshot is None:
         return SnapshotRef(branch_uuid, 0, "")
     return SnapshotRef(branch_uuid, snapshot.id, snapshot.stamp)

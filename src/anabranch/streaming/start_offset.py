@@ -1,4 +1,4 @@
-"""Where a new stream begins if that is said exactly: the option `scan.start-offset`.
+"""Exact start of a new stream: the option `scan.start-offset`.
 
 `scan.mode` names snapshots. A stream may stand between two files of one, and it may stand on a branch that has been
 main since; an offset says both, and the stamp of the snapshot tells if history was rewritten meanwhile.
@@ -19,7 +19,7 @@ _OTHERS: tuple[Option[Any], ...] = (SCAN_MODE, CONSUMER_ID, *MOMENT_OPTIONS)
 
 
 def start_offset(options: Mapping[str, str]) -> Offset | None:
-    """The offset that a new stream begins at; None if it is said otherwise where it begins.
+    """Return the offset that a new stream begins at; None if other options define the start.
 
     Raises `OptionError` if it is said twice, `InvalidInputError` if the text is no offset.
     """

@@ -1,4 +1,4 @@
-"""Following a branch without Spark: its rows, and then what is added to it.
+"""Following of a branch without Spark: its current rows, and then what is added.
 
 A tail goes from position to position like a Spark stream (`anabranch.streaming.feed`). Its consumer, if it
 has one, is moved on when the caller comes back for more after the last batch of a step: what was handed out
@@ -39,36 +39,36 @@ T = TypeVar("T")
 FIRST_WAIT_SECONDS: Final = 0.05
 LONGEST_WAIT_SECONDS: Final = 2.0
 SNAPSHOTS_A_STEP: Final = 64
-"""So the first rows of a long backlog need not wait for all of it to be planned."""
+"""Limit of snapshots per step, so that the first rows of a long backlog come before all of it is planned."""
 
 
 @dataclass
 class Follower:
-    """Goes along a branch step by step; remembers how far it has worked through what it was given."""
+    """Stepwise reader of a branch, which remembers the steps that the caller has acknowledged."""
 
     feed: Feed
-    """Of the branch it stands on; another one when main was replaced."""
+    """Feed of its current branch; another one after main was replaced."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """Where to begin if there is no consumer, or a new one: the options ``scan.*``."""
+    """Options ``scan.*`` for the start if there is no consumer, or a new one."""
     consumer: str | None = None
     limits: Limits = UNLIMITED
 
     def __post_init__(self) -> None:
-        """Raises `OptionError`."""
+        """Validate the settings. Raises `OptionError`."""
         self._course = Course(self.feed, self.options)
         self._position: Position | None = None
         self._reached: Place | None = None
 
     @property
     def position(self) -> Position:
-        """What has been worked through; where it begins, before the first step."""
+        """Acknowledged position; the start, before the first step."""
         if self._position is None:
             self._position = self._begin()
             self._record(self._position)
         return self._position
 
     def step(self, until: int | None = None) -> list[FeedSplit] | None:
-        """What comes next, in units of work, or None if nothing is new. Raises as `Feed.advance` does.
+        """Return the splits of the next step, or None if nothing is new. Raises as `Feed.advance` does.
 
         A step may be without rows. Until it is acknowledged, the next one begins where it began.
         """
@@ -82,7 +82,7 @@ class Follower:
         return None if end is start or end.position == position else self._course.splits(start, end)
 
     def acknowledge(self) -> None:
-        """The last step has been worked through: it need not be given out again, and the consumer moves on."""
+        """Acknowledge the last step: it is not repeated, and the consumer moves on."""
         if self._reached is None:
             return self._record(self.position)
         has_crossed = self.feed is not self._reached.feed
@@ -94,12 +94,12 @@ class Follower:
 
     @property
     def handed_out(self) -> tuple[Place, Place] | None:
-        """Where the last step begins and ends, until it is acknowledged; None before the first one."""
+        """Start and end of the last step, until it is acknowledged; None if there is none."""
         return None if self._reached is None else (Place(self.feed, self.position), self._reached)
 
     @property
     def is_ended(self) -> bool:
-        """Whether nothing will ever come any more, because the stream is bounded."""
+        """Whether the stream is bounded and at its end."""
         return self.feed.is_ended(self.position)
 
     @property
@@ -126,18 +126,18 @@ class Follower:
 
 
 class _Wait(NamedTuple):
-    """Nothing is new: look again after a while."""
+    """Marker: nothing is new, so look again after a while."""
 
     seconds: float
 
 
 class _End(NamedTuple):
-    """Nothing will come any more."""
+    """Marker: the stream is at its end."""
 
 
 @dataclass(frozen=True)
 class Tail(Generic[T]):
-    """Follows a branch and hands out what `read` makes of each split, for ever or until nothing is new.
+    """Iterator over a branch's splits as transformed by `read`, endless or until nothing is new.
 
     Iterate over it with ``for`` or, in a coroutine, with ``async for``: there storage is read in a thread of its own,
     and neither reading nor waiting holds up the event loop. A task that is cancelled has not worked through what it
@@ -147,9 +147,9 @@ class Tail(Generic[T]):
     follower: Follower
     read: Callable[[FeedSplit], Iterator[T]]
     idle_seconds: float | None = None
-    """End when nothing was added for so long; never if None, at once at the end of what there is if 0."""
+    """Seconds without new data after which it ends; never if None, at the current end if 0."""
     delivering: Callable[[Place, Place], Callable[[], None]] | None = None
-    """Told from where to where each step goes before it is handed out; what it returns is called when that was worked
+    """Callback with start and end of each step before it is delivered; its result is called when that was worked
     through."""
 
     def __iter__(self) -> Iterator[T]:
@@ -174,7 +174,7 @@ class Tail(Generic[T]):
 
         try:
             while True:
-                # The thread works in the context of this task, as if it were done here.
+                # The thread runs in this task's context.
                 event = await loop.run_in_executor(worker, copy_context().run, following)
                 if isinstance(event, _End):
                     return
@@ -183,7 +183,7 @@ class Tail(Generic[T]):
                 else:
                     yield event
         finally:
-            # In the same thread, so after what it may be in the middle of, and without waiting for that.
+            # In the same thread, so that it runs after any work in progress without our waiting for that.
             worker.submit(events.close)
             worker.shutdown(wait=False)
 
@@ -208,19 +208,19 @@ class Tail(Generic[T]):
             wait = min(wait * 2, LONGEST_WAIT_SECONDS)
 
     def _announced(self) -> Callable[[], None]:
-        """Tell of the step that is to be handed out."""
+        """Announce the step that is about to be delivered."""
         step = self.follower.handed_out
         return _nothing if self.delivering is None or step is None else self.delivering(*step)
 
 
 def _nothing() -> None:
-    """Nobody wanted to hear of the step."""
+    """Do nothing, because nobody wants notice of the step."""
 
 
 def start_options(
     start: str | int, options: Mapping[str, str], moment: Moment | None = None
 ) -> dict[str, str]:
-    """The options of a reader that is to begin at `start`.
+    """Return the options of a reader that begins at `start`.
 
     Args:
         start: a ``scan.mode``, or a moment to begin with what was added in it.
@@ -242,7 +242,7 @@ def start_options(
 
 
 def _named(moment: Moment) -> dict[str, str]:
-    """The option that names a moment, and it alone."""
+    """Return the single option that names a moment."""
     match moment.found_by:
         case "tag":
             return {SCAN_TAG_NAME.key: moment.name}
@@ -261,7 +261,7 @@ def _is_mode(text: str) -> bool:
 
 
 def check_range(start: int, end: int | None, newest: int) -> int:
-    """The last snapshot of a range of changes. Raises `InvalidInputError` if it has no sense."""
+    """Return the last snapshot of a range of changes. Raises `InvalidInputError` for an invalid range."""
     last = newest if end is None else end
     if start < 0 or last > newest or last < start:
         raise InvalidInputError(

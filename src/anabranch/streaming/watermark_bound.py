@@ -13,18 +13,18 @@ from anabranch.streaming.offsets import BEGINNING, Position
 
 @dataclass(frozen=True, slots=True)
 class WatermarkBound:
-    """Tells the snapshots that a bounded stream delivers from those it does not."""
+    """Filter of the snapshots that a bounded stream delivers."""
 
     context: TableContext
     watermark: int
-    """Epoch milliseconds."""
+    """Bound in epoch milliseconds."""
 
     def excludes(self, snapshot: Snapshot) -> bool:
         """Whether the stream ends before the snapshot."""
         return snapshot.watermark is not None and snapshot.watermark > self.watermark
 
     def last_before(self, excluded: Snapshot) -> Position:
-        """Before all rows of the newest snapshot within the bound; before the first one if none is.
+        """Return the position before all rows of the newest snapshot within the bound; before the first if none is.
 
         Raises `NotFoundError` if it has expired.
         """

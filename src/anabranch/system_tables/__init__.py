@@ -1,8 +1,8 @@
-"""System tables: what a table knows of itself, as tables of fixed columns.
+"""System tables: a table's metadata, as tables of fixed columns.
 
-The columns are those that Paimon's system tables of the same name have, in their order; ours come after them.
-Times that are moments are timestamps with a zone; times that their writer noted by its own wall clock are without.
-What has no type of its own (options, statistics) is JSON text.
+The columns are those of Paimon's system tables of the same name, in their order; ours come after them.
+Times that are moments are timestamps with a zone; times in their writer's local wall clock are without.
+Values without a type of their own (options, statistics) are JSON text.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ SYSTEM_TABLES: dict[str, SystemTable] = {
         *(TAGS, SAVEPOINTS, BRANCHES, BRANCHES_LOG, ONLY_ON_MAIN, CONSUMERS, LINEAGE),
     )
 }
-"""Those that every table has, by name."""
+"""The system tables that every table has, by name."""
 
 
 def system_table(name: str) -> SystemTable:
-    """The system table of that name. Raises `NotFoundError` naming the one that was probably meant."""
+    """Return the system table of that name. Raises `NotFoundError` suggesting a similar name."""
     found = SYSTEM_TABLES.get(name)
     if found is None:
         near = difflib.get_close_matches(str(name).lower(), SYSTEM_TABLES, n=1)
@@ -57,7 +57,7 @@ def system_table(name: str) -> SystemTable:
 
 
 def read_system_table(view: View, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """All rows of a system table.
+    """Return all rows of a system table.
 
     Args:
         view: the table, its branch, and the moment.
@@ -67,7 +67,7 @@ def read_system_table(view: View, name: str, columns: Sequence[str] | None = Non
     Raises:
         NotFoundError: there is no such system table.
         SchemaError: it has no such column.
-        InvalidInputError: a moment is named, but the table tells only of now.
+        InvalidInputError: a moment is named, but the system table has only the current state.
         CorruptTableError, UnsupportedFeatureError: the metadata cannot be read.
     """
     found = system_table(name)

@@ -1,4 +1,4 @@
-"""What was done with the branches of a table."""
+"""The log of actions on the branches of a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a system table is: a name, columns, and how its rows come about."""
+"""The definition of a system table: a name, columns, and how its rows are made."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from anabranch.lazy import lazy
 
 @dataclass(frozen=True)
 class View:
-    """Which table, and at which moment."""
+    """The table, and the moment at which it is read."""
 
     context: TableContext
     snapshot: Snapshot | None
     """None for a table that was never written."""
     schema: TableSchema
     pinned: bool = False
-    """Whether it is a moment of the past that was asked for."""
+    """Whether a moment of the past was asked for."""
     columns: frozenset[str] = frozenset()
-    """Columns that are wanted; others need not be made."""
+    """Requested columns; others need not be made."""
 
 
 Columns = Mapping[str, Any]
@@ -48,7 +48,7 @@ class SystemTable:
     ddl: str
     """Its columns, as SQL spells them."""
     rows: Callable[[View], Columns]
-    """The columns that are wanted, and perhaps others."""
+    """Makes the requested columns, and perhaps others."""
     of_a_moment: bool = False
     """Whether it can also be read as of a moment in the past."""
 
@@ -63,7 +63,7 @@ class SystemTable:
         return TableSchema.create(self.fields, time_millis=0)
 
     def read(self, view: View, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows. Raises `SchemaError` for a column it does not have."""
+        """Return the rows. Raises `SchemaError` for a column it does not have."""
         chosen = self.fields if columns is None else tuple(self.schema.field(name) for name in columns)
         return arrow_table(chosen, self.rows(replace(view, columns=frozenset(f.name for f in chosen))))
 
@@ -76,7 +76,7 @@ def select(
     columns: Sequence[str] | None = None,
     limit: int | None = None,
 ) -> pa.Table:
-    """Some rows and columns of a system table that was read whole. Raises `PredicateError`, `SchemaError`."""
+    """Return some rows and columns of a system table that was read whole. Raises `PredicateError`, `SchemaError`."""
     if filter is not None:
         mask = filter_mask(bind(parse(filter), fields), table)
         table = table.filter(mask)
@@ -87,20 +87,20 @@ def select(
 
 
 def arrow_table(fields: Sequence[Field], columns: Columns) -> pa.Table:
-    """The columns in the Arrow types of the fields."""
+    """Return the columns in the Arrow types of the fields."""
     schema = to_arrow_schema(fields)
     return pa.Table.from_arrays([_array(columns[f.name], f.type) for f in schema], schema=schema)
 
 
 def by_column(fields: Iterable[Field], rows: Iterable[Sequence[Any]]) -> Columns:
-    """Values by column from rows that have all columns."""
+    """Convert rows that have all columns to values by column."""
     names = [f.name for f in fields]
     whole = list(rows)
     return dict(zip(names, zip(*whole, strict=True), strict=True)) if whole else dict.fromkeys(names, ())
 
 
 def as_json(value: Any) -> str:
-    """JSON text, with keys in the order they have."""
+    """Return JSON text, with keys in their given order."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 

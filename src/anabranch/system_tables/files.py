@@ -1,4 +1,4 @@
-"""What a snapshot is made of: files, manifests, partitions, buckets. By column from end to end."""
+"""System tables about a snapshot's content: files, manifests, partitions, buckets. Columnar throughout."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def _live(view: View, columns: Sequence[str]) -> pl.DataFrame:
 
 
 def _partition_texts(partitions: pl.Series, view: View) -> pl.Series:
-    """Each partition as people write it: ``dt=2026-01-01/hour=5``; empty without partitions."""
+    """Return each partition as people write it: ``dt=2026-01-01/hour=5``; empty without partitions."""
     fields = view.schema.partition_fields
     types = [f.type for f in fields]
     rows = partitions.unique()
@@ -172,7 +172,7 @@ def _partition_texts(partitions: pl.Series, view: View) -> pl.Series:
 
 
 def _partition_bounds(metas: Sequence[ManifestFileMeta], view: View, bound: str) -> pl.Series:
-    """The least or greatest values of the partition columns, as JSON; null without partitions."""
+    """Return the least or greatest values of the partition columns, as JSON; null without partitions."""
     if not view.schema.partition_keys or not metas:
         return pl.Series([None] * len(metas), dtype=pl.String)
     rows = pl.Series([getattr(meta.partition_stats, bound) for meta in metas], dtype=pl.Binary)
@@ -181,7 +181,7 @@ def _partition_bounds(metas: Sequence[ManifestFileMeta], view: View, bound: str)
 
 
 def _statistics(frame: pl.DataFrame, view: View, names: Sequence[str]) -> Columns:
-    """Column statistics as JSON objects, by the columns' names of the view."""
+    """Return column statistics as JSON objects, by the view's column names."""
     if not names or frame.height == 0:
         return dict.fromkeys(names, ())
     rows, texts = [], []

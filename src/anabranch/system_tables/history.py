@@ -1,4 +1,4 @@
-"""How the table came to be: snapshots, schemas, options, lineage."""
+"""System tables about a table's history: snapshots, schemas, options, lineage."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from anabranch.system_tables.definition import Columns, SystemTable, View, as_js
 
 
 def _history(view: View) -> list[Snapshot]:
-    """The moment of the view and what it was built on, newest first, down to the first gap.
+    """Return the moment of the view and its predecessors, newest first, down to the first gap.
 
-    What `SnapshotLog.backwards` gives, but the store is asked for many snapshots at once.
+    Same as `SnapshotLog.backwards`, but fetches many snapshots at once.
     """
     newest = view.snapshot
     if newest is None:
@@ -111,7 +111,7 @@ def _lineage(view: View) -> Columns:
 
 
 def _lineage_rows(view: View, snapshot: Snapshot) -> Iterator[tuple[Any, ...]]:
-    """One row an input, or one without if the commit had none that is known."""
+    """Yield one row per input, or one without if the commit had none that is known."""
     where = view.context.layout.snapshot_path(snapshot.id)
     entry = lineage_of(snapshot.properties, where=where)
     if entry is None:

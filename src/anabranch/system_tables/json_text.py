@@ -1,4 +1,4 @@
-"""JSON objects of many rows at once."""
+"""Makes JSON objects for many rows at once."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _ITSELF = (pl.Boolean, pl.String, pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.Floa
 
 
 def json_objects(values: Mapping[str, pa.Array | pa.ChunkedArray | None], height: int) -> pl.Series:
-    """One JSON object a row, with a key for each column; None stands for a column of nulls.
+    """Return one JSON object per row, with a key for each column; None stands for a column of nulls.
 
-    Numbers, text and truth values are JSON's own; bytes are hexadecimal digits, everything else its text.
+    Numbers, text and booleans are JSON's own; bytes are hexadecimal digits, everything else its text.
     """
     columns = [
         pl.Series(name, [None] * height, dtype=pl.String) if array is None else _plain(name, array)

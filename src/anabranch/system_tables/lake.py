@@ -37,13 +37,13 @@ _WHOLE = ("kind", "file_size", "creation_time")
 
 
 def lake_table_of(name: str) -> str | None:
-    """``tables`` for ``sys.tables``; None for a name that is of no system table of the warehouse."""
+    """Return ``tables`` for ``sys.tables``; None for a name other than the warehouse's system tables."""
     database, dot, table = name.partition(".")
     return table if dot and database == SYSTEM_DATABASE else None
 
 
 def lake_table(name: str) -> tuple[Field, ...]:
-    """The columns of a system table of a warehouse. Raises `NotFoundError` naming the one that was probably meant."""
+    """Return the columns of a system table of a warehouse. Raises `NotFoundError` suggesting a similar name."""
     found = LAKE_TABLES.get(name)
     if found is not None:
         return found
@@ -58,7 +58,7 @@ def lake_table(name: str) -> tuple[Field, ...]:
 def read_lake_table(
     catalog: FilesystemCatalog, name: str, options: Mapping[str, str] | None = None
 ) -> pa.Table:
-    """All rows of a system table of a warehouse, whose options say where its lineage index is. Raises as `lake_table`."""
+    """Return all rows of a warehouse's system table; the options locate its lineage index. Raises as `lake_table`."""
     fields = lake_table(name)
     if name in LINEAGE_TABLES:
         from anabranch.lineage.index import LineageIndex
@@ -76,7 +76,7 @@ def read_lake_table(
 
 
 def _table_row(catalog: FilesystemCatalog, table: Identifier) -> tuple[Any, ...]:
-    """What there is to say of a table; of one that cannot be read, why."""
+    """Return the row of a table; for one that cannot be read, with the reason."""
     named = (table.database, table.table, "table")
     location = f"{catalog.storage.url.rstrip('/')}/{table.path}"
     try:
@@ -101,9 +101,9 @@ def _facts(context: TableContext) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
 
 
 def _live_files(context: TableContext, head: Snapshot | None) -> tuple[int, int, int | None]:
-    """Bytes and number of live files, and when the newest of all that are listed was made.
+    """Return bytes and number of live files, and the creation time of the newest file listed.
 
-    Whatever is deleted was added, so counting suffices: no entry is matched with another.
+    Every deleted file was added before, so counting suffices: no entries are matched.
     """
     if head is None:
         return 0, 0, None
@@ -116,5 +116,5 @@ def _live_files(context: TableContext, head: Snapshot | None) -> tuple[int, int,
 
 
 def _instant(context: TableContext, wall_clock: int) -> int:
-    """A time of the local wall clock as milliseconds since the epoch, if its writer's zone was ours."""
+    """Convert a local wall-clock time to milliseconds since the epoch, assuming its writer's zone was ours."""
     return wall_clock - context.runtime.clock.local_offset_millis(wall_clock)

@@ -1,6 +1,6 @@
 """System tables of a whole warehouse about lineage: ``sys.jobs``, ``sys.table_lineage``, ``sys.snapshot_lineage``.
 
-They are made of all commits that lineage knows, those that have expired and those of branches that are gone included.
+They cover all commits known to lineage, including expired ones and those of deleted branches.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _jobs(store: IndexStore) -> Iterator[tuple[Any, ...]]:
 
 
 class _Seen(NamedTuple):
-    """That a job was seen with a dataset."""
+    """A job seen with a dataset."""
 
     job: str
     role: str
@@ -50,7 +50,7 @@ class _Seen(NamedTuple):
 
 
 def _table_lineage(store: IndexStore) -> Iterator[tuple[Any, ...]]:
-    """A row for each job and dataset that it reads or writes."""
+    """Yield a row for each job and dataset that it reads or writes."""
     found: dict[_Seen, tuple[int, int, int]] = {}
     for flow in store.flows():
         seen = _Seen(flow.job, "source", flow.source_kind, flow.source, flow.source_name)
@@ -68,7 +68,7 @@ def _table_lineage(store: IndexStore) -> Iterator[tuple[Any, ...]]:
 
 
 def _snapshot_lineage(store: IndexStore) -> Iterator[tuple[Any, ...]]:
-    """A row for each input of each commit, or one without if it had none."""
+    """Yield a row for each input of each commit, or one without if it had none."""
     for line in store.lines():
         sink = (line.table, line.branch, line.branch_uuid)
         for commit in store.commits(line.branch_uuid):

@@ -1,4 +1,4 @@
-"""What refers to a table's moments now: tags, savepoints, branches, consumers."""
+"""System tables about references to a table's snapshots: tags, savepoints, branches, consumers."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ CONSUMERS = SystemTable(
 
 
 def _duration(millis: int | None) -> str | None:
-    """As ISO 8601 has it: ``PT36H``, ``PT1M0.5S``."""
+    """Format as ISO 8601: ``PT36H``, ``PT1M0.5S``."""
     if millis is None:
         return None
     minutes, rest = divmod(millis, 60_000)

@@ -1,4 +1,4 @@
-"""The facade: what a user does with a table, by subject."""
+"""The public table API, by subject."""
 
 from anabranch.table.table import Table
 

@@ -52,7 +52,7 @@ class Alter:
 
     @property
     def context(self) -> TableContext:
-        """The branch whose schema it is."""
+        """Branch whose schema is changed."""
         return self._context
 
     # Columns
@@ -95,7 +95,7 @@ class Alter:
         return self.with_change(WidenColumn(name, _type(data_type)))
 
     def set_nullable(self, name: Path, nullable: bool = True) -> Self:
-        """Allow nulls in a column. To forbid them is refused: there may be some already."""
+        """Allow nulls in a column. Forbidding them is refused: there may be some already."""
         return self.with_change(SetNullable(name, nullable))
 
     def drop_not_null(self, name: Path) -> Self:
@@ -111,7 +111,7 @@ class Alter:
         after: str | None = None,
         before: str | None = None,
     ) -> Self:
-        """Give a column another place among those of its row; exactly one place is given."""
+        """Move a column within its row; exactly one place is given."""
         place = _place(first=first, last=last, after=after, before=before)
         if place is None:
             raise SchemaError(
@@ -123,38 +123,46 @@ class Alter:
     # Rules for rows
 
     def set_default(self, name: Path, value: object) -> Self:
-        """Give a column the value that rows get which are written without one, or with null; None for none.
+        """Set a column's default for rows written without a value, or with null; None for none.
 
         Rows that are there stay as they are. Other engines of the format that know column defaults do the same.
         """
         return self.with_change(SetDefault(name, _default_text(value)))
 
     def add_check(self, name: str, condition: str) -> Self:
-        """Refuse rows from now on for which a condition, as of a filter, is FALSE; one of that name is replaced.
+        """Refuse new rows for which a filter condition is FALSE; replaces a check of the same name.
 
         Rows that are there are not looked at: ``t.scan(f"NOT ({condition})").count()`` says how many violate it.
         """
         return self.with_change(SetOption(f"{CHECK_PREFIX}{name}", condition))
 
     def drop_check(self, name: str) -> Self:
-        """End a check."""
+        """Remove a check. Raises `SchemaError` if there is none of that name."""
+        given = [change.key for change in self._changes if isinstance(change, SetOption)]
+        stored = [] if self._begun_on is None else [*self._begun_on.options]
+        known = [key.removeprefix(CHECK_PREFIX) for key in (*stored, *given) if key.startswith(CHECK_PREFIX)]
+        if name not in known:
+            raise SchemaError(
+                f"'{self._context.title}' has no check '{name}'",
+                hint=f"checks there are: {', '.join(known)}." if known else "it has no checks.",
+            )
         return self.with_change(RemoveOption(f"{CHECK_PREFIX}{name}"))
 
     # Comments and options
 
     def set_comment(self, comment: str | None, *, column: Path | None = None) -> Self:
-        """Describe the table, or a column of it; None removes the description."""
+        """Set the comment of the table, or of a column; None removes it."""
         return self.with_change(SetComment(comment) if column is None else SetColumnComment(column, comment))
 
     def set_option(self, key: str, value: str) -> Self:
-        """Give a table option a value. Those that files depend on are fixed once there is a snapshot."""
+        """Set a table option. Those that files depend on are fixed once there is a snapshot."""
         return self.with_change(SetOption(key, value))
 
     def remove_option(self, key: str) -> Self:
-        """Return a table option to its default."""
+        """Reset a table option to its default."""
         return self.with_change(RemoveOption(key))
 
-    # Doing it
+    # Applying
 
     def apply(self) -> TableSchema:
         """Apply all changes as one new version of the schema, or none of them.
@@ -173,16 +181,16 @@ class Alter:
         return on_main(self._context, self._apply)
 
     def preview(self) -> TableSchema:
-        """The schema that `apply` would make now, checked in full; nothing is written."""
+        """Return the schema that `apply` would make now, checked in full; nothing is written."""
         return preview(self._context, self._changes, begun_on=self._begun_on)
 
     def _apply(self, context: TableContext) -> TableSchema:
-        """On another main than they were made for, they are made for what is there."""
+        """Apply the changes; after a replacement of main, recompute them for the new main first."""
         here = context.branch == self._context.branch
         return alter(context, self._changes, begun_on=self._begun_on if here else None)
 
     def with_change(self, change: SchemaChange) -> Self:
-        """These changes and one more, given as a value."""
+        """Return these changes plus one more, given as a value."""
         return type(self)(self._context, self._begun_on, (*self._changes, change))
 
 
@@ -201,7 +209,7 @@ def _type(data_type: DataType | pa.DataType | str) -> DataType:
 
 
 def _default_text(value: object) -> str | None:
-    """A default as schemas spell it."""
+    """Format a default as schemas store it."""
     match value:
         case None:
             return None
@@ -216,7 +224,7 @@ def _default_text(value: object) -> str | None:
 def _place(
     *, first: bool = False, last: bool = False, after: str | None = None, before: str | None = None
 ) -> Position | None:
-    """The one place that is given, None if there is none. Raises `SchemaError` for several."""
+    """Return the place that is given, None if there is none. Raises `SchemaError` for several."""
     places: list[Position] = []
     if first:
         places.append(First())

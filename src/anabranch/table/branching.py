@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Branching(TableView):
-    """The part of a table that makes branches, and brings them into main."""
+    """Table methods that create branches, and bring them into main."""
 
     def create_branch(
         self,
@@ -36,7 +36,7 @@ class Branching(TableView):
         created_by: str | None = None,
         retained: str | int | None = None,
     ) -> None:
-        """Create a branch that begins as a moment of main is; `branch` opens it. No data is copied.
+        """Create a branch from a moment of main; `branch` opens it. No data is copied.
 
         A branch begins with a tag of main. Where a snapshot or savepoint is given, the tag is made, unless there is one
         of that name for it. Creating the same branch again after a failure brings it to its end.
@@ -96,7 +96,7 @@ class Branching(TableView):
         require_audit: str | bool | None = None,
         dry_run: bool = False,
     ) -> MergeResult:
-        """Bring what a branch did since it was merged last into main, as one new snapshot; no data file is read.
+        """Merge a branch's changes since its last merge into main, as one new snapshot; no data file is read.
 
         Where only the branch changed a partition, main gets that; where both appended, main gets the branch's new files
         after its own. Anything else is a conflict, and all conflicts are reported at once. Compaction on either side
@@ -142,7 +142,7 @@ class Branching(TableView):
         return result
 
     def branch_lag(self, name: str) -> BranchLag:
-        """How far a branch is behind main, per source, in offsets: by what the commits of both say that they read.
+        """Return how far a branch is behind main, per source in offsets, according to the lineage of both.
 
         Raises `NotFoundError`: there is no such branch.
         """
@@ -152,14 +152,14 @@ class Branching(TableView):
         return branch_lag(main, open_branch(main, name))
 
     def branch_infos(self) -> list[BranchInfo]:
-        """Facts about main and each branch, main first: identity, beginning, how far each has moved since, what only main has."""
+        """Return facts about main and each branch, main first: identity, fork, commits since, what only main has."""
         from anabranch.kernel.branches.branch_info import branch_infos
         from anabranch.lineage.only_on_main import only_on_main
 
         return branch_infos(main_of(self._context), only_on_main)
 
     def only_on_main(self, name: str) -> tuple[JobOnMain, ...]:
-        """What main has and a branch is not going to have by itself, job by job; replacing main by the branch drops it.
+        """Return, job by job, what main has and a branch will not get by itself; replacing main by the branch drops it.
 
         A nightly backfill, rows appended by hand, the commits of a job that does not run on the branch. How far the
         branch is behind in what it reads as well is what `branch_lag` says.

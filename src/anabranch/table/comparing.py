@@ -1,10 +1,11 @@
-"""Comparing moments of a table, and checking one before it goes anywhere."""
+"""Comparison of moments of a table, and audits of one."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
 
+from anabranch.errors import InvalidInputError
 from anabranch.kernel.log.main_branch import main_of
 from anabranch.lineage.recording import aside
 from anabranch.table.view import TableView
@@ -15,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Comparing(TableView):
-    """The part of a table that compares and checks."""
+    """Table methods that compare and audit."""
 
     def diff(self, left: str = "main", right: str | None = None) -> Diff:
-        """What differs from one moment of the table to another. Only metadata is read, until rows are asked for.
+        """Compare two moments of the table. Only metadata is read, until rows are asked for.
 
         Args:
             left: a branch, such as ``main`` or ``fix``, at its newest state; or ``fix@good`` at a moment, named as `at`
@@ -31,13 +32,19 @@ class Comparing(TableView):
 
         Raises:
             NotFoundError: there is no such branch or moment; the message says what there is.
-            InvalidInputError: the moment names several things.
+            InvalidInputError: the moment names several things, or what was given is no text.
         """
         from anabranch.compare import Diff
         from anabranch.kernel.branches.diff import side_of
 
         main = main_of(self._context)
         asked = self._own_name if right is None else right
+        for side in (left, asked):
+            if not isinstance(side, str):
+                raise InvalidInputError(
+                    f"{side!r} names no branch or moment to compare",
+                    hint="write text: 'main', 'fix@good', 'main@snapshot.5'.",
+                )
         return Diff(side_of(main, left), side_of(main, asked), self._engine)
 
     def audit(self, checks: str | os.PathLike[str] | Checks, *, by: str | None = None) -> Verdict:
@@ -70,7 +77,7 @@ class Comparing(TableView):
 
     @property
     def _own_name(self) -> str:
-        """This view, as `diff` names it."""
+        """Name of this view, in the syntax of `diff`."""
         context = self._context
         is_main = context.branch is None or context.main_generation is not None
         branch = context.known_as or ("main" if is_main else str(context.branch))

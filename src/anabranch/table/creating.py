@@ -1,4 +1,4 @@
-"""Tables that are created from their first rows.
+"""Creation of tables from their first rows.
 
 The rows are written first, to where the table will be, and its schema is put when they are complete: nobody sees a
 table without its rows for longer than two writes take, and bad rows leave nothing behind. A cluster can only write to a
@@ -8,6 +8,7 @@ table that is there, so for its frames the table is made first, and taken back i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from anabranch.arrow.table_write import Writer
 from anabranch.arrow.writer import WriteContext
 from anabranch.catalog import FilesystemCatalog, Identifier
 from anabranch.engine import Engine, WritesFrames
-from anabranch.errors import AlreadyExistsError, SchemaError
+from anabranch.errors import AlreadyExistsError, AnabranchError, SchemaError
 from anabranch.format.schema.ddl import ColumnList
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.commit_message import CommitMessage
@@ -28,13 +29,13 @@ from anabranch.table.table import Table
 
 @dataclass(frozen=True)
 class Creation:
-    """A table to be created from rows."""
+    """Creation of a table from rows."""
 
     catalog: FilesystemCatalog
     engine: Engine
     runtime: Runtime
     opened: Callable[[TableContext], Table]
-    """Opens the table when it is there."""
+    """Function that opens the table once it exists."""
     identifier: Identifier
     partition_by: Sequence[str] = ()
     options: Mapping[str, str] | None = None
@@ -42,7 +43,7 @@ class Creation:
     if_not_exists: bool = False
 
     def create(self, data: Any, columns: ColumnList | None) -> Table:
-        """Create the table and append the rows; without `columns`, with those of the data.
+        """Create the table and append the rows; columns come from the data if `columns` is None.
 
         Raises what `Lake.create_table` does; nothing is left then.
         """
@@ -86,7 +87,12 @@ class Creation:
                 return self._existing()
             raise
         table = self.opened(context)
-        table.publish_first(data, writer, messages)
+        try:
+            table.publish_first(data, writer, messages)
+        except AnabranchError as error:
+            if not getattr(error, "outcome_unknown", False):  # else the rows may be in
+                self._take_back(table, with_database=is_new_database)
+            raise
         return table
 
     def _of_frame(self, planned: TableSchema, frame: Any) -> Table:
@@ -94,10 +100,15 @@ class Creation:
         try:
             table.append(frame)
         except BaseException:
-            if table.snapshot is None:  # nobody else has written to it meanwhile
-                self.catalog.drop_table(self.identifier, if_exists=True)
+            self._take_back(table, with_database=False)
             raise
         return table
+
+    def _take_back(self, table: Table, *, with_database: bool) -> None:
+        with suppress(AnabranchError):  # the error that led here says more
+            if table.snapshot is None:  # nobody else has written to it meanwhile
+                self.catalog.drop_table(self.identifier, if_exists=True)
+                self.catalog.clear_unmade(self.identifier, with_database=with_database)
 
     def _existing(self) -> Table:
         return self.opened(self.catalog.open(self.identifier))

@@ -1,4 +1,4 @@
-"""Several tables of one warehouse at once: replacing their mains together, taking that back, and seeing them together."""
+"""Several tables of one warehouse at once: replace their mains together, undo that, and pin them consistently."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def replace_together(
     reason: str | None = None,
     dry_run: bool = False,
 ) -> GroupResult:
-    """Put a branch in the place of main in each of these tables, in all of them at once; see `Lake.replace_group`.
+    """Replace main by a branch in each of these tables, atomically for all; see `Lake.replace_group`.
 
     `seen` says of tables, by name, what their mains were when it was looked at them, and what may have followed.
     """
@@ -83,19 +83,19 @@ def replace_together(
 def undo_together(
     tables: Sequence[Table], number: int, *, by: str | None = None, reason: str | None = None
 ) -> GroupResult:
-    """Take a group back; `tables` are all of its tables. See `Lake.undo_group`."""
+    """Undo a group's replacement; `tables` are all of its tables. See `Lake.undo_group`."""
     return undo_group([table.context for table in tables], number, by=by, reason=reason)
 
 
 def pinned_together(tables: Sequence[Table]) -> tuple[Table, ...]:
-    """The tables, each pinned to its newest snapshot, such that there was a moment at which all their mains were these.
+    """Pin the tables to newest snapshots that were all current at one moment.
 
     Raises `NotFoundError`: one of them was never written.
     """
     while True:
         mains = [main_of(table.context) for table in tables]
         found = [newest(main) for main in mains]
-        # What was main before and is main after was main in between, in all tables at the same time.
+        # Mains that are unchanged after the reads were main throughout, in all tables at the same time.
         if all(main_of(main) is main for main in mains):
             pinned = zip(tables, found, mains, strict=True)
             return tuple(table._pinned_to(moment, main) for table, moment, main in pinned)  # noqa: SLF001

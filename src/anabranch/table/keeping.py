@@ -1,4 +1,4 @@
-"""Moments of a table that are kept, and going back to one."""
+"""Tags and savepoints of a table, and rollback to one."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 
 class Keeping(TableView):
-    """The part of a table that names moments."""
+    """Table methods for tags, savepoints and rollback."""
 
     def tags(self, *, include_internal: bool = False) -> list[str]:
-        """Names of the tags of this branch, sorted; those the table made for itself only if asked for."""
+        """Return the names of this branch's tags, sorted; internal ones only if asked for."""
         return [name for name in tag_names(self._follow()) if include_internal or not is_internal(name)]
 
     def savepoints(self) -> list[Savepoint]:
-        """The savepoints of this branch, oldest number first."""
+        """Return the savepoints of this branch, by ascending number."""
         return savepoints(self._follow())
 
     @property
     def savepoint_manager(self) -> SavepointManager:
-        """The savepoints of this branch, one by one and by path."""
+        """Manager of this branch's savepoints, by id and by path."""
         return SavepointManager(self._follow())
 
     def create_tag(
@@ -49,7 +49,7 @@ class Keeping(TableView):
         timestamp: str | int | datetime | None = None,
         retained: str | int | None = None,
     ) -> Tag:
-        """Name a moment, which keeps it from expiring.
+        """Create a tag: name a moment, which keeps it from expiring.
 
         Args:
             name: of the new tag.
@@ -70,7 +70,7 @@ class Keeping(TableView):
         )
 
     def delete_tag(self, name: str) -> Tag:
-        """Remove a tag. What only it kept goes with the next expiry of its snapshot, or else as orphans.
+        """Delete a tag. What only it kept goes with the next expiry of its snapshot, or else as orphans.
 
         Raises `NotFoundError`, and `InvalidNameError` for a tag of the table itself.
         """
@@ -81,7 +81,7 @@ class Keeping(TableView):
         )
 
     def rename_tag(self, name: str, new_name: str) -> Tag:
-        """Give a tag another name. Raises `NotFoundError`, `AlreadyExistsError`, `InvalidNameError`."""
+        """Rename a tag. Raises `NotFoundError`, `AlreadyExistsError`, `InvalidNameError`."""
         return on_main(
             self._context,
             lambda main: rename_tag(main, name, new_name),
@@ -96,7 +96,7 @@ class Keeping(TableView):
         timestamp: str | int | datetime | None = None,
         retained: str | int | None = None,
     ) -> Tag:
-        """Let a tag name another moment, at once. Arguments as for `create_tag`.
+        """Move a tag to another moment, atomically. Arguments as for `create_tag`.
 
         Without `retained` it is kept as long as it was to be kept so far, from now on. Raises `NotFoundError`.
         """
@@ -116,7 +116,7 @@ class Keeping(TableView):
     def create_savepoint(
         self, snapshot: str | int | None = None, *, timestamp: str | int | datetime | None = None
     ) -> Savepoint:
-        """Keep a moment for good, under the next number: ``at("savepoint.3")`` reads it.
+        """Create a savepoint: keep a moment for good, under the next number: ``at("savepoint.3")`` reads it.
 
         Args:
             snapshot: what to keep, as `at` takes it; by default what this view shows.
@@ -131,7 +131,7 @@ class Keeping(TableView):
         )
 
     def delete_savepoint(self, savepoint_id: int) -> Savepoint:
-        """Let go of a savepoint; its number is never given out again. Raises `NotFoundError`."""
+        """Delete a savepoint; its number is never reused. Raises `NotFoundError`."""
         return on_main(
             self._context,
             lambda main: delete_savepoint(main, savepoint_id),
@@ -141,7 +141,7 @@ class Keeping(TableView):
     def rollback(
         self, version: str | int, *, destructive: bool = False, force: bool = False, dry_run: bool = False
     ) -> RollbackResult:
-        """Go back to an earlier moment of this branch.
+        """Roll this branch back to an earlier moment.
 
         By default one new snapshot is committed whose live files are those of the moment: nothing of the history
         in between goes away, and rolling back can itself be rolled back. Rows are read under the newest schema;
@@ -168,7 +168,7 @@ class Keeping(TableView):
         return rollback(self._follow(), version, destructive=destructive, force=force, dry_run=dry_run)
 
     def reset_watermark(self, to: str | int | datetime | None = None) -> Snapshot | None:
-        """Set the watermark anew, also to a lower one, because a row from a wrong clock has moved it too far.
+        """Reset the watermark, also to a lower one, because a row from a wrong clock has moved it too far.
 
         The rows stay as they are. Commits that follow move it on from there.
 
@@ -194,7 +194,7 @@ class Keeping(TableView):
         version: str | int | None,
         timestamp: str | int | datetime | None,
     ) -> Moment:
-        """What to keep. Raises `NotFoundError`, `InvalidInputError`."""
+        """Resolve the moment to keep. Raises `NotFoundError`, `InvalidInputError`."""
         if version is not None and timestamp is not None:
             raise InvalidInputError("a moment is named either by a snapshot or by a timestamp")
         if version is not None:

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class LakeLineage:
-    """Who reads and writes what in a warehouse. Get it from `anabranch.Lake.lineage`.
+    """Lineage of a warehouse: which jobs read and write which tables. Get it from `anabranch.Lake.lineage`.
 
     Every answer is about all commits that there are when it is asked for: the index takes in what is new first. Questions
     about one table are asked of it: ``lake.table("db.t").lineage``.
     """
 
     def __init__(self, catalog: FilesystemCatalog, options: Mapping[str, str] | None = None) -> None:
-        """The lineage of a warehouse; `options` are those it was opened with. Nothing is read or made before it is asked."""
+        """Create it for a warehouse with its `options`. Nothing is read or made before it is queried."""
         self._catalog = catalog
         self._options = dict(options or {})
         self._index: LineageIndex | None = None
@@ -34,7 +34,7 @@ class LakeLineage:
 
     @property
     def index(self) -> LineageIndex:
-        """Where what commits say is kept to be found fast. Raises `OptionError`: the place that was named is none."""
+        """Index of the lineage in commits. Raises `OptionError` for an invalid configured location."""
         if self._index is None:
             from anabranch.lineage.index import LineageIndex
 
@@ -42,26 +42,26 @@ class LakeLineage:
         return self._index
 
     def topology(self) -> Trace:
-        """All tables and jobs: which job ever took rows from where to where."""
+        """Return all tables and jobs: which job ever took rows from where to where."""
         with self.reading() as known:
             return topology(known.store, known.problems)
 
     def jobs(self) -> tuple[Job, ...]:
-        """All jobs that ever wrote to a table, by name."""
+        """Return all jobs that ever wrote to a table, by name."""
         with self.reading() as known:
             return tuple(replace(job, problems=known.problems) for job in jobs(known.store))
 
     def catch_up(self) -> CaughtUp:
-        """Take into the index what was committed since. Questions do so by themselves. Raises `StorageError`."""
+        """Add new commits to the index. Queries do so by themselves. Raises `StorageError`."""
         return self.index.catch_up()
 
     def rebuild(self) -> CaughtUp:
-        """Make the index anew from what the tables say, commits that have expired included. Raises `StorageError`."""
+        """Rebuild the index from the tables, including commits that have expired. Raises `StorageError`."""
         return self.index.rebuild()
 
     @contextmanager
     def reading(self) -> Iterator[Known]:
-        """All commits that there are by now, at one moment; see `anabranch.lineage.store.LineageSource`."""
+        """Open all current commits at one moment; see `anabranch.lineage.store.LineageSource`."""
         problems = self.catch_up().problems
         with self.index.reading() as store:
             yield Known(store, problems)

@@ -1,4 +1,4 @@
-"""The schema that takes in rows with more, or wider, columns than the table has.
+"""Schema evolution for rows with more, or wider, columns than the table has.
 
 Files are written for the schema that will be, which is stored when they are complete: rows that turn out to be bad
 leave the table as it was.
@@ -25,13 +25,13 @@ class SchemaMerge:
     """A planned version of the schema. Picklable where the table is."""
 
     schema: TableSchema
-    """What rows are written in."""
+    """Schema in which rows are written."""
     alter: Alter | None
-    """The changes that make it; None if the table has it already."""
+    """Changes that make it; None if the table has it already."""
 
     @classmethod
     def of(cls, table: TableView, columns: Sequence[Field], *, ignore_case: bool = False) -> SchemaMerge:
-        """The schema of the table with these columns of rows in it.
+        """Plan the schema of the table merged with the columns of rows.
 
         Args:
             table: what the rows are for.
@@ -52,7 +52,7 @@ class SchemaMerge:
         return cls(alter.preview(), alter)
 
     def stored(self, messages: Sequence[CommitMessage]) -> Sequence[CommitMessage]:
-        """Store the schema, and have the files that were written for it name the version that it became.
+        """Store the schema; return the messages with its id in their files.
 
         Raises:
             CommitConflictError: others changed the schema, or replaced main, so that the files do not fit any more.
@@ -87,6 +87,6 @@ class SchemaMerge:
 
 
 def _spelt(column: Field, schema: TableSchema) -> Field:
-    """The column under the name of the table's only one that is the same when case is ignored."""
+    """Return the column under the name of the table's only column that matches it ignoring case."""
     alike = [f.name for f in schema.fields if f.name.lower() == column.name.lower()]
     return replace(column, name=alike[0]) if len(alike) == 1 else column

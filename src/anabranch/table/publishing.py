@@ -1,4 +1,4 @@
-"""Write, audit, publish: rows go to a branch first, and into main when they have passed."""
+"""Write-audit-publish: rows go to a branch first, and into main when they have passed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
-from anabranch.errors import AlreadyExistsError, CommitConflictError
+from anabranch.errors import AlreadyExistsError, AnabranchError, CommitConflictError, StorageError
 from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.log.branch_log import open_branch
 from anabranch.table.branching import Branching
@@ -21,12 +21,12 @@ T = TypeVar("T", bound="Publishing")
 
 
 class Publishing(Keeping, Branching, Comparing):
-    """The part of a table that publishes rows once they were checked."""
+    """Table methods that publish rows after an audit."""
 
     def publish(
         self, name: str, checks: str | os.PathLike[str] | Checks | None = None, *, by: str | None = None
     ) -> Publication[Self]:
-        """Write to a branch that goes into main if all is well: ``with t.publish("nightly", "checks.yml") as branch:``.
+        """Write to a branch that is merged if all is well: ``with t.publish("nightly", "checks.yml") as branch:``.
 
         At the beginning a branch is made of main's newest state. At the end it is audited, merged and deleted; readers
         of main see all of it at once or nothing. If the block raises, a check fails or the merge conflicts, main
@@ -55,12 +55,12 @@ class Publishing(Keeping, Branching, Comparing):
 
 
 class Publication(Generic[T]):
-    """Rows on their way into main, through a branch. Get one from `publish`."""
+    """Publication in progress: rows on their way into main, through a branch. Get one from `publish`."""
 
     verdict: Verdict | None = None
-    """What the audit came to; None before it, and without checks."""
+    """Result of the audit; None before it, and without checks."""
     merged: MergeResult | None = None
-    """What the merge came to; None if there was none."""
+    """Result of the merge; None if there was none."""
 
     def __init__(self, table: T, name: str, checks: Checks | None, by: str | None) -> None:
         self._table = table
@@ -74,10 +74,10 @@ class Publication(Generic[T]):
         if name in table.branches():
             raise AlreadyExistsError(
                 f"branch '{name}' of '{table.name}' is there already, so nothing can be published through it",
-                hint="if it was kept because it could not be published, bring it in with `merge_branch` or remove it with "
-                "`delete_branch`; or choose another name.",
+                hint="if its rows are in main already, or are not wanted, remove it with `delete_branch`; else bring it in "
+                "with `merge_branch`, which adds nothing twice; or choose another name.",
             )
-        # Without a branch the tag is what a publication left that died early.
+        # A tag without a branch was left by a publication that died early.
         (table.replace_tag if self._tag in table.tags() else table.create_tag)(self._tag)
         table.create_branch(name, self._tag, created_by=self._by)
         return self._branch
@@ -92,7 +92,7 @@ class Publication(Generic[T]):
             error = failed
             raise
         finally:
-            if error is not None:
+            if error is not None and self.merged is None:
                 error.add_note(self._kept)
 
     def _publish(self) -> None:
@@ -104,8 +104,16 @@ class Publication(Generic[T]):
                 raise self._refusal(self.verdict)
             required = self.verdict.record.name
         self.merged = table.merge_branch(name, require_audit=required)
-        table.delete_branch(name)
-        table.delete_tag(self._tag)
+        try:
+            table.delete_branch(name)
+            table.delete_tag(self._tag)
+        except AnabranchError as error:
+            raise StorageError(
+                f"the rows of branch '{name}' are in main of '{table.name}', but the branch could not be removed: "
+                f"{error.message}",
+                hint=f"do not publish them again; remove branch '{name}' with `delete_branch`, and then its tag "
+                f"'{self._tag}' with `delete_tag`.",
+            ) from error
 
     @property
     def _branch(self) -> T:

@@ -1,4 +1,4 @@
-"""Reading a table: rows, and what the table knows of itself."""
+"""Reads of a table: rows, and system tables."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from anabranch.table.view import TableView
 
 
 class Reading(TableView):
-    """The part of a table that reads."""
+    """Table methods that read."""
 
     def scan(
         self,
@@ -48,7 +48,7 @@ class Reading(TableView):
         columns: str | Sequence[str] | None = None,
         limit: int | None = None,
     ) -> Scan:
-        """A read of this view; nothing is read yet.
+        """Create a scan of this view; nothing is read yet.
 
         Args:
             filter: SQL text such as ``dt = '2026-01-01' AND price > 10``, or an expression of `anabranch.col`.
@@ -87,7 +87,7 @@ class Reading(TableView):
         on_overwrite: str | None = None,
         late_rows: str | None = None,
     ) -> Changes:
-        """Rows that were appended after snapshot `start` up to `end`, in today's columns.
+        """Return rows that were appended after snapshot `start` up to `end`, in the current columns.
 
         Partitions come in the order of their creation, or of their values with the option
         `scan.plan-sort-partition`; rows of one bucket of a queue in the order in which they were written.
@@ -119,7 +119,7 @@ class Reading(TableView):
         return Changes(feed, Position(start, None), Position(last, None), chosen)
 
     def late_rows(self, start: int = 0, end: int | None = None) -> int:
-        """How many of the rows that were appended after snapshot `start` up to `end` were late.
+        """Return the number of late rows among those appended after snapshot `start` up to `end`.
 
         A row is late if its event time is smaller than the watermark that the table had before its snapshot: the
         same rows for every reader. Only files are read whose statistics leave it open. Of the first snapshot that is
@@ -156,7 +156,7 @@ class Reading(TableView):
         max_files: int | None = None,
         max_bytes: int | None = None,
     ) -> Tail[pa.RecordBatch]:
-        """Follow the branch: batches of the rows there are, then of those that are added, as they are.
+        """Follow the branch: batches of its current rows, then of those that are added, as they are.
 
         Iterate with ``for``, or with ``async for`` without holding up the event loop. A consumer remembers the
         position and keeps from expiring what it has not read. It moves on when the next batch is asked for after the
@@ -214,18 +214,18 @@ class Reading(TableView):
         return Feed.of(self._context, schema, {**self._options, **asked}, _bound(filter, schema))
 
     def predicate(self, filter: str | Predicate | None) -> BoundPredicate | None:
-        """A filter bound to this view's columns. Raises `PredicateError`."""
+        """Bind a filter to this view's columns. Raises `PredicateError`."""
         return _bound(filter, self.schema)
 
     def plan_delta(self, snapshot: Snapshot, filter: str | Predicate | None = None) -> Plan:
-        """The files that one snapshot added, in the schema of this view."""
+        """Plan the files that one snapshot added, in the schema of this view."""
         schema = self.schema
         self._check_readable(schema, snapshot)
         predicate = _bound(filter, schema)
         return ScanRequest(self._context, snapshot, schema, predicate, None, self._options).plan_delta()
 
     def system(self, name: str) -> pa.Table:
-        """A system table of this view: what the table knows of itself.
+        """Return a system table of this view: metadata about the table.
 
         Args:
             name: ``snapshots``, ``schemas``, ``options``, ``files``, ``manifests``, ``partitions``, ``buckets``,
@@ -250,5 +250,5 @@ def _bound(filter: str | Predicate | None, schema: TableSchema) -> BoundPredicat
 
 
 def _given(arguments: Mapping[Option[Any], object]) -> dict[str, str]:
-    """Arguments as the options they stand for; None is one that was not given."""
+    """Convert arguments to the options they stand for, without those that are None."""
     return {option.key: str(value) for option, value in arguments.items() if value is not None}

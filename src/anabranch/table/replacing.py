@@ -1,4 +1,4 @@
-"""Putting a branch in the place of main, and taking that back."""
+"""Replacement of main by a branch, and its undo."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Replacing(TableView):
-    """The part of a table that replaces main."""
+    """Table methods that replace main."""
 
     def replace_main_branch(
         self,
@@ -29,7 +29,7 @@ class Replacing(TableView):
         reason: str | None = None,
         dry_run: bool = False,
     ) -> ReplaceResult:
-        """Put a branch in the place of main, while everybody reads and writes. Repeating it after a failure finishes it.
+        """Make a branch main, while everybody reads and writes. Repeating it after a failure finishes it.
 
         Whoever opens the table, or holds its main open, reads and writes the branch from then on. What was committed
         to the old main after the branch left it is kept as ``main@<number>`` for `branch.replaced-main.time-retained`.
@@ -103,7 +103,7 @@ class Replacing(TableView):
         by: str | None = None,
         reason: str | None = None,
     ) -> ReplaceResult:
-        """Take back the last replacement of main: what it replaced is main again.
+        """Undo the last replacement of main: what it replaced is main again.
 
         What was committed to main since stays on the branch that was main. Repeating it changes nothing.
 
@@ -129,7 +129,7 @@ class Replacing(TableView):
 
 
 def wait_millis(wait: str | bool | None) -> int | None:
-    """How long to wait, in milliseconds; None not to. Raises `InvalidInputError`."""
+    """Parse a wait time to milliseconds; None for no wait. Raises `InvalidInputError`."""
     from anabranch.kernel.replacement.catch_up import WAIT_BY_DEFAULT
 
     if wait is None or wait is False:

@@ -1,4 +1,4 @@
-"""The savepoints of a table, as the proposal that introduced them lays them out."""
+"""Savepoint manager of a table, with the interface of the proposal that introduced savepoints."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from anabranch.kernel.refs.moments import resolve
 
 
 class SavepointManager:
-    """Finds, makes and removes the savepoints of one branch: ``table.savepoint_manager``.
+    """Manager of the savepoints of one branch: ``table.savepoint_manager``.
 
     Paths are whole ones, from the place of the warehouse on, which `Savepoint.from_path` takes as well as those relative
     to the table's folder: ``Savepoint.from_path(table.context.storage, manager.savepoint_path(3))``.
@@ -21,18 +21,18 @@ class SavepointManager:
 
     @property
     def savepoint_directory(self) -> str:
-        """The folder of the savepoints, as a whole path."""
+        """Return the full path of the savepoints' folder."""
         return self._whole(self._context.layout.savepoint_folder)
 
     def savepoint_path(self, savepoint_id: int) -> str:
-        """The whole path of a savepoint's file, whether or not it exists."""
+        """Return the full path of a savepoint's file, whether or not it exists."""
         return self._whole(self._context.layout.savepoint_path(savepoint_id))
 
     def _whole(self, path: str) -> str:
         return f"{self._context.storage.url.rstrip('/')}/{path}"
 
     def savepoint(self, savepoint_id: int) -> Savepoint:
-        """The savepoint of that id. Raises `NotFoundError` naming those there are."""
+        """Return the savepoint of that id. Raises `NotFoundError` naming the existing ones."""
         return savepoint_log.get_savepoint(self._context, savepoint_id)
 
     def savepoint_exists(self, savepoint_id: int) -> bool:
@@ -42,26 +42,26 @@ class SavepointManager:
 
     @property
     def earliest_savepoint_id(self) -> int | None:
-        """The lowest id of a savepoint, or None if there is none."""
+        """Return the lowest id of a savepoint, or None if there is none."""
         return next((savepoint.id for savepoint in self.savepoints()), None)
 
     @property
     def latest_savepoint_id(self) -> int | None:
-        """The highest id of a savepoint, or None if there is none."""
+        """Return the highest id of a savepoint, or None if there is none."""
         numbers = savepoint_log.read_numbers(self._context)
         return next((s.id for s in savepoint_log.newest_first(self._context, numbers)), None)
 
     def savepoints(self) -> list[Savepoint]:
-        """All of them, by ascending id."""
+        """Return all savepoints, by ascending id."""
         return savepoint_log.savepoints(self._context)
 
     def create(self, version: str | int | None = None) -> Savepoint:
-        """Keep a moment for good: the current one, or what `version` names. See `Table.create_savepoint`."""
+        """Create a savepoint of the current moment, or of what `version` names. See `Table.create_savepoint`."""
         self._context.check_same_table()
         moment = None if version is None else resolve(self._context, version)
         return savepoints.create_savepoint(self._context, moment)
 
     def delete(self, savepoint_id: int) -> Savepoint:
-        """Let go of a savepoint; its id is not given out again. Raises `NotFoundError`."""
+        """Delete a savepoint; its id is not reused. Raises `NotFoundError`."""
         self._context.check_same_table()
         return savepoints.delete_savepoint(self._context, savepoint_id)

@@ -1,4 +1,4 @@
-"""A table as its users hold it: thin, over the kernel and the embedded engine.
+"""The table facade: thin, over the kernel and the embedded engine.
 
 Reading and writing are imported with it. What its other verbs call they import themselves, when they are called: each
 of the many Python processes that Spark starts imports a table, and hardly any of them merges or audits one.
@@ -16,7 +16,7 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_versions import located
 from anabranch.kernel.log.moment import Moment, of_tag
 from anabranch.kernel.log.tag_log import get_tag
-from anabranch.kernel.refs.moments import place_and_moment, resolve, to_millis
+from anabranch.kernel.refs.moments import MOMENT_OPTIONS, place_and_moment, resolve, to_millis
 from anabranch.kernel.refs.published import at_time, published_at
 from anabranch.kernel.refs.time_travel import at_watermark
 from anabranch.options import BRANCH
@@ -43,7 +43,7 @@ class Table(Publishing, Reading, Writing, Keeping, Branching, Comparing, Replaci
         exact: bool = False,
         published: bool = False,
     ) -> Table:
-        """The table at a moment, with the schema of that moment. Its `moment` says what was found.
+        """Return the table at a moment, with the schema of that moment. Its `moment` says what was found.
 
         Args:
             version: a snapshot id, ``snapshot.N``, ``savepoint.N``, ``watermark-N`` or a tag's name. With
@@ -83,12 +83,12 @@ class Table(Publishing, Reading, Writing, Keeping, Branching, Comparing, Replaci
         return self._pinned_to(found, context)
 
     def tag(self, name: str) -> Table:
-        """The table at a tag, by its exact name, whatever else might be called so. Raises `NotFoundError`."""
+        """Return the table at a tag, by its exact name, whatever else has that name. Raises `NotFoundError`."""
         context = self._follow()
         return self._pinned_to(of_tag(get_tag(context, name)), context)
 
     def branch(self, name: str) -> Table:
-        """The table on another branch: ``main``, one by its name, or ``main@1`` for what replacement 1 replaced.
+        """Return the table on another branch: ``main``, one by its name, or ``main@1`` for what replacement 1 replaced.
 
         Raises `NotFoundError`.
         """
@@ -96,7 +96,7 @@ class Table(Publishing, Reading, Writing, Keeping, Branching, Comparing, Replaci
         return Table(found, options=self._options, engine=self._engine, lineage=self._lineage_source)
 
     def with_options(self, options: Mapping[str, str]) -> Table:
-        """The view that these options ask for, over those it has: branch, moment, settings of a read.
+        """Return the view with these options, which override its own: branch, moment, settings of a read.
 
         Raises `NotFoundError` if the branch, snapshot or tag does not exist, `OptionError` also for one that is unknown.
         """
@@ -104,6 +104,8 @@ class Table(Publishing, Reading, Writing, Keeping, Branching, Comparing, Replaci
         check_use(options)
         branch = BRANCH.of(options)
         view = self if branch is None else self.branch(branch)
+        if any(option.key in options for option in MOMENT_OPTIONS):
+            self._follow()
         context, pinned = place_and_moment(view.context, options)
         pinned = pinned or (self._pinned if branch is None else None)
         return Table(

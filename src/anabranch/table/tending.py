@@ -1,4 +1,4 @@
-"""Keeping a table fast and small."""
+"""Maintenance of a table: compaction, expiry, cleaning, verification and repair."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Tending(TableView):
-    """The part of a table that maintains it."""
+    """Table methods for maintenance."""
 
     def compact(
         self, full: bool = False, partitions: Partitions | None = None, idle: str | None = None
@@ -94,7 +94,7 @@ class Tending(TableView):
         older_than: Cutoff | None = None,
         dry_run: bool = False,
     ) -> Expiry:
-        """Remove old snapshots of this branch, and the files that no ref of any branch reaches then.
+        """Remove old snapshots of this branch, and the files that then no ref of any branch reaches.
 
         What tags, savepoints and branches reach stays; snapshots that a consumer has not read stay as well. At
         least two snapshots are kept. See the page on expiry.
@@ -124,7 +124,7 @@ class Tending(TableView):
         )
 
     def remove_orphan_files(self, older_than: Cutoff = "1 d", dry_run: bool = False) -> Cleaning:
-        """Move the files that no ref of any branch reaches out of the way, and purge what was moved before.
+        """Set aside the files that no ref of any branch reaches, and purge those that were set aside before.
 
         Args:
             older_than: spares what was stored, and moved, since: an age, a time or epoch milliseconds, as in
@@ -144,7 +144,7 @@ class Tending(TableView):
         )
 
     def restore_orphan_files(self, run: int) -> Tally:
-        """Bring back what a run of `remove_orphan_files` moved, until a later run purges it. Raises `NotFoundError`."""
+        """Restore the files that a run of `remove_orphan_files` moved, if not purged yet. Raises `NotFoundError`."""
         from anabranch.maintenance.orphans import restore_orphan_files
 
         self._context.check_same_table()
@@ -161,7 +161,7 @@ class Tending(TableView):
         return maintain(self._to_tend(), self.options, engine=self._engine, dry_run=dry_run)
 
     def verify(self, deep: bool = False, progress: Callable[[str], None] | None = None) -> Verification:
-        """Find what is wrong with the table, on all of its branches; nothing is changed.
+        """Check the table for damage, on all of its branches; nothing is changed.
 
         Looked at are history (what each snapshot was built on, gaps, leftovers above the newest, times in the future),
         tags, savepoints and branches, manifests against the counts of rows, and whether every data file that any of
@@ -178,7 +178,7 @@ class Tending(TableView):
         return verify(self._context, deep=deep, engine=self._engine, progress=progress or (lambda _: None))
 
     def repair(self, dry_run: bool = False, progress: Callable[[str], None] | None = None) -> Repair:
-        """Bring the table back from what `verify` finds, as far as that can be done.
+        """Repair what `verify` finds, as far as possible.
 
         Nothing is deleted that may hold rows. What cannot be brought back is in the result: lost rows with partition,
         time and job. Stop writers of other engines first; ours may go on.
@@ -198,7 +198,7 @@ class Tending(TableView):
         )
 
     def health(self) -> Health:
-        """How the table is: small files, what compaction would gain, and the commands that mend it."""
+        """Return the table's health: small files, what compaction would gain, and the commands that help."""
         from anabranch.kernel.repair.health import health
 
         if self._pinned is None:
@@ -209,7 +209,7 @@ class Tending(TableView):
         return health(self._context, snapshot, schema, {**schema.options, **self._options})
 
     def _to_tend(self) -> TableContext:
-        """The branch as it is now, which is the one that was opened. Raises `NotFoundError`, `InvalidInputError`."""
+        """Return the current state of the opened branch. Raises `NotFoundError`, `InvalidInputError`."""
         self._check_unpinned()
         context = self._follow()
         check_still_the_same(context)

@@ -1,4 +1,4 @@
-"""Where the rows of a table come from, and where they went: `Table.lineage`."""
+"""Lineage of a table's rows, upstream and downstream: `Table.lineage`."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class _Question(Protocol):
 
 
 class Tracing(TableView):
-    """Lineage."""
+    """Table methods for lineage."""
 
     @property
     def lineage(self) -> TableLineage:
-        """Where the rows of this branch come from, and where they went.
+        """Lineage of this branch's rows, upstream and downstream.
 
         A table that was opened from a lake is asked about among all tables of the warehouse; one that was opened by its
         path knows only itself: nothing is found downstream of it, and of its sources only what it says itself.
@@ -47,7 +47,7 @@ class Tracing(TableView):
 
 
 class TableLineage:
-    """Questions about the commits of one branch, or of a moment of it.
+    """Lineage queries about the commits of one branch, or of a moment of it.
 
     Commits are named by a snapshot's id, by ``snapshot.5``, ``savepoint.2`` or a tag, which stand for that one commit; or by
     a range such as ``5..9``, ``5..``, ``..9`` or ``good..``, both ends included. Asked about nothing in particular, a table
@@ -64,7 +64,7 @@ class TableLineage:
         return f"<lineage of {self._context.title}>"
 
     def upstream(self, snapshot: str | int | None = None, *, depth: int | None = None) -> Trace:
-        """What rows were derived from, over any number of jobs.
+        """Trace the origin of rows, over any number of jobs.
 
         Args:
             snapshot: the commits whose rows are meant.
@@ -77,18 +77,18 @@ class TableLineage:
         return self._trace(upstream, snapshot, depth)
 
     def downstream(self, snapshot: str | int | None = None, *, depth: int | None = None) -> Trace:
-        """What was derived from rows, over any number of jobs. Arguments and errors as `upstream`."""
+        """Trace what was derived from rows, over any number of jobs. Arguments and errors as `upstream`."""
         return self._trace(downstream, snapshot, depth)
 
     def impact(self, snapshots: str | int, *, depth: int | None = None) -> Trace:
-        """What bad snapshots have spoilt: exactly which snapshots of which tables, in the order in which to correct them.
+        """Trace the effect of bad snapshots: all affected snapshots of all tables, in the order to correct them in.
 
         The same as `downstream`. Arguments and errors as `upstream`.
         """
         return self._trace(impact, snapshots, depth)
 
     def positions(self, at: str | int | None = None) -> tuple[Positions, ...]:
-        """How far the jobs that wrote the table had read their sources at a moment, by job.
+        """Return the source offsets that the table's jobs had reached at a moment, by job.
 
         It is from there that a job goes on exactly after that moment: with nothing twice, and nothing left out.
 
@@ -112,7 +112,7 @@ class TableLineage:
         return tuple(replace(one, problems=(*one.problems, *known.problems), unread=unread) for one in found)
 
     def producer(self, snapshot: str | int | None = None) -> Producer:
-        """What made a snapshot: the job, its run and code, and what it read.
+        """Return the producer of a snapshot: the job, its run and code, and what it read.
 
         Args:
             snapshot: as in `positions`.
@@ -128,7 +128,7 @@ class TableLineage:
 
     @contextmanager
     def _reading(self) -> Iterator[Known]:
-        """All that is known. Where something of the table is not found because it cannot be read, the error says so."""
+        """Open the known commits. A `NotFoundError` inside says if parts of the table could not be read."""
         with self._source.reading() as known:
             try:
                 yield known
@@ -158,7 +158,7 @@ class TableLineage:
         return None if found is None else CommitRef(self._context.branch_uuid, found.id)
 
     def _resolve(self, version: str) -> CommitRef:
-        """The commit that a version of the table stands for. A number stands for itself, also when it has expired."""
+        """Return the commit that a version stands for. A number stands for itself, also when it has expired."""
         context, name = located(self._context, version)
         number = _NUMBER.fullmatch(name)
         if number is None or find_tag(context, name) is not None:
@@ -168,7 +168,7 @@ class TableLineage:
 
 
 class _OnlyTable:
-    """What a table knows of itself."""
+    """Lineage source of a table outside of a warehouse: only its own commits."""
 
     def __init__(self, context: TableContext) -> None:
         self._context = context

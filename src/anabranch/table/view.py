@@ -1,4 +1,4 @@
-"""One branch of a table, at its newest state or pinned to a moment: what it is."""
+"""View of one branch of a table, at its newest state or pinned to a moment: its properties."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.log.moment import Moment
 from anabranch.lazy import lazy
 from anabranch.lineage.store import LineageSource
-from anabranch.options import check_values
+from anabranch.options import INCREMENTAL_BETWEEN, INCREMENTAL_BETWEEN_TIMESTAMP, check_values
 from anabranch.tabular import Glance
+
+_BETWEEN = (INCREMENTAL_BETWEEN.key, INCREMENTAL_BETWEEN_TIMESTAMP.key)
 
 
 class TableView:
-    """What every part of a table's facade knows.
+    """Common base of the parts of a table's facade.
 
     A view of main follows it: each operation begins with `_follow`, which looks once whether another branch is main by
     now. A view of a moment, and one of a branch that was opened by its name, stays where it is.
@@ -53,7 +55,7 @@ class TableView:
         return f"<Table {self._context.title}{at}>"
 
     def _repr_html_(self) -> str:
-        """Columns and the newest snapshot, for a notebook."""
+        """Return columns and the newest snapshot as HTML, for a notebook."""
         try:
             return self._glance().html()
         except AnabranchError as error:
@@ -103,7 +105,7 @@ class TableView:
 
     @property
     def options(self) -> dict[str, str]:
-        """Options of the table, with those of this view over them."""
+        """Options of the table, overridden by those of this view."""
         return {**self.schema.options, **self._options}
 
     @property
@@ -118,7 +120,7 @@ class TableView:
 
     @property
     def moment(self) -> Moment | None:
-        """What this view is pinned to: the snapshot, by what it was found, and how far it is from what was asked.
+        """Moment this view is pinned to: the snapshot, how it was found, and its distance from what was asked.
 
         None for the table at its newest state.
         """
@@ -134,7 +136,7 @@ class TableView:
         return branch_names(self._context)
 
     def _follow(self) -> TableContext:
-        """The branch to begin an operation on: where this view is of main, that is another one once it was replaced."""
+        """Return the branch for an operation: a view of main moves on after a replacement."""
         if self._context.main_generation is not None and self._pinned is None:
             found = main_of(self._context)
             if found is not self._context:
@@ -143,7 +145,7 @@ class TableView:
 
     @property
     def _schema(self) -> TableSchema:
-        """`schema` in the middle of an operation, which does not follow main."""
+        """Schema without following main, for use within an operation."""
         if self._pinned is not None:
             return self._context.schemas.get(self._pinned.snapshot.schema_id)
         latest = self._context.schemas.latest()
@@ -164,5 +166,11 @@ class TableView:
         if self._pinned is not None:
             raise InvalidInputError(
                 f"'{self.name}' is pinned to {self._pinned.name}: the past cannot be written",
+                hint="write to the table itself, or to a branch.",
+            )
+        between = next((key for key in _BETWEEN if key in self._options), None)
+        if between is not None:
+            raise InvalidInputError(
+                f"this view of '{self.name}' has the option '{between}', so it is of rows of the past, which cannot be written",
                 hint="write to the table itself, or to a branch.",
             )

@@ -1,4 +1,4 @@
-"""Writing to a table: rows and schema."""
+"""Writes to a table: rows and schema."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ from anabranch.table.view import TableView
 _LOG = logging.getLogger(__name__)
 
 _MOST_COLLISIONS: Final = 20
-"""How often others may change the schema while rows with new columns are appended."""
+"""Number of concurrent schema changes after which appending rows with new columns gives up."""
 
 
 class Writing(TableView):
-    """The part of a table that writes."""
+    """Table methods that write."""
 
     def append(self, data: Any, *, schema: Literal["merge"] | None = None) -> Snapshot:
-        """Add rows: a pyarrow table, batches or reader, a pandas or Polars frame, or a list of dicts.
+        """Append rows: a pyarrow table, batches or reader, a pandas or Polars frame, or a list of dicts.
 
         A Spark DataFrame is written by the tasks of its session, clustered by partition and bucket (see
         `anabranch.spark.cluster`); in a queue its rows keep their order.
@@ -139,11 +139,11 @@ class Writing(TableView):
         *,
         unchanged_since: SnapshotRef | None = None,
     ) -> Overwrite:
-        """The action that replaces rows by the files of these messages. Raises `InvalidInputError`."""
+        """Return the action that replaces rows by the files of these messages. Raises `InvalidInputError`."""
         return replace(self._overwriting(messages, partition), unchanged_since=unchanged_since)
 
     def reference(self, snapshot: int | Snapshot) -> SnapshotRef:
-        """What names a snapshot of this branch for good; number 0 is what was before the first one.
+        """Return a permanent reference to a snapshot of this branch; number 0 is the state before the first one.
 
         Raises `NotFoundError` if there is no snapshot of the number.
         """
@@ -168,7 +168,7 @@ class Writing(TableView):
         return Overwrite(messages, dynamic=dynamic)
 
     def writer(self) -> Writer:
-        """What writes data files for a later `commit`, here or in another process.
+        """Return a writer of data files for a later `commit`, here or in another process.
 
         Raises `UnsupportedFeatureError` if the table must not be written to.
         """
@@ -186,7 +186,7 @@ class Writing(TableView):
         watermark: Claim = None,
         floor: SnapshotRef | None = None,
     ) -> Committed:
-        """Make an action permanent, once per identity. See `anabranch.kernel.commit.transaction.commit`.
+        """Commit an action, once per identity. See `anabranch.kernel.commit.transaction.commit`.
 
         Where main was replaced meanwhile, rows of a batch go to the new main, if it has the schema they were written
         in. A streaming identity stays with the branch it belongs to, and is refused.
@@ -205,7 +205,7 @@ class Writing(TableView):
         return self._commit(request, None)
 
     def _commit(self, request: CommitRequest, rows: Handed | None) -> Committed:
-        """The same; with what is known of the object whose rows these are."""
+        """Commit a request, with the lineage of the object whose rows these are."""
         self._check_unpinned()
         is_asked = _has_rows(request.action) and LINEAGE_PROPERTY not in request.properties
         job = current() if is_asked else None
@@ -227,7 +227,7 @@ class Writing(TableView):
         return committed
 
     def alter(self) -> Alter:
-        """Schema changes to collect and then apply together."""
+        """Start schema changes, to be collected and then applied together."""
         self._check_unpinned()
         context = self._follow()
         return Alter(context, context.schemas.latest())
@@ -250,13 +250,14 @@ class Writing(TableView):
         return self._publish(data, action, writer, self._files_of(data, data, writer))
 
     def _append_merging(self, data: Any) -> Snapshot:
-        """Append rows, after the schema has got the columns that they need."""
+        """Append rows after adding the columns that they need to the schema."""
         self._check_unpinned()
         engine = self._engine
         for _ in range(_MOST_COLLISIONS):
             frame = engine.columns(data) if isinstance(engine, WritesFrames) else None
             rows = incoming(data, self.schema.fields) if frame is None else None
             columns = frame if rows is None else rows.fields
+            is_repeatable = rows is None or rows.is_repeatable
             merge = SchemaMerge.of(self, columns or (), ignore_case=rows is None)
             check_writable(merge.schema, path=self._context.layout.schema_path(merge.schema.id))
             writer = Writer.of(self._context, merge.schema, self._options)
@@ -267,11 +268,14 @@ class Writing(TableView):
                 written = replace(written, messages=merge.stored(written.messages))
             except AnabranchError as error:
                 writer.abort(written.messages)  # whatever became of the schema, nobody knows these files
-                is_repeatable = rows is None or rows.is_repeatable
                 if not isinstance(error, CommitConflictError) or not is_repeatable:
                     raise
                 continue
-            return self._publish(data, Append, writer, written)
+            try:
+                return self._publish(data, Append, writer, written)
+            except CommitConflictError as error:
+                if not is_repeatable or [c.kind for c in error.conflicts] != ["SCHEMA_CHANGED"]:
+                    raise
         raise CommitRetriesExhaustedError(
             f"the schema of '{self.name}' was changed by others {_MOST_COLLISIONS} times while rows were appended",
             hint="try again.",
@@ -280,7 +284,7 @@ class Writing(TableView):
     def _files_of(
         self, data: Any, rows: Any, writer: Writer, *, planned: TableSchema | None = None
     ) -> WrittenRows:
-        """New files with the rows of `data`, which are `rows` where this process writes them."""
+        """Write the rows of `data` to new files; `rows` are these rows if this process writes them."""
         engine = self._engine
         if isinstance(engine, WritesFrames):
             written = engine.write(data, self, planned)
@@ -312,12 +316,12 @@ class Writing(TableView):
         return committed.snapshot
 
     def publish_first(self, data: Any, writer: Writer, messages: Sequence[CommitMessage]) -> Snapshot:
-        """Commit rows that were written before the table was there. For `Lake.create_table`."""
+        """Commit rows that were written before the table existed. For `Lake.create_table`."""
         return self._publish(data, Append, writer, WrittenRows(messages))
 
 
 def _has_rows(action: Action) -> bool:
-    """Whether an action brings rows; others only rewrite files, or take rows back."""
+    """Whether an action brings rows, instead of only rewriting files or removing rows."""
     return isinstance(action, Append | Overwrite)
 
 

@@ -7,7 +7,9 @@ CREATE TABLE lake.def.a (id INT);
 --! already exists | exists already
 CREATE TABLE IF NOT EXISTS lake.def.a (id INT);
 CREATE TABLE lake.def.q (id BIGINT, k INT) TBLPROPERTIES ('bucket' = '2', 'bucket-key' = 'id');
-CREATE TABLE lake.def.avro (id INT) TBLPROPERTIES ('file.format' = 'avro');
+CREATE TABLE lake.def.another (id INT);
+CREATE TABLE lake.def.bad (id INT) TBLPROPERTIES ('file.format' = 'avro');
+--! writes parquet
 CREATE TABLE lake.def.bad (a INT, a INT);
 --! already exists | more than once
 CREATE TABLE lake.def.bad (id INT) TBLPROPERTIES ('bucket' = '2');
@@ -28,11 +30,11 @@ CREATE TABLE lake.nope.t (id INT);
 --! cannot be found | does not exist
 SHOW TABLES IN lake.def;
 --> ('def', 'a', False)
---> ('def', 'avro', False)
+--> ('def', 'another', False)
 --> ('def', 'q', False)
 SHOW TABLES FROM lake.def LIKE 'a*';
 --> ('def', 'a', False)
---> ('def', 'avro', False)
+--> ('def', 'another', False)
 SHOW COLUMNS IN lake.def.a;
 --> ('id',)
 --> ('price',)
@@ -167,7 +169,7 @@ ALTER TABLE lake.def.nope ADD COLUMN a INT;
 DROP TABLE lake.def.nope;
 --! cannot be found | does not exist
 DROP TABLE IF EXISTS lake.def.nope;
-DROP TABLE lake.def.avro;
+DROP TABLE lake.def.another;
 DROP TABLE IF EXISTS lake.def.q PURGE;
 DROP TABLE lake.def.`orders$branch_main`;
 --! is not the name of a table

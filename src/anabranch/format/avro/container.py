@@ -61,7 +61,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a container says of itself.
+    """Header of a container.
 
     Attributes:
         schema: the writer schema, JSON text exactly as found.
@@ -77,7 +77,7 @@ class Header:
 
 
 class Allowance:
-    """How much a container may still expand to.
+    """Remaining size to which a container may expand.
 
     Args:
         size: of the container.

@@ -20,7 +20,7 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What came of one check."""
+    """Result of one check."""
 
     name: str
     kind: str
@@ -68,7 +68,7 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
-    """What was checked at one head of a branch, and what was found."""
+    """Record of an audit: the checks made at one head of a branch, and the findings."""
 
     name: str
     """Of the set of checks; gates ask by it."""
@@ -105,9 +105,9 @@ class AuditRecord:
 
     @classmethod
     def from_json(cls, data: bytes, *, path: str) -> AuditRecord:
-        """Raises `CorruptTableError` naming `path`."""
+        """Raises `CorruptTableError` naming `path`; `UnsupportedFeatureError` if it is newer."""
         content = JsonObject.parse(data, path=path)
-        content.integer("version", minimum=1, maximum=_VERSION)
+        content.version(_VERSION)
         passed = content.values.get("passed")
         if not isinstance(passed, bool):
             content.fail("'passed' is neither true nor false")

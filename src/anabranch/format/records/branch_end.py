@@ -1,4 +1,4 @@
-"""What remains of a deleted branch: ``branch/DELETED-<branch uuid>``, write-once.
+"""The remains of a deleted branch: ``branch/DELETED-<branch uuid>``, write-once.
 
 All other records of a branch lie in its folder and go with it. This one keeps what was done with it, for people.
 """
@@ -71,9 +71,9 @@ def operations_to_json(operations: tuple[BranchOperation, ...]) -> bytes:
 
 
 def operations_from_json(data: bytes, *, path: str) -> tuple[BranchOperation, ...]:
-    """What a file tells. Raises `CorruptTableError` naming `path`."""
+    """Parse a file. Raises `CorruptTableError` naming `path`; `UnsupportedFeatureError` if it is newer."""
     content = JsonObject.parse(data, path=path)
-    content.integer("version", minimum=1, maximum=_VERSION)
+    content.version(_VERSION)
     items = content.items("operations")
     if not all(isinstance(item, dict) for item in items):
         content.fail("'operations' holds what is no object")

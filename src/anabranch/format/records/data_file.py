@@ -26,14 +26,14 @@ EMPTY_STATS = SimpleStats()
 
 
 class FileSource(IntEnum):
-    """How a data file came to be."""
+    """Origin of a data file."""
 
     APPEND = 0
     COMPACT = 1
 
 
 class FileKind(IntEnum):
-    """What a manifest entry says of its file."""
+    """Whether a manifest entry adds or deletes its file."""
 
     ADD = 0
     DELETE = 1

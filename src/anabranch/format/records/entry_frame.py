@@ -108,7 +108,7 @@ class EntryFrame:
         return EntryFrame(self.df.with_columns(pl.lit(int(kind), pl.Int8()).alias("kind")))
 
     def merged(self, *, strict: bool = True) -> EntryFrame:
-        """What is left after each DELETE took away the ADD of its file before it.
+        """Return what is left after each DELETE cancels the ADD of its file before it.
 
         Left are the ADDs of files that are live at the end and the DELETEs whose ADD is not in this frame
         because it is in an older manifest. The order is kept.

@@ -17,7 +17,7 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """Where a branch left main, and what it may call its own."""
+    """The point where a branch left main, and what it may call its own."""
 
     branch_uuid: str
     """Identity of the branch; a branch of the same name that is made later has another."""
@@ -41,7 +41,7 @@ class Fork:
 
     @property
     def expires_millis(self) -> int | None:
-        """When `maintain` may delete the branch, epoch milliseconds; None if never."""
+        """Time from which `maintain` may delete the branch, epoch milliseconds; None if never."""
         return None if self.time_retained is None else self.created_millis + self.time_retained
 
     def to_json(self) -> bytes:
@@ -64,9 +64,9 @@ class Fork:
 
     @classmethod
     def from_json(cls, data: bytes, *, path: str) -> Fork:
-        """Raises `CorruptTableError` naming `path`."""
+        """Raises `CorruptTableError` naming `path`; `UnsupportedFeatureError` if it is newer."""
         content = JsonObject.parse(data, path=path)
-        content.integer("version", minimum=1, maximum=_VERSION)
+        content.version(_VERSION)
         fork: Any = content.values.get("fork")
         return cls(
             branch_uuid=content.text("branchUuid"),

@@ -64,7 +64,7 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupIntent:
-    """That a replacement of main in several tables is under way."""
+    """Intent of a replacement of main in several tables that is under way."""
 
     members: tuple[GroupMember, ...]
     deadline_millis: int
@@ -94,9 +94,9 @@ class GroupIntent:
 
     @classmethod
     def from_json(cls, data: bytes, *, path: str) -> GroupIntent:
-        """Raises `CorruptTableError` naming `path`."""
+        """Raises `CorruptTableError` naming `path`; `UnsupportedFeatureError` if it is newer."""
         content = JsonObject.parse(data, path=path)
-        content.integer("version", minimum=1, maximum=_VERSION)
+        content.version(_VERSION)
         return cls(
             tuple(GroupMember.from_dict(item, where=path) for item in content.items("members")),
             content.integer("deadlineMillis"),
@@ -136,9 +136,9 @@ class GroupDecision:
 
     @classmethod
     def from_json(cls, data: bytes, *, path: str) -> GroupDecision:
-        """Raises `CorruptTableError` naming `path`."""
+        """Raises `CorruptTableError` naming `path`; `UnsupportedFeatureError` if it is newer."""
         content = JsonObject.parse(data, path=path)
-        content.integer("version", minimum=1, maximum=_VERSION)
+        content.version(_VERSION)
         outcome = content.text("outcome")
         if outcome not in ("replaced", "stay"):
             content.fail(f"'outcome' is '{outcome}', expected 'replaced' or 'stay'")

@@ -1,4 +1,4 @@
-"""What is kept of the snapshots of a branch when they go: one file for some that follow each other.
+"""Archive of a branch's expired snapshots: one file for some consecutive ones.
 
 Lines of JSON, compressed: the first says which branch they were of and how it began, each of the others is a snapshot
 without the names of its files. Such a file is written once and lies in the folder of the table, whatever the branch,
@@ -21,6 +21,13 @@ from anabranch.format.records.snapshot_ref import SnapshotRef
 from anabranch.format.text.json_object import JsonObject
 
 _VERSION: Final = 1
+_KNOWN: Final = frozenset(
+    {
+        *("id", "stamp", "schemaId", "commitKind", "commitUser", "commitIdentifier", "timeMillis"),
+        *("totalRecordCount", "deltaRecordCount", "watermark", "properties"),
+    }
+)
+_KNOWN_OF_HEAD: Final = frozenset({"version", "branch"})
 _LEVEL: Final = 3
 _MAX_BYTES: Final = 1 << 30
 _NAME: Final = re.compile(r"history-([^/]+)-([1-9][0-9]{0,18})-([1-9][0-9]{0,18})-([0-9a-f]{16})")
@@ -28,7 +35,7 @@ _NAME: Final = re.compile(r"history-([^/]+)-([1-9][0-9]{0,18})-([1-9][0-9]{0,18}
 
 @dataclass(frozen=True, slots=True)
 class BranchFacts:
-    """What is true of a branch as long as it lives."""
+    """Facts about a branch that never change."""
 
     uuid: str
     name: str | None
@@ -52,6 +59,8 @@ class PastSnapshot:
     delta_record_count: int | None = None
     watermark: int | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
+    others: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """Fields that this release does not know."""
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> Self:
@@ -70,8 +79,9 @@ class PastSnapshot:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return JSON values."""
         return {
+            **self.others,
             "id": self.id,
             "stamp": self.stamp,
             "schemaId": self.schema_id,
@@ -100,6 +110,7 @@ class PastSnapshot:
             content.optional_integer("deltaRecordCount"),
             content.optional_integer("watermark"),
             content.optional_text_map("properties"),
+            content.others(_KNOWN),
         )
 
 
@@ -120,7 +131,7 @@ class SegmentName:
 
     @classmethod
     def parse(cls, path: str) -> Self | None:
-        """From a path; None if it is not exactly such a name."""
+        """Parse a path; None if it is not exactly such a name."""
         match = _NAME.fullmatch(path.rpartition("/")[2])
         return None if match is None else cls(match[1], int(match[2]), int(match[3]), match[4])
 
@@ -131,6 +142,8 @@ class HistorySegment:
 
     branch: BranchFacts
     snapshots: Sequence[PastSnapshot]
+    others: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """Fields of the file that this release does not know."""
 
     @property
     def name(self) -> SegmentName:
@@ -144,13 +157,16 @@ class HistorySegment:
             "name": self.branch.name,
             "fork": None if self.branch.fork is None else self.branch.fork.to_dict(),
         }
-        lines = [{"version": _VERSION, "branch": branch}, *(s.to_dict() for s in self.snapshots)]
+        lines = [
+            {**self.others, "version": _VERSION, "branch": branch},
+            *(s.to_dict() for s in self.snapshots),
+        ]
         text = "".join(f"{json.dumps(line, ensure_ascii=False, separators=(',', ':'))}\n" for line in lines)
         return zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(text.encode())
 
     @classmethod
     def from_bytes(cls, data: bytes, *, path: str) -> Self:
-        """Raises `CorruptTableError` naming `path`."""
+        """Raises `CorruptTableError` naming `path`; `UnsupportedFeatureError` if it is newer."""
         try:
             if zstandard.frame_content_size(data) > _MAX_BYTES:
                 raise CorruptTableError("claims to hold more than any segment does", path=path)
@@ -161,8 +177,9 @@ class HistorySegment:
         if len(lines) < 2:
             raise CorruptTableError("holds no snapshot", path=path)
         head, *rest = (JsonObject.parse(line, path=path) for line in lines)
-        head.integer("version", minimum=1, maximum=_VERSION)
-        return cls(_facts(head), [PastSnapshot.from_object(line) for line in rest])
+        head.version(_VERSION)
+        snapshots = [PastSnapshot.from_object(line) for line in rest]
+        return cls(_facts(head), snapshots, head.others(_KNOWN_OF_HEAD))
 
 
 def _facts(content: JsonObject) -> BranchFacts:

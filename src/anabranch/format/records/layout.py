@@ -1,4 +1,4 @@
-"""Where the objects of a table lie, as pure functions from ids and names to paths and back.
+"""Paths of a table's objects, as pure functions from ids and names to paths and back.
 
 Paths are relative to the table's folder, with ``/`` between segments and none at the start. Metadata of a
 branch lies in the branch's own folder; manifests, data, index and statistics files of all branches lie in

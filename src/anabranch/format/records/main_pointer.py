@@ -11,8 +11,9 @@ see `anabranch.format.records.group`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
 
 from anabranch.errors import CorruptTableError
 from anabranch.format.records.snapshot_ref import SnapshotRef
@@ -27,6 +28,12 @@ HINT_FILE = "MAIN-BRANCH"
 _VERSION = 1
 _GROUP_VERSION = 2
 """Of a pointer that counts only if its group was made."""
+_KNOWN: Final = frozenset(
+    {
+        *("version", "outcome", "main", "madeMillis", "madeBy", "token", "group"),
+        *("old", "head", "fork", "taken", "resume", "audit", "reason", "undoes"),
+    }
+)
 _FORMER = re.compile(r"main@([1-9][0-9]{0,17})")
 
 
@@ -67,7 +74,7 @@ class BranchRef:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """What a replacement put out of the place of main, and what of the new main it knew."""
+    """The main that a replacement replaced, and what of the new main it knew."""
 
     old: BranchRef
     """The branch that was main."""
@@ -88,7 +95,7 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True)
 class MainPointer:
-    """Which branch is main from now on."""
+    """Record of which branch is main from now on."""
 
     generation: int
     main: BranchRef
@@ -101,6 +108,8 @@ class MainPointer:
     """Unique to the process that put it; the same for all pointers of a group."""
     group: int | None = None
     """Number of the group of replacements that it belongs to."""
+    others: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """Fields that this release does not know."""
 
     def stays(self) -> MainPointer:
         """The same if main stays what it was, because the group was not made."""
@@ -110,6 +119,7 @@ class MainPointer:
         """The content of the file."""
         return to_bytes(
             {
+                **self.others,
                 "version": _VERSION if self.group is None else _GROUP_VERSION,
                 "outcome": "stay" if self.replaced is None else "replaced",
                 "main": self.main.to_dict(),
@@ -123,9 +133,9 @@ class MainPointer:
 
     @classmethod
     def from_json(cls, data: bytes, *, generation: int, path: str) -> MainPointer:
-        """Raises `CorruptTableError` naming `path`."""
+        """Raises `CorruptTableError` naming `path`; `UnsupportedFeatureError` if it is newer."""
         content = JsonObject.parse(data, path=path)
-        content.integer("version", minimum=1, maximum=_GROUP_VERSION)
+        content.version(_GROUP_VERSION)
         outcome = content.text("outcome")
         if outcome not in ("stay", "replaced"):
             content.fail(f"'outcome' is '{outcome}', expected 'stay' or 'replaced'")
@@ -137,12 +147,13 @@ class MainPointer:
             content.optional_text("madeBy"),
             content.text("token"),
             content.optional_integer("group", minimum=1),
+            content.others(_KNOWN),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """That a replacement of main is under way."""
+    """Intent of a replacement of main that is under way."""
 
     target: BranchRef
     """The branch that is to be main."""
@@ -168,9 +179,9 @@ class Seal:
 
     @classmethod
     def from_json(cls, data: bytes, *, path: str) -> Seal:
-        """Raises `CorruptTableError` naming `path`."""
+        """Raises `CorruptTableError` naming `path`; `UnsupportedFeatureError` if it is newer."""
         content = JsonObject.parse(data, path=path)
-        content.integer("version", minimum=1, maximum=_VERSION)
+        content.version(_VERSION)
         return cls(
             BranchRef.from_dict(content.values.get("target"), where=path),
             content.integer("deadlineMillis"),
@@ -182,7 +193,7 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What becomes of a replaced main: it is dropped, or taken back as main. Who puts it first decides."""
+    """Decision about a replaced main: it is dropped, or made main again. The first one written counts."""
 
     what: Literal["drop", "back"]
     made_millis: int
@@ -196,9 +207,9 @@ class Release:
 
     @classmethod
     def from_json(cls, data: bytes, *, path: str) -> Release:
-        """Raises `CorruptTableError` naming `path`."""
+        """Raises `CorruptTableError` naming `path`; `UnsupportedFeatureError` if it is newer."""
         content = JsonObject.parse(data, path=path)
-        content.integer("version", minimum=1, maximum=_VERSION)
+        content.version(_VERSION)
         made, token = content.integer("madeMillis"), content.text("token")
         what = content.text("what")
         if what not in ("drop", "back"):

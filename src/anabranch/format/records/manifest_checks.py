@@ -1,4 +1,4 @@
-"""What every row of a manifest or manifest list must satisfy, whoever wrote it."""
+"""Rules that every row of a manifest or manifest list must satisfy, whoever wrote it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Check(ABC):
 
     @abstractmethod
     def broken(self, values: pl.Series) -> pl.Series:
-        """Which values break the rule; null means no."""
+        """Returns which values break the rule; null means no."""
 
 
 class Present(Check):

@@ -65,7 +65,7 @@ class Tag:
         return now > self.created(stored) + self.time_retained
 
     def created(self, stored: int | None) -> int:
-        """When it was created, in epoch milliseconds, as well as that is known; for a tag with a time only.
+        """Return when it was created, in epoch milliseconds, as exactly as known; for a tag with a time only.
 
         Args:
             stored: when its file was stored, if that is known.

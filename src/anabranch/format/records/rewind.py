@@ -60,9 +60,9 @@ class Rewind:
 
     @classmethod
     def from_json(cls, data: bytes, *, number: int, path: str) -> Rewind:
-        """Raises `CorruptTableError` naming `path`."""
+        """Raises `CorruptTableError` naming `path`; `UnsupportedFeatureError` if it is newer."""
         content = JsonObject.parse(data, path=path)
-        content.integer("version", minimum=1, maximum=_VERSION)
+        content.version(_VERSION)
         removed = content.values.get("removed")
         if not isinstance(removed, list):
             raise CorruptTableError("'removed' is no list", path=path)

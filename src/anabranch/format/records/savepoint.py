@@ -23,13 +23,13 @@ _PIN_PREFIX = f"{RESERVED_TAG_PREFIX}savepoint-"
 
 
 class ManifestLists(Protocol):
-    """What reads manifest lists by name, such as the `manifests` of a table's context."""
+    """Reader of manifest lists by name, such as the `manifests` of a table's context."""
 
     def read_list(self, name: str) -> Sequence[ManifestFileMeta]: ...
 
 
 class Objects(Protocol):
-    """What reads files by path, such as a table's storage."""
+    """Reader of files by path, such as a table's storage."""
 
     @property
     def url(self) -> str: ...
@@ -62,7 +62,7 @@ class Savepoint:
 
     @property
     def saved_time(self) -> int | None:
-        """When the saved snapshot was committed, as far as the savepoint tells."""
+        """Commit time of the saved snapshot, as far as the savepoint tells."""
         return self.save_time if self.saved_snapshot is None else self.saved_snapshot.time_millis
 
     @property

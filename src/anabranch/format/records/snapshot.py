@@ -30,7 +30,7 @@ _NO_WATERMARK = MIN_LONG
 
 
 class CommitKind(StrEnum):
-    """What a commit did."""
+    """Kind of a commit."""
 
     APPEND = "APPEND"
     COMPACT = "COMPACT"
@@ -104,7 +104,7 @@ class Snapshot(Shown):
 
     @property
     def stamp(self) -> str:
-        """What tells this snapshot from any other of the same id: 32 hex digits, the same for all readers."""
+        """Identity that tells this snapshot from any other of the same id: 32 hex digits, the same for all readers."""
         identity = [
             self.commit_user,
             self.commit_identifier,

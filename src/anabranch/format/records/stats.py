@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class StatsKind(StrEnum):
-    """How much is kept of a column."""
+    """Level of statistics kept for a column."""
 
     NONE = "none"
     COUNTS = "counts"
@@ -53,7 +53,7 @@ class StatsKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StatsMode:
-    """How much is kept of a column; `length` is what TRUNCATE leaves of text, in code points."""
+    """Statistics kept for a column; `length` is the most code points of text that TRUNCATE keeps."""
 
     kind: StatsKind
     length: int = 0
@@ -125,7 +125,7 @@ class StatsCollector:
 
 @dataclass(frozen=True, slots=True)
 class ColumnFacts:
-    """What another writer of our files has gathered of one column."""
+    """Statistics of one column, collected by another writer of our files."""
 
     null_count: int
     low: Any = None
@@ -220,7 +220,7 @@ def _signed_zeros(low: Any, high: Any) -> _Bounds:
 
 
 class _ColumnStats:
-    """What is known so far of one column."""
+    """Statistics of one column so far."""
 
     def __init__(self, field: Field, mode: StatsMode) -> None:
         self.data_type = field.type

@@ -130,7 +130,7 @@ def decode_row(types: Sequence[DataType], data: bytes, *, where: str = "row") ->
 
 
 class SlotKind(Enum):
-    """How values of a type lie in a row."""
+    """Layout of a type's values in a row."""
 
     FIXED = auto()
     """The slot holds the value in its first bytes."""
@@ -149,7 +149,7 @@ class SlotKind(Enum):
 
 
 def slot_kind(data_type: DataType) -> SlotKind:
-    """How values of the type lie in a row."""
+    """Return the layout of a type's values in a row."""
     match data_type:
         case DecimalType(precision=precision):
             return SlotKind.DECIMAL if precision <= 18 else SlotKind.WIDE_DECIMAL
@@ -270,7 +270,7 @@ _ENCODERS: dict[SlotKind, Callable[[DataType, Any, int], tuple[bytes, bytes]]] =
 
 
 class _BadSlotError(Exception):
-    """What is wrong with a slot, as the end of a sentence about it."""
+    """A problem with a slot, worded as the end of a sentence about it."""
 
 
 def _decode(data_type: DataType, row: memoryview, slot: int, variable_from: int) -> Any:

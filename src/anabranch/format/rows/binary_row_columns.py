@@ -160,7 +160,7 @@ class _Column:
         return self.slots >> 32 & 0xFFFF_FFFF
 
     def holding(self, offsets: Longs, sizes: Longs | int) -> Bools:
-        """Which rows have that many bytes there in their variable part."""
+        """Return which rows have that many bytes at these offsets in their variable part."""
         return self.present & (offsets >= self.variable_from) & (offsets + sizes <= self.rows.sizes)
 
     def items(self, good: Bools, offsets: Longs, dtype: str) -> npt.NDArray[Any]:

@@ -200,7 +200,7 @@ def apply_changes(
 
 
 def meant_ids(schema: TableSchema, changes: Sequence[SchemaChange]) -> list[int | None]:
-    """For each change the id of the field it is about, or of the one that encloses it; None for the table.
+    """Return for each change the id of its field, or of the one that encloses it; None for the table.
 
     Raises as `apply_changes` does, as far as columns are concerned.
     """

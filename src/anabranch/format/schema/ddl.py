@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
@@ -18,7 +19,7 @@ from anabranch.options import CHECK_PREFIX
 
 @dataclass(frozen=True, slots=True)
 class ColumnList:
-    """What may stand between the parentheses of CREATE TABLE."""
+    """The parenthesised part of CREATE TABLE: columns, watermark and checks."""
 
     fields: tuple[Field, ...]
     """The columns, numbered as those of a new table."""
@@ -126,6 +127,7 @@ def _read_default(tokens: Tokens, column: str) -> str | None:
         digits = token.value
         if tokens.accept("."):
             digits = f"{digits}.{tokens.take().value}"
+        digits += _read_exponent(tokens)
         return f"-{digits}" if negative else digits
     if not negative and token.kind is TokenKind.TEXT:
         return token.value
@@ -141,6 +143,18 @@ def _read_default(tokens: Tokens, column: str) -> str | None:
         feature="column-default",
         hint="write a number, 'text', TRUE, FALSE, DATE '...' or TIMESTAMP '...'.",
     )
+
+
+def _read_exponent(tokens: Tokens) -> str:
+    """The exponent of a number, ``e3`` or ``e-3``, if one comes next; else empty text."""
+    word = tokens.here.value if tokens.here.kind is TokenKind.WORD else ""
+    if re.fullmatch("[eE][0-9]+", word):
+        return tokens.take().value
+    if word in ("e", "E"):
+        for sign in ("+", "-"):
+            if tokens.accept(word.upper(), sign):
+                return f"e{sign}{tokens.take().value}"
+    return ""
 
 
 def _read_check(tokens: Tokens, number: int) -> tuple[str, str] | None:

@@ -1,4 +1,4 @@
-"""What was changed between two versions of a schema, in words: fields by their ids, options by their keys."""
+"""Differences between two versions of a schema, in words: fields by their ids, options by their keys."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.text.secrets import shown_option
 from anabranch.format.types.data_types import ArrayType, DataType, Field, MapType, MultisetType, RowType
 
 
@@ -91,4 +92,4 @@ def _options(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:
         if key not in new:
             yield f"removed option '{key}'"
         elif old.get(key) != new[key]:
-            yield f"set option '{key}' to '{new[key]}'"
+            yield f"set option '{key}' to '{shown_option(key, new[key])}'"

@@ -1,4 +1,4 @@
-"""What changes of a schema mean for the options of its table, and which of them may change."""
+"""Effects of schema changes on the options of a table, and which options may change."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from anabranch.format.schema.queue_key import check_assigned, is_assigned, with_
 from anabranch.format.schema.rules import (
     check_bounds,
     check_buckets,
+    check_format,
     check_option_texts,
     refuse_primary_keys,
     split_names,
@@ -87,6 +88,7 @@ def check_changed_options(old: TableSchema, new: TableSchema, *, has_snapshots: 
     given = {key: new.options[key] for key in changed if key in new.options}
     check_option_texts(given)
     check_options(given)
+    check_format(given)
     refuse_primary_keys((), new.options)
     if changed & {BUCKET.key, BUCKET_KEY.key}:
         check_assigned(new.options)

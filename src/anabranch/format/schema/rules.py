@@ -1,4 +1,4 @@
-"""What a schema must satisfy before it is written, as checks on its parts."""
+"""Rules that a schema must satisfy before it is written, as checks on its parts."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from anabranch.format.types.grammar import check_depth, inner_types
 from anabranch.options import (
     BUCKET,
     BUCKET_KEY,
+    FILE_FORMAT,
     FULL_COMPACTION_DELTA_COMMITS,
     FULL_COMPACTION_SCALABLE,
     SNAPSHOT_NUM_RETAINED_MAX,
@@ -20,6 +21,8 @@ from anabranch.options import (
     TAG_CREATION_PERIOD,
 )
 
+WRITTEN_FORMAT = "parquet"
+"""Of data files."""
 _PERIODS = {"hourly": 3_600_000, "two-hours": 7_200_000, "daily": 86_400_000}
 """Milliseconds."""
 _COLUMNS_IN_OPTIONS = {"primary-key": "primary keys", "partition": "partition keys"}
@@ -66,8 +69,19 @@ def refuse_primary_keys(primary_keys: Sequence[str], options: Mapping[str, str])
             raise OptionError(f"{meaning} are not an option of the table", hint=f"remove the option '{key}'.")
 
 
+def check_format(options: Mapping[str, str]) -> None:
+    """Refuse formats of data files that are read and not written. Raises `UnsupportedFeatureError`, `OptionError`."""
+    found = FILE_FORMAT.of(options)
+    if found != WRITTEN_FORMAT:
+        raise UnsupportedFeatureError(
+            f"option '{FILE_FORMAT.key}' is '{found}'; Anabranch reads such files but writes {WRITTEN_FORMAT}",
+            feature="file-format",
+            hint=f"leave the option out or set it to '{WRITTEN_FORMAT}'; existing files stay readable.",
+        )
+
+
 def primary_key_error(found: str, *, path: str | None = None) -> UnsupportedFeatureError:
-    """What to say to a primary key."""
+    """Return the error for a primary key."""
     return UnsupportedFeatureError(
         f"{found}; tables here hold complete records and have no keys",
         feature="primary-key",

@@ -1,4 +1,4 @@
-"""What this version does not implement, found in a table's schema and refused by name.
+"""Features that this version does not implement, found in a table's schema and refused by name.
 
 A table that uses such a feature would be read wrongly or damaged by writing to it, so it is refused before
 anything is read or written. What only manifests and snapshots show is refused where those are read.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from anabranch.errors import CorruptTableError, InvalidInputError
+from anabranch.errors import CorruptTableError, InvalidInputError, UnsupportedFeatureError
 
 MIN_LONG = -(2**63)
 MAX_LONG = 2**63 - 1
@@ -58,6 +58,22 @@ class JsonObject:
         if not minimum <= value <= maximum:
             self.fail(f"'{key}' is out of range: expected {minimum} to {maximum}")
         return value
+
+    def version(self, newest: int, *, first: int | None = None) -> int:
+        """Read the version of a file of ours. Raises `UnsupportedFeatureError` if a newer Anabranch wrote it.
+
+        Args:
+            newest: the newest version that this release reads.
+            first: the version of files that name none; None if every file names its own.
+        """
+        check_version(self.values.get("version"), newest, path=self.path)
+        if first is not None and "version" not in self.values:
+            return first
+        return self.integer("version", minimum=1, maximum=newest)
+
+    def others(self, known: Collection[str]) -> dict[str, Any]:
+        """Return the fields that this release does not know, to be written again with the file."""
+        return {key: value for key, value in self.values.items() if key not in known}
 
     def text(self, key: str) -> str:
         value = self.optional_text(key)
@@ -132,6 +148,26 @@ class JsonObject:
         self.fail(f"'{key}' is missing, expected {expected}")
 
 
+def check_version(found: Any, newest: int, *, path: str) -> None:
+    """Raise `UnsupportedFeatureError` if a file or value of ours has a newer version than this release reads.
+
+    Every reader of a format of our own asks here first: what an old release does not understand it neither takes for damage,
+    nor repairs, nor writes again without the parts that are new.
+
+    Args:
+        found: the value of ``version``; one that is not a number is left to the reader.
+        newest: the newest version that this release reads.
+        path: the file, for the message.
+    """
+    if isinstance(found, int) and not isinstance(found, bool) and found > newest:
+        raise UnsupportedFeatureError(
+            f"was written by a newer version of Anabranch: it has format version {found}, and this release reads up to {newest}",
+            feature="newer-version",
+            path=path,
+            hint="upgrade Anabranch here too: pip install --upgrade anabranch. Nothing was changed.",
+        )
+
+
 def to_bytes(values: Mapping[str, Any]) -> bytes:
     """The object as the content of a file. Raises `InvalidInputError` for text that no file can hold."""
     try:
@@ -143,7 +179,7 @@ def to_bytes(values: Mapping[str, Any]) -> bytes:
 
 
 def describe(value: Any) -> str:
-    """What a JSON value is, short enough for a message."""
+    """Describe a JSON value, short enough for a message."""
     match value:
         case None:
             return "null"

@@ -1,4 +1,4 @@
-"""Which names databases, tables, columns, branches and tags may have.
+"""Rules for names of databases, tables, columns, branches and tags.
 
 Names become folders and files, so whatever could lead elsewhere, hide or clash is refused before anything
 is written. Names that others gave are not judged here.
@@ -113,7 +113,7 @@ def check_group_name(name: str) -> None:
 
 
 def _check(kind: str, name: str) -> None:
-    """What holds for names of every kind."""
+    """Check the rules for names of every kind."""
     if not isinstance(name, str):
         raise InvalidNameError(f"the name of a {kind} is text, found {type(name).__name__}")
     if not name.strip():

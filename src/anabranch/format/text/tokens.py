@@ -80,7 +80,7 @@ class Tokens:
         return True
 
     def before(self, count: int) -> str:
-        """What was taken so many tokens ago."""
+        """Return the value of the token taken so many tokens ago."""
         return self._tokens[self._next - count].value
 
     def expect(self, word: str) -> None:

@@ -18,7 +18,7 @@ Words = npt.NDArray[np.uint64]
 
 
 def validity(array: ArrowArray) -> Bools:
-    """Which elements are not null."""
+    """Return which elements are not null."""
     if array.null_count == 0:
         return np.ones(len(array), np.bool_)
     mask: Bools = array.is_valid().to_numpy(zero_copy_only=False)

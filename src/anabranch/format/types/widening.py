@@ -1,4 +1,4 @@
-"""Which type changes keep every value."""
+"""Type changes that keep every value."""
 
 from __future__ import annotations
 

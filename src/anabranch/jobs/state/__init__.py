@@ -1,4 +1,4 @@
-"""State of jobs: what a query holds between batches, and how a job that begins at a point gets it.
+"""State of jobs: what a query keeps between batches, and how a job that begins at a point gets it.
 
 A job with aggregations, deduplication, joins of streams or state of its own is more than the positions of its sources.
 Where such a job begins at a tag or at the starting point of a cascade, it gets the state that belongs to that point:

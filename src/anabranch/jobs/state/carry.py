@@ -1,32 +1,32 @@
-"""Carrying state: a new query's checkpoint is made of what another query's was after one of its batches."""
+"""Carries state over: a new query's checkpoint is made from another query's after one of its batches."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from anabranch.jobs.state.held import HeldState
 from anabranch.lineage.spark_offsets import parse_batch_offsets
+from anabranch.storage import files
 from anabranch.storage.protocol import Storage
 from anabranch.streaming.offsets import Offset, is_offset
 
 Moved = Callable[[Offset], Offset]
 
 _LOG_OF_FILES = "logOffset"
+_PART_BYTES = 8 << 20
 
 
 def carry(held: HeldState, target: Storage, moved: Moved) -> None:
-    """Copy the state after a batch into a checkpoint that no query has begun in.
+    """Copy the state after a batch into a checkpoint in which no query has begun.
 
     Args:
-        held: what is copied.
+        held: the state to copy.
         target: rooted at the new checkpoint's folder. What an earlier try has left there is replaced.
-        moved: the same position on the table that the new query reads.
+        moved: maps a position to the same one on the table that the new query reads.
 
     Raises:
         NotFoundError: a file of it was cleaned up meanwhile, or a position has no counterpart.
@@ -61,7 +61,7 @@ def wipe(target: Storage) -> None:
 
 
 def moved_offsets(text: str, moved: Moved) -> str:
-    """A file of the offset log with the positions in our tables on those that are read now."""
+    """Rewrite an offset log file, mapping positions in our tables to those that are read now."""
     lines = text.split("\n")
     version = lines[0].strip()
     for number, line in enumerate(lines[2:], 2):
@@ -77,13 +77,21 @@ def moved_offsets(text: str, moved: Moved) -> str:
 def copy_objects(source: Storage, target: Storage, paths: Iterable[str]) -> None:
     """Copy immutable objects under the same names; on one local file system they are linked, which copies nothing.
 
+    They are durable when this returns. However large they are, little of them is in memory at a time.
+
     Raises `NotFoundError`: one is not there any more.
     """
     here, there = _local(source), _local(target)
+    linked: set[Path] = set()
     for path in paths:
         if here is not None and there is not None and _link(here / path, there / path):
+            linked.add((there / path).parent)
             continue
-        target.put(path, source.get(path))
+        with source.open_input(path) as content, target.open_output(path) as copy:
+            while part := content.read(_PART_BYTES):
+                copy.write(part)
+    for folder in linked:
+        _sync_up_to(folder, there)
 
 
 def _copy_log_of_files(source: Storage, target: Storage, path: str, last: int) -> None:
@@ -101,12 +109,19 @@ def _local(storage: Storage) -> Path | None:
 
 
 def _link(source: Path, target: Path) -> bool:
-    """Link or copy a file; False if it is not there, which the store itself shall say."""
+    """Link a file; False if it does not exist, which the store itself should report, or cannot be linked."""
     if not source.is_file():
         return False
     target.parent.mkdir(parents=True, exist_ok=True)
-    with suppress(OSError):
+    try:
         os.link(source, target)
-        return True
-    shutil.copy2(source, target)
+    except OSError:
+        return False
     return True
+
+
+def _sync_up_to(folder: Path, root: Path | None) -> None:
+    """Make names in a folder durable, and the folders in which it lies."""
+    files.sync_folder(str(folder))
+    if root is not None and folder != root and root in folder.parents:
+        _sync_up_to(folder.parent, root)

@@ -1,4 +1,4 @@
-"""What a plan says of a job's state before Spark is started: how the job will most likely get it."""
+"""Predicts, before Spark is started, how a job will most likely get its state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from anabranch.jobs.state.point import Point
 
 
 def expected_state(warehouse: str, options: Mapping[str, str], job: Job, point: Point | None) -> str | None:
-    """How a job gets the state that belongs to a point; None if it seems to keep none.
+    """Return how a job gets the state for a point; None if it seems to keep none.
 
     The operators of the job are known once it runs: only then it is certain whether they are the same.
     """

@@ -1,4 +1,4 @@
-"""Which checkpoint has the state that belongs to a batch, and which of its files that state consists of."""
+"""Finds the checkpoint with the state of a batch, and the files of that state."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class HeldState:
 
 
 def query_of(checkpoint: Storage) -> str | None:
-    """Id of the query whose checkpoint it is; None if there is none yet."""
+    """Return the id of a checkpoint's query; None if there is none yet."""
     text = _text(checkpoint, "metadata")
     try:
         return None if text is None else str(json.loads(text)["id"])
@@ -43,7 +43,7 @@ def query_of(checkpoint: Storage) -> str | None:
 
 
 def newest_offsets(checkpoint: Storage) -> BatchOffsets | None:
-    """The newest entry of the offset log that can be read."""
+    """Return the newest readable entry of the offset log."""
     for batch in sorted(_batches(checkpoint, "offsets"), reverse=True):
         text = _text(checkpoint, f"offsets/{batch}")
         try:
@@ -54,12 +54,12 @@ def newest_offsets(checkpoint: Storage) -> BatchOffsets | None:
 
 
 def newest_committed(checkpoint: Storage) -> int | None:
-    """The last batch that Spark has recorded as done; None if there is none."""
+    """Return the last batch that Spark has recorded as done; None if there is none."""
     return max(_batches(checkpoint, "commits"), default=None)
 
 
 def held_state(checkpoint: Storage, batch: int) -> HeldState | str:
-    """The state after a batch, from the checkpoint itself or what was kept of it; or why it is not there."""
+    """Return the state after a batch, from the checkpoint itself or its kept copy; or why it is not there."""
     kept = checkpoint.scoped(f"{KEPT_FOLDER}/{batch}")
     for folder in (kept, checkpoint) if kept.exists(f"commits/{batch}") else (checkpoint,):
         found = _held(folder, batch)
@@ -93,7 +93,7 @@ def _held(folder: Storage, batch: int) -> HeldState | str:
 
 
 def _chain(found: dict[int, dict[str, str]], version: int) -> list[str] | None:
-    """The files that give a version: the last whole one and the changes after it; None if some are missing."""
+    """Return the files of a version: the last whole one and the changes after it; None if some are missing."""
     chain: list[str] = []
     for number in range(version, 0, -1):
         kinds = found.get(number, {})

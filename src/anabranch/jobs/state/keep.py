@@ -1,4 +1,4 @@
-"""Keeping state for as long as something may begin with it: for each tag, savepoint and branch of the job's table.
+"""Keeps state for as long as a job may begin with it: for each tag, savepoint and branch of the job's table.
 
 Spark removes the state of old batches (``spark.sql.streaming.minBatchesToRetain``, by default all but the last 100). What
 belongs to a tag is put aside in the checkpoint, in ``anabranch/kept/<batch>``; on a local disk as links, which take room
@@ -28,9 +28,9 @@ from anabranch.storage.protocol import Storage
 _LOG = logging.getLogger(__name__)
 
 _SECONDS = 2.0
-"""Between looks: in that time no query does the hundred batches after which Spark removes state."""
+"""Seconds between looks: in that time no query does the hundred batches after which Spark removes state."""
 _FURTHEST = 10_000
-"""Snapshots that are looked through for the last commit of the job before a tag."""
+"""Most snapshots searched for the last commit of the job before a tag."""
 
 
 @dataclass
@@ -59,7 +59,7 @@ class StateKeeper:
     def look(self, *, now: bool = False) -> None:
         """Put aside what tags need that were made since, and remove what no tag needs; not more than every two seconds.
 
-        What goes wrong is told in the log: then a correction rebuilds the state, or is refused.
+        Failures are logged: then a correction rebuilds the state, or is refused.
 
         Args:
             now: look, and copy the state, however short ago that was done.
@@ -93,7 +93,7 @@ class StateKeeper:
         self._tell(wanted)
 
     def _tell(self, wanted: Mapping[int, Sequence[str]]) -> None:
-        """Tell in the table what is kept, and for which tags, if that has changed."""
+        """Record in the table what is kept, and for which tags, if that has changed."""
         kept = kept_states(self._kept) if wanted else []
         known = tuple(replace(one, tags=tuple(sorted(wanted.get(one.batch, ())))) for one in kept)
         state = JobState(self.job, self.location, known)
@@ -116,7 +116,7 @@ class StateKeeper:
         return self._batches[stamp]
 
     def _last_batch(self, tag: Tag, query: str) -> int | None:
-        """The last batch of the query that a tag holds; None if the last commit of the job there is of another one."""
+        """Return the query's last batch in a tag; None if the job's last commit there is from another query."""
         for snapshot in islice(self.table.snapshots.backwards(tag.snapshot), _FURTHEST):
             entry = entry_or_none(snapshot)
             if entry is not None and entry.job == self.job and entry.engine.batch is not None:
@@ -139,7 +139,7 @@ class StateKeeper:
 
 
 def kept_states(checkpoint: Storage) -> list[KeptState]:
-    """The state that is kept in a checkpoint beside what its query works with."""
+    """Return the state kept in a checkpoint besides the query's working state."""
     found = []
     for folder in checkpoint.list_folders(KEPT_FOLDER):
         batch = folder.rpartition("/")[2]

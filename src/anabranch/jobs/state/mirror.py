@@ -1,4 +1,4 @@
-"""A checkpoint on the driver's disk, and what of it is copied to the warehouse so that its state outlives the disk.
+"""Copies of checkpoints on the driver's disk, kept in the warehouse so that state outlives the disk.
 
 Spark writes checkpoints through Hadoop, which knows few object stores without connectors of its own. So where the
 warehouse is no folder, the checkpoint lies on the driver's disk. Where a job's sources stand is in each commit anyway; what
@@ -20,7 +20,7 @@ from anabranch.storage.protocol import Storage
 _LOG = logging.getLogger(__name__)
 
 _SECONDS = 10.0
-"""Between copies while batches go on: that much is read again where the disk is lost."""
+"""Seconds between copies while batches run: that much is read again if the disk is lost."""
 
 
 @dataclass
@@ -46,7 +46,7 @@ class StateMirror:
     def look(self, *, now: bool = False) -> None:
         """Copy the state after the newest batch, if there was one since and the last copy is ten seconds old.
 
-        What goes wrong is told in the log: then more is read again where the disk is lost.
+        Failures are logged: then more is read again if the disk is lost.
 
         Args:
             now: copy however old the last one is.
@@ -79,7 +79,7 @@ class StateMirror:
         self._tidy({*needed, commit})
 
     def _tidy(self, needed: set[str]) -> None:
-        """Remove what the copy before needed and this one does not, and copies of queries that were lost."""
+        """Remove what only the previous copy needed, and copies of lost queries."""
         copy = self.copy
         for folder in ("commits", "offsets", "state", "sources"):
             copy.delete_many(i.path for i in copy.list(folder, recursive=True) if i.path not in needed)

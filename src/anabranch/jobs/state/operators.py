@@ -26,7 +26,7 @@ _MOST_FIELDS = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Operators:
-    """What of a query keeps state between batches."""
+    """The parts of a query that keep state between batches."""
 
     kinds: tuple[str, ...]
     """Names of the operators, in the order of the plan."""
@@ -80,7 +80,7 @@ def operators_of(rows: DataFrame, code: str | None) -> Operators | None:
 
 
 def _of_text(rows: Any) -> Operators | None:
-    """By what Spark Connect explains: enough to see that there is state, not that it is the same."""
+    """Parse Spark Connect's explain text: enough to see that there is state, not that it is the same."""
     text = str(rows._explain_string(extended=True))  # noqa: SLF001 - Connect has no other way to the plan
     analyzed = text.partition("== Analyzed Logical Plan ==")[2].partition("== Optimized")[0]
     nodes = list(_nodes(analyzed))
@@ -113,7 +113,7 @@ def _joins_streams(nodes: Sequence[_Node], place: int) -> bool:
 
 
 def _below(nodes: Sequence[_Node], place: int) -> list[_Node]:
-    """A node and all under it."""
+    """Return a node and everything below it."""
     found = [nodes[place]]
     for node in nodes[place + 1 :]:
         if node.depth <= nodes[place].depth:
@@ -123,7 +123,7 @@ def _below(nodes: Sequence[_Node], place: int) -> list[_Node]:
 
 
 def _fingerprint(nodes: Sequence[_Node], code: str) -> str:
-    """A hash of nodes without what differs from one start to the next: ids of expressions, objects and sources."""
+    """Hash nodes without what differs between starts: ids of expressions, objects and sources."""
     numbers: dict[str, str] = {}
 
     def number(match: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Where the first query of a job began to read its sources: what its state may hold reaches back to there."""
+"""Where a job's first query began to read its sources: its state may reach back to there."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def origins(
     offsets: BatchOffsets | None,
     moved: Moved,
 ) -> dict[str, dict[str, str]]:
-    """By source, the option with which it begins where the first query began, as far as its rows are still there.
+    """Return, by source, the option to begin where the first query began, as far as its rows still exist.
 
     Args:
         prepared: the job; its `starts` say where its sources are at the point.

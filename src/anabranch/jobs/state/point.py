@@ -11,7 +11,7 @@ from anabranch.lineage.model import LineageEntry
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The last batch of a job that what it begins with holds."""
+    """A job's last batch in the content it begins with."""
 
     query: str
     """Id of the query that made it."""
@@ -21,7 +21,7 @@ class Point:
 
     @classmethod
     def of(cls, entry: LineageEntry | None) -> Self | None:
-        """The batch that made a commit; None if no batch of a stream did."""
+        """Return the batch that made a commit; None if it was not a streaming batch."""
         if entry is None or entry.engine.query is None or entry.engine.batch is None:
             return None
         return cls(entry.engine.query, entry.engine.batch, entry.watermark)

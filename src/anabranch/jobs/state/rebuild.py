@@ -1,4 +1,4 @@
-"""Rebuilding state: the corrected query reads its sources again, from where the first query began, up to the point.
+"""Rebuilds state: the corrected query reads its sources again, from where the first query began, up to the point.
 
 Spark takes what a batch reads, and the watermark it runs under, from the offset log, if the batch is there and not
 committed yet. So the first batch of the new query is written by us: it ends exactly at the positions of the point and has the
@@ -35,7 +35,7 @@ Options = Mapping[str, Mapping[str, str]]
 def first_batch(
     rows: DataFrame, checkpoint: JobCheckpoint, begins: Options, ends: Options, watermark: int
 ) -> str | None:
-    """The first file of the offset log of a query whose first batch builds its state up to a point.
+    """Return the first offset log file of a query whose first batch builds its state up to a point.
 
     Args:
         rows: of the query, with sources that begin as `begins` says.
@@ -65,7 +65,7 @@ def first_batch(
 
 
 def next_batch(before: str, ends: Options, watermark: int) -> str:
-    """The file of the offset log of a batch that begins where the one before ended, and ends at a point.
+    """Return the offset log file of a batch that begins where the one before ended, and ends at a point.
 
     Args:
         before: the file of the batch before.
@@ -98,7 +98,7 @@ def _end_option(options: Mapping[str, str]) -> Any:
 
 
 def _identities(value: Any) -> Collection[str]:
-    """What tells a source by an offset of it: a table's identity, or the topics."""
+    """Return what identifies a source in an offset: a table's identity, or the topics."""
     return [Offset.from_dict(value).table_uuid] if is_offset(value) else list(value)
 
 
@@ -111,12 +111,12 @@ def _following(known: Any, end: Any) -> str:
 
 
 def _planned(rows: DataFrame, checkpoint: JobCheckpoint) -> str | None:
-    """What Spark writes to the offset log for the first batch of a query."""
+    """Return what Spark writes to the offset log for the first batch of a query."""
     from pyspark.errors import StreamingQueryException  # Spark is imported once a job runs
 
     storage, path = checkpoint.storage, f"{_PLANNING}/offsets/0"
     storage.delete_folder(_PLANNING)
-    # A batch whose rows nobody asks for is planned and not computed.
+    # A batch whose rows nobody requests is planned and not computed.
     writer = rows.writeStream.foreachBatch(lambda _, __: None).outputMode("append").trigger(once=True)
     query = writer.option(CHECKPOINT, f"{checkpoint.location}/{_PLANNING}").start()
     try:
@@ -132,7 +132,7 @@ def _planned(rows: DataFrame, checkpoint: JobCheckpoint) -> str | None:
 
 
 def _by_identity(begins: Options, ends: Options) -> Callable[[Any], str | None]:
-    """What tells the end of a source by an offset of it: the end as the log has it; None for one not read by then."""
+    """Return a function from a source's offset to its end as the log has it; None for a source not read by then."""
     tables: dict[str, str] = {}
     topics: dict[frozenset[str], str] = {}
     for name, options in ends.items():

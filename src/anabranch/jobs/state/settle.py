@@ -1,4 +1,4 @@
-"""How a job that begins at a point gets the state that belongs to it: chosen once, before its first batch."""
+"""Decides how a job that begins at a point gets its state: once, before its first batch."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def settle(prepared: Prepared, rows: DataFrame, remake: Remake, lake: Lake, run:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What is known of a job's state when it starts."""
+    """What is known about a job's state when it starts."""
 
     begun: BegunState | None
     """How it got the state of the point at which it begins, by this start or an earlier one; None if it needed none."""
@@ -86,7 +86,7 @@ class _Settling:
     checkpoint: JobCheckpoint
 
     def settle(self, rows: DataFrame) -> BegunState:
-        """Choose a way, make the checkpoint accordingly, and record it. Repeated after a kill it starts over."""
+        """Choose a way, prepare the checkpoint, and record it. Repeated after a kill it starts over."""
         former = self._former()
         is_whole = self.prepared.job.mode == "complete"
         ways = (self._beginning, self._carried) if is_whole else (self._carried, self._rebuilt)
@@ -106,7 +106,7 @@ class _Settling:
         return state
 
     def _former(self) -> JobCheckpoint | None:
-        """The checkpoint of the query that made the point."""
+        """Return the checkpoint of the query that made the point."""
         job = self.prepared.job.name
         for found in checkpoints_of(self.lake.url, job, self.lake.storage_options):
             if query_of(found.storage) == self.point.query:
@@ -281,7 +281,7 @@ def _has_records_up_to(log: Sequence[Any], wanted: Mapping[str, Mapping[str, int
 
 
 def _record_operators(checkpoint: JobCheckpoint, operators: Operators) -> None:
-    """Record from which batch on these operators make the state, to know later whether it can be carried."""
+    """Record the first batch whose state these operators make, to know later whether it can be carried."""
     done = newest_committed(checkpoint.storage)
     first = 0 if done is None else done + 1
     known = _recorded_operators(checkpoint, first)
@@ -292,7 +292,7 @@ def _record_operators(checkpoint: JobCheckpoint, operators: Operators) -> None:
 
 
 def _recorded_operators(checkpoint: JobCheckpoint, batch: int) -> set[str | None]:
-    """The fingerprints of all operators that took part in the state after a batch."""
+    """Return the fingerprints of all operators that took part in the state after a batch."""
     found: set[str | None] = set()
     for info in checkpoint.storage.list(_OPERATORS):
         name = info.path.rpartition("/")[2].removesuffix(".json")

@@ -1,4 +1,4 @@
-"""Change the schema: a new version, put if nobody else put that version first."""
+"""Change the schema: put a new version, if no other process put that version first."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from anabranch.kernel.log.field_ids import room_after
 
 _MOST_COLLISIONS = 100
 _MOST_REQUESTS = 3
-"""How often a version is put before a store that does not answer is given up."""
+"""How often to try putting a version on a store that does not answer."""
 
 
 def alter(
@@ -36,12 +36,12 @@ def alter(
 ) -> TableSchema:
     """Apply the changes to the newest schema, together or not at all.
 
-    If others changed the schema since `begun_on`, the changes are applied to theirs, as long as that still means
+    If others changed the schema since `begun_on`, the changes are applied to theirs, if they still mean
     the same: a column that was dropped and added again is another one.
 
     Args:
         context: the branch to change.
-        changes: at least one; each sees what those before it did.
+        changes: at least one; each sees the effect of those before it.
         begun_on: the schema that the changes were made for; None for the newest.
 
     Returns:
@@ -49,10 +49,10 @@ def alter(
 
     Raises:
         InvalidInputError: a change does not fit the schema it was made for, or an option cannot change.
-        CommitConflictError: others changed the schema so that a change does not fit any more; says what they did.
+        CommitConflictError: others changed the schema so that a change no longer fits; lists their changes.
         CommitOutcomeUnknownError: the store did not say whether the new version was stored.
         NotFoundError: the table was dropped since it was opened, and perhaps created again.
-        UnsupportedFeatureError: the table would need what this version does not implement.
+        UnsupportedFeatureError: the changes need a feature that this version does not implement.
     """
     for _ in range(_MOST_COLLISIONS):
         _check_there(context)
@@ -74,7 +74,7 @@ def alter(
 def preview(
     context: TableContext, changes: Sequence[SchemaChange], *, begun_on: TableSchema | None = None
 ) -> TableSchema:
-    """The schema that `alter` would make now; nothing is written. Raises as `alter` does."""
+    """Return the schema that `alter` would make now; nothing is written. Raises as `alter` does."""
     _check_there(context)
     return _changed(context, changes, begun_on)[1]
 
@@ -82,14 +82,16 @@ def preview(
 def _changed(
     context: TableContext, changes: Sequence[SchemaChange], begun_on: TableSchema | None
 ) -> tuple[TableSchema, TableSchema]:
-    """The newest schema, and what the changes make of it; the same one twice if that is nothing."""
+    """Return the newest schema and the changed one; the same one twice if the changes have no effect."""
     latest = context.schemas.latest()
+    if latest is not None and not context.schemas.look_again(latest.id):
+        latest = context.schemas.latest()
     assert latest is not None, "a table has a schema"
     check_writable(latest, path=context.layout.schema_path(latest.id))
     begun_on = begun_on or latest
     changed = _applied(context, begun_on, changes)
     check_rules(changed)
-    if latest.id != begun_on.id:
+    if latest != begun_on:
         changed = _replayed(context, begun_on, latest, changes)
     unchanged = (latest.fields, latest.options, latest.comment)
     return latest, latest if (changed.fields, changed.options, changed.comment) == unchanged else changed
@@ -105,7 +107,7 @@ def _applied(context: TableContext, schema: TableSchema, changes: Sequence[Schem
 
 
 def _in_own_block(context: TableContext, latest: TableSchema, changed: TableSchema) -> TableSchema:
-    """The new version, its new fields with numbers that no other branch gives."""
+    """Return the new version, with new field ids from the branch's own blocks."""
     before = latest.highest_field_id
     by = room_after(context, before, changed.highest_field_id - before) - before
     if not by:
@@ -117,7 +119,7 @@ def _in_own_block(context: TableContext, latest: TableSchema, changed: TableSche
 def _replayed(
     context: TableContext, begun_on: TableSchema, latest: TableSchema, changes: Sequence[SchemaChange]
 ) -> TableSchema:
-    """What changes made for one schema mean on a newer one. Raises `CommitConflictError` if they do not fit it."""
+    """Apply changes made for one schema to a newer one. Raises `CommitConflictError` if they do not fit it."""
     try:
         changed = _applied(context, latest, changes)
         check_rules(changed)
@@ -164,7 +166,7 @@ def _put(context: TableContext, schema: TableSchema) -> bool:
 
 
 def _check_still_there(context: TableContext, schema: TableSchema) -> None:
-    """Leave nothing where no table is any more, or another one. Raises `NotFoundError`."""
+    """Remove the stored version if the table was dropped or recreated meanwhile. Raises `NotFoundError`."""
     try:
         _check_there(context)
     except NotFoundError:

@@ -36,7 +36,7 @@ class Append:
 
 
 def added_entries(messages: Sequence[CommitMessage]) -> list[ManifestEntry]:
-    """ADD entries of all files of these messages, in order."""
+    """Return ADD entries for all files of these messages, in order."""
     return [
         ManifestEntry(FileKind.ADD, message.partition, message.bucket, message.total_buckets, file)
         for message in messages

@@ -1,4 +1,4 @@
-"""Put rewritten files in the place of those they were made from."""
+"""Replace files by their rewritten versions."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from anabranch.kernel.log.properties import REWRITE_PROPERTY
 class Compact:
     """Remove exactly the files that were read and add those that hold their rows now.
 
-    Whatever was appended meanwhile stays. If one of the files is gone, nothing is done: its rows were
-    compacted or overwritten by somebody else. Nor if a merge of the branch parts them from others meanwhile.
+    Files appended meanwhile stay. If one of the files is gone (its rows were compacted or overwritten),
+    or a merge of the branch put a fence between them meanwhile, nothing is done.
     """
 
     rewrites: Sequence[Rewrite]
@@ -64,7 +64,7 @@ def _check_rows(rewrite: Rewrite) -> None:
 
 
 def _live_inputs(base: Base, rewrites: Sequence[Rewrite]) -> dict[FileIdentity, ManifestEntry]:
-    """The entries of the files to remove as the base has them: a DELETE repeats the bytes of its ADD."""
+    """Return the entries of the files to remove as the base has them: a DELETE repeats the bytes of its ADD."""
     names = pl.Series([file.file_name for r in rewrites for file in r.task.files], dtype=pl.String)
     found = base.live.df.filter(pl.col("file_name").is_in(names.implode()))
     entries = EntryFrame(found).with_kind(FileKind.DELETE).to_entries()

@@ -38,7 +38,7 @@ _FEW_PARTITIONS = 64
 class Overwrite:
     """Remove every live file of the target partitions and add the files of these messages.
 
-    Only manifests that may speak of these partitions are read; see `Base.live_where`.
+    Only manifests that may contain these partitions are read; see `Base.live_where`.
 
     The files to remove are those of the base it lands on, so rows appended meanwhile to a target
     partition are replaced as well: the overwrite comes last. With `unchanged_since` that is a conflict.
@@ -52,9 +52,9 @@ class Overwrite:
     description: Mapping[str, Any] | None = None
     """The partition as the user named it."""
     condition: str | None = None
-    """The condition by which the user named the partitions instead."""
+    """The condition that selects the partitions, if the user gave one instead."""
     unchanged_since: SnapshotRef | None = None
-    """A snapshot after which nobody may have changed the rows to be replaced."""
+    """A snapshot since which the rows to be replaced must not have changed."""
 
     @classmethod
     def of_partition(
@@ -117,7 +117,7 @@ class Overwrite:
         return Change(CommitKind.OVERWRITE, [*removed, *added], said, live=live)
 
     def _where(self, schema: TableSchema) -> BoundPredicate | None:
-        """A predicate that the target partitions satisfy, for leaving out manifests; None if only a look at all tells."""
+        """Return a predicate that the target partitions satisfy, to skip manifests; None if all must be read."""
         if not self.dynamic:
             return self.target
         rows = pl.Series(sorted({m.partition for m in self.messages}), dtype=pl.Binary)
@@ -138,7 +138,7 @@ class Overwrite:
         return bind(any_of(wanted), schema.fields)
 
     def _replaced(self, base: Base, frame: pl.DataFrame) -> pl.DataFrame:
-        """Those of some entries that are in the target partitions."""
+        """Return the entries that are in the target partitions."""
         if frame.height == 0 or (self.target is None and not self.dynamic):
             return frame
         unique = frame["partition"].unique()
@@ -160,7 +160,7 @@ class Overwrite:
 
 
 def _is_exact(kind: pa.DataType) -> bool:
-    """Whether values of a type are the same in Python, so that a predicate can be made of them."""
+    """Whether values of a type convert to Python exactly, so that a predicate can be made of them."""
     return bool(pa.types.is_integer(kind) or pa.types.is_date32(kind) or pa.types.is_boolean(kind)) or bool(
         pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_decimal(kind)
     )

@@ -1,4 +1,4 @@
-"""Set the watermark of a table anew, also to a lower one: a row from a wrong clock has moved it too far."""
+"""Reset the watermark of a table, also to a lower one, for example after a row with a wrong time moved it too far."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from anabranch.options import WATERMARK_MAX_AHEAD
 
 @dataclass(frozen=True)
 class ResetWatermark:
-    """One snapshot without changes of rows, from which on the watermark is another."""
+    """A commit without row changes that sets a new watermark."""
 
     to: int | None
     """Epoch milliseconds; None for none."""
     latest: int
-    """What is known of sources that are further is forgotten."""
+    """Sources whose recorded progress is beyond this are forgotten."""
 
     @property
     def depends_on_base(self) -> bool:
@@ -40,15 +40,15 @@ class ResetWatermark:
 
 
 def reset_watermark(context: TableContext, to: int | None = None) -> Snapshot | None:
-    """Set the watermark anew.
+    """Reset the watermark.
 
     Args:
         context: the branch.
-        to: epoch milliseconds; None for the highest that the history has which is not too far ahead of the clock, by the
+        to: epoch milliseconds; None for the highest in the history that is not too far ahead of the clock, by the
             option `watermark.max-ahead`. If all are, there is none until rows are written.
 
     Returns:
-        the newest snapshot; nothing is committed where the watermark is that already. None for a table without any.
+        The newest snapshot; nothing is committed if the watermark is that already. None for a table without any.
 
     Raises:
         InvalidInputError: `to` is too far ahead of the clock itself.

@@ -1,4 +1,4 @@
-"""Bring back an earlier state as one new commit: nothing of the history in between goes away."""
+"""Restore an earlier state as one new commit; the history in between stays."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from anabranch.kernel.log.properties import ROLLBACK_PROPERTY
 class Rollback:
     """Make the live files exactly those of `target`.
 
-    The files to remove are those of the base it lands on: rows appended meanwhile are rolled away as well, as
-    an overwrite would replace them; rows appended after it stay. What comes back is read under the newest
+    The files to remove are those of the base it lands on: rows appended meanwhile are rolled back as well, as
+    an overwrite would replace them; rows appended after it stay. Restored files are read under the newest
     schema.
     """
 
@@ -66,7 +66,7 @@ class Rollback:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What a rollback takes away and brings back, as ADD entries in their order."""
+    """Files that a rollback removes and restores, as ADD entries in order."""
 
     removed: EntryFrame
     """Live now, but not in the target."""
@@ -81,7 +81,7 @@ class Difference:
 
 
 def difference_to(base: Base, target: Snapshot) -> Difference:
-    """How the live files of `base` differ from those of `target`. Reads all manifests of both."""
+    """Compute the difference between the live files of `base` and `target`. Reads all manifests of both."""
     manifests = base.context.manifests
     wanted, live = manifests.entries(manifests.of_snapshot(target)).live().df, base.live.df
     return Difference(_without(live, wanted), _without(wanted, live), EntryFrame(wanted))

@@ -1,1 +1,1 @@
-"""Branches: made from a tag of main, compared with it, merged into it, put in its place."""
+"""Branches: created from a tag of main, compared with it, merged into it, or replacing it."""

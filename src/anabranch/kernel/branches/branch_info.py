@@ -1,4 +1,4 @@
-"""What there is to say of each branch: who it is, where it began, and how far it and main have moved since."""
+"""Summaries of branches: identity, fork, and how far the branch and main have moved since."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ from anabranch.tabular import Glance, Shown, time_text
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BranchInfo(Shown):
-    """One branch. Times are epoch milliseconds; what is not known is None."""
+    """Summary of one branch. Times are epoch milliseconds; unknown values are None."""
 
     name: str
     """``main``, or the name that opens it."""
     folder: str | None
-    """The branch whose folder it lies in; None for the table's own. Only main is called otherwise than its folder."""
+    """The branch whose folder it lies in; None for the table's own. Differs from the name only for main."""
     state: BranchState
     is_main: bool
     uuid: str | None
     tag: str | None = None
-    """The tag of main it began with; None for main, and for branches of other engines."""
+    """The tag of main it was created from; None for main, and for branches of other engines."""
     fork_snapshot: int | None = None
-    """The snapshot that tag named."""
+    """The snapshot that the tag named."""
     fork_time: int | None = None
-    """When that was committed."""
+    """Commit time of the fork snapshot."""
     created: int | None = None
     created_by: str | None = None
     expires: int | None = None
-    """From when on `maintain` deletes it; None if never."""
+    """Time from which `maintain` may delete it; None if never."""
     head: int | None = None
     """The newest snapshot."""
     head_time: int | None = None
     rows: int | None = None
     snapshots_ahead: int | None = None
-    """How many were committed to it since it began."""
+    """Number of snapshots committed to it since its fork."""
     snapshots_behind: int | None = None
-    """How many were committed to main since."""
+    """Number of snapshots committed to main since the fork."""
     rows_ahead: int | None = None
-    """By how many rows it has grown since."""
+    """Number of rows it has grown by since the fork."""
     rows_behind: int | None = None
-    """By how many rows main has grown since."""
+    """Number of rows main has grown by since the fork."""
     only_on_main: tuple[JobOnMain, ...] = ()
-    """What main has and the branch is not going to have by itself, job by job."""
+    """Commits that main has and the branch will not get by itself, per job."""
 
     def __repr__(self) -> str:
         return f"<{self._glance().title}>"
@@ -74,11 +74,11 @@ class BranchInfo(Shown):
 
 
 def branch_infos(main: TableContext, gaps: Gaps | None = None) -> list[BranchInfo]:
-    """Main first, then the others by name; a branch that goes meanwhile is left out.
+    """Return main first, then the other branches by name; branches removed meanwhile are left out.
 
     Args:
         main: the main branch.
-        gaps: finds what only main has, for which all commits since the oldest branch are read; None to leave that out.
+        gaps: finds what only main has, by reading all commits since the oldest branch; None to skip that.
     """
     head = main.snapshots.head()
     of_main = _at_head(BranchInfo(MAIN_BRANCH, main.branch, BranchState.READY, True, main.branch_uuid), head)

@@ -1,4 +1,4 @@
-"""Copies of main's past on a branch that a replacement prepared and did not finish."""
+"""Copies of main's past on a branch, left by a replacement that did not finish."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from anabranch.kernel.log.main_pointer import replacements
 
 
 def drop_expired(main: TableContext, target: TableContext, fork: SnapshotRef) -> None:
-    """Remove copies of snapshots that main has no more from a branch that never was main, oldest first.
+    """Remove copied snapshots that main no longer has from a branch that never was main, oldest first.
 
-    A replacement that died may have put them when their files were gone already. One that is under way loses nothing
-    but what expired; it has main's past as main has it. What was main once keeps its past, and expires it by itself.
+    A replacement that died may have put them when their files were gone already. One that is under way loses
+    only expired snapshots. A current or former main keeps its past, and expires it by itself.
     """
     numbers = [number for number in target.snapshots.ids() if number < fork.id]
     if not numbers or _is_or_was_main(main, target):

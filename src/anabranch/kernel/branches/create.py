@@ -1,13 +1,13 @@
-"""Making a branch from a tag of main: metadata only, so it costs the same however many rows there are.
+"""Creates a branch from a tag of main: metadata only, so the cost does not depend on the number of rows.
 
-1. A tag on main, `fork_pins`, holds what the branch begins with; then it is looked whether that is still there.
-2. A block of numbers for its columns is reserved (`field_ids`).
-3. ``FORK`` is put if absent: the name is taken, and all that the branch will be is said.
-4. Schemas, tag and, last, the snapshot are copied: with that the branch is there.
-5. It is looked whether somebody deleted it meanwhile.
+1. A tag on main, `fork_pins`, holds the fork snapshot; then that is checked to still exist.
+2. A block of field ids for its columns is reserved (`field_ids`).
+3. ``FORK`` is put if absent: the name is taken, and the branch is fully described.
+4. Schemas, tag and, last, the snapshot are copied: with that the branch exists.
+5. It is checked that the branch was not deleted meanwhile.
 
-A creation that died before 3 leaves a pin, which `fork_pins.tend_fork_pins` removes; after 3 it is finished by whoever
-creates the same branch again, or undone by deleting it.
+A creation that died before 3 leaves a pin, which `fork_pins.tend_fork_pins` removes; after 3 it is finished by
+creating the same branch again, or undone by deleting it.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ def create_branch(
     created_by: str | None = None,
     retained: int | None = None,
 ) -> TableContext:
-    """A new branch that begins as a tag of main is. A creation that died is finished by the next of the same name and tag.
+    """Create a branch from a tag of main, or finish an interrupted creation with the same name and tag.
 
     Args:
         main: the main branch; others are only created from its tags.
         name: of the new branch.
         tag: a tag of main.
-        moment: what the tag names, which is made if it is not there.
+        moment: the moment to create the tag at, if the tag does not exist.
         created_by: who makes it, for people.
         retained: milliseconds after which `maintain` may delete the branch.
 
     Raises:
-        InvalidNameError: a branch, or a new tag, must not be called so.
+        InvalidNameError: the name is not allowed for a branch, or for a new tag.
         InvalidInputError: `main` is not the main branch.
-        AlreadyExistsError: there is such a branch, or the tag names another moment.
+        AlreadyExistsError: the branch exists, or the tag names another moment.
         NotFoundError: main has no such tag, it was removed meanwhile, or the branch was deleted meanwhile.
     """
     check_branch_name(name)
@@ -103,7 +103,7 @@ def create_branch(
 
 
 def get_tag_of_main(main: TableContext, tag: str) -> Tag:
-    """A tag of main. Raises `NotFoundError`, which says so if it is another branch that has it."""
+    """Return a tag of main. Raises `NotFoundError`, which mentions other branches that have it."""
     try:
         return get_tag(main, tag)
     except NotFoundError as error:
@@ -117,7 +117,7 @@ def get_tag_of_main(main: TableContext, tag: str) -> Tag:
 
 
 def _tagged(main: TableContext, tag: str, moment: Moment) -> Tag:
-    """The tag that names the moment, made unless it is there."""
+    """Return the tag of the moment, creating it if missing."""
     existing = find_tag(main, tag)
     if existing is None:
         return create_tag(main, tag, moment)
@@ -132,7 +132,7 @@ def _tagged(main: TableContext, tag: str, moment: Moment) -> Tag:
 def _begun(
     main: TableContext, branch: TableContext, fork: Fork, tag: str, moment: Moment | None
 ) -> tuple[Fork, Tag]:
-    """What a creation that died was about, if it was the same."""
+    """Return fork and tag of an interrupted creation. Raises `AlreadyExistsError` if it differs from this one."""
     named = moment.snapshot if moment is not None else _snapshot_of(find_tag(main, tag))
     if fork.tag != tag or (named is not None and named.stamp != fork.snapshot.stamp):
         raise AlreadyExistsError(
@@ -189,14 +189,14 @@ def _claim(
 def fork_again(
     old: TableContext, branch: BranchRef, begun: SnapshotRef, schema_id: int, properties: Mapping[str, str]
 ) -> Fork:
-    """How a branch begins that is to be made again, because it was deleted without us.
+    """Build the fork record for recreating a branch that was removed by other means than ours.
 
     Args:
-        old: the branch it left.
+        old: the parent branch.
         branch: its name and identity.
-        begun: the snapshot that it began with.
-        schema_id: that one's version of the schema.
-        properties: that one's, as far as they are known.
+        begun: its fork snapshot.
+        schema_id: schema id of the fork snapshot.
+        properties: properties of the fork snapshot, as far as known.
     """
     return Fork(
         branch_uuid=branch.uuid,
@@ -212,14 +212,14 @@ def fork_again(
 
 
 def recreate_branch(old: TableContext, fork: Fork, begun: Snapshot | None, newest: int) -> TableContext:
-    """Make it again under its identity, without what was committed to it: that is for others.
+    """Recreate a branch under its identity, without its commits, which the caller restores.
 
     Args:
-        old: the branch it left, which has its schemas.
-        fork: how it begins.
-        begun: the snapshot that it began with, if history is to begin there.
-        newest: the number of the newest snapshot that is to be put back. It is hinted at before any of them is there, so
-            that whoever dies in between leaves a branch that is known to lack them.
+        old: the parent branch, which has its schemas.
+        fork: its fork record.
+        begun: the fork snapshot, if history is to begin there.
+        newest: the number of the newest snapshot that will be restored. The hint is set to it before any exists, so
+            that a crash in between leaves a branch that is known to lack them.
     """
     branch = old.on_branch(fork.name)
     numbered = replace(fork, field_id_block=reserve_block(old, fork.branch_uuid))
@@ -234,7 +234,7 @@ def recreate_branch(old: TableContext, fork: Fork, begun: Snapshot | None, newes
 
 
 def _copy(main: TableContext, branch: TableContext, fork: Fork, begun: Tag) -> None:
-    """Schemas, tag, snapshot; the snapshot last: with it the branch is there."""
+    """Copy schemas, tag and, last, the snapshot, with which the branch exists."""
     _copy_schemas(main, branch, fork)
     _put_beginning(main, branch, fork, begun)
     branch.snapshots.write_hint(begun.snapshot.id)
@@ -242,7 +242,7 @@ def _copy(main: TableContext, branch: TableContext, fork: Fork, begun: Tag) -> N
 
 def _copy_schemas(main: TableContext, branch: TableContext, fork: Fork) -> None:
     newest = main.schemas.get(fork.schema_id)
-    # Those that there are, and not all numbers up to the fork's: that one comes from a file.
+    # The existing ones rather than all ids up to the fork's: that id comes from a file.
     known = {*main.schemas.ids(), fork.schema_id}
     if main.layout != Layout():
         known |= {*SchemaLog(main.storage, Layout()).ids()}
@@ -279,7 +279,7 @@ def _written_into(main: TableContext, fork: Fork, who: str) -> AlreadyExistsErro
 
 
 def _copy_schema(main: TableContext, branch: TableContext, schema_id: int) -> None:
-    """One version, byte by byte; those that main itself never had are left out."""
+    """Copy one schema version byte by byte; those that main itself never had are skipped."""
     for layout in (main.layout, Layout()):
         try:
             data = main.storage.get(layout.schema_path(schema_id))
@@ -290,7 +290,7 @@ def _copy_schema(main: TableContext, branch: TableContext, schema_id: int) -> No
 
 
 def _check_not_deleted(branch: TableContext, fork: Fork) -> None:
-    """Leave nothing where the branch was deleted while it was made. Raises `NotFoundError`."""
+    """Remove what was made if the branch was deleted meanwhile. Raises `NotFoundError`."""
     now = branch.read_fork()
     if (
         now is not None

@@ -1,15 +1,15 @@
-"""Removing a branch: its metadata goes; data files that only it reached go with the next cleaning.
+"""Removes a branch's metadata; data files that only it reached go with the next cleaning.
 
-1. An empty ``DELETING`` in its folder: from here on it is no branch any more, for us.
-2. It is looked again whether the branch is main: a replacement looks for that file, and whether the branch is there at
-   all, between its announcement and its decision, so of a deletion and a replacement that cross, one gives way.
-3. What was done with the branch is written down beside the branches (`operations`), and what its snapshots said, in the
+1. An empty ``DELETING`` is put in its folder: from here on we no longer treat it as a branch.
+2. It is checked again whether the branch is main: a replacement checks for that file, and for the branch itself,
+   between its announcement and its decision, so of a racing deletion and replacement, one gives way.
+3. The branch's operations are recorded beside the branches (`operations`), and its snapshots' metadata in the
    archive of the table.
 4. Savepoints, which lie with those of all branches; then snapshots and tags, then schemas, then the rest.
 5. The pins on main; ``FORK``; ``DELETING``.
 
-A deletion that died is brought to its end by the next. Somebody who writes to the branch meanwhile finds out when
-looking, after the put, whether the snapshot built on is there still.
+A deletion that died is completed by the next one. A concurrent writer to the branch notices
+after its put, when the snapshot it built on is gone.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class DeletedBranch:
 
     name: str
     fork: Fork | None
-    """How it began; None if another engine made it, or nothing but leavings was there."""
+    """Its fork record; None if another engine made it, or only leftovers were there."""
     savepoints: tuple[int, ...]
-    """The savepoints it had, which went with it."""
+    """The savepoints that were removed with it."""
 
 
 def delete_branch(main: TableContext, name: str) -> DeletedBranch:
@@ -57,7 +57,7 @@ def delete_branch(main: TableContext, name: str) -> DeletedBranch:
 
     Raises:
         NotFoundError: there is no such branch.
-        InvalidInputError: the branch is main now, or is kept as one that was.
+        InvalidInputError: the branch is main now, or is kept as a former main.
     """
     main = main_of(main)
     if name == MAIN_BRANCH:
@@ -92,7 +92,7 @@ def delete_branch(main: TableContext, name: str) -> DeletedBranch:
 
 
 def is_being_deleted(branch: TableContext) -> bool:
-    """Whether somebody began to delete the branch: it must not become main any more."""
+    """Whether deletion of the branch has begun: it must not become main any more."""
     return branch.branch is not None and branch.storage.exists(branch.layout.branch_file_path(DELETING_FILE))
 
 
@@ -104,7 +104,7 @@ def _check_may_go(main: TableContext, branch: TableContext) -> None:
         )
     pointer = succession(main, branch.branch_uuid)
     if pointer is None or pointer.replaced is None or pointer.replaced.undoes is not None:
-        return  # what was main until a replacement was taken back is a branch like any other
+        return  # a former main whose replacement was undone is a branch like any other
     release = find_release(main, pointer.generation)
     if release is None or release.what != "drop":
         raise InvalidInputError(
@@ -119,22 +119,22 @@ def _check_may_go(main: TableContext, branch: TableContext) -> None:
 def _delete_savepoints(branch: TableContext) -> tuple[int, ...]:
     numbers = tuple(found.id for found in savepoints(branch) if not _is_elsewhere(branch, found))
     for number in numbers:
-        with suppress(NotFoundError):  # somebody else was faster
+        with suppress(NotFoundError):  # another process was faster
             delete_savepoint(branch, number)
     return numbers
 
 
 def _is_elsewhere(branch: TableContext, savepoint: Savepoint) -> bool:
-    """Whether another branch has a savepoint too: of two that were main, one took over the past of the other."""
+    """Whether another branch has the savepoint too: of two former mains, one took over the past of the other."""
     others = (readable_branch(branch, name) for name in branch_names(branch) if name != branch.branch)
     return any(is_of(other, savepoint) for other in (branch.on_branch(None), *others))
 
 
 def _delete_files(branch: TableContext) -> None:
-    """All but the two files that say what this is. What refers to schemas goes before them."""
+    """Delete all but the two marker files. What refers to schemas goes before them."""
     storage, layout = branch.storage, branch.layout
     ids = branch.snapshots.ids()
-    # The newest last: nobody who holds the branch open takes an older one for the newest.
+    # The newest last: whoever holds the branch open must not take an older one for the newest.
     storage.delete_many([layout.snapshot_path(number) for number in ids[:-1]])
     for folder in (layout.snapshot_folder, layout.tag_folder, layout.consumer_folder, layout.schema_folder):
         storage.delete_folder(folder)

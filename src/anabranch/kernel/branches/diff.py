@@ -1,7 +1,7 @@
-"""What differs between two moments of a table, on one branch or on two, as far as metadata tells.
+"""Metadata diff between two moments of a table, on one branch or on two.
 
-Nothing but manifests and schemas is read. Which rows differ is found out above the kernel, from the files that are
-not live on both sides: `changed_files` says which these are.
+Only manifests and schemas are read. Row differences are computed above the kernel, from the files that are
+not live on both sides: `changed_files` returns these.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from anabranch.format.types.data_types import Field
 from anabranch.kernel.log.branch_log import open_branch
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.guards import check_snapshot_readable
+from anabranch.kernel.log.main_versions import located
 from anabranch.kernel.refs.moments import resolve
 from anabranch.kernel.scan.partitions import partition_text
 from anabranch.kernel.scan.request import check_supported
 from anabranch.lazy import lazy
 
 FILE_KEY = ("partition", "bucket", "file_name")
-"""What makes a data file one, on every branch of a table."""
+"""Columns that identify a data file on every branch of a table."""
 _COLUMNS = (
     *("kind", "partition", "bucket", "level", "file_name", "file_size", "row_count", "schema_id"),
     *("external_path", "write_cols"),
@@ -37,10 +38,10 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class Side:
-    """One of two moments that are compared."""
+    """One of two compared moments."""
 
     name: str
-    """As it was asked for: ``main``, ``fix@good``."""
+    """As requested: ``main``, ``fix@good``."""
     context: TableContext
     snapshot: Snapshot | None
     """None for a branch that was never written."""
@@ -48,7 +49,7 @@ class Side:
 
     @property
     def is_main(self) -> bool:
-        """Whether it is a moment of the main branch as it is now."""
+        """Whether it is a moment of the current main branch."""
         context = self.context
         return context.known_as is None and (context.branch is None or context.main_generation is not None)
 
@@ -65,7 +66,7 @@ class Side:
 
 
 def side_of(main: TableContext, asked: str) -> Side:
-    """One side by its name.
+    """Parse and resolve one side of a diff.
 
     Args:
         main: the main branch of the table.
@@ -73,11 +74,12 @@ def side_of(main: TableContext, asked: str) -> Side:
             replacement 1 replaced, and ``main@1.good`` a moment of it.
 
     Raises:
-        NotFoundError: there is no such branch or moment; the message says what there is.
-        InvalidInputError: the moment names several things.
+        NotFoundError: there is no such branch or moment; the message lists what exists.
+        InvalidInputError: the moment is ambiguous.
     """
     context, moment = _branch_and_moment(main, asked)
     if moment:
+        context, moment = located(context, moment)
         snapshot = resolve(context, moment).snapshot
         return Side(asked, context, snapshot, context.schemas.get(snapshot.schema_id))
     head = context.snapshots.head()
@@ -121,22 +123,22 @@ def _is_moment(main: TableContext, name: str) -> bool:
 
 @dataclass(frozen=True)
 class FileDiff:
-    """Live data files of both sides, one row a file, in the columns of manifest entries."""
+    """Live data files of both sides, one row per file, in the columns of manifest entries."""
 
     added: pl.DataFrame
     """Live on the right side only."""
     removed: pl.DataFrame
     """Live on the left side only."""
     shared: pl.DataFrame
-    """Live on both, as the right side has them; ``schema_id_left`` is what the left one says of its schema."""
+    """Live on both, as on the right side; ``schema_id_left`` is the left side's schema id."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionDiff:
-    """What one partition holds on both sides, in rows and data files."""
+    """Rows and data files of one partition on both sides."""
 
     partition: str
-    """As its folder: ``dt=2026-01-01``."""
+    """Its folder name: ``dt=2026-01-01``."""
     rows_left: int
     rows_right: int
     files_left: int
@@ -171,14 +173,14 @@ class SchemaDiff:
 
 @dataclass(frozen=True)
 class TableDiff:
-    """Two sides, and what their metadata says of the differences. Nothing is read before it is asked for."""
+    """Lazy metadata diff of two sides. Nothing is read before it is accessed."""
 
     left: Side
     right: Side
 
     @lazy
     def files(self) -> FileDiff:
-        """Which data files differ. Raises `CorruptTableError`, `UnsupportedFeatureError`."""
+        """Data files that differ. Raises `CorruptTableError`, `UnsupportedFeatureError`."""
         left, right = self.left.live, self.right.live
         schema_ids = left.select(*IDENTITY, schema_id_left="schema_id")
         return FileDiff(
@@ -189,7 +191,7 @@ class TableDiff:
 
     @lazy
     def schema(self) -> SchemaDiff:
-        """Which columns and options differ."""
+        """Columns and options that differ."""
         left, right = self.left.schema, self.right.schema
         pairs = [(f, right.field_by_id(f.id)) for f in left.fields]
         return SchemaDiff(
@@ -201,7 +203,7 @@ class TableDiff:
 
     @lazy
     def partitions(self) -> tuple[PartitionDiff, ...]:
-        """Every partition that one side has, by its name. Raises as `files`."""
+        """Every partition of either side, by name. Raises as `files`."""
         sides = (self.left, self.right)
         live = [_tally(side.live, side.schema, name) for side, name in zip(sides, _SIDES, strict=True)]
         changed = [
@@ -218,14 +220,14 @@ class TableDiff:
 
 
 def changed_files(diff: TableDiff, ids: Sequence[int]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The files of either side that may hold rows the other side does not have, by `FILE_KEY`.
+    """Return the files of each side that may hold rows the other side lacks, by `FILE_KEY`.
 
     A file that is live on both sides has the same rows on both, unless the sides read some of its columns in
     different ways, as after one of them dropped a column.
 
     Args:
-        diff: the sides.
-        ids: of the columns that are compared.
+        diff: the two sides.
+        ids: field ids of the compared columns.
     """
     files = diff.files
     differing = [
@@ -244,12 +246,12 @@ _PAIR = {"schema_id_left": pl.Int64, "schema_id": pl.Int64}
 
 
 def _read_alike(diff: TableDiff, schema_ids: tuple[int, int], ids: Sequence[int]) -> bool:
-    """Whether files of a schema, known to both sides under a number each, give the same values on both."""
+    """Whether files of a schema, given by its id on each side, give the same values on both."""
     return [*_sources(diff.left, schema_ids[0], ids)] == [*_sources(diff.right, schema_ids[1], ids)]
 
 
 def _sources(side: Side, schema_id: int, ids: Sequence[int]) -> Iterator[tuple[str, object] | None]:
-    """For each column where a file has it and what it is on this side; None if it reads null."""
+    """Yield, per column, its source in a file and its target on this side; None if it reads null."""
     written = side.context.schemas.get(schema_id)
     for column in ids:
         source, target = written.field_by_id(column), side.schema.field_by_id(column)
@@ -260,7 +262,7 @@ def _sources(side: Side, schema_id: int, ids: Sequence[int]) -> Iterator[tuple[s
 
 
 def _tally(files: pl.DataFrame, schema: TableSchema, name: str) -> pl.DataFrame:
-    """Rows and files of each partition, by its text: the bytes of one partition may differ between engines."""
+    """Count rows and files per partition, by its text: the bytes of one partition may differ between engines."""
     groups = files.group_by("partition", maintain_order=True).agg(
         rows=pl.col("row_count").sum(), files=pl.len()
     )

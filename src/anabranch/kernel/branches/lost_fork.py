@@ -1,7 +1,7 @@
-"""How a branch began, told from what is left, where its record ``FORK`` is damaged or gone.
+"""Recovers the fork of a branch whose record ``FORK`` is damaged or gone.
 
-The branch's own pin names its identity and holds the snapshot that it began with; the first schema of its own says when it
-was made and which numbers its columns get. Who made it and how long it was to be kept stand nowhere else.
+The branch's own pin names its identity and holds the fork snapshot; its first own schema says when it
+was made and which field ids its columns get. Its creator and retention are recorded nowhere else.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from anabranch.kernel.log.tag_log import find_tag, is_internal, tag_names, tag_t
 
 
 def readable_branch(main: TableContext, name: str) -> TableContext:
-    """A branch by its name, with what is left of its record if that is damaged; as one of another engine if nothing is.
+    """Open a branch by name; if its fork record is damaged, with what can be recovered, or without a fork.
 
     Args:
         main: the main branch.
@@ -35,7 +35,7 @@ def readable_branch(main: TableContext, name: str) -> TableContext:
 
 
 def is_fork_gone(main: TableContext, branch: TableContext) -> bool:
-    """Whether a branch without record is one of ours: it has the pin of a branch that is nowhere else."""
+    """Whether a branch without fork record is one of ours: it has a fork pin that no other branch has."""
     pins = [name for name in tag_names(branch) if is_fork_pin(name)]
     if branch.fork is not None or len(pins) != 1:
         return False
@@ -44,11 +44,11 @@ def is_fork_gone(main: TableContext, branch: TableContext) -> bool:
 
 
 def recovered_fork(main: TableContext, branch: TableContext) -> Fork | None:
-    """What the record said, as far as that follows from elsewhere; None if not even who the branch is.
+    """Rebuild the fork record as far as it follows from elsewhere; None if not even the identity is known.
 
     Args:
         main: the main branch.
-        branch: whose record cannot be read.
+        branch: the branch with the unreadable record.
     """
     uuid = _identity(main, branch)
     begun = None if uuid is None else _begun(main, branch, uuid)
@@ -90,7 +90,7 @@ def _identity(main: TableContext, branch: TableContext) -> str | None:
 
 
 def _others(main: TableContext, branch: TableContext) -> set[str]:
-    """Identities of all other branches whose records can be read."""
+    """Return the identities of all other branches whose records can be read."""
     found = {main.table_uuid}
     for name in branch_names(main):
         try:
@@ -103,7 +103,7 @@ def _others(main: TableContext, branch: TableContext) -> set[str]:
 
 
 def _begun(main: TableContext, branch: TableContext, uuid: str) -> Snapshot | None:
-    """The snapshot that it began with, as a pin holds it."""
+    """Return the fork snapshot from a pin."""
     for place in (branch, main, main.on_branch(None)):
         try:
             tag = find_tag(place, fork_pin(uuid))
@@ -115,7 +115,7 @@ def _begun(main: TableContext, branch: TableContext, uuid: str) -> Snapshot | No
 
 
 def _below_own(branch: TableContext, uuid: str) -> Snapshot | None:
-    """The snapshot that the first one of its own was built on, or the newest if it has none of its own."""
+    """Return the parent of its first own snapshot, or the newest snapshot if it has none of its own."""
     try:
         found = [s for number in branch.snapshots.ids() if (s := branch.snapshots.find(number)) is not None]
     except AnabranchError:
@@ -127,7 +127,7 @@ def _below_own(branch: TableContext, uuid: str) -> Snapshot | None:
 
 
 def _tag(branch: TableContext, begun: Snapshot) -> str | None:
-    """The oldest tag of the branch that names what it began with: it was copied from main."""
+    """Return the oldest tag of the branch that names its fork snapshot: it was copied from main."""
     for name, _ in sorted(tag_times(branch).items(), key=lambda found: found[1]):
         if is_internal(name):
             continue
@@ -141,7 +141,7 @@ def _tag(branch: TableContext, begun: Snapshot) -> str | None:
 
 
 def _main_then(main: TableContext, millis: int) -> str:
-    """Identity of the branch that was main at a time."""
+    """Return the identity of the branch that was main at a time."""
     uuid = main.table_uuid
     for pointer in replacements(main):
         if pointer.made_millis <= millis:

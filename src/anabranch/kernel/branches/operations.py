@@ -1,9 +1,9 @@
-"""The log of what was done with branches, put together from the records that each operation leaves.
+"""The log of branch operations, assembled from the records that each operation leaves.
 
 Creating leaves ``FORK``, auditing ``AUDIT-<n>``, merging ``MERGE-<k>`` and its end, replacing main ``MAIN-<g>``, and
-letting go of a replaced main ``RELEASE-<g>``. They lie in the branches' folders, so deleting a branch first writes
-down what it was: see `record_deletion`. A replacement as a commit is told by the commit itself, and by the archive of
-history when that has expired.
+the release of a replaced main ``RELEASE-<g>``. They lie in the branches' folders, so deleting a branch first saves
+its log: see `record_deletion`. A replacement made as a commit is recorded in the commit itself, and in the archive of
+history once that has expired.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from anabranch.format.records.branch_end import (
     operations_from_json,
     operations_to_json,
 )
+from anabranch.format.records.history_segment import PastSnapshot
 from anabranch.format.records.layout import BRANCH_FOLDER, MAIN_BRANCH
 from anabranch.format.records.main_pointer import MainPointer
+from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.audit_log import audits
 from anabranch.kernel.log.branch_log import branch_names
 from anabranch.kernel.log.commits import own_commits
@@ -33,46 +35,53 @@ from anabranch.kernel.log.replacement_facts import replace_facts
 _LOG = logging.getLogger(__name__)
 
 
-def operations(context: TableContext) -> list[BranchOperation]:
-    """All that is known to have been done with the table's branches, newest first. Raises `CorruptTableError`."""
+def operations(context: TableContext, *, of_commits: bool = True) -> list[BranchOperation]:
+    """Return all known operations on the table's branches, newest first.
+
+    Args:
+        context: the table.
+        of_commits: include replacements that were made as commits, for which all snapshots of main are read.
+
+    Raises `CorruptTableError`.
+    """
     branches = [context.on_branch(None), *map(context.on_branch, branch_names(context))]
     found = [o for of_branch in each(lambda branch: [*_of_branch(branch)], branches) for o in of_branch]
     there = {branch.branch_uuid for branch in branches[1:] if branch.fork is not None}
     for ended in each(lambda path: _find_deleted(context, path), _deleted_paths(context)):
-        # A deletion that was begun and is not over yet has its record already.
+        # An unfinished deletion has its record already.
         found += [o for o in ended if o.branch_uuid not in there]
     for pointer in replacements(context):
         found += _of_replacement(context, pointer)
-    for uuid in _mains(context):
+    for uuid in _mains(context) if of_commits else ():
         found += _of_commits(context, uuid)
     return sorted(found, key=lambda o: (o.time_millis, o.branch, o.operation), reverse=True)
 
 
 def record_deletion(branch: TableContext, by: str | None = None) -> None:
-    """Write down what was done with a branch, before its records go. The first who does it says it.
+    """Save a branch's operations before its records are deleted. The first record wins.
 
     Args:
-        branch: which nobody writes to any more.
+        branch: the branch, which is no longer written to.
         by: who deletes it, for people.
     """
     if branch.fork is None and not branch.schemas.ids():
-        return  # leavings of a branch that was written down when it was deleted, or never came to be
+        return  # leftovers of a branch that was recorded when it was deleted, or was never completed
     now = branch.runtime.clock.now_millis()
     gone = BranchOperation(now, "deleted", branch.branch or MAIN_BRANCH, branch.branch_uuid, by=by)
-    # A branch of another engine has the identity of any of its name.
+    # A branch of another engine shares its identity with any of its name.
     name = branch.branch_uuid if branch.fork is not None else branch.runtime.ids.uuid()
     path = branch.layout.branches_file_path(f"{DELETED_PREFIX}{name}")
     branch.storage.put_if_absent(path, operations_to_json((*_readable_of(branch), gone)))
 
 
 def is_deleted(context: TableContext, branch_uuid: str) -> bool:
-    """Whether the branch of that identity, which is gone, was written down first; one that another engine removed was not."""
+    """Whether the removal of a branch was recorded; that of one removed by another engine was not."""
     path = context.layout.branches_file_path(f"{DELETED_PREFIX}{branch_uuid}")
     return context.storage.exists(path)
 
 
 def _readable_of(branch: TableContext) -> Iterator[BranchOperation]:
-    """The same up to the first record that cannot be read: a damaged one keeps no branch from being deleted."""
+    """Yield operations up to the first unreadable record, so that a damaged one does not block deletion."""
     try:
         yield from _of_branch(branch)
     except CorruptTableError as error:
@@ -80,7 +89,7 @@ def _readable_of(branch: TableContext) -> Iterator[BranchOperation]:
 
 
 def _of_branch(branch: TableContext) -> Iterator[BranchOperation]:
-    """What the records in a branch's folder tell, oldest first."""
+    """Yield the operations recorded in a branch's folder, oldest first."""
     name, uuid = branch.branch or MAIN_BRANCH, branch.branch_uuid
     fork = branch.fork
     if fork is not None:
@@ -165,28 +174,36 @@ def _of_replacement(context: TableContext, pointer: MainPointer) -> Iterator[Bra
 
 
 def _mains(context: TableContext) -> set[str]:
-    """Identities of all branches that are or were main."""
+    """Return the identities of all current and former mains."""
     replaced = (pointer.replaced for pointer in replacements(context))
     return {main_of(context).branch_uuid, *(one.old.uuid for one in replaced if one is not None)}
 
 
 def _of_commits(context: TableContext, branch_uuid: str) -> Iterator[BranchOperation]:
-    """The replacements that were made as commits on a branch while it was main."""
+    """Yield the replacements that were made as commits on a branch while it was main."""
     main = main_by_uuid(context, branch_uuid)
     assert main is not None, "it is or was main"
     for snapshot in own_commits(main):
-        facts = replace_facts(snapshot)
-        if facts is not None:
-            yield BranchOperation(
-                snapshot.time_millis,
-                "replaced_main",
-                facts.branch or MAIN_BRANCH,
-                facts.taken.branch_uuid,
-                facts.taken.id,
-                snapshot.id,
-                facts.by,
-                {"mode": "commit", "reason": facts.reason},
-            )
+        found = operation_of_commit(snapshot)
+        if found is not None:
+            yield found
+
+
+def operation_of_commit(snapshot: Snapshot | PastSnapshot) -> BranchOperation | None:
+    """Return the replacement that a commit made; None if it made none."""
+    facts = replace_facts(snapshot)
+    if facts is None:
+        return None
+    return BranchOperation(
+        snapshot.time_millis,
+        "replaced_main",
+        facts.branch or MAIN_BRANCH,
+        facts.taken.branch_uuid,
+        facts.taken.id,
+        snapshot.id,
+        facts.by,
+        {"mode": "commit", "reason": facts.reason},
+    )
 
 
 def _deleted_paths(context: TableContext) -> list[str]:

@@ -1,4 +1,4 @@
-"""What branches need from time to time: those whose time is over go, and what holds the others is there."""
+"""Branch maintenance: deletes expired branches and restores the pins of the others."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from anabranch.kernel.log.store_clock import removal_time
 from anabranch.kernel.log.tag_log import find_tags, tag_names
 
 _GRACE_MILLIS = 24 * 3_600_000
-"""How old a creation must be that did not come to its end, before it is undone."""
+"""Minimum age at which an unfinished creation is undone."""
 
 
 @dataclass(frozen=True, slots=True)
 class BranchCare:
-    """What `tend_branches` did, or would do, by the names of branches."""
+    """Result of `tend_branches`, by names of branches."""
 
     deleted: tuple[str, ...] = ()
-    """Those that were kept long enough, whose creation or removal had died, or of which somebody who came too late left
-    something."""
+    """Expired branches, those whose creation or removal had died, and leftovers of late
+    writers."""
     pins: ForkPinCare = ForkPinCare()  # noqa: RUF009 - immutable
     merge_pins: MergePinCare = MergePinCare()  # noqa: RUF009 - immutable
 
@@ -50,11 +50,11 @@ class BranchCare:
 
 
 def tend_branches(main: TableContext, *, dry_run: bool = False) -> BranchCare:
-    """Delete the branches whose time is over, and put their pins in order. Two listings where there are no branches.
+    """Delete expired branches and repair the pins of the others. Two listings where there are no branches.
 
     Args:
         main: the main branch.
-        dry_run: find out only.
+        dry_run: report only.
 
     Raises what `delete_branch` does for other reasons than that a branch is main.
     """
@@ -76,7 +76,7 @@ def tend_branches(main: TableContext, *, dry_run: bool = False) -> BranchCare:
         if not dry_run:
             try:
                 delete_branch(main, name)
-            except (InvalidInputError, NotFoundError):  # it is main, or somebody else was faster
+            except (InvalidInputError, NotFoundError):  # it is main, or another process was faster
                 continue
         deleted.append(name)
     left = [branch for branch in branches if branch.branch not in deleted] if not dry_run else branches
@@ -106,12 +106,12 @@ def _is_over(branch: TableContext, seen: TableContext, state: BranchState) -> bo
         # By the clock of the store: that of the machine that made it may have been wrong.
         over = branch.storage.info(branch.layout.branch_file_path(FORK_FILE)).modified_millis + kept
     except NotFoundError:
-        return False  # somebody deletes it just now
+        return False  # another process is deleting it
     return branch.runtime.clock.now_millis() >= over and removal_time(branch) >= over
 
 
 def _is_abandoned(main: TableContext, branch: TableContext) -> bool:
-    """Whether what is left of a branch has lain there for a day, and holds nothing but what was deleted or is elsewhere.
+    """Whether a branch's remains are a day old and hold only what was deleted or exists elsewhere.
 
     Another engine's branch looks the same while it is made, or when its schemas were lost: that stays.
     """
@@ -128,7 +128,7 @@ def _is_abandoned(main: TableContext, branch: TableContext) -> bool:
 
 
 def _is_dispensable(main: TableContext, snapshot: Snapshot, others: Sequence[TableContext]) -> bool:
-    """Whether a snapshot was made on a branch that was deleted, or is a copy of another branch's."""
+    """Whether a snapshot was made on a deleted branch, or is a copy of another branch's."""
     made_on = snapshot.properties.get(BRANCH_PROPERTY)
     if made_on is not None:
         return is_deleted(main, made_on) or any(made_on == other.branch_uuid for other in others)
@@ -139,7 +139,7 @@ def _is_dispensable(main: TableContext, snapshot: Snapshot, others: Sequence[Tab
 
 
 def _remove_hints(branch: TableContext) -> None:
-    """What a writer left of a deleted branch, and nothing that somebody puts there now."""
+    """Remove what a writer left of a deleted branch, but nothing that is being put there now."""
     layout, storage = branch.layout, branch.storage
     storage.delete_many([layout.latest_hint_path, layout.earliest_hint_path])
     for folder in (layout.snapshot_folder, layout.branch_root):

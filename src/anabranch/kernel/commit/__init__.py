@@ -1,1 +1,1 @@
-"""Making changes permanent: the base, the conflict table, the attempts, and exactly-once."""
+"""Committing changes: the base, the conflict table, the attempts, and exactly-once."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from anabranch.errors import AnabranchError
 from anabranch.format.records.data_file import FileKind, ManifestEntry, ManifestFileMeta
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.base import Base, Change
+from anabranch.kernel.commit.brought_schema import BroughtSchemas
 from anabranch.kernel.commit.manifest_merge import merge_manifests, without_files
 from anabranch.kernel.commit.manifest_writer import ManifestWriter
 from anabranch.kernel.commit.presence import aged_files, is_aged, lost_files
@@ -25,7 +26,7 @@ SNAPSHOT_VERSION = 3
 
 @dataclass(frozen=True, slots=True)
 class _Delta:
-    """What a commit changes, stored: it stays the same on every base unless the action says otherwise."""
+    """The stored delta manifests of a commit; reused on every base unless the action depends on the base."""
 
     metas: Sequence[ManifestFileMeta]
     list_name: str
@@ -45,21 +46,27 @@ class Attempts:
     """Path of the tag that holds the files which are brought back."""
     in_doubt: bool = False
     """Whether the store has not yet said if the snapshot was taken. Then nothing may be removed."""
+    is_published: bool = field(default=False, init=False)
     _delta: _Delta | None = field(default=None, init=False)
     _written: set[str] = field(default_factory=set, init=False)
     _kept: set[str] = field(default_factory=set, init=False)
     _shown: set[str] = field(default_factory=set, init=False)
-    """What a snapshot named that was put: others may have built on that, whatever became of it."""
+    """Files referred to by a published snapshot: others may have built on it, even if it was taken back."""
     _began: int = field(init=False)
-    """Before any file that an attempt refers to was looked at or written."""
+    """Time before any file that an attempt refers to was checked or written."""
     _change: tuple[TableSchema, Sequence[ManifestEntry]] | None = field(default=None, init=False)
+    _versions: tuple[TableSchema, Sequence[TableSchema]] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
+        self._brought = BroughtSchemas(self.context)
         self._began = self.context.runtime.clock.now_millis()
 
     def prepare(self, base: Base, change: Change, *, reuse_delta: bool) -> Snapshot:
-        """Store everything the new snapshot refers to and return it, not yet published."""
+        """Store everything the new snapshot refers to and return the snapshot, not yet published."""
         self.discard()
+        self._versions = base.schema, change.schemas
+        if change.schemas:
+            base = replace(base, schema=change.schemas[-1])
         self._change = base.schema, change.entries
         options = base.schema.options
         writer = ManifestWriter(self.context, base.schema, options)
@@ -81,7 +88,7 @@ class Attempts:
         added = _row_delta(change.entries)
         now = self.context.runtime.clock.now_millis()
         # Readers find snapshots by time, so time must not go back even if the machine's clock does.
-        # But it does not follow a base whose time is still to come, or one wrong clock would stop it for good.
+        # But it does not follow a base whose time is in the future, or one wrong clock would stop it for good.
         time_millis = now if previous is None else max(now, commit_time(self.context, previous))
         claimed = self.watermark if change.watermark is None else change.watermark
         event_time = change.event_time or recorded(self.context, previous, claimed, time_millis)
@@ -114,10 +121,15 @@ class Attempts:
             },
         )
 
-    def lost_files(self) -> tuple[list[str], int]:
-        """Those of the files which the last attempt refers to that were cleaned away, and how many were looked for.
+    def put_schemas(self) -> bool:
+        """Store the versions of the schema that the last attempt brings; False if somebody else stored another."""
+        assert self._versions is not None, "there was an attempt"
+        return self._brought.put(*self._versions)
 
-        Only what is old enough is looked for: nothing, if a commit takes as long as commits do.
+    def lost_files(self) -> tuple[list[str], int]:
+        """Return the files of the last attempt that were cleaned away, and the number of files checked.
+
+        Only files old enough to be cleaned are checked: none, in a commit of normal duration.
         """
         assert self._change is not None, "there was an attempt"
         is_late = is_aged(self.context, self._began)
@@ -132,16 +144,17 @@ class Attempts:
         return (lost_files(self.context, paths), len(paths)) if paths else ([], 0)
 
     def shown(self) -> None:
-        """Others can see the last attempt. If it is taken back, the cleaning of orphans decides about its files."""
+        """Mark the last attempt as visible to others. If it is taken back, orphan cleaning decides about its files."""
         self._shown |= self._written | self._kept
 
     def published(self) -> None:
         """Everything of the last attempt belongs to the table now."""
+        self.is_published = True
         self._written.clear()
         self._kept.clear()
 
     def discard(self) -> None:
-        """Remove what was written for nothing, as far as possible; never while the outcome is in doubt."""
+        """Remove the files of a failed attempt, as far as possible; never while the outcome is in doubt."""
         if self.in_doubt:
             return
         for path in self._written - self._kept - self._shown:
@@ -152,7 +165,9 @@ class Attempts:
         self._written &= self._kept
 
     def give_up(self) -> None:
-        """Remove what is left after the last attempt."""
+        """Remove what is left after the last attempt, and put back the columns that it took away for nothing."""
+        if not self.in_doubt and not self.is_published:
+            self._brought.take_back()
         self._kept.clear()
         self.discard()
 
@@ -164,14 +179,14 @@ def _row_delta(entries: Sequence[ManifestEntry]) -> int:
 
 
 def _total(previous: Snapshot | None, added: int) -> int | None:
-    """Rows of the table; unknown for good where an old engine did not count them."""
+    """Return the table's row count; None for good once an old engine did not count."""
     if previous is None:
         return added
     return None if previous.total_record_count is None else previous.total_record_count + added
 
 
 def _carried_statistics(base: Base) -> str | None:
-    """Table statistics stay valid as long as the schema they were computed for is the newest."""
+    """Return the table statistics if they were computed for the newest schema, for which they stay valid."""
     if base.snapshot is None or base.snapshot.schema_id != base.schema.id:
         return None
     return base.snapshot.statistics

@@ -1,7 +1,7 @@
-"""The gate that merging and replacing can be made to go through: a passed audit of exactly what is taken.
+"""The audit gate of merges and replacements: requires a passed audit of exactly the head that is taken.
 
-A verdict is bound to the head that was looked at, by its stamp. Commits after it make it void; only compactions do
-not, which change no rows.
+A verdict is bound to the audited head, by its stamp. Later commits make it void, except for compactions,
+which change no rows.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from anabranch.kernel.log.audit_log import audits
 from anabranch.kernel.log.context import TableContext
 
 NOT_AUDITED = "NOT_AUDITED"
-"""No audit of this head: commits, or a change of the schema, came after the last one."""
+"""This head has no audit: commits, or a schema change, came after the last one."""
 AUDIT_FAILED = "AUDIT_FAILED"
 """The newest audit of this head failed."""
 
 
 def check_audited(branch: TableContext, head: Snapshot | None, name: str | bool | None = None) -> AuditRecord:
-    """The newest audit of a head, which passed.
+    """Return the newest audit of a head; raise unless it passed.
 
     Args:
-        branch: whose head it is.
+        branch: the branch of the head.
         head: the head that is to be merged or to become main.
         name: of the set of checks that must have passed; any if None or True.
 
@@ -56,7 +56,7 @@ def check_audited(branch: TableContext, head: Snapshot | None, name: str | bool 
 
 
 def _same_rows(branch: TableContext, head: Snapshot) -> Iterator[Snapshot]:
-    """The head and the snapshots before it with the same rows."""
+    """Yield the head and the snapshots before it with the same rows."""
     for snapshot in branch.snapshots.backwards(head):
         yield snapshot
         if snapshot.commit_kind is not CommitKind.COMPACT or snapshot.delta_record_count != 0:

@@ -1,4 +1,4 @@
-"""What a commit builds on, and what an action makes of it."""
+"""The base of a commit attempt, and the interface of actions, which turn a base into a change."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class Base:
     context: TableContext
     snapshot: Snapshot | None
     schema: TableSchema
-    """The newest schema, which the snapshot to be made will name."""
+    """The newest schema, which the new snapshot will name."""
 
     @lazy
     def live(self) -> EntryFrame:
-        """Every live file. Reads all manifests: only for actions that need it."""
+        """All live files. Reads all manifests: only for actions that need it."""
         if self.snapshot is None:
             return EntryFrame.empty()
         return self.context.manifests.entries(self.context.manifests.of_snapshot(self.snapshot)).live()
 
     def live_where(self, partitions: BoundPredicate | None) -> EntryFrame:
-        """The live files of the partitions that satisfy a predicate, and of some others; every one if it is None.
+        """Return at least the live files of the partitions that satisfy a predicate; all live files if it is None.
 
-        Reads only manifests whose range of partitions may hold one. An ADD and the DELETE that takes it back name the
-        same partition, so a manifest that is left out says nothing of files of these partitions.
+        Reads only manifests whose partition range may match. An ADD and the DELETE that reverts it name the
+        same partition, so a skipped manifest has no entries of matching partitions.
         """
         if partitions is None or self.snapshot is None:
             return self.live
@@ -50,19 +50,21 @@ class Base:
 
 @dataclass(frozen=True)
 class Change:
-    """What one commit adds to and removes from its base."""
+    """Files that one commit adds to and removes from its base."""
 
     kind: CommitKind
     entries: Sequence[ManifestEntry]
     properties: Mapping[str, str] = field(default_factory=dict)
     adds_again: bool = False
-    """Whether added files may have been added and deleted before: the base list must not tell of that."""
+    """Whether added files may have been added and deleted before: the base list must not mention them then."""
     watermark: int | None = None
-    """What the change says of event time on this base, epoch milliseconds; None to leave it to the request."""
+    """The change's watermark on this base, epoch milliseconds; None to use the request's."""
     live: EntryFrame | None = None
     """The base's live files in the partitions of all entries, if the action has read those; None for all live files."""
+    schemas: Sequence[TableSchema] = ()
+    """Versions that follow the base's newest schema, to be put right before the snapshot, which names the last of them."""
     event_time: Recorded | None = None
-    """What the snapshot records of event time, also if the watermark goes back; None to find it by the rows."""
+    """Event-time state that the snapshot records, even if the watermark goes back; None to derive it from the rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ class Action(Protocol):
     """An intent that can be replayed on any base. Holds inputs only."""
 
     def on(self, base: Base) -> Change | Conflict:
-        """What the intent means on this base."""
+        """Compute the change that this intent makes on a base, or the conflict that prevents it."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""What one worker wrote, on its way to the commit."""
+"""The output of one writing worker, sent to the committer."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from anabranch.format.records.data_file import DataFileMeta
 
 @dataclass(frozen=True, slots=True)
 class EventTimes:
-    """The newest event times of rows, epoch milliseconds; nulls are passed over."""
+    """The newest event times of rows, epoch milliseconds; nulls are ignored."""
 
     newest: int | None = None
     """None if no row has an event time."""
     by_source: Mapping[str, int] = field(default_factory=dict)
-    """For each source of rows, if they say where they come from."""
+    """Per source of rows, if the rows name their source."""
     ahead: int = 0
-    """How many rows are too far ahead of the writer's clock to count."""
+    """Number of rows too far ahead of the writer's clock to count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,4 +35,4 @@ class CommitMessage:
     """Number of buckets of the table, -1 for a scalable table."""
     new_files: tuple[DataFileMeta, ...]
     event_times: EventTimes | None = None
-    """Of all rows that were written together with these, in the first message of one write."""
+    """Covers all rows written together with these, in the first message of one write."""

@@ -1,4 +1,4 @@
-"""Compaction as values: what to rewrite, and what became of it. Both travel between processes."""
+"""Compaction tasks and their results, as values that travel between processes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ class CompactionTask:
     """Live files of one bucket of one partition, to be rewritten as fewer files with the same rows."""
 
     partition: bytes
-    """BinaryRow of the partition values with its 4-byte arity, as the files' manifest entries have it."""
+    """BinaryRow of the partition values with its 4-byte arity, as in the files' manifest entries."""
     bucket: int
     total_buckets: int
     """Number of buckets the files were written for, -1 in a scalable table."""
     files: tuple[DataFileMeta, ...]
-    """To be read in this order; of a queue's bucket, files that follow each other."""
+    """In reading order; in a queue's bucket, consecutive files."""
 
     @property
     def place(self) -> tuple[bytes, int, int]:
@@ -36,7 +36,7 @@ class CompactionTask:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """A task that was carried out: its new files hold exactly its rows.
+    """A completed task: its new files hold exactly the task's rows.
 
     Sequence numbers in `new_files` count from 0 as in a `CommitMessage`; the commit shifts those of a queue.
     """

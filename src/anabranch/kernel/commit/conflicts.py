@@ -1,4 +1,4 @@
-"""What two commits may not both do. One table, one test a row.
+"""Conflicts between concurrent commits. One table, one test per row.
 
 | commit             | meanwhile                           | outcome                                   |
 |--------------------|-------------------------------------|-------------------------------------------|
@@ -14,11 +14,14 @@
 | append, overwrite  | number of buckets changed           | conflict BUCKET_COUNT_CHANGED             |
 | append             | partition has another number        | conflict BUCKET_COUNT_CHANGED             |
 | append, overwrite  | bucket-key or folder names changed  | conflict PLACEMENT_CHANGED                |
+| append, overwrite  | main replaced by a commit, without  | conflict SCHEMA_CHANGED                   |
+|                    | columns that the rows have          |                                           |
 | overwrite          | append, compaction, overwrite       | replayed: it replaces what is there now   |
 | rollback           | append, compaction, overwrite       | replayed: it takes away what is there now |
 | append             | rollback                            | replayed: what was appended stays         |
 | compaction         | rollback took its files away        | conflict FILE_GONE                        |
 | rollback           | files of its target are not there   | conflict FILE_GONE                        |
+| any                | schema gone with a backup put back  | conflict SCHEMA_CHANGED                   |
 | any                | table dropped and created again     | conflict TABLE_REPLACED                   |
 | any                | another branch put in its place     | conflict BRANCH_REPLACED                  |
 | adds a file        | that file is live already           | conflict FILE_ADDED_TWICE                 |
@@ -40,6 +43,7 @@ from anabranch.kernel.commit.base import Base, Change, Conflict
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.commit.compaction_task import Rewrite
 from anabranch.kernel.commit.fence_check import crossing
+from anabranch.kernel.commit.lost_columns import lost_columns_conflict
 from anabranch.kernel.commit.placement import placement_conflict
 from anabranch.kernel.commit.sequence import bucket_counts
 from anabranch.kernel.log.properties import BRANCH_PROPERTY
@@ -48,11 +52,16 @@ from anabranch.options import BUCKET
 
 
 def bucket_count_conflict(base: Base, messages: Sequence[CommitMessage]) -> Conflict | None:
-    """A conflict if rows were spread over other buckets, by number or by key, than the table has now."""
+    """A conflict if rows were spread over other buckets than the table has now, or written for columns it has not."""
     now = BUCKET.of(base.schema.options)
     other = next((m.total_buckets for m in messages if m.total_buckets != now), now)
     if other == now:
-        return placement_conflict(base, {file.schema_id for m in messages for file in m.new_files})
+        schema_ids = {file.schema_id for m in messages for file in m.new_files}
+        return (
+            stored_schema_conflict(base, schema_ids - {base.schema.id})
+            or placement_conflict(base, schema_ids)
+            or lost_columns_conflict(base, schema_ids)
+        )
     return Conflict(
         "BUCKET_COUNT_CHANGED",
         f"rows were written for {other} buckets, but '{base.context.title}' has {now} now",
@@ -61,7 +70,7 @@ def bucket_count_conflict(base: Base, messages: Sequence[CommitMessage]) -> Conf
 
 
 def partition_buckets_conflict(base: Base, messages: Sequence[CommitMessage]) -> Conflict | None:
-    """A conflict if a partition holds rows spread over another number of buckets than the new ones."""
+    """Return a conflict if a partition holds rows spread over another number of buckets than the new ones."""
     spread = {key_of_row(m.partition, base.schema): m.total_buckets for m in messages if m.total_buckets > 0}
     counts = bucket_counts(base) if spread else {}
     if all(counts.get(key, count) == count for key, count in spread.items()):
@@ -81,9 +90,9 @@ def partition_buckets_conflict(base: Base, messages: Sequence[CommitMessage]) ->
 
 
 def identity_conflict(base: Base) -> Conflict | None:
-    """A conflict if what lies under this name is not what the rows were written for.
+    """Return a conflict if the table or branch under this name is not the one the rows were written for.
 
-    Raises `NotFoundError` if nothing lies there any more.
+    Raises `NotFoundError` if it no longer exists.
     """
     context = base.context
     if context.is_replaced(base.snapshot):
@@ -104,8 +113,21 @@ def identity_conflict(base: Base) -> Conflict | None:
     )
 
 
+def stored_schema_conflict(base: Base, schema_ids: Collection[int]) -> Conflict | None:
+    """A conflict if one of these versions of the schema, which were read before, is not what is stored now."""
+    for schema_id in sorted(schema_ids):
+        if not base.context.schemas.look_again(schema_id):
+            return Conflict(
+                "SCHEMA_CHANGED",
+                f"version {schema_id} of the schema of '{base.context.title}' is not there any more, or says something "
+                "else than when it was read: a backup from before it may have been put back",
+                "look at the schema that the table has now, and write the rows again.",
+            )
+    return None
+
+
 def file_conflict(base: Base, change: Change) -> Conflict | None:
-    """A conflict if the change adds a file that is live or removes one that is not."""
+    """Return a conflict if the change adds a live file or removes one that is not live."""
     is_append = change.kind == CommitKind.APPEND
     if not change.entries or (is_append and not any(e.kind == FileKind.DELETE for e in change.entries)):
         return None
@@ -130,16 +152,16 @@ def file_conflict(base: Base, change: Change) -> Conflict | None:
 def gone_conflict(
     base: Base, rewrites: Sequence[Rewrite], live: Collection[tuple[bytes, int, int, str]]
 ) -> Conflict | None:
-    """A conflict if a file that was rewritten is not among the live ones."""
+    """Return a conflict if a rewritten file is no longer live."""
     gone = [name for rewrite in rewrites for name in _gone_files(rewrite, live)]
     return _gone(base, gone) if gone else None
 
 
 def order_conflict(base: Base, rewrites: Sequence[Rewrite]) -> Conflict | None:
-    """A conflict if new files in place of the old ones would change the order of a queue's rows.
+    """Return a conflict if replacing the old files would change the order of a queue's rows.
 
-    Readers order the files of a bucket by their first sequence number, then by commit. The new ones take the
-    numbers of the old from the first on, so between them and what follows there must be no other.
+    Readers order the files of a bucket by their first sequence number, then by commit. The new ones take over
+    the old numbers from the first on, so no other file may lie between them and what follows.
     """
     misplaced = _misplaced(base, rewrites)
     if not misplaced:
@@ -154,7 +176,7 @@ def order_conflict(base: Base, rewrites: Sequence[Rewrite]) -> Conflict | None:
 
 
 def outdated(base: Base, rewrites: Sequence[Rewrite]) -> list[Rewrite]:
-    """Those of the rewrites that cannot be made on this base because their files are no longer as they were."""
+    """Return the rewrites that cannot be made on this base because their files are no longer as they were."""
     names = pl.Series([f.file_name for r in rewrites for f in r.task.files], dtype=pl.String)
     live = set(base.live.df.select(IDENTITY).filter(pl.col("file_name").is_in(names.implode())).iter_rows())
     gone: list[Rewrite] = []
@@ -176,7 +198,7 @@ def _gone_files(rewrite: Rewrite, live: Collection[tuple[bytes, int, int, str]])
 
 
 def _misplaced(base: Base, rewrites: Sequence[Rewrite]) -> list[Rewrite]:
-    """The rewrites of queues whose new files would not stand where the old ones stood."""
+    """Return the rewrites of queues whose new files would take another position than the old ones."""
     queues = [rewrite for rewrite in rewrites if rewrite.task.total_buckets > 0]
     if not queues:
         return []
@@ -203,9 +225,9 @@ def _stands_alike(rewrite: Rewrite, names: list[str], firsts: list[int]) -> bool
 def _buckets_in_order(
     base: Base, wanted: Collection[tuple[PartitionKey, int]]
 ) -> dict[tuple[PartitionKey, int], tuple[list[str], list[int]]]:
-    """Names and first sequence numbers of the files of these buckets, as they are read.
+    """Return names and first sequence numbers of the files of these buckets, in reading order.
 
-    A partition may have rows that differ in bytes: it is the values that count.
+    Rows of one partition may differ in bytes, so partitions are compared by value.
     """
     live = base.live.df.select("partition", "bucket", "file_name", "min_sequence_number")
     partitions = live["partition"].unique(maintain_order=True)

@@ -1,4 +1,4 @@
-"""Checks that compaction on a branch kept apart what a merge must tell apart; see `anabranch.kernel.provenance.fence`."""
+"""Checks that compaction on a branch respects its merge fences; see `anabranch.kernel.provenance.fence`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from anabranch.kernel.provenance.fence import file_ages, is_fenced
 
 
 def crossing(base: Base, rewrites: Sequence[Rewrite]) -> list[Rewrite]:
-    """Those of the rewrites that cannot be committed together with the others on this base."""
+    """Return the rewrites that cannot be committed together with the others on this base."""
     found = file_ages(base.context, base.snapshot) if rewrites else None
     if found is None:
         return []
@@ -28,7 +28,7 @@ def crossing(base: Base, rewrites: Sequence[Rewrite]) -> list[Rewrite]:
 
 
 def fence_conflict(base: Base, rewrites: Sequence[Rewrite]) -> Conflict | None:
-    """A conflict if files from both sides of a point would be replaced in one bucket."""
+    """Return a conflict if files from both sides of a fence point would be replaced in one bucket."""
     crossed = crossing(base, rewrites)
     if not crossed:
         return None
@@ -41,7 +41,7 @@ def fence_conflict(base: Base, rewrites: Sequence[Rewrite]) -> Conflict | None:
 
 
 def apart(context: TableContext, rewrites: Sequence[Rewrite]) -> Iterator[list[Rewrite]]:
-    """The rewrites that may be committed together, commit by commit."""
+    """Yield groups of rewrites that may be committed together, one group per commit."""
     found = file_ages(context, context.snapshots.head()) if is_fenced(context) else None
     shares: dict[int, list[Rewrite]] = {}
     for rewrite in rewrites:

@@ -1,8 +1,8 @@
-"""Whether a snapshot that was just put is part of history, or fell into a place that history has left.
+"""Whether a snapshot that was just put became part of history, or took a number that history has left.
 
 Put-if-absent protects a number only while its file exists. If a writer is paused while snapshots n-1 and n
 are expired or rolled away, or while the whole table is dropped, renamed or created again, its put of n
-succeeds although readers will never come to it.
+succeeds although it is not reachable from history.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from anabranch.errors import AnabranchError, CommitOutcomeUnknownError, NotFound
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.commit.leftovers import displace, take_over
 from anabranch.kernel.commit.placement import is_misplaced
+from anabranch.kernel.log.chain import has_taken_over
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.exact import delete_snapshot
 from anabranch.kernel.log.properties import LEFTOVER_PROPERTY, PARENT_PROPERTY
@@ -22,45 +23,45 @@ from anabranch.kernel.log.seals import check_open
 _LOG = logging.getLogger(__name__)
 
 _MOST_BRIDGED = 64
-"""Snapshots without a change, at most, between the newest and what came too late. Above more it is left where it is."""
+"""Most empty snapshots put between the newest and a late one. Above a larger gap the late one is left in place."""
 
 
 def took_hold(context: TableContext, snapshot: Snapshot, built_on: Snapshot | None) -> bool:
-    """True if the snapshot is in the current history; if not, it is taken out of the way and False returned.
+    """Return True if the snapshot is in the current history; otherwise displace it and return False.
 
     Args:
         context: the branch that was written.
-        snapshot: what was put.
+        snapshot: the snapshot that was put.
         built_on: the snapshot before it; None for the first of a table.
 
     Raises:
-        CommitOutcomeUnknownError: what is left of history does not tell.
+        CommitOutcomeUnknownError: the remaining history does not tell.
     """
     if built_on is not None:
         holds = context.snapshots.still(built_on) is not None
-        # What a branch began with is there again if another branch of its name was made from the same tag.
+        # A fork snapshot is there again if another branch of the same name was made from the same tag.
         if holds and not (context.is_forked(built_on) and _is_gone(context, snapshot)):
             return True
     if _is_in_history(context, snapshot) and not (built_on is None and is_misplaced(context, snapshot)):
         return True
     below = None if built_on is None else _rolled_back_to(context, snapshot)
     if built_on is None or below is None:
-        delete_snapshot(context, snapshot)  # in its place there may be what others stored in one step
+        delete_snapshot(context, snapshot)  # others may have put a snapshot in its place in one step
         return False
     record_removal(context.storage, context.layout, context.manifests, below, [built_on])
     try:
         _replace(context, snapshot)
-    except AnabranchError as error:  # whoever commits next finds it in the way, and does the same
+    except AnabranchError as error:  # the next committer finds it in the way, and does the same
         _LOG.warning("snapshot %d of '%s' stays above the newest: %s", snapshot.id, context.title, error)
-    # What leads history on follows from the snapshot before it: it may be the very one that this was built on.
+    # The snapshot that bridges the gap follows from the one before: it may be the one this was built on.
     return context.snapshots.still(built_on) is not None and context.snapshots.still(snapshot) is not None
 
 
 def _replace(context: TableContext, snapshot: Snapshot) -> None:
-    """Let history go on up to a snapshot above the newest, and store what continues it in its place.
+    """Extend history up to a snapshot above the newest, and store a continuing snapshot in its place.
 
-    Others may do so before, and commit on top. A removal that came after that would take their commits out of history;
-    what is stored instead is the same whoever does it.
+    Others may do so before, and commit on top. Removing it after that would take their commits out of history;
+    the replacement is the same whoever stores it.
     """
     for _ in range(_MOST_BRIDGED):
         head = context.snapshots.head()
@@ -74,7 +75,7 @@ def _replace(context: TableContext, snapshot: Snapshot) -> None:
 
 
 def _rolled_back_to(context: TableContext, snapshot: Snapshot) -> Snapshot | None:
-    """What history ends with, if that lies below a snapshot; None if it does not, or nothing is left of it."""
+    """Return the newest snapshot below a stray one that is now the highest; None if there is none."""
     if _is_gone(context, snapshot):
         return None
     ids = context.snapshots.ids()
@@ -86,12 +87,12 @@ def _rolled_back_to(context: TableContext, snapshot: Snapshot) -> Snapshot | Non
 
 
 def _is_in_history(context: TableContext, snapshot: Snapshot) -> bool:
-    """What the snapshots around it say, where the one it was built on is not there."""
+    """Tell from the snapshots around it whether a snapshot is in history, when its parent is gone."""
     if _is_gone(context, snapshot):
         return False
     there = context.snapshots.find(snapshot.id)
     if there is not None and there.properties.get(LEFTOVER_PROPERTY) is not None:
-        return False  # it was taken out of the way: see `leftovers`
+        return False  # it was displaced: see `leftovers`
     if there is not None and there.stamp != snapshot.stamp:
         raise _untold(context, snapshot, "its number is another one's now")
     ids = context.snapshots.ids()
@@ -115,17 +116,16 @@ def _is_gone(context: TableContext, snapshot: Snapshot) -> bool:
 
 
 def _is_built_on(context: TableContext, snapshot: Snapshot) -> bool:
-    """Whether the snapshot that follows in number was made on top of this one."""
+    """Whether the snapshot with the next id was built on this one."""
     following = context.snapshots.find(snapshot.id + 1)
     if following is None:
         raise _untold(context, snapshot, "the one after it was removed while it was looked at")
     parent = following.properties.get(PARENT_PROPERTY)
     if parent is not None:
         return parent == snapshot.stamp
-    ours = {meta.file_name for meta in context.manifests.read_list(snapshot.delta_manifest_list)}
-    theirs = {meta.file_name for meta in context.manifests.read_list(following.base_manifest_list)}
-    if ours and ours <= theirs:
-        return True
+    found = has_taken_over(context.manifests, following, snapshot)
+    if found is not None:
+        return found
     raise _untold(context, snapshot, "the one after it does not tell what it was built on")
 
 

@@ -1,13 +1,13 @@
-"""Leftovers above the newest snapshot: what an overtaken writer put there after a rollback for good.
+"""Leftovers above the newest snapshot: put there by an overtaken writer after a destructive rollback.
 
-They are in the way of the next commits, and other engines may take them for the newest. None is deleted, for a name
-that is free again could be given to an acknowledged commit before the removal happens. Instead a snapshot that
-continues history is stored in its place, in one step. It follows from what it replaces and from the newest snapshot
-alone, so that several may do it at once, at any pace, and store the same.
+They block the next commits, and other engines may take them for the newest. None is deleted, since its number,
+once free, could be given to an acknowledged commit before the removal happens. Instead a snapshot that
+continues history is stored in its place, in one step. It is a function of what it replaces and the newest snapshot
+only, so that several processes may do it at once, at any pace, and store the same.
 
-What the other writer was told is kept: a snapshot of ours was not acknowledged (its writer looks back, see `foothold`,
-and commits again), so it is replaced by one that changes nothing. Other engines do not look back. What one appended is
-appended here, without what it was built on; anything else it did is kept under a tag ``leftover-<number>-<stamp>``.
+Acknowledgements stay true: a snapshot of ours was not acknowledged (its writer checks afterwards, see `foothold`,
+and commits again), so it is replaced by an empty one. Other engines do not check. What one appended is
+appended here, without what it was built on; any other change is kept under a tag ``leftover-<number>-<stamp>``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CODECS = {"zstd": "zstandard"}
 
 
 def leftovers_above(context: TableContext, head: Snapshot) -> list[Snapshot]:
-    """Snapshots above the newest that are not built on it, by ascending id; those that cannot be read are left out."""
+    """Return snapshots above the newest that are not built on it, by ascending id; unreadable ones are skipped."""
     found: list[Snapshot] = []
     for number in context.snapshots.ids():
         if number > head.id:
@@ -60,7 +60,7 @@ def leftovers_above(context: TableContext, head: Snapshot) -> list[Snapshot]:
 
 
 def displace(context: TableContext, head: Snapshot) -> Snapshot | None:
-    """Store what continues history in place of a leftover right above the newest snapshot.
+    """Replace a leftover right above the newest snapshot by a snapshot that continues history.
 
     Args:
         context: the branch.
@@ -101,13 +101,13 @@ def displace(context: TableContext, head: Snapshot) -> Snapshot | None:
 
 
 def withdraw(context: TableContext, snapshot: Snapshot) -> None:
-    """Let go of a leftover that somebody kept: its writer lives, and commits again what it did."""
+    """Remove the tag of a kept leftover: its writer is alive and commits its change again."""
     tag = _tag(snapshot)
     delete_exactly(context.storage, context.layout.tag_path(tag.name), tag.to_json())
 
 
 def _keep(context: TableContext, found: Snapshot) -> bool:
-    """Keep a leftover under a tag; False if what it needs may be gone meanwhile, and so the tag as well."""
+    """Keep a leftover under a tag; False, without a tag, if its files may be gone meanwhile."""
     tag = _tag(found)
     path = context.layout.tag_path(tag.name)
     context.storage.put_if_absent(path, tag.to_json())
@@ -123,13 +123,13 @@ def _tag(leftover: Snapshot) -> Tag:
 
 
 def _may_have_been_acknowledged(context: TableContext, found: Snapshot) -> bool:
-    """Whether somebody may believe that it is in the table: then it is not thrown away.
+    """Whether a leftover may have been acknowledged to its writer and so must be kept.
 
-    Writers of ours look back, and what they find misplaced was built on something that was removed, or made on a branch
-    of the same name that was deleted.
+    Our writers check after the put, and what they find misplaced was built on a removed snapshot, or made on a
+    deleted branch of the same name.
     """
     if LEFTOVER_PROPERTY in found.properties and found.commit_kind == CommitKind.COMPACT:
-        return False  # it changes nothing: somebody stored it to lead history on
+        return False  # it changes nothing: it was stored to bridge a gap in history
     if found.properties.get(BRANCH_PROPERTY, context.branch_uuid) != context.branch_uuid:
         return False
     if WRITER_PROPERTY in found.properties:
@@ -138,13 +138,13 @@ def _may_have_been_acknowledged(context: TableContext, found: Snapshot) -> bool:
 
 
 def take_over(context: TableContext, leftover: Snapshot | None = None) -> Snapshot | None:
-    """Put an empty snapshot of this branch on top of the newest, whoever put that there; None if there is none.
+    """Put an empty snapshot of this branch on top of the newest, made by whatever branch; None if there is none.
 
     After another engine's fast-forward the newest snapshot is another branch's, and commits refuse to build on it.
 
     Args:
         context: the branch.
-        leftover: what lies further up, if history is to be led there.
+        leftover: a snapshot further up, if history is to be extended to it.
     """
     head = context.snapshots.head()
     if head is None:
@@ -177,7 +177,7 @@ def take_over(context: TableContext, leftover: Snapshot | None = None) -> Snapsh
 
 @dataclass(frozen=True, slots=True)
 class _Lists:
-    """The manifest lists of what is stored instead, by names that follow from the newest snapshot."""
+    """The manifest lists of a replacing snapshot, under names derived from the newest snapshot."""
 
     base: str
     base_size: int
@@ -199,7 +199,7 @@ class _Lists:
 
 
 def _changing_nothing(head: Snapshot, lists: _Lists) -> Snapshot:
-    """The same for every leftover, so that it does not matter which of several was seen."""
+    """Return an empty snapshot that is the same for every leftover, so that it does not matter which was seen."""
     return Snapshot(
         id=head.id + 1,
         schema_id=head.schema_id,
@@ -242,7 +242,7 @@ def _appending(head: Snapshot, found: Snapshot, lists: _Lists) -> Snapshot:
 
 
 def _appended(context: TableContext, head: Snapshot, found: Snapshot) -> Sequence[ManifestFileMeta]:
-    """The manifests of an append by another engine; none if it is no such, or in the table already."""
+    """Return the manifests of an append by another engine; none if it is not one, or already in the table."""
     if WRITER_PROPERTY in found.properties or found.commit_kind != CommitKind.APPEND:
         return ()
     metas = context.manifests.read_list(found.delta_manifest_list)

@@ -1,7 +1,7 @@
-"""Keeping the number of manifests bounded: old ones are merged when a commit writes its base list.
+"""Keeps the number of manifests bounded by merging old ones when a commit writes its base list.
 
 Merging is what keeps planning and committing at constant cost over thousands of commits. Two ways, as
-Paimon has them: small manifests are joined once there are enough of them (*minor*), and once enough
+in Paimon: small manifests are joined once there are enough of them (*minor*), and once enough
 bytes of small or deletion-carrying manifests have piled up, deleted entries are dropped for good (*full*).
 """
 
@@ -18,7 +18,7 @@ from anabranch.options import MANIFEST_FULL_COMPACTION_SIZE, MANIFEST_MERGE_MIN_
 
 
 def merge_manifests(metas: Sequence[ManifestFileMeta], writer: ManifestWriter) -> list[ManifestFileMeta]:
-    """The manifests to put into the base list in place of `metas`, in the same order of entries."""
+    """Return the manifests to put into the base list in place of `metas`, with entries in the same order."""
     target = MANIFEST_TARGET_SIZE.of(writer.options)
     pending = sum(meta.file_size for meta in metas if not _is_settled(meta, target))
     has_deletions = any(meta.num_deleted_files for meta in metas)
@@ -30,10 +30,10 @@ def merge_manifests(metas: Sequence[ManifestFileMeta], writer: ManifestWriter) -
 def without_files(
     metas: Sequence[ManifestFileMeta], entries: Sequence[ManifestEntry], writer: ManifestWriter
 ) -> list[ManifestFileMeta]:
-    """The manifests to put in place of `metas` by a commit that adds files again which were deleted before.
+    """Return the manifests that replace `metas` in a commit that adds previously deleted files again.
 
-    Some readers take for live what is added anywhere and deleted nowhere. So the old entries of these files go,
-    and what stands in base and delta list together adds each file once. Other manifests stay as they are.
+    Some readers treat a file as live if it is added anywhere and deleted nowhere. So the old entries of these files go,
+    and base and delta list together add each file once. Other manifests stay as they are.
     """
     added = [entry for entry in entries if entry.kind == FileKind.ADD]
     again = EntryFrame.from_entries(added).df.select(IDENTITY)
@@ -49,7 +49,7 @@ def without_files(
 
 
 def _is_settled(meta: ManifestFileMeta, target: int) -> bool:
-    """Whether nothing is to be gained from the manifest itself."""
+    """Whether merging would not improve the manifest."""
     return meta.file_size >= target and not meta.num_deleted_files
 
 
@@ -77,14 +77,14 @@ def _join(group: Sequence[ManifestFileMeta], writer: ManifestWriter) -> list[Man
 
 
 def _full(metas: Sequence[ManifestFileMeta], writer: ManifestWriter, target: int) -> list[ManifestFileMeta]:
-    """Drop every deleted entry; settled manifests all files of which are live stay as they are."""
+    """Drop every deleted entry; settled manifests with only live files stay as they are."""
     origins = [
         i for i, meta in enumerate(metas) for _ in range(meta.num_added_files + meta.num_deleted_files)
     ]
     entries = writer.context.manifests.entries(metas).df.with_columns(
         origin=pl.Series(origins, dtype=pl.Int64)
     )
-    # Decided in the order of the entries: a file may have been deleted and later taken in again.
+    # Decided in entry order: a file may have been deleted and later added again.
     live = EntryFrame(entries).live().df
     left = dict(live["origin"].value_counts().iter_rows())
     result: list[ManifestFileMeta] = []

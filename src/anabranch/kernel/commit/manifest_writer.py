@@ -1,4 +1,4 @@
-"""Turning the entries of a commit into manifests and manifest lists, ready to be stored."""
+"""Encodes the entries of a commit into manifests and manifest lists, ready to be stored."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CODECS = {"zstd": "zstandard"}
 class ManifestWriter:
     """Names and encodes the metadata files of one commit attempt.
 
-    Nothing is stored before `objects` is handed to the storage.
+    Nothing is stored until the caller passes `objects` to the storage.
     """
 
     context: TableContext
@@ -85,7 +85,7 @@ class ManifestWriter:
         return metas
 
     def joined(self, metas: Sequence[ManifestFileMeta]) -> ManifestFileMeta:
-        """One manifest in place of several, none of which deletes anything; no entry is decoded."""
+        """Join manifests without deletions into one, without decoding entries."""
         names = [meta.file_name for meta in metas]
         raw = [self.context.manifests.raw(name) for name in names]
         return replace(
@@ -102,7 +102,7 @@ class ManifestWriter:
         )
 
     def manifest_list(self, metas: Iterable[ManifestFileMeta]) -> tuple[str, int]:
-        """Encode a manifest list; its name and its size in bytes."""
+        """Encode a manifest list and return its name and its size in bytes."""
         kept = tuple(metas)
         data = encode_manifest_list(kept, codec=self._codec)
         name = manifest_list_name(self._uuid, self._lists)
@@ -158,13 +158,13 @@ class ManifestWriter:
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """What a manifest list says of one partition column; None is unknown."""
+    """Statistics of one partition column in a manifest list; None is unknown."""
 
     low: Any = None
     high: Any = None
     nulls: int | None = None
     all_null: bool = False
-    """No bounds because there is nothing to bound."""
+    """No bounds because all values are null."""
 
 
 def _slots(meta: ManifestFileMeta, types: Sequence[DataType], *, where: str) -> list[_Slot]:
@@ -180,7 +180,7 @@ def _slots(meta: ManifestFileMeta, types: Sequence[DataType], *, where: str) -> 
 
 
 def _joined_slot(slots: Sequence[_Slot]) -> _Slot:
-    """Of several manifests together: what one of them does not know is not known of all."""
+    """Merge the statistics of several manifests; what is unknown in one is unknown in the result."""
     counts = [slot.nulls for slot in slots]
     nulls = None if None in counts else sum(count or 0 for count in counts)
     bounds = [bound for slot in slots if not slot.all_null for bound in (slot.low, slot.high)]

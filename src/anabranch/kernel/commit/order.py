@@ -1,8 +1,8 @@
-"""Where files that were live elsewhere, or before, stand in the queues they come to: each bucket's rows keep their order.
+"""Sequence numbers for files that merges, rollbacks or replacements add to queues, keeping each bucket's row order.
 
-Files that are added get the numbers after the last of their bucket, as appended ones do. Where a partition is replaced,
-files may be live on both sides and keep the numbers they have; then what is added before one of them must not get
-numbers after it.
+Added files get numbers after the last of their bucket, as appended ones do. Where a partition is replaced,
+files may be live on both sides and keep their numbers; then a file added before one of them must not get
+a number after it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Place = tuple[PartitionKey, int]
 
 
 def in_order(base: Base, added: Sequence[ManifestEntry], keeping: Iterable[Place]) -> list[ManifestEntry]:
-    """ADD entries of a queue with the numbers they have on main, bucket by bucket in the branch's order.
+    """Renumber ADD entries of a queue on the base, bucket by bucket in the branch's order.
 
     Args:
-        base: what they are added to.
+        base: the base they are added to.
         added: with the branch's numbers.
-        keeping: buckets in which these stay.
+        keeping: buckets whose entries keep their numbers.
     """
     kept = set(keeping)
     ordered = sorted(added, key=lambda entry: entry.file.min_sequence_number)
@@ -47,13 +47,13 @@ def in_order(base: Base, added: Sequence[ManifestEntry], keeping: Iterable[Place
 def ordered_as(
     base: Base, added: Sequence[ManifestEntry], wanted: pl.DataFrame
 ) -> list[ManifestEntry] | Conflict:
-    """ADD entries numbered so that each bucket of a queue, with what stays in it, stands as in a wanted state.
+    """Number ADD entries so that each bucket of a queue, with its remaining files, has the order of a wanted state.
 
-    Nearly always they keep the numbers they have there. But what stays may have got others, when it went and came back
-    with a merge, or when it is a branch's.
+    Nearly always they keep their numbers from there. But remaining files may have got others, when they were removed
+    and came back with a merge, or when they are a branch's.
 
     Args:
-        base: what they are added to.
+        base: the base they are added to.
         added: the files of the wanted state that the base lacks.
         wanted: all live files of that state.
     """
@@ -80,14 +80,14 @@ def ordered_as(
 
 
 def numbering(branch: pl.DataFrame, main: pl.DataFrame) -> Mapping[int, bool | None]:
-    """How to number what is added to a replaced partition of a queue, by bucket; empty for other tables.
+    """Decide per bucket how to number files added to a replaced partition of a queue; empty for other tables.
 
     Args:
-        branch: the live files it is to have, with their numbers on the branch.
+        branch: the live files the partition will have, with their numbers on the branch.
         main: its live files on main, and perhaps others.
 
     Returns:
-        True to give the numbers after the last, False to keep the branch's; None if neither keeps the order.
+        True to number after the last, False to keep the branch's numbers; None if neither keeps the order.
     """
     ours = dict(main.select("file_name", "min_sequence_number").iter_rows())
     found: dict[int, bool | None] = {}

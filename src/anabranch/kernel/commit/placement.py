@@ -1,8 +1,8 @@
-"""Where rows lie may be changed until the first are committed; of two who cross, at least one gives way.
+"""A racing change of placement (bucket key, folder names) and first commit detect each other by re-reading.
 
-Whether a table has snapshots is looked at before a schema is put, and the schema before a snapshot is put, so a
-change of placement and the first commit may not see each other. Both therefore look again after they put:
-whatever the order, the later one sees the earlier.
+Snapshots are checked before a schema is put, and the schema before a snapshot is put, so a
+change of placement and the first commit may miss each other. Both therefore check again after their put:
+whatever the order, the later one sees the earlier, and at least one gives way.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from anabranch.kernel.log.context import TableContext
 
 
 def placement_conflict(base: Base, schema_ids: set[int]) -> Conflict | None:
-    """A conflict if files of these schemas do not lie where the base's schema says."""
+    """Return a conflict if files of these schemas do not lie where the base's schema says."""
     for schema_id in sorted(schema_ids - {base.schema.id}):
         differing = differing_placement(base.context.schemas.get(schema_id), base.schema)
         if differing is not None:

@@ -1,11 +1,11 @@
-"""Check that what a commit publishes is still in the store, where it is old enough to have been cleaned away.
+"""Checks that the files of a commit still exist, where they are old enough to have been cleaned away.
 
-The cleaning of orphans takes files for abandoned that no snapshot names and that are older than its age to spare, a
-day by default. A writer that is paused for longer, as a laptop that sleeps, would publish the names of files that are
-gone. So a commit whose files are older than a fraction of that age looks whether they are there, right before it puts
-its snapshot and once more after it: whoever took them in between had read the refs before.
+Orphan cleaning treats files as abandoned that no snapshot names and that are older than a grace period, a
+day by default. A writer that is paused for longer, such as a sleeping laptop, would publish the names of removed
+files. So a commit whose files are older than a fraction of that period checks their existence right before it puts
+its snapshot and once more after it: a cleaning that removes them in between had read the refs before.
 
-What our own cleaning took lies in a folder of its own for as long again and is brought back.
+What our own cleaning took lies in a quarantine folder for as long again and is brought back.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from anabranch.kernel.log.file_paths import data_file_paths
 from anabranch.kernel.log.parallel import each
 
 _SAFE_MILLIS = 3_600_000
-"""A 24th of the age that the cleaning of orphans spares unless it is told otherwise."""
+"""A 24th of the default grace period of orphan cleaning."""
 _SKEW_MILLIS = 300_000
-"""How far the clock of the machine that wrote a file may be ahead of the one that commits it."""
+"""Most that the clock of the machine that wrote a file may be ahead of the committing one's."""
 
 
 def is_aged(context: TableContext, written: int) -> bool:
-    """Whether what was written at that moment may have been cleaned away, or the clock was set back since."""
+    """Whether a file written at that time may have been cleaned away, or the clock was set back since."""
     return not -_SKEW_MILLIS <= context.runtime.clock.now_millis() - written <= _SAFE_MILLIS
 
 
 def aged_files(
     context: TableContext, schema: TableSchema, entries: Sequence[ManifestEntry], *, is_late: bool
 ) -> list[str]:
-    """Paths of the files that were written for a commit so long ago that they must be looked for.
+    """Return the paths of a commit's files that are old enough to require a check.
 
-    Files that were in the table before, as those that a rollback or a merge takes in, are held by a pin and pass. Only
-    if the commit is late: then the pin may have been let go of as that of an operation that was killed.
+    Files that were in the table before, such as those of a rollback or merge, are held by a pin and skipped, unless
+    the commit is late: then the pin may have been released as that of a killed operation.
     """
     added = [entry for entry in entries if entry.kind == FileKind.ADD]
     aged = [entry for entry in added if is_late or _is_old(context, entry)]
@@ -51,7 +51,7 @@ def _is_old(context: TableContext, entry: ManifestEntry) -> bool:
 
 
 def lost_files(context: TableContext, paths: Collection[str]) -> list[str]:
-    """Those of the files that are gone for good; what the cleaning of orphans moved away is moved back first."""
+    """Return the files that are gone for good, after restoring those that orphan cleaning moved away."""
     missing = _missing(context, paths)
     if not missing:
         return []
@@ -63,9 +63,9 @@ def lost_files(context: TableContext, paths: Collection[str]) -> list[str]:
 
 
 def lost_files_of(context: TableContext, snapshot: Snapshot) -> tuple[list[str], int]:
-    """What a snapshot has brought that is gone for good, and how many files were looked for.
+    """Return the files added by a snapshot that are gone for good, and the number of files checked.
 
-    For a commit that is asked for again: who made it may have died, or got no answer, before he could look himself.
+    For a commit that is requested again: the first attempt may have died, or got no answer, before its own check.
     Raises `CorruptTableError`.
     """
     manifests, layout = context.manifests, context.layout

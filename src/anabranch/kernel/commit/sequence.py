@@ -1,7 +1,7 @@
-"""What queue tables need to know of their base: where each bucket ends, and how many buckets a partition has.
+"""Queue state of a base: the end of each bucket, and the number of buckets of each partition.
 
-Sequence numbers are assigned by the commit, not by the writer, because only the commit knows what it lands
-on. What is known is kept between commits and brought up to date from the snapshots in between.
+Sequence numbers are assigned by the commit, not by the writer, because only the commit knows its
+base. The state is kept between commits and brought up to date from the snapshots in between.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.base import Base
 from anabranch.kernel.scan.partitions import PartitionKey, key_of_row
 
-_WEIGHT = 200  # bytes that a bucket or a partition takes, about
+_WEIGHT = 200  # approximate bytes per bucket or partition
 
 
 def continue_sequences(base: Base, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
@@ -39,20 +39,20 @@ def continue_sequences(base: Base, entries: Sequence[ManifestEntry]) -> list[Man
 
 
 def bucket_counts(base: Base) -> Mapping[PartitionKey, int]:
-    """Number of buckets over which each partition's newest files were spread, be they live or not."""
+    """Return the number of buckets of each partition's newest files, live or not."""
     return _queues(base).counts
 
 
 @dataclass(frozen=True, slots=True)
 class _Queues:
-    """A value: never changed once it is in the cache."""
+    """Immutable queue state: never changed once it is in the cache."""
 
     ends: Mapping[tuple[PartitionKey, int], int] = field(default_factory=dict)
     """Highest sequence number ever used, by partition and bucket."""
     counts: Mapping[PartitionKey, int] = field(default_factory=dict)
 
     def with_files(self, added: pl.DataFrame, schema: TableSchema) -> _Queues:
-        """With the files that later snapshots added, in their order."""
+        """Return the state with files that later snapshots added, in their order."""
         ends, counts = dict(self.ends), dict(self.counts)
         buckets = added.group_by("partition", "bucket", maintain_order=True).agg(
             pl.col("max_sequence_number").max(), pl.col("total_buckets").last()
@@ -88,7 +88,7 @@ def _queues(base: Base) -> _Queues:
 
 
 def _advanced(base: Base, known: _Known, snapshot: Snapshot) -> _Queues | None:
-    """What is known brought forward to `snapshot`; None if history does not lead there, or what lies between expires."""
+    """Bring cached state forward to `snapshot`; None if history does not lead there or expires meanwhile."""
     if known.snapshot_id > snapshot.id:
         return None
     context = base.context

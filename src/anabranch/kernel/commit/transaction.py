@@ -1,13 +1,14 @@
-"""Making a change permanent: prepare on the newest base, claim the next number, or try again.
+"""The commit loop: prepare on the newest base, claim the next number, or try again.
 
 One put-if-absent of ``snapshot-<n>`` is the commit. Losing that race is expected: the action is replayed
-on the newer base under the same identity. What a commit promises and in which order it works:
+on the newer base under the same identity. The steps and guarantees of a commit:
 
 1. The base is read, and a streaming identity that committed before ends the call with that commit.
 2. Manifests and lists are stored, durably, under names nobody else uses.
-3. The snapshot is put if absent. From here on the commit is visible, or it never will be.
+3. A version of the schema that the change brings is put: see `brought_schema`.
+4. The snapshot is put if absent. From here on the commit is visible, or it never will be.
    Where it took so long to come here that its files may have been cleaned away, they are looked for before and after.
-4. The snapshot it builds on must still be there, under the same stamp. If an expiry or a drop overtook a
+5. The snapshot it builds on must still be there, under the same stamp. If an expiry or a drop overtook a
    paused writer, its number may have been free only because history moved on; such a snapshot is taken back.
 """
 
@@ -33,11 +34,12 @@ from anabranch.format.records.snapshot_ref import SnapshotRef
 from anabranch.format.schema.support import check_writable
 from anabranch.kernel.commit.attempt import Attempts
 from anabranch.kernel.commit.base import Action, Base, Change, Conflict
-from anabranch.kernel.commit.conflicts import file_conflict, identity_conflict
+from anabranch.kernel.commit.conflicts import file_conflict, identity_conflict, stored_schema_conflict
 from anabranch.kernel.commit.foothold import took_hold
 from anabranch.kernel.commit.leftovers import displace, withdraw
 from anabranch.kernel.commit.presence import lost_conflict, lost_files_of
 from anabranch.kernel.commit.watermark import Claim
+from anabranch.kernel.log.branch_log import check_still_there
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.exact import delete_snapshot
 from anabranch.kernel.log.guards import check_snapshot_writable
@@ -55,18 +57,18 @@ NOT_PUBLISHED = (
     *(CommitConflictError, CommitRetriesExhaustedError, SealedBranchError),
     *(CorruptTableError, InvalidInputError, NotFoundError, UnsupportedFeatureError),
 )
-"""After these errors nothing of a commit can ever become visible, so its files may go."""
+"""After these errors the commit can never become visible, so its files may be removed."""
 
 
 @dataclass(frozen=True)
 class CommitRequest:
-    """A change to make, by whom, and what to say of it."""
+    """A change to commit, with its identity and metadata."""
 
     action: Action
     identity: CommitIdentity
     properties: Mapping[str, str] = field(default_factory=dict)
     watermark: Claim = None
-    """Event-time watermark in epoch milliseconds, or how far its sources have come; a table's never goes back."""
+    """Event-time watermark in epoch milliseconds, or the progress of its sources; a table's never goes back."""
     floor: SnapshotRef | None = None
     """A snapshot known to be older than this commit, where the search for a repetition may stop."""
     pin: str | None = None
@@ -80,12 +82,12 @@ class Committed:
     snapshot: Snapshot | None
     """None if the commit was made earlier and has expired since."""
     repeated: bool
-    """Whether it had been made before this call."""
+    """Whether it had been committed before this call."""
 
 
 @dataclass
 class _Patience:
-    """When to stop trying: rounds without anybody's progress count, lost races do not."""
+    """Retry budget: rounds without progress by anyone count, lost races do not."""
 
     context: TableContext
     options: Mapping[str, str]
@@ -96,7 +98,7 @@ class _Patience:
         self._started = self.context.runtime.clock.monotonic()
 
     def wait(self, *, progress: bool, reason: str) -> None:
-        """Wait before another round. Raises `CommitRetriesExhaustedError` when there may be none."""
+        """Wait before another round. Raises `CommitRetriesExhaustedError` when the budget is used up."""
         self._rounds += 1
         self._idle_rounds = 0 if progress else self._idle_rounds + 1
         limit = COMMIT_MAX_RETRIES.of(self.options)
@@ -108,27 +110,27 @@ class _Patience:
                 hint="nothing was published; try again, or raise commit.max-retries or commit.timeout.",
             )
         longest = COMMIT_MAX_RETRY_WAIT.of(self.options)
-        # Where others make progress, a short spread-out wait is enough; where nobody does, back off.
+        # Where others make progress, a short jittered wait is enough; where nobody does, back off.
         exponent = min(self._rounds, 4) if progress else min(self._idle_rounds, 10)
         ceiling = min(COMMIT_MIN_RETRY_WAIT.of(self.options) * 2**exponent, longest)
         self.context.runtime.sleeper.sleep(ceiling * self.context.runtime.ids.jitter() / 1000)
 
 
 def commit(context: TableContext, request: CommitRequest, *, known_head: Snapshot | None = None) -> Committed:
-    """Make the change permanent, once.
+    """Commit the change exactly once.
 
     Args:
         context: the branch to change.
         request: the change.
-        known_head: a snapshot seen before, where to begin looking for the newest.
+        known_head: a snapshot seen before, where the search for the newest begins.
 
     Raises:
         CommitConflictError: the change cannot be made on what is there now; nothing was published.
-        SealedBranchError: the branch was main, and another was put in its place; nothing was published.
-        NotFoundError: the table is not there any more; nothing was published.
+        SealedBranchError: the branch was main and was replaced by another; nothing was published.
+        NotFoundError: the table no longer exists; nothing was published.
         CommitRetriesExhaustedError: the retry budget ran out; nothing was published.
         CommitOutcomeUnknownError: the store did not say whether it happened; delete nothing.
-        UnsupportedFeatureError: the table uses something that must not be written to.
+        UnsupportedFeatureError: the table uses a feature that must not be written to.
     """
     attempts = Attempts(context, request.identity, request.properties, request.watermark, request.pin)
     try:
@@ -138,22 +140,28 @@ def commit(context: TableContext, request: CommitRequest, *, known_head: Snapsho
 
 
 def _commit(
-    context: TableContext, request: CommitRequest, attempts: Attempts, head: Snapshot | None
+    context: TableContext, request: CommitRequest, attempts: Attempts, known: Snapshot | None
 ) -> Committed:
     patience: _Patience | None = None
+    head = known
     while True:
         head = context.snapshots.head(head, strict=True)
-        base = _base(context, head)
+        base = _base(context, head, known)
         made = find_commit(context, request.identity, head, request.floor)
         if made is not None:
             snapshot = _snapshot_of(context, made)
             if snapshot is None or not _took_back(context, request.identity, snapshot):
+                attempts.is_published = True  # by somebody else, who may have built on versions put here
                 return Committed(snapshot, repeated=True)
             head = None
             continue
         snapshot = _prepared(base, request.action, attempts)
         if snapshot is not None:
             _check_present(context, attempts)
+        if snapshot is not None and not attempts.put_schemas():
+            patience = patience or _Patience(context, base.schema.options)
+            patience.wait(progress=True, reason="another writer changed the schema")
+            continue
         if snapshot is not None and _publish(context, snapshot, head, attempts):
             _check_still_present(context, snapshot, attempts)
             attempts.published()
@@ -169,7 +177,7 @@ def _commit(
         head = newest
 
 
-def _base(context: TableContext, head: Snapshot | None) -> Base:
+def _base(context: TableContext, head: Snapshot | None, known: Snapshot | None) -> Base:
     schema = context.schemas.latest()
     if schema is None:
         raise NotFoundError(
@@ -178,7 +186,14 @@ def _base(context: TableContext, head: Snapshot | None) -> Base:
         )
     base = Base(context, head, schema)
     replaced = identity_conflict(base)
+    # A backup put back with this very snapshot has the version of the schema that the snapshot names.
+    is_as_known = (
+        head is not None and known is not None and head.stamp == known.stamp and head.schema_id == schema.id
+    )
+    if replaced is None and not is_as_known:
+        replaced = stored_schema_conflict(base, {schema.id})
     if replaced is not None:
+        check_still_there(context)  # a branch that was deleted has no schemas either
         raise _refusal(replaced)
     check_writable(schema, path=context.layout.schema_path(schema.id))
     check_open(context, head)
@@ -188,7 +203,7 @@ def _base(context: TableContext, head: Snapshot | None) -> Base:
 
 
 def _prepared(base: Base, action: Action, attempts: Attempts) -> Snapshot | None:
-    """The snapshot to publish; None if others were so fast that the base expired while it was read."""
+    """Return the snapshot to publish; None if the base expired while it was read."""
     try:
         return attempts.prepare(base, _change_on(base, action), reuse_delta=not action.depends_on_base)
     except CorruptTableError:
@@ -238,14 +253,14 @@ def _publish(context: TableContext, snapshot: Snapshot, head: Snapshot | None, a
 
 
 def _check_present(context: TableContext, attempts: Attempts) -> None:
-    """Raises `CommitConflictError` if files of the attempt were cleaned away. Looks only for old ones."""
+    """Raise `CommitConflictError` if files of the attempt were cleaned away. Checks only old ones."""
     lost, total = attempts.lost_files()
     if lost:
         raise _refusal(lost_conflict(context, lost, total))
 
 
 def _check_still_present(context: TableContext, snapshot: Snapshot, attempts: Attempts) -> None:
-    """As `_check_present`, for a snapshot that was put: it is taken back, unless others have built on it.
+    """Check as `_check_present` after the snapshot was put; take it back if files are lost, unless others built on it.
 
     Raises `CommitConflictError`, `CommitOutcomeUnknownError`.
     """
@@ -267,15 +282,15 @@ def _check_still_present(context: TableContext, snapshot: Snapshot, attempts: At
 
 
 def _took_back(context: TableContext, identity: CommitIdentity, made: Snapshot) -> bool:
-    """Whether a commit that was made already lacks files that were cleaned away before it, and was taken back.
+    """Whether an earlier commit lacked files that were cleaned away before it, and was taken back.
 
     Raises `CommitConflictError` if others have built on it.
     """
     if made.commit_identifier != identity.identifier:
-        return False  # it was followed by others, so it was looked at then
+        return False  # later commits followed, so it was checked then
     lost, total = lost_files_of(context, made)
     if not lost or context.snapshots.find(made.id) is None:
-        return False  # all is there, or it expires just now
+        return False  # all files exist, or it is just expiring
     head = context.snapshots.head(made)
     if head is None or head.stamp != made.stamp:
         raise _refusal(lost_conflict(context, lost, total))

@@ -1,4 +1,4 @@
-"""Check that rows which a commit replaces are still those that its author has read."""
+"""Checks that the rows a commit replaces have not changed since its author read them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from anabranch.kernel.commit.base import Base, Conflict
 def changed_conflict(
     base: Base, since: SnapshotRef, replaced: Callable[[pl.DataFrame], pl.DataFrame]
 ) -> Conflict | None:
-    """A conflict if rows to be replaced were added or taken away after a snapshot, or if that cannot be told.
+    """Return a conflict if rows to be replaced changed after a snapshot, or if that cannot be told.
 
     Compactions change no rows.
 
     Args:
-        base: what the commit lands on.
+        base: the base of the commit.
         since: the snapshot that was read; number 0 for a table that had none.
-        replaced: of manifest entries, those of the partitions to be replaced.
+        replaced: selects, from manifest entries, those of the partitions to be replaced.
     """
     if base.snapshot is None:
         return None if since.id == 0 else _untold(base, since)

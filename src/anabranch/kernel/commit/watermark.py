@@ -1,13 +1,13 @@
-"""The watermark that a commit records: how far event time has come in the table.
+"""The watermark that a commit records: the event-time progress of the table.
 
 By the table's definition (`anabranch.format.schema.watermark`) it is the newest event time of the rows written, less the
 delay. A snapshot's is never lower than that of the snapshot before; a commit without rows carries it on. Only a commit
-that brings back the rows of another snapshot, or that is made for it, sets it anew, also to a lower one.
+that restores the rows of another snapshot, or an explicit reset, sets it anew, also to a lower one.
 
-Rows whose event time is further ahead of the writer's clock than `watermark.max-ahead` are passed over and counted.
+Rows whose event time is further ahead of the writer's clock than `watermark.max-ahead` are ignored and counted.
 
-Where rows come from several *sources* that run beside each other, such as the partitions of a topic, it is the
-lowest over them: a slow source would otherwise look late. How far each has come is remembered in the property
+Where rows come from several parallel *sources*, such as the partitions of a topic, it is the
+lowest over them: a slow source would otherwise look late. The progress of each is kept in the property
 `anabranch.watermark` of the snapshots, for each *producer*: a streaming query, or all batch writes of one job. Every
 commit of ours carries it on, so it survives compactions and the expiry of older snapshots.
 """
@@ -42,49 +42,49 @@ _LOG = logging.getLogger(__name__)
 _VERSION: Final = 1
 _BATCH_PRODUCER: Final = "batch"
 _MOST_LOOKED_AT: Final = 100
-"""Snapshots that are read at most to find what is known of sources; reading one takes a request."""
+"""Most snapshots that are read to find the state of sources; each takes a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """In place of a limit: there is one, but nobody knows which."""
+    """Placeholder for a limit that exists but is not known."""
 
 
 Limit: TypeAlias = int | Unknown | None
-"""What a watermark must not exceed, because what the rows were made from has come no further."""
+"""Upper bound of a watermark: the progress of the data that the rows were made from."""
 
 
 @dataclass(frozen=True)
 class SourceProgress:
-    """How far the sources of a commit have come, for its watermark to be found on whatever base it lands on."""
+    """Progress of the sources of a commit, from which the watermark is computed on whatever base it lands on."""
 
     producer: str
-    """Who reads the sources: what it knew of them before counts too."""
+    """Reader of the sources; its earlier progress counts too."""
     newest: Mapping[str, int]
-    """For each source that brought rows the newest event time, epoch milliseconds."""
+    """Newest event time of each source that brought rows, epoch milliseconds."""
     delay_millis: int
     limit: Limit = None
     expected: frozenset[str] = frozenset()
-    """Sources that there are, whether or not they ever brought rows, if that is known."""
+    """Known sources, whether or not they ever brought rows; empty if not known."""
     idle_timeout: int | None = None
-    """A source that brought nothing for so many milliseconds holds nothing back; None if every one does."""
+    """Milliseconds without rows after which a source no longer holds the watermark back; None if every source does."""
     kept_for: int = LEDGER_TIME_RETAINED.default
-    """Milliseconds for which other producers are remembered that write nothing."""
+    """Milliseconds for which other producers that write nothing are remembered."""
     is_first: bool = False
     """Whether the producer certainly never committed before."""
 
 
 @dataclass(frozen=True, slots=True)
 class WithAhead:
-    """The same where some rows are too far ahead of the clock to count."""
+    """A claim that comes with rows too far ahead of the clock to count."""
 
     claim: int | SourceProgress | None
     ahead: int
-    """How many."""
+    """Number of such rows."""
 
 
 Claim: TypeAlias = int | SourceProgress | WithAhead | None
-"""What a commit says of its watermark: the value, how to find it on a base, or nothing."""
+"""A commit's claim about its watermark: the value, how to compute it on a base, or nothing."""
 
 
 def claim(
@@ -97,19 +97,19 @@ def claim(
     limit: Limit = None,
     expected: frozenset[str] = frozenset(),
 ) -> Claim:
-    """What the rows of these messages say of the watermark, by the definition in the schema they were written in.
+    """Return the watermark claim of these messages, by the definition in the schema they were written in.
 
     Args:
         schema: of the rows.
         options: of the table and the write.
         messages: what was written.
-        producer: the streaming query that writes; None for a batch write.
+        producer: the writing streaming query; None for a batch write.
         is_first: whether that query certainly never committed before.
         limit: what the watermark must not exceed.
-        expected: sources that there are; heeded once one of them has brought rows, for then they are named alike.
+        expected: known sources; used once one of them has brought rows, which shows that the names agree.
 
     Returns:
-        None if the table has no definition, or the rows say nothing.
+        None if the table has no watermark definition, or the rows have no event times.
     """
     definition = watermark_definition(schema)
     if definition is None:
@@ -135,19 +135,19 @@ def claim(
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What a snapshot says of event time."""
+    """Event-time state that a snapshot records."""
 
     watermark: int | None
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
 def recorded(context: TableContext, previous: Snapshot | None, claimed: Claim, now: int) -> Recorded:
-    """What a snapshot on top of `previous` records. Never raises: no commit shall fail of its watermark.
+    """Return the event-time state for a snapshot on top of `previous`. Never raises, so that no commit fails by it.
 
     Args:
         context: the branch that is committed to.
         previous: the base of the commit.
-        claimed: what the commit says.
+        claimed: the claim of the commit.
         now: its time, epoch milliseconds.
     """
     before = None if previous is None else previous.watermark
@@ -174,17 +174,17 @@ def recorded(context: TableContext, previous: Snapshot | None, claimed: Claim, n
 
 
 def given_back(previous: Snapshot | None, taken: Snapshot) -> Recorded:
-    """What a snapshot on top of `previous` records whose rows are those of `taken`: the watermark that belongs to them."""
+    """Return the event-time state for a snapshot on `previous` with the rows, and so the watermark, of `taken`."""
     return _set_anew(previous, taken.watermark, taken.properties.get(WATERMARK_PROPERTY))
 
 
 def reset(previous: Snapshot, to: int | None, latest: int) -> Recorded:
-    """What a snapshot on top of `previous` records that sets the watermark anew.
+    """Return the event-time state for a snapshot on top of `previous` that resets the watermark.
 
     Args:
         previous: the base of the commit.
         to: the watermark from now on.
-        latest: sources that are said to be further are forgotten, epoch milliseconds.
+        latest: sources whose recorded progress is beyond this are forgotten, epoch milliseconds.
     """
     text = previous.properties.get(WATERMARK_PROPERTY)
     states = (None if text is None else _from_text(text)) or {}
@@ -196,7 +196,7 @@ def reset(previous: Snapshot, to: int | None, latest: int) -> Recorded:
 
 
 def _set_anew(previous: Snapshot | None, watermark: int | None, known: str | None) -> Recorded:
-    """What it records; if nothing is known of sources, it says so, for what older snapshots say is about other rows."""
+    """Return the reset state. Unknown sources are recorded as such, as older snapshots describe other rows."""
     if previous is None:
         return Recorded(watermark, {} if known is None else {WATERMARK_PROPERTY: known})
     properties = _carried(previous)
@@ -208,22 +208,22 @@ def _set_anew(previous: Snapshot | None, watermark: int | None, known: str | Non
 
 
 def _carried(previous: Snapshot) -> dict[str, str]:
-    """What the snapshot before knew that the next one has to know as well."""
+    """Return the event-time properties that the next snapshot carries on."""
     keys = (WATERMARK_PROPERTY, WATERMARK_SINCE_PROPERTY)
     return {key: previous.properties[key] for key in keys if key in previous.properties}
 
 
 _Sources: TypeAlias = dict[str, tuple[int | None, int]]
-"""For each source the newest event time, None if it never brought one, and when that was, or when it was first known."""
+"""Per source, the newest event time (None if it never had one), and when that came or the source became known."""
 
 _States: TypeAlias = dict[str, _Sources]
-"""What is known of sources, by producer."""
+"""Source states by producer."""
 
 
 def _advanced(
     context: TableContext, claimed: SourceProgress, states: _States | None, now: int
 ) -> tuple[int | None, str]:
-    """The watermark, and the states with what the commit adds to them."""
+    """Return the watermark, and the updated states as text."""
     is_known = states is not None or claimed.is_first
     states = states or {}
     sources = _sources_after(claimed, states.get(claimed.producer, {}), now)
@@ -243,13 +243,13 @@ def _advanced(
         _say_who_is_waited_for(context.title, waiting)
         return None, text
     newest_of_each = [newest for newest in active.values() if newest is not None]
-    # Of a producer whose history is gone nobody knows which sources are behind: the watermark stays for once.
+    # If a producer's history is gone, its lagging sources are unknown: the watermark stays this once.
     own = min(newest_of_each) - claimed.delay_millis if newest_of_each and is_known else None
     return _limited(own, claimed.limit), text
 
 
 def _sources_after(claimed: SourceProgress, before: _Sources, now: int) -> _Sources:
-    """What is known of the sources of a producer after a commit."""
+    """Return the sources of a producer after a commit."""
     sources: _Sources = {s: (newest, seen) for s, (newest, seen) in before.items() if newest is not None}
     for source, newest in claimed.newest.items():
         known, _ = sources.get(source, (None, now))
@@ -270,10 +270,10 @@ def _say_who_is_waited_for(title: str, sources: tuple[str, ...]) -> None:
 
 
 def _states_before(context: TableContext, previous: Snapshot | None) -> _States | None:
-    """What is known of all producers; None if what once was known may have expired, or is buried too deep.
+    """Return the source states of all producers; None if they may have expired, or lie too far back.
 
-    The newest snapshot that says anything says everything: commits of ours carry it on, and only those of other
-    engines, which do not, lie on top of it.
+    The newest snapshot with states has all of them: our commits carry them on, and only those of other
+    engines, which do not, may lie on top of it.
     """
     oldest: Snapshot | None = None
     history = () if previous is None else context.snapshots.backwards(previous)
@@ -296,7 +296,7 @@ def _to_text(states: _States) -> str:
 
 
 def _from_text(text: str) -> _States | None:
-    """None for what is not understood: somebody else wrote it."""
+    """Parse source states; None if the format is not ours."""
     try:
         content: Any = json.loads(text)
         if content["version"] != _VERSION:

@@ -1,7 +1,7 @@
-"""How many buckets one task of a write has to write: each costs memory while it is written, and a file after.
+"""Write load: the number of buckets that one task of a write writes. Each costs memory, and then a file.
 
 The proposal's rule is ``(N * B) / P < 100`` (seed 003): N partitions to which data is written, B buckets in each,
-P tasks that write side by side. Less where nobody compacts while writing.
+P concurrent tasks. The limit is lower for tables that are not compacted while writing.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ _LIMIT_WRITE_ONLY = 50
 
 @dataclass(frozen=True, slots=True)
 class WriteLoad:
-    """The numbers of one write."""
+    """The dimensions of one write."""
 
     partitions: int
-    """Partitions to which data is written."""
+    """Number of partitions that are written."""
     buckets: int
-    """Buckets in each of them; 1 for a scalable table."""
+    """Buckets per partition; 1 for a scalable table."""
     tasks: int
-    """Tasks that write."""
+    """Number of writing tasks."""
     found: float | None = None
-    """Buckets that a task did write, on average; None before the write, or if rows are clustered."""
+    """Average number of buckets that a task did write; None before the write, or if rows are clustered."""
 
     @classmethod
     def of_messages(cls, tasks: Sequence[Sequence[CommitMessage]]) -> WriteLoad:
-        """The numbers of a write that has happened, from the messages of each task."""
+        """Compute the load of a finished write from the messages of each task."""
         places = {(m.partition, m.bucket) for messages in tasks for m in messages}
         partitions = len({partition for partition, _ in places})
         busy = sum(1 for messages in tasks if messages)
@@ -41,16 +41,16 @@ class WriteLoad:
 
     @property
     def per_task(self) -> float:
-        """``(N * B) / P``: the buckets of a task when every bucket is written by one task only."""
+        """``(N * B) / P``: buckets per task if each bucket is written by one task only."""
         return self.partitions * self.buckets / self.tasks
 
     def tasks_below(self, limit: int) -> int:
-        """The fewest tasks with which `per_task` is below the limit."""
+        """Return the fewest tasks with which `per_task` is below the limit."""
         return self.partitions * self.buckets // limit + 1
 
 
 def load_limit(options: Mapping[str, str]) -> int | None:
-    """Buckets of a task from which on to warn; None for never."""
+    """Return the number of buckets per task from which on to warn; None for never."""
     limit = WRITERS_PER_TASK_WARN.of(options)
     if limit is None:
         return _LIMIT_WRITE_ONLY if WRITE_ONLY.of(options) else _LIMIT
@@ -58,10 +58,10 @@ def load_limit(options: Mapping[str, str]) -> int | None:
 
 
 def load_warning(load: WriteLoad, table: str, options: Mapping[str, str]) -> str | None:
-    """What to tell a person who is about to write so much with so few tasks, or who did; None if all is well.
+    """Return a warning about a planned or finished write with too many buckets per task; None if it is fine.
 
     Args:
-        load: the numbers.
+        load: the load.
         table: its name, for the message.
         options: of the table and the write.
     """

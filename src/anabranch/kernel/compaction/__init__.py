@@ -1,1 +1,1 @@
-"""Which small files to rewrite into larger ones; how they are rewritten is the engine's."""
+"""Compaction planning: which small files to rewrite into larger ones; the engine rewrites them."""

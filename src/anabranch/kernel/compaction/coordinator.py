@@ -1,6 +1,6 @@
-"""What to compact, over the life of a job that writes or compacts a table.
+"""The compaction coordinator: plans compaction over the lifetime of a job that writes or compacts a table.
 
-A coordinator remembers the small files of a branch, learns of new ones from each snapshot as it comes, and packs
+A coordinator remembers the small files of a branch, learns of new ones from each snapshot, and packs
 them into tasks. It does no work itself, has no thread, and holds no more of a file than packing needs.
 
     coordinator = Coordinator(context, options)
@@ -10,9 +10,9 @@ them into tasks. It does no work itself, has no thread, and holds no more of a f
             ...  # rewrite, commit
             coordinator.done(task, TaskEnd.COMMITTED)
 
-A partition in which no task comes together for a while gets one for what there is; where but one small file
-is left, or nothing comes of it, it is forgotten, so that memory is taken by what is written to. What was
-forgotten is found again by a full round, by a restart, and whenever history makes the coordinator start over.
+A partition without a task for a while gets one for whatever it has; if only one small file
+is left, or rewriting gains nothing, it is forgotten, so that memory is used for partitions being written. Forgotten
+files are found again by a full round, by a restart, and whenever history makes the coordinator start over.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ROUNDS_TO_REST: Final = 5
 """Rounds without a task after which a partition gets one for all of its small files."""
 _ROUNDS_TO_FORGET: Final = 10
 _MOST_SNAPSHOTS: Final = 256
-"""Snapshots behind the newest from which on it is less work to start over."""
+"""Number of snapshots behind the newest from which starting over is cheaper."""
 _LONGEST_PENALTY: Final = 256
 
 Place = tuple[bytes, int]
@@ -52,32 +52,32 @@ Place = tuple[bytes, int]
 
 
 class TaskEnd(StrEnum):
-    """What became of a task."""
+    """Outcome of a task."""
 
     COMMITTED = "committed"
     GIVEN_UP = "given up"
-    """Its files were no longer as when it was planned."""
+    """Its files had changed since planning."""
     FAILED = "failed"
-    """It may succeed another time: not at once, and less and less often."""
+    """Retried later, with growing delays."""
 
 
 @dataclass(slots=True)
 class _Penalty:
     failures: int
     until: int
-    """Round up to which nothing is tried."""
+    """Round until which nothing is tried."""
 
 
 class Coordinator:
     """Plans the compaction of one branch, round by round."""
 
     def __init__(self, context: TableContext, options: Mapping[str, str]) -> None:
-        """Nothing is read yet.
+        """Initialize without reading anything.
 
         Args:
             context: the branch.
-            options: the job's, over the table's. With `full-compaction.delta-commits` every so many commits there
-                is a round of full compaction.
+            options: the job's, overriding the table's. With `full-compaction.delta-commits`, there is a round of full
+                compaction every so many commits.
         """
         self._context = context
         self._job_options = dict(options)
@@ -95,19 +95,19 @@ class Coordinator:
 
     @property
     def files(self) -> int:
-        """How many files it remembers."""
+        """Number of files it remembers."""
         return self._files.height
 
     @property
     def in_flight(self) -> tuple[CompactionTask, ...]:
-        """Tasks that were given out and are not done."""
+        """Tasks that were handed out and are not done."""
         return tuple(self._in_flight.values())
 
     def observe(self) -> None:
-        """Take in what was committed since the last time; at first, all small files there are.
+        """Process the commits since the last call; on the first, all small files.
 
         Raises:
-            NotFoundError: the table is not there any more.
+            NotFoundError: the table no longer exists.
             UnsupportedFeatureError: the table must not be written to.
         """
         schema = self._schema = self._context.schemas.latest()
@@ -121,16 +121,16 @@ class Coordinator:
         try:
             if later is not None:
                 self._take_in(later[::-1])
-        except CorruptTableError:  # as a rule a snapshot that expired while it was read
+        except CorruptTableError:  # usually a snapshot that expired while it was read
             later = None
         if later is None:
             self._start_over()
 
     def tasks(self, limit: int | None = None) -> list[CompactionTask]:
-        """One round: what to rewrite now. Until `done` is called for a task, its files are in no other.
+        """Plan one round of tasks. Until `done` is called for a task, its files are in no other.
 
         Args:
-            limit: the most tasks to give out; the others come first in later rounds.
+            limit: the most tasks to return; the others come first in later rounds.
         """
         if self._schema is None or self._is_lost:
             return []
@@ -151,7 +151,7 @@ class Coordinator:
         return given_out
 
     def done(self, task: CompactionTask, end: TaskEnd) -> None:
-        """Say what became of a task that was given out."""
+        """Report the outcome of a task."""
         self._in_flight.pop(id(task), None)
         place = _place(task)
         match end:
@@ -183,7 +183,7 @@ class Coordinator:
     # Following the history
 
     def _since_known(self, head: Snapshot | None) -> list[Snapshot] | None:
-        """Snapshots after the one that is known, newest first; None if history does not lead there."""
+        """Return the snapshots after the known one, newest first; None if history does not lead there."""
         known = self._known
         if head is None or known is None:
             return [] if head is known else None
@@ -206,7 +206,7 @@ class Coordinator:
         self._is_lost = False
 
     def _take_in(self, later: Sequence[Snapshot]) -> None:
-        """What these snapshots added and removed, oldest first."""
+        """Apply the files added and removed by these snapshots, oldest first."""
         if not later:
             return
         manifests = self._context.manifests
@@ -224,13 +224,13 @@ class Coordinator:
         self._known = later[-1]
 
     def _worth_remembering(self, files: pl.DataFrame) -> pl.DataFrame:
-        """Small files. In queues also the large ones, which stand between them."""
+        """Keep small files; in queues also the large ones between them."""
         return files.filter((pl.col("total_buckets") > 0) | (pl.col("file_size") < self._limits.small))
 
     # A round
 
     def _plan(self, plan: Planner, files: pl.DataFrame) -> None:
-        """Put tasks for these files into the backlog, leaving those alone that are in a task or must rest."""
+        """Add tasks for these files to the backlog, skipping files in a task or under a penalty."""
         assert self._schema is not None
         self._backlog += plan(EntryFrame(self._fenced(files)), self._schema, self._options)
 
@@ -245,7 +245,7 @@ class Coordinator:
         return files.with_columns(pl.when(is_free).then(fence).otherwise(None).alias(FENCE))
 
     def _grow_older(self) -> None:
-        """Give partitions that wait for long a task for what there is, and forget those that wait in vain."""
+        """Give long-waiting partitions a task for what they have, and forget those without a gain."""
         free = self._fenced(self._files).filter(
             pl.col(FENCE).is_not_null() & (pl.col("file_size") < self._limits.small)
         )
@@ -286,13 +286,13 @@ def _is_of(tasks: Sequence[CompactionTask]) -> pl.Expr:
 
 
 def _in_places(files: pl.DataFrame, places: Iterable[Place]) -> pl.DataFrame:
-    """The files in these partitions and buckets, in their order."""
+    """Return the files in these partitions and buckets, in order."""
     wanted = pl.DataFrame([*places], schema={name: files.schema[name] for name in _PLACE}, orient="row")
     return files.join(wanted, on=_PLACE, how="semi", maintain_order="left")
 
 
 def _unsettled(files: pl.DataFrame, limits: Limits) -> pl.DataFrame:
-    """Without what comes before the last large file of a queue's bucket: nothing can be added there any more."""
+    """Drop files up to the last large one of a queue's bucket, which can gain nothing more."""
     is_queue = pl.col("total_buckets") > 0
     queues = files.with_row_index("row").filter(is_queue)
     if queues.height == 0:

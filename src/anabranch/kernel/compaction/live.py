@@ -1,4 +1,4 @@
-"""The live files of a snapshot, as far as planning their compaction must know them."""
+"""The live files of a snapshot with the columns that compaction planning needs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from anabranch.kernel.scan.request import check_supported
 
 
 def live_files(context: TableContext, snapshot: Snapshot | None) -> EntryFrame:
-    """The `PLAN_COLUMNS` of all live files, in the order of their commits; on a branch also what to keep apart (`fence`).
+    """Return the `PLAN_COLUMNS` of all live files, in commit order; on a branch with the column `fence`.
 
     Raises `CorruptTableError`, `UnsupportedFeatureError`, and `NotFoundError` if the table was replaced.
     """

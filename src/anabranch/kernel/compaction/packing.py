@@ -1,7 +1,7 @@
-"""Which files of a bucket belong into one task: arithmetic on their sizes, nothing of a table.
+"""Packs the files of a bucket into tasks, by sizes alone.
 
-A file is *small* below 7/10 of the target size. What is packed is never one file alone, so every task leaves
-fewer small files than it found and packing again comes to an end.
+A file is *small* below 7/10 of the target size. A task never has only one file, so every task leaves
+fewer small files than it found and repeated packing terminates.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 from anabranch.options import COMPACTION_MAX_FILE_NUM, COMPACTION_MIN_FILE_NUM, TARGET_FILE_SIZE
 
 OPEN_COST: Final = 128 << 10
-"""What a file weighs at least when files are compared, in bytes: opening it costs as much as reading these."""
+"""Minimum weight of a file when files are compared, in bytes: opening it costs as much as reading these."""
 MOST_FILES: Final = 1000
-"""Files after which a task of a full compaction ends, so that many tiny ones are read side by side."""
+"""Most files in a task of a full compaction, so that many tiny ones are read in parallel."""
 _FULL_FILES: Final = 4
-"""Files of the target size that a task of a full compaction makes, about; so few go into its small remainder."""
+"""Approximate number of target-size files that a full compaction's task makes; bounds the share of its remainder."""
 _FULL_QUEUE_FILES: Final = 8
-"""The same in a queue, where what remains of a task lies between large files and stays."""
+"""The same in a queue, where the remainder of a task lies between large files and stays."""
 LEFT_OUT: Final = -1
 """The kind of a file that must not be touched."""
 
@@ -33,18 +33,18 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When files are worth a task."""
+    """Thresholds at which files are worth a task."""
 
     target: int
     """Bytes of a new file."""
     min_files: int
-    """So many files at least, if they reach the target together."""
+    """Minimum number of files, if they reach the target together."""
     max_files: int
-    """So many files are a task whatever their size."""
+    """Number of files that make a task whatever their size."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Limits:
-        """Raises `OptionError`."""
+        """Read the options. Raises `OptionError`."""
         return cls(
             max(TARGET_FILE_SIZE.of(options), 1),
             max(COMPACTION_MIN_FILE_NUM.of(options), 2),
@@ -53,11 +53,11 @@ class Limits:
 
     @property
     def small(self) -> int:
-        """A file is small if it has fewer bytes."""
+        """A file is small if it has fewer bytes than this."""
         return max(self.target * 7 // 10, 1)
 
     def files_after(self, size: int) -> int:
-        """About how many files so many bytes make."""
+        """Estimate how many files so many bytes make."""
         return max(-(-size // self.target), 1)
 
     def gains(self, files: int, size: int) -> bool:
@@ -65,19 +65,19 @@ class Limits:
         return self.files_after(size) < files
 
     def full_weight(self, size: int, *, in_queue: bool = False) -> float:
-        """The part of a full compaction's task that a file makes."""
+        """Return the share of a full compaction's task that a file makes up."""
         return size / (self.target * (_FULL_QUEUE_FILES if in_queue else _FULL_FILES)) + 1 / MOST_FILES
 
 
 def pack(sizes: Sequence[int], limits: Limits) -> list[Run]:
-    """Tasks for files of which any may go together. What is in no run waits for more.
+    """Pack files in any order into tasks. Files in no run wait for more.
 
-    A run has either the target size and `min_files`, or `max_files`. In the latter case one that is heavier than
-    the others together is not closed yet: the file made of small ones would be rewritten for every few more.
+    A run has either the target size and `min_files`, or `max_files`. In the latter case a run with a file heavier than
+    the others together stays open: the merged file would be rewritten for every few more.
 
     Args:
         sizes: bytes of the small files of one partition, ascending.
-        limits: when files are worth a task.
+        limits: thresholds for tasks.
     """
     runs = []
     start, total, weight = 0, 0, 0
@@ -95,7 +95,7 @@ def pack(sizes: Sequence[int], limits: Limits) -> list[Run]:
 
 
 def pack_rest(sizes: Sequence[int], limits: Limits) -> list[Run]:
-    """One task for all files that wait, if it leaves fewer; without those heavier than all lighter ones together.
+    """Make one task of all waiting files, if it leaves fewer; without those heavier than all lighter ones together.
 
     Arguments are those of `pack`.
     """
@@ -108,11 +108,11 @@ def pack_rest(sizes: Sequence[int], limits: Limits) -> list[Run]:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The files of one bucket of a queue, in the order they are read."""
+    """The files of one bucket of a queue, in reading order."""
 
     sizes: Sequence[int]
     firsts: Sequence[int]
-    """First sequence number of each; it never falls."""
+    """First sequence number of each; non-decreasing."""
     rows: Sequence[int]
     kinds: Sequence[int] = field(default=())
     """Only files of one kind may be combined; `LEFT_OUT` for those that must stay as they are. All alike if empty."""
@@ -127,7 +127,7 @@ class Queue:
         return sum(self.sizes[run.start : run.end])
 
     def can_replace(self, run: Run) -> bool:
-        """Whether new files stand where the run stood.
+        """Whether new files take the position of the run.
 
         They count on from its first sequence number. Other engines give files too few numbers; then the last
         new one could come to stand after what follows.
@@ -137,17 +137,17 @@ class Queue:
         return self.firsts[run.start] + sum(self.rows[run.start : run.end]) <= self.firsts[run.end]
 
     def to_its_end(self, run: Run) -> Run | None:
-        """The run with all that follows in the bucket; None if that may not be combined."""
+        """Extend the run to the end of the bucket; None if that may not be combined."""
         whole = Run(run.start, len(self))
         kind = self.kind(run.start)
         return whole if all(self.kind(i) == kind for i in range(*whole)) else None
 
 
 def pack_queue(queue: Queue, limits: Limits) -> list[Run]:
-    """Tasks for files that follow each other. Small files before a large one are joined if they are `min_files`.
+    """Pack consecutive files of a queue into tasks. Small files before a large one are joined if they are `min_files`.
 
-    As `pack`, but a window moves over the files: what reaches the target with too few files loses its first, which
-    is left alone, and so does one whose first is heavier than the others together.
+    Like `pack`, but with a sliding window: if it reaches the target with too few files, or its first file is heavier
+    than the others together, the first file is left alone.
     """
     runs = []
     for stretch, is_closed in _small_stretches(queue, limits):
@@ -163,7 +163,7 @@ def pack_queue(queue: Queue, limits: Limits) -> list[Run]:
 
 
 def pack_queue_fully(queue: Queue, limits: Limits) -> list[Run]:
-    """Tasks after which large files follow each other, with few small ones between and at the end.
+    """Pack a queue so that large files follow each other, with few small ones between and at the end.
 
     Large files are rewritten only where more small ones lie around them; those at the start never.
     """
@@ -181,7 +181,7 @@ def pack_queue_fully(queue: Queue, limits: Limits) -> list[Run]:
 
 
 def pack_queue_end(queue: Queue, limits: Limits) -> list[Run]:
-    """One task for the small files at the end of the bucket, as `pack_rest` has it for files without an order."""
+    """Make one task of the small files at the end of the bucket, like `pack_rest` for files without an order."""
     last = Run(0, 0)
     for stretch, _ in _small_stretches(queue, limits):
         last = stretch
@@ -196,12 +196,12 @@ def pack_queue_end(queue: Queue, limits: Limits) -> list[Run]:
 
 
 def _weight(size: int) -> int:
-    """What a file weighs against others."""
+    """Return the weight of a file in comparisons."""
     return max(size, OPEN_COST)
 
 
 def _small_stretches(queue: Queue, limits: Limits, within: Run | None = None) -> Iterator[tuple[Run, bool]]:
-    """Small files of one kind in a row; and whether nothing can be added to their end any more."""
+    """Yield stretches of consecutive small files of one kind; and whether nothing can be appended to them any more."""
     small = limits.small
     i, end = within or (0, len(queue))
     while i < end:
@@ -269,7 +269,7 @@ def _mixed_stretches(queue: Queue, limits: Limits) -> Iterator[Run]:
 
 
 def _cut(queue: Queue, stretch: Run, limits: Limits) -> list[Run]:
-    """The stretch in parts of which each can be put in the place of its files, and makes several large files."""
+    """Cut the stretch into parts, each of which can replace its files and makes several large files."""
     parts = []
     start, weight = stretch.start, 0.0
     rest = sum(limits.full_weight(queue.sizes[i], in_queue=True) for i in range(*stretch))
@@ -283,7 +283,7 @@ def _cut(queue: Queue, stretch: Run, limits: Limits) -> list[Run]:
 
 
 def _small_parts(queue: Queue, run: Run, limits: Limits) -> Iterator[Run]:
-    """Small files in a row within a run that is not worth it as a whole."""
+    """Yield stretches of small files within a run that is not worth it as a whole."""
     for stretch, _ in _small_stretches(queue, limits, run):
         gains = limits.gains(stretch.end - stretch.start, queue.size(stretch))
         if gains and queue.can_replace(stretch):
@@ -291,7 +291,7 @@ def _small_parts(queue: Queue, run: Run, limits: Limits) -> Iterator[Run]:
 
 
 def _small_to_its_end(queue: Queue, run: Run, limits: Limits) -> Run | None:
-    """The run with all that follows, if small files are the most of it."""
+    """Extend the run to the end, if most of it are small files."""
     whole = queue.to_its_end(run)
     if whole is None:
         return None

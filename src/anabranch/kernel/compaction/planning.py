@@ -1,4 +1,4 @@
-"""From the live files of a table to the tasks that compact them. Columns until the tasks are made.
+"""Plans compaction tasks from the live files of a table. Works on columns until the tasks are built.
 
 Files of a scalable table may go together whatever their order; those of a queue only where they follow each
 other in their bucket. Files whose partition rows differ in bytes are never combined, even if they are of one
@@ -41,7 +41,7 @@ PLAN_COLUMNS: Final = (
     *("min_sequence_number", "max_sequence_number", "schema_id", "level", "creation_time"),
     *("file_source", "external_path", "write_cols"),
 )
-"""What planning must know of an entry. Statistics, which take the longest to decode, are not among it."""
+"""Entry columns needed for planning; statistics, the slowest to decode, are left out."""
 
 _OF_A_FILE: Final = (
     *("file_name", "file_size", "row_count", "min_sequence_number", "max_sequence_number"),
@@ -50,11 +50,11 @@ _OF_A_FILE: Final = (
 _PLACE: Final = ("partition", "bucket", "total_buckets")
 
 Rows = np.ndarray
-"""Places of files in a frame, in the order they are to be read."""
+"""Row numbers of files in a frame, in reading order."""
 
 
 def plan_minor(live: EntryFrame, schema: TableSchema, options: Mapping[str, str]) -> list[CompactionTask]:
-    """Tasks that join small files where it pays off.
+    """Plan tasks that join small files where it pays off.
 
     In each partition of a scalable table small files, the smallest first, become a task when they reach
     `target-file-size` and are at least `compaction.min.file-num`, or when they are `compaction.max.file-num`.
@@ -63,16 +63,16 @@ def plan_minor(live: EntryFrame, schema: TableSchema, options: Mapping[str, str]
     Args:
         live: live files, at least their `PLAN_COLUMNS`, in the order of their commits.
         schema: the table's newest.
-        options: the table's, with those of the job over them.
+        options: the table's, overridden by those of the job.
 
     Returns:
-        tasks without a file in common. Their files are without statistics.
+        Tasks without common files. Their files have no statistics.
     """
     return _tasks(live.df, minor_outline(live, schema, options))
 
 
 def plan_full(live: EntryFrame, schema: TableSchema, options: Mapping[str, str]) -> list[CompactionTask]:
-    """Tasks for all files that are not as good as they get. Arguments and result are those of `plan_minor`.
+    """Plan tasks for all files that can be improved. Arguments and result are those of `plan_minor`.
 
     In a scalable table these are the small files of a partition from two on. In a queue, small files that follow
     each other, with the large ones among which more small ones lie; large ones at the start of a bucket stay.
@@ -81,7 +81,7 @@ def plan_full(live: EntryFrame, schema: TableSchema, options: Mapping[str, str])
 
 
 def plan_rest(live: EntryFrame, schema: TableSchema, options: Mapping[str, str]) -> list[CompactionTask]:
-    """One task for the small files of a partition, however few; in a queue for those at the end of a bucket.
+    """Plan one task for the small files of a partition, however few; in a queue for those at the end of a bucket.
 
     Arguments and result are those of `plan_minor`.
     """
@@ -91,7 +91,7 @@ def plan_rest(live: EntryFrame, schema: TableSchema, options: Mapping[str, str])
 
 
 def plan_sort(live: EntryFrame) -> list[CompactionTask]:
-    """One task for each partition, with all of its live files that may be combined. Not for queues, whose order it
+    """Plan one task for each partition, with all of its live files that may be combined. Not for queues, whose order it
     would destroy.
 
     `live` and the result are those of `plan_minor`.
@@ -103,14 +103,14 @@ def plan_sort(live: EntryFrame) -> list[CompactionTask]:
 
 
 def minor_outline(live: EntryFrame, schema: TableSchema, options: Mapping[str, str]) -> list[Rows]:
-    """The tasks of `plan_minor` as places in the frame."""
+    """Return the tasks of `plan_minor` as row numbers in the frame."""
     limits = Limits.of(options)
     outline = _in_partitions(live.df, limits, lambda sizes: pack(sizes, limits))
     return outline + _in_queues(live.df, schema, lambda queue: pack_queue(queue, limits))
 
 
 def full_outline(live: EntryFrame, schema: TableSchema, options: Mapping[str, str]) -> list[Rows]:
-    """The tasks of `plan_full` as places in the frame."""
+    """Return the tasks of `plan_full` as row numbers in the frame."""
     limits = Limits.of(options)
     small = _small_files(live.df, limits)
     weight = limits.full_weight(1) - limits.full_weight(0)
@@ -132,15 +132,15 @@ def full_outline(live: EntryFrame, schema: TableSchema, options: Mapping[str, st
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What carrying out an outline would change."""
+    """Estimated effect of carrying out an outline."""
 
     files_before: int
     files_after: int
-    """An estimate: that new files are as many bytes as the old ones."""
+    """An estimate, assuming that the bytes stay the same."""
 
 
 def gain_of(live: EntryFrame, outline: Sequence[Rows], options: Mapping[str, str]) -> Gain:
-    """How many files an outline's tasks would read, and about how many write."""
+    """Estimate the number of files an outline's tasks read and write."""
     limits = Limits.of(options)
     sizes = live.df["file_size"].to_numpy()
     after = sum(limits.files_after(int(sizes[rows].sum())) for rows in outline)
@@ -150,7 +150,7 @@ def gain_of(live: EntryFrame, outline: Sequence[Rows], options: Mapping[str, str
 def _in_partitions(
     df: pl.DataFrame, limits: Limits, packed: Callable[[Sequence[int]], Sequence[Run]]
 ) -> list[Rows]:
-    """Runs of the small files of scalable tables by size, as places in the frame."""
+    """Pack the small files of scalable tables by size, as row numbers in the frame."""
     small = _small_files(df, limits).sort("group", "file_size", maintain_order=True)
     sizes = small["file_size"].to_list()
     outline = []
@@ -162,7 +162,7 @@ def _in_partitions(
 
 
 def _small_files(df: pl.DataFrame, limits: Limits) -> pl.DataFrame:
-    """Small files of scalable tables that may be combined, by `group` and in the order of their commits."""
+    """Return small files of scalable tables that may be combined, by `group` and in commit order."""
     mask = (pl.col("total_buckets") <= 0) & (pl.col("file_size") < limits.small)
     if FENCE not in df.columns:
         return _grouped(df, _PLACE, mask)
@@ -170,7 +170,7 @@ def _small_files(df: pl.DataFrame, limits: Limits) -> pl.DataFrame:
 
 
 def _grouped(df: pl.DataFrame, keys: Sequence[str], mask: pl.Expr | None = None) -> pl.DataFrame:
-    """Size and place (`row`) of the files, sorted by the number (`group`) of their keys' values."""
+    """Return size and row number (`row`) of the files, sorted by the number (`group`) of their keys' values."""
     kept = df.select(*keys, "file_size").with_row_index("row")
     kept = kept if mask is None else kept.filter(mask)
     groups = kept.select(keys).unique(maintain_order=True).with_row_index("group")
@@ -180,7 +180,7 @@ def _grouped(df: pl.DataFrame, keys: Sequence[str], mask: pl.Expr | None = None)
 
 
 def _groups(sorted_df: pl.DataFrame, *keys: str) -> list[Run]:
-    """Where each group begins and ends."""
+    """Return the bounds of each group."""
     if sorted_df.height == 0:
         return []
     changes = np.zeros(sorted_df.height - 1, dtype=bool)
@@ -195,7 +195,7 @@ def _rows(sorted_df: pl.DataFrame, run: Run, offset: int = 0) -> Rows:
 
 
 def _in_queues(df: pl.DataFrame, schema: TableSchema, packed: Callable[[Queue], Sequence[Run]]) -> list[Rows]:
-    """Runs of the buckets of queues, as places in the frame."""
+    """Pack the buckets of queues, as row numbers in the frame."""
     ordered = _read_order(df, schema)
     if ordered.height == 0:
         return []
@@ -211,7 +211,7 @@ def _in_queues(df: pl.DataFrame, schema: TableSchema, packed: Callable[[Queue], 
 
 
 def _read_order(df: pl.DataFrame, schema: TableSchema) -> pl.DataFrame:
-    """Files of queues, bucket by bucket as they are read, and which may be combined (`kin`)."""
+    """Return files of queues, bucket by bucket in reading order, and which may be combined (`kin`)."""
     fence = pl.col(FENCE) if FENCE in df.columns else pl.lit(0)
     queues = (
         df.select(
@@ -256,7 +256,7 @@ def _tasks(df: pl.DataFrame, outline: Sequence[Rows]) -> list[CompactionTask]:
 
 
 def _files(df: pl.DataFrame) -> Iterator[DataFileMeta]:
-    """The files of the entries, without what rewriting does not need."""
+    """Build file metadata of the entries, without what rewriting does not need."""
     names, sizes, rows, firsts, lasts, schema_ids, levels, created = (
         df.get_column(name).to_list() for name in _OF_A_FILE
     )

@@ -1,8 +1,8 @@
-"""Rewrites that would only repeat an earlier one: what a compaction made of a place, and nobody has touched since.
+"""Detects rewrites that would repeat an earlier compaction of unchanged files.
 
-Every compaction says in its snapshot how it rewrote files. So the files of a task that are exactly those which one
-snapshot of the same description added to its place (a bucket of a partition) need not be rewritten again. History
-tells that as long as it is retained; where it has expired the work is done again.
+Every compaction records in its snapshot how it rewrote files. So if the files of a task are exactly those that one
+snapshot of the same description added to its place (a bucket of a partition), they need not be rewritten again. This
+works as long as history is retained; where it has expired the work is done again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from anabranch.kernel.log.properties import REWRITE_PROPERTY
 from anabranch.kernel.provenance.fence import FENCE
 
 _LOOK_BACK: Final = 1_000
-"""Snapshots to look through; looking further costs more than a small sort."""
+"""Most snapshots to search; going further costs more than a small sort."""
 _AT_ONCE: Final = 50
 _PLACE: Final = ("partition", "bucket", "total_buckets")
 
@@ -35,13 +35,13 @@ Names = frozenset[str]
 def made_before(
     context: TableContext, live: EntryFrame, schema: TableSchema, description: Mapping[str, Any]
 ) -> set[Names]:
-    """The files of the places, or the parts of them that must be kept apart, that one compaction of this description made.
+    """Return the places (or their fenced parts) whose files one compaction of this description made, as sets of names.
 
     Args:
         context: the branch.
         live: live files, at least their `PLAN_COLUMNS`.
-        schema: the table's newest. Files of another one do not count: options and columns may have changed since.
-        description: how files would be rewritten, as it would stand in the snapshot.
+        schema: the table's newest. Files of another one are ignored: options and columns may have changed since.
+        description: how files would be rewritten, as recorded in the snapshot.
     """
     wanted = _rewritten(live, schema)
     found: set[Names] = set()
@@ -58,7 +58,7 @@ def made_before(
 
 
 def _rewritten(live: EntryFrame, schema: TableSchema) -> set[Names]:
-    """The files of the places in which compactions wrote all there is, in today's schema."""
+    """Return the files of places that consist only of compacted files in the current schema."""
     ours = (pl.col("file_source") == int(FileSource.COMPACT)) & (pl.col("schema_id") == schema.id)
     keys = (*_PLACE, FENCE) if FENCE in live.df.columns else _PLACE
     places = live.df.group_by(keys).agg("file_name", is_rewritten=ours.fill_null(value=False).all())
@@ -74,7 +74,7 @@ def _added(context: TableContext, snapshot: Snapshot) -> set[Names]:
 
 
 def _newest_first(context: TableContext) -> Iterator[Snapshot]:
-    """The newest snapshots, as far back as history goes without a gap."""
+    """Yield the newest snapshots, as far back as history goes without a gap."""
     head = context.snapshots.head()
     newest = 0 if head is None else head.id
     for last in range(newest, max(newest - _LOOK_BACK, 0), -_AT_ONCE):

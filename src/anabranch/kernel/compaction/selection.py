@@ -1,4 +1,4 @@
-"""Which partitions to work on: those named, those a condition holds for, those nobody writes to any more."""
+"""Selects partitions to work on: named ones, those matching a condition, or idle ones."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ several of these dicts. A dict may leave out partition columns."""
 
 
 def partition_predicate(partitions: Partitions, schema: TableSchema) -> BoundPredicate:
-    """The partitions as a predicate on partition columns alone.
+    """Return the partitions as a predicate on partition columns alone.
 
     Raises:
-        InvalidInputError: something else than partition columns is asked for.
+        InvalidInputError: columns other than partition columns are used.
         PredicateError: the condition cannot be read, or a value does not fit its column.
     """
     match partitions:
@@ -50,7 +50,7 @@ def partition_predicate(partitions: Partitions, schema: TableSchema) -> BoundPre
 
 
 def select_partitions(live: EntryFrame, partitions: Partitions | None, schema: TableSchema) -> EntryFrame:
-    """The files in these partitions; all if None. Raises like `partition_predicate`."""
+    """Return the files in these partitions; all if None. Raises like `partition_predicate`."""
     if partitions is None:
         return live
     predicate = partition_predicate(partitions, schema)
@@ -58,10 +58,10 @@ def select_partitions(live: EntryFrame, partitions: Partitions | None, schema: T
 
 
 def select_idle(live: EntryFrame, idle_millis: int | None, clock: Clock) -> EntryFrame:
-    """The files of partitions whose newest file is at least that old; all if None.
+    """Return the files of partitions whose newest file is at least that old; all if None.
 
-    Files tell the local time of those who wrote them, so writers in other time zones make partitions look
-    younger or older. A file that does not tell counts as old.
+    Files record their writer's local time, so writers in other time zones make partitions look
+    younger or older. A file without a time counts as old.
     """
     if idle_millis is None:
         return live

@@ -1,1 +1,1 @@
-"""Letting go of old snapshots: what every ref reaches, and what may be deleted."""
+"""Snapshot expiry: computes what every ref reaches, and removes the rest."""

@@ -1,9 +1,9 @@
-"""What may become unreachable when snapshots expire.
+"""Files that may become unreachable when snapshots expire.
 
-A data file was last visible in the snapshot before the one that deleted it, so it may go when that one is
-gone: candidates are the files deleted by the snapshots that expire and by the one after them, but for those
-that the first of them deleted, which were candidates when the one before it went. Of metadata, everything that
-the expiring snapshots name. Whether a candidate goes is for the refs that are left to say.
+A data file was last visible in the snapshot before the one that deleted it, so it may be removed when that one is
+gone: candidates are the files deleted by the expiring snapshots and by the one after them, except those
+deleted by the first of them, which were candidates when the one before it expired. Of metadata, everything that
+the expiring snapshots name. The remaining refs decide whether a candidate is removed.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.file_paths import bucket_folders
 
 COLUMNS = {"path": pl.String(), "file_name": pl.String(), "kind": pl.String(), "bytes": pl.Int64()}
-"""One row a file. `bytes` is what the metadata says, 0 where it does not."""
+"""One row per file. `bytes` is from the metadata, 0 if unknown."""
 
 
 def no_files() -> pl.DataFrame:
-    """None, with the columns of `COLUMNS`."""
+    """Return an empty frame with the columns of `COLUMNS`."""
     return pl.DataFrame(schema=COLUMNS)
 
 
 _ROWS_AT_ONCE = 50_000
-"""Rows that are held as Python objects, which take ten times what a column does."""
+"""Most rows held as Python objects, which take ten times as much as columns."""
 
 DATA, INDEX, MANIFEST, MANIFEST_LIST, STATISTICS = "data", "index", "manifest", "manifest-list", "statistics"
 
@@ -42,7 +42,7 @@ class Candidates:
     """Files that the expiring snapshots reach and others may not."""
 
     snapshots: int
-    """How many of the snapshots were looked at: all, unless they delete more files than are held at once."""
+    """Number of snapshots that were processed: all, unless they delete more files than are held at once."""
     files: pl.DataFrame
     """With the columns of `COLUMNS`, each path once."""
     unreadable: int
@@ -51,7 +51,7 @@ class Candidates:
 
     @property
     def in_manifests(self) -> pl.Series:
-        """The names of those that manifests may name."""
+        """Names of the candidates that manifests may contain."""
         return self.files.filter(pl.col("kind").is_in([DATA, INDEX]))["file_name"]
 
 
@@ -63,14 +63,14 @@ def candidates(
     *,
     most: int | None = None,
 ) -> Candidates:
-    """Collect them; nothing is changed.
+    """Collect the candidates; nothing is changed.
 
     Args:
         context: the branch.
         schema: its newest.
-        history: the snapshots that expire, oldest first, at least one; and the first that stays.
-        lists: what is known of manifest lists.
-        most: data files after which no more snapshots are looked at; one is in any case.
+        history: the expiring snapshots, oldest first, at least one; and the first that stays.
+        lists: the index of manifest lists.
+        most: number of data files after which to stop; at least one snapshot is processed.
     """
     reader = _Reader(context, schema, lists, most)
     taken = reader.read(history)
@@ -94,7 +94,7 @@ class _Reader:
         self.unreadable = 0
 
     def read(self, snapshots: Sequence[Snapshot]) -> int:
-        """Read what the snapshots name, but for the last one, of which only what it deletes counts; how many were read.
+        """Read the snapshots' metadata, but of the last one only its deletes; return how many were read.
 
         Fewer than all but the last if they delete too many files: then the one after them counts as the last.
         """
@@ -130,7 +130,7 @@ class _Reader:
             self._flush()
 
     def metadata(self) -> list[pl.DataFrame]:
-        """The manifests, lists, index files and statistics that the snapshots name."""
+        """Return the manifests, lists, index files and statistics that the snapshots name."""
         self._flush()
         return self._frames
 
@@ -139,9 +139,9 @@ class _Reader:
         self._rows = []
 
     def deleted(self) -> Iterator[pl.DataFrame]:
-        """The data files that the deltas delete, and what lies beside them."""
+        """Yield the data files that the deltas delete, and their extra files."""
         for frame in self._entries():
-            # Files of an external path lie outside of the table; they are not ours to remove.
+            # Files at an external path lie outside of the table and are not ours to remove.
             gone = frame.filter((pl.col("kind") == 1) & pl.col("external_path").is_null())
             gone = gone.with_columns(folder=bucket_folders(gone, self._schema))
             beside = gone.select("folder", file_name="extra_files").explode("file_name").drop_nulls()
@@ -162,7 +162,7 @@ class _Reader:
     def _readable(
         self, found: tuple[ManifestFileMeta, ...] | CorruptTableError
     ) -> tuple[ManifestFileMeta, ...]:
-        """What a list says; nothing, and one more that is unreadable, if it cannot be read."""
+        """Return the manifests of a list; none, counted as unreadable, if it cannot be read."""
         if isinstance(found, CorruptTableError):
             self.unreadable += 1
             return ()
@@ -187,7 +187,7 @@ class _Reader:
 
 
 def _lists(snapshot: Snapshot) -> dict[str, int]:
-    """The manifest lists of a snapshot and their sizes."""
+    """Return the manifest lists of a snapshot and their sizes."""
     found = {
         snapshot.base_manifest_list: snapshot.base_manifest_list_size,
         snapshot.delta_manifest_list: snapshot.delta_manifest_list_size,

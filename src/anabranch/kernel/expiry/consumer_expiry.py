@@ -1,4 +1,4 @@
-"""What consumers keep from expiring, and when they themselves have expired."""
+"""Consumers in expiry: the snapshots they hold, and the expiry of consumers themselves."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _PAUSE_SECONDS = 0.02
 
 
 def next_read(context: TableContext, *, without: Collection[str] = ()) -> int | None:
-    """Id of the first snapshot that a consumer of the branch has not read, or None without consumers.
+    """Return the id of the first snapshot that a consumer of the branch has not read, or None without consumers.
 
     Args:
         context: the branch.
-        without: names of consumers that do not count.
+        without: names of consumers to ignore.
 
-    Raises `CorruptTableError` if one cannot be read, whatever it is called: other engines have other rules.
+    Raises `CorruptTableError` if one cannot be read, whatever its name: other engines allow other names.
     """
     files = _files(context).items()
     positions = [_position(context, path) for name, (path, _) in files if name not in without]
@@ -29,7 +29,7 @@ def next_read(context: TableContext, *, without: Collection[str] = ()) -> int | 
 
 
 def expire_consumers(context: TableContext, older_than: int, *, dry_run: bool = False) -> tuple[str, ...]:
-    """Remove the consumers that were last stored before a moment (epoch milliseconds); their names, sorted."""
+    """Remove consumers last stored before a moment (epoch milliseconds); return their names, sorted."""
     gone = []
     for name, (path, modified) in sorted(_files(context).items()):
         if modified < older_than and (dry_run or _still_older(context, path, older_than)):
@@ -40,7 +40,7 @@ def expire_consumers(context: TableContext, older_than: int, *, dry_run: bool = 
 
 
 def _files(context: TableContext) -> dict[str, tuple[str, int]]:
-    """Path and time of each consumer by name."""
+    """Return path and modification time of each consumer by name."""
     infos = context.storage.list(context.layout.consumer_folder)
     return {
         name: (info.path, info.modified_millis)
@@ -50,7 +50,7 @@ def _files(context: TableContext) -> dict[str, tuple[str, int]]:
 
 
 def _still_older(context: TableContext, path: str, moment: int) -> bool:
-    """Looked at again right before it goes: it may have moved since the listing."""
+    """Check again right before the removal, as the consumer may have moved since the listing."""
     try:
         return context.storage.info(path).modified_millis < moment
     except NotFoundError:
@@ -58,7 +58,7 @@ def _still_older(context: TableContext, path: str, moment: int) -> bool:
 
 
 def _position(context: TableContext, path: str) -> int | None:
-    """Other engines write the file in place, so it may be cut off for a moment."""
+    """Read a position; retried, as other engines write the file in place and it may be cut off for a moment."""
     for attempt in range(_READS):
         try:
             return Consumer.from_json(context.storage.get(path), path=path).next_snapshot

@@ -1,31 +1,31 @@
-"""Removing old snapshots, and the files that nothing reaches once they are gone.
+"""Snapshot expiry: removes old snapshots, and the files that nothing reaches once they are gone.
 
-The order is what makes it safe against everybody else:
+The order makes it safe against concurrent operations:
 
-0. What is to go and what it names is read, and so are all refs: if one that stays cannot be read, nothing
+0. The expiring snapshots and their metadata are read, and so are all refs: if one that stays cannot be read, nothing
    is changed at all.
-1. What merges must know is carried over, the ledger of exactly-once takes what it must remember, and the archive what
-   the snapshots said; then their files are removed, oldest first, so that history never has a gap; then the hint
+1. Merge information is carried over, the ledger of exactly-once and the archive record the snapshots'
+   commits and metadata; then their files are removed, oldest first, so that history never has a gap; then the hint
    EARLIEST is written.
-2. All refs of all branches are read again. Whoever meanwhile made one of a snapshot that was just removed
+2. All refs of all branches are read again. Whoever meanwhile made one to a snapshot that was just removed
    finds that snapshot gone when it checks, as it must, and takes its ref back.
-3. Of the files that the removed snapshots named, those that no ref reaches are deleted.
+3. Files named by the removed snapshots that no ref reaches are deleted.
 
-On a full disk the records of step 1 find no room. Hints are removed then, which anybody can do without, and
+On a full disk the records of step 1 find no space. Then hints are removed, which are dispensable, and
 snapshots go a few at a time, then twice as many, and so on: their own files alone free more than their records take,
-whoever holds the rest. Of a few the archive may be written after their files are removed, into the room that these
-leave; the ledger never.
+whatever else is still held. For a few, the archive may be written after their files are removed, into the space that
+frees; the ledger never.
 
-Nobody can come back to a file that no ref reached in step 2: new refs are made of refs, and new commits are
+A file that no ref reached in step 2 stays unreachable: new refs are made of refs, and new commits are
 built on the newest snapshot. A second expirer deletes the same files or others; a kill leaves files that
 nothing refers to, which the cleaning of orphans finds.
 
-What it costs grows with the history once: a reader of refs and an index of manifest lists serve the whole expiry, so
+The cost grows with the history only once: a ref reader and an index of manifest lists serve the whole expiry, so
 each snapshot and each list is read once, however many rounds there are. Snapshots are removed in batches. Before each
-batch it is looked whether the snapshot that is to stay still does. A number is given again only when history is
-rolled back below it, which first removes all above, this one with them: so as long as it is there, by its stamp,
+batch it is checked that the first staying snapshot still exists. A number is reused only when history is
+rolled back below it, which first removes everything above, including this one: so as long as it exists, by its stamp,
 every number below it is still that of the snapshot that was read. Where another expiry took it, each
-file is looked at by itself. A store that dies within a batch may leave a gap, below which nothing is history.
+file is checked by itself. A store that dies within a batch may leave a gap, below which nothing is history.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ from anabranch.kernel.provenance.carry import carry_over
 from anabranch.options import LEDGER_TIME_RETAINED
 
 _SNAPSHOTS_AT_ONCE = 50_000
-"""So that what they name fits into memory."""
+"""Bounds memory for the metadata of one round."""
 _FILES_AT_ONCE = 1_000_000
-"""Data files that are told apart at once."""
+"""Data files whose reachability is computed at once."""
 _SNAPSHOTS_IF_FULL = 8
-"""On a full disk: each leaves a block or more, and what is recorded of all of them takes two or three."""
+"""Batch size on a full disk: each frees a block or more, and the records of all of them take two or three."""
 _REMOVED_AT_ONCE = 64
 _LOOKS = 5
 _DAY = 86_400_000
@@ -73,7 +73,7 @@ _DAY = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """So many files of so many bytes; bytes as far as the metadata tells."""
+    """Number and bytes of files; bytes as far as the metadata tells."""
 
     files: int = 0
     bytes: int = 0
@@ -84,25 +84,25 @@ class Tally:
 
 @dataclass(frozen=True)
 class Expiry:
-    """What an expiry removed, or would remove if it was tried out only."""
+    """Result of an expiry, or of its dry run."""
 
     snapshots: tuple[int, ...] = ()
-    """Ids of the snapshots that went, ascending."""
+    """Ids of the removed snapshots, ascending."""
     left: int = 0
-    """How many stayed."""
+    """Number of remaining snapshots."""
     files: pl.DataFrame = field(default_factory=no_files, repr=False)
-    """The files that went with them, snapshot files aside: `path`, `file_name`, `kind`, `bytes`."""
+    """The files removed with them, except snapshot files: `path`, `file_name`, `kind`, `bytes`."""
     held: Mapping[str, Tally] = field(default_factory=dict)
-    """What stayed because others than the snapshots that are left reach it: by the name of one ref that does, for
+    """Files kept because refs other than the remaining snapshots reach them: by the name of one such ref, for
     example ``tag 'good'``."""
     unreadable: int = 0
-    """Metadata files of the snapshots that were missing or damaged. What only they named stays, as orphans."""
+    """Missing or damaged metadata files of the snapshots. What only they named stays, as orphans."""
     consumers: tuple[str, ...] = ()
-    """Names of consumers that went because they had not moved for long."""
+    """Names of consumers that were removed because they had not moved for long."""
     tags: tuple[str, ...] = ()
-    """Names of tags that went because they were kept long enough."""
+    """Names of removed expired tags."""
     states: tuple[str, ...] = ()
-    """What jobs kept of their state for these tags alone, which they release when they run next."""
+    """Job state kept only for these tags, which the jobs release when they run next."""
     dry_run: bool = False
     """Whether nothing was removed."""
 
@@ -112,7 +112,7 @@ class Expiry:
         return tallies(self.files, "kind")
 
     def __add__(self, other: Expiry) -> Expiry:
-        """This and what was done after it."""
+        """Combine this with a later round."""
         held = dict(self.held)
         for ref, tally in other.held.items():
             held[ref] = held.get(ref, Tally()) + tally
@@ -130,7 +130,7 @@ class Expiry:
 
 
 def tallies(files: pl.DataFrame, by: str) -> dict[str, Tally]:
-    """Number and bytes of files by the value of a column, ordered by it."""
+    """Count files and bytes by the value of a column, ordered by it."""
     counts = files.group_by(by).agg(files=pl.len(), bytes=pl.col("bytes").sum()).sort(by)
     return {value: Tally(number, size) for value, number, size in counts.iter_rows()}
 
@@ -152,14 +152,14 @@ def expire(
     Args:
         context: the branch.
         retention: what to keep.
-        engine: what deletes many files.
-        dry_run: find out only.
-        without: names of consumers that do not count.
-        without_tags: names of tags of the branch that do not count where it is tried out only. Where it is not they
-            must be gone already.
+        engine: deletes many files.
+        dry_run: report only.
+        without: names of consumers to ignore.
+        without_tags: names of tags of the branch to ignore in a dry run. Otherwise they
+            must be removed already.
 
     Raises:
-        CorruptTableError: what stays cannot be read in full, or the newest snapshot of a branch was deleted by hand;
+        CorruptTableError: a remaining ref cannot be read in full, or a branch's newest snapshot was deleted by hand;
             nothing was deleted.
         UnsupportedFeatureError: the table uses something that must not be expired here; nothing was deleted.
         CommitConflictError: history was rolled back meanwhile; nothing more was deleted.
@@ -198,9 +198,9 @@ def expire(
 
 
 def _make_room(context: TableContext) -> bool:
-    """Free a little of a full disk, where every file takes a block: hints, which are found again without them.
+    """Free a little of a full disk, where every file takes a block, by removing hints, which are dispensable.
 
-    False if there are none.
+    Returns False if there are none.
     """
     layouts = [context.on_branch(name).layout for name in (None, *branch_names(context))]
     hints = [path for layout in layouts for path in (layout.earliest_hint_path, layout.latest_hint_path)]
@@ -210,7 +210,7 @@ def _make_room(context: TableContext) -> bool:
 
 
 def _tidy_records(context: TableContext, schema: TableSchema) -> None:
-    """Join small records; where there is no room for that, a later expiry does it."""
+    """Join small records; if there is no space for that, a later expiry does it."""
     try:
         tidy(context, removal_time(context) - LEDGER_TIME_RETAINED.of(schema.options))
         tidy_archive(context)
@@ -220,7 +220,7 @@ def _tidy_records(context: TableContext, schema: TableSchema) -> None:
 
 
 def check_cleanable(context: TableContext) -> TableSchema:
-    """The newest schema, if this version knows everything that the table uses.
+    """Return the newest schema, if this version supports everything the table uses.
 
     Raises `NotFoundError`, `UnsupportedFeatureError`, `CorruptTableError`.
     """
@@ -240,22 +240,22 @@ class _Round:
     schema: TableSchema
     retention: Retention
     without: Collection[str]
-    """Names of consumers that do not count."""
+    """Names of consumers to ignore."""
     given_up: frozenset[str]
-    """Files of refs that do not count."""
+    """Paths of refs to ignore."""
     engine: Engine
     reader: RefReader
     lists: ListIndex
 
     def run(self, dry_run: bool) -> tuple[Expiry, bool]:
-        """What was done, and whether it was cut short because of what memory holds."""
+        """Return the result, and whether it was cut short by the memory bound."""
         while True:
             done = self._attempt(dry_run)
             if done is not None:
                 return done
 
     def _attempt(self, dry_run: bool) -> tuple[Expiry, bool] | None:
-        """None if a consumer came in between that wants to read what was to go; nothing was removed then."""
+        """Return None, with nothing removed, if a consumer came in between that has to read expiring snapshots."""
         unread = next_read(self.context, without=self.without)
         look, history = self._look(self.reader)
         if history is None:
@@ -301,7 +301,7 @@ class _Round:
         return done, was_cut
 
     def _look(self, reader: RefReader) -> tuple[Look, History | None]:
-        """All refs, and the history of this branch among them; None for a table without snapshots."""
+        """Read all refs, and the history of this branch; None as history of a table without snapshots."""
         for _ in range(_LOOKS):
             head = self.context.snapshots.head()
             look = reader.look()
@@ -311,7 +311,7 @@ class _Round:
         raise _rolled_back(self.context)
 
     def _left_over(self, history: History, unread: int | None) -> list[SnapshotFile]:
-        """Snapshot files below history that are old and that no living writer can be about to take back."""
+        """Return old snapshot files below history that no living writer can be about to take back."""
         if not history.below:
             return []
         yesterday = removal_time(self.context) - _DAY
@@ -328,7 +328,7 @@ class _Round:
             delete_snapshot(self.context, file.snapshot)
 
     def _remove_snapshots(self, due: Sequence[Snapshot], following: Snapshot) -> bool:
-        """Step 1; False if a consumer wants one of them. Raises `CommitConflictError` if a rollback may."""
+        """Step 1; False if a consumer needs one of them. Raises `CommitConflictError` if history was rolled back."""
         context = self.context
         self._check_still_there(following)
         carry_over(context, due, following)
@@ -356,9 +356,9 @@ class _Round:
         return True
 
     def _archive(self, due: Sequence[Snapshot]) -> bool:
-        """Whether the archive has what the snapshots said.
+        """Archive the snapshots; return False if that must wait for space.
 
-        On a full disk the files of a few snapshots make the room: these are archived right after they were removed.
+        On a full disk the files of a few snapshots make the room: these are archived right after their removal.
         """
         try:
             archive(self.context, due)
@@ -369,9 +369,9 @@ class _Round:
         return True
 
     def _check_still_there(self, following: Snapshot, *, removed: Sequence[Snapshot] = ()) -> bool:
-        """Whether the snapshot that is to stay does; raises if not, unless another expiry has gone beyond it.
+        """Whether the first staying snapshot exists; raises if not, unless another expiry has gone beyond it.
 
-        Then what was removed is put back: a rollback for good may have made the newest of it the head again.
+        Before raising, removed snapshots are restored: a destructive rollback may have made the newest the head again.
         """
         found = self.context.snapshots.find(following.id)
         if found is not None and found.stamp == following.stamp:
@@ -393,7 +393,7 @@ class _Round:
                 self.context.storage.put_if_absent(path, snapshot.to_json())
 
     def _tell_held(self, files: pl.DataFrame) -> dict[str, Tally]:
-        """What others than the snapshots that stay hold: that those share files with older ones is as it must be."""
+        """Tally files held by refs other than remaining snapshots, which naturally share files with older ones."""
         own = pl.col("holder_path").str.starts_with(f"{self.context.layout.snapshot_folder}/")
         return tallies(files.filter(~own), "holder")
 

@@ -1,8 +1,8 @@
-"""Which manifests each manifest list names, for a work that goes through the lists of a whole history.
+"""Index from manifest lists to manifests, for operations that read the lists of a whole history.
 
-Every list is read once, however often its ref is looked at, and what it says of a manifest is kept once, however
-many lists name it: a list is numbers then, of 4 bytes each. Nothing goes through the cache of the process, which would
-only lose what others need. Lists are immutable and their names unique, so what was read once stays true.
+Every list is read once, however often its ref is looked at, and each manifest's metadata is kept once, however
+many lists name it: a list is then an array of 4-byte numbers. Nothing goes through the cache of the process, which
+would only evict what others need. Lists are immutable and their names unique, so what was read once stays valid.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ _NONE = array("I")
 
 
 class ListIndex:
-    """The manifests of many lists by number. A manifest's number is its place in `manifests`."""
+    """Manifests of many lists, by number. A manifest's number is its index in `manifests`."""
 
     def __init__(self, context: TableContext) -> None:
         self._context = context
         self.manifests: list[ManifestFileMeta] = []
-        """As the first list that was read and names it says."""
+        """As in the first list read that names it."""
         self._numbers: dict[str, int] = {}
         self._lists: dict[str, array[int]] = {}
 
     def of(self, name: str) -> array[int]:
-        """The manifests of a list that was read."""
+        """Return the manifests of a list that was read."""
         return self._lists.get(name, _NONE)
 
     def __contains__(self, name: str) -> bool:
@@ -37,16 +37,16 @@ class ListIndex:
         return name in self._lists
 
     def metas(self, name: str) -> tuple[ManifestFileMeta, ...]:
-        """The manifests of a list that was read, as lists describe them."""
+        """Return the manifests of a list that was read, with their metadata."""
         return tuple(map(self.manifests.__getitem__, self.of(name)))
 
     def read(self, named_by: Mapping[str, Ref]) -> None:
-        """Read those of some lists that were not read yet, and forget all others.
+        """Read the lists not read yet, and drop all that are not requested.
 
         Args:
-            named_by: by the name of each list a ref that needs it.
+            named_by: for the name of each list a ref that needs it.
 
-        Raises `CorruptTableError` saying which ref needs a list that cannot be read.
+        Raises `CorruptTableError` naming the ref that needs an unreadable list.
         """
         self._lists = {name: found for name, found in self._lists.items() if name in named_by}
         missing = [name for name in named_by if name not in self._lists]
@@ -65,7 +65,7 @@ class ListIndex:
 
 
 def unreadable(ref: Ref, error: CorruptTableError) -> CorruptTableError:
-    """The error of a ref that stays and does not say in full what it needs."""
+    """Return the error for a remaining ref that cannot be read in full."""
     return CorruptTableError(
         f"{ref.name} cannot be read in full, so it is not known what is needed: {error.message}",
         hint=f"nothing was deleted. Restore the file, or remove the {ref.name} if nobody needs it.",

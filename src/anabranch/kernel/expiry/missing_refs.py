@@ -1,6 +1,6 @@
-"""Refusing to remove files while snapshots are missing that somebody deleted by hand.
+"""Refuses to remove files while snapshots are missing that were deleted by hand.
 
-What only they reach is needed to put them back. To whoever asks what is reached it looks as if nobody needed it.
+Files that only they reach are needed to restore them, but look unreachable.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from anabranch.kernel.log.parallel import each
 
 
 def check_main_there(context: TableContext) -> TableContext:
-    """Main. Raises `CorruptTableError`: the branch that is main is not there, or the record that says which one it is."""
+    """Return main. Raises `CorruptTableError`: the main branch, or the pointer to it, is missing."""
     check_decisions(context)
     main = main_of(context.on_branch(None))
     if main.branch is not None and state_of(main) in {BranchState.ABSENT, BranchState.LEFT_OVER}:
@@ -27,7 +27,7 @@ def check_main_there(context: TableContext) -> TableContext:
 
 
 def check_no_snapshot_missing(context: TableContext) -> None:
-    """Raise `CorruptTableError` as `check_main_there`, and if the newest snapshot of a branch is not there."""
+    """Raise `CorruptTableError` as `check_main_there`, and if the newest snapshot of a branch is missing."""
     main = check_main_there(context)
 
     def check(name: str | None) -> None:

@@ -1,18 +1,18 @@
-"""Which files of a table its refs reach, and through which of them.
+"""Computes which files of a table its refs reach, and through which ref.
 
-The question is always about *candidates*, files that somebody would like to remove. Metadata files are a few
+It is always computed for *candidates*, files considered for removal. Metadata files are a few
 per commit, so all that refs name are kept by name. Data files may be many millions: the manifests are
 searched for the candidates by column.
 
 A data file is live in a ref if the ref's manifests together add it more often than they delete it: a file
-may be deleted and taken in again (a rollback does that), and merging manifests drops an ADD only together
+may be deleted and added again (a rollback does that), and merging manifests drops an ADD only together
 with its DELETE, so the difference is the same whatever was merged. No history is assumed: the answer holds
 for snapshots that another engine copied over each other.
 
-Files are told apart by name, as other engines do: a name that any ref reaches in any partition is reached.
+Files are identified by name, as in other engines: a name that any ref reaches in any partition is reached.
 
-Whoever asks several times for one operation shares a `RefReader` and a `ListIndex`: each ref and each list is read
-once then. Manifests are decoded only to look for data files, so where none are asked for, as in the expiry of a history of
+Repeated queries of one operation share a `RefReader` and a `ListIndex`: each ref and each list is then read
+once. Manifests are decoded only to look for data files, so without any, as in the expiry of a history of
 appends, none is read.
 """
 
@@ -39,7 +39,7 @@ T = TypeVar("T")
 ENTRY_COLUMNS = (
     *("kind", "partition", "bucket", "level", "file_name", "file_size", "extra_files", "external_path"),
 )
-"""Columns of manifest entries by which files are found, and removed."""
+"""Manifest entry columns that identify files and locate them for removal."""
 
 _ATTEMPTS = 5
 _ENTRIES_AT_ONCE = 200_000
@@ -54,18 +54,18 @@ _HITS = pl.DataFrame(
         "net": pl.Int32,
     }
 )
-"""How much more often than it deletes it a manifest adds a file that a candidate is, or lies beside."""
+"""ADDs minus DELETEs per manifest, of files that are a candidate or have one as extra file."""
 
 
 class Reachability:
-    """Which of some files are reached. Asked again, it reads only what it has not seen.
+    """Reachability of some files. Repeated queries read only new metadata.
 
     Args:
         context: the table, on any branch.
         names: the names of the files, without folders.
-        in_manifests: those of them that manifests may name, data files and what lies beside them; all if None.
-        reader: what reads the refs; a new one if None.
-        lists: what is known of manifest lists; nothing if None.
+        in_manifests: those of them that manifests may contain, data files and their extra files; all if None.
+        reader: the reader of refs; a new one if None.
+        lists: the index of manifest lists; a new one if None.
     """
 
     def __init__(
@@ -84,10 +84,10 @@ class Reachability:
         self._search = _FileSearch(context, self._names if in_manifests is None else _unique(in_manifests))
 
     def now(self) -> pl.DataFrame:
-        """The files that any ref of any branch reaches now.
+        """Return the files that any ref of any branch reaches now.
 
         Returns:
-            a row a file: `file_name`; `holder`, the name of a ref that reaches it; `holder_path`, its file.
+            One row per file: `file_name`; `holder`, the name of a ref that reaches it; `holder_path`, its file.
 
         Raises:
             CorruptTableError: a ref, or what it names, cannot be read, or a branch has no schema.
@@ -96,14 +96,14 @@ class Reachability:
         return self._tried(self._reader.read(), self._reader.read)
 
     def through(self, refs: Collection[Ref]) -> pl.DataFrame:
-        """The files that these refs reach, as `now` says it. Refs that are removed meanwhile may not count."""
+        """Return the files that these refs reach, in the form of `now`. Refs removed meanwhile may be ignored."""
         chosen = frozenset(refs)
         return self._tried(chosen, lambda: chosen & self._reader.look().refs)
 
     def _tried(self, refs: frozenset[Ref], again: Callable[[], frozenset[Ref]]) -> pl.DataFrame:
-        """What the refs reach; read `again` if an expiry removes some of them, and what they name, while we look.
+        """Compute what the refs reach; read refs `again` if an expiry removes some of them meanwhile.
 
-        Then all of them are read again: what a removed one held may by now be held by a new one.
+        Then all of them are read again: what a removed one held may now be held by a new one.
         """
         for _ in range(_ATTEMPTS):
             try:
@@ -130,7 +130,7 @@ class Reachability:
 
 
 def index_files(context: TableContext, index_manifest: str) -> dict[str, int]:
-    """Name and size of the index files that an index manifest lists. Raises `CorruptTableError`."""
+    """Return name and size of the index files that an index manifest lists. Raises `CorruptTableError`."""
     path = context.layout.manifest_path(index_manifest)
     frame = read_frame(context.manifests.raw(index_manifest), path=path)
     if not {"_FILE_NAME", "_FILE_SIZE"} <= set(frame.columns):
@@ -143,18 +143,18 @@ def index_files(context: TableContext, index_manifest: str) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class _Reached:
-    """What some refs reach, data files aside. A ref is its place in `refs`."""
+    """Files reached by some refs, except data files. A ref is given by its index in `refs`."""
 
     refs: tuple[Ref, ...]
     files: dict[str, int]
-    """Every manifest, list, sidecar, index file and statistics file by name, and a ref that reaches it."""
+    """Every manifest, list, extra file, index file and statistics file by name, with a ref that reaches it."""
     manifests: dict[str, ManifestFileMeta]
     refs_of: dict[str, list[int]]
-    """The refs that each manifest belongs to, ascending."""
+    """The refs that reach each manifest, ascending."""
 
     @classmethod
     def by(cls, context: TableContext, refs: Iterable[Ref], index: ListIndex) -> _Reached:
-        # Tags and savepoints come first: they are the better answer to the question what holds a file.
+        # Tags and savepoints come first, as the more useful answer to what holds a file.
         ordered = tuple(sorted(refs, key=lambda ref: (ref.name.startswith("snapshot"), ref.path, ref.lists)))
         reached = cls(ordered, {}, {}, {})
         index.read({name: ref for ref in reversed(ordered) for name in ref.lists})
@@ -182,7 +182,7 @@ class _Reached:
 
 
 def _read(named_by: dict[str, Ref], read: Callable[[str], T]) -> dict[str, T]:
-    """What files hold, by name. Raises `CorruptTableError` saying which ref one belongs to."""
+    """Read files, by name. Raises `CorruptTableError` naming the ref that an unreadable one belongs to."""
 
     def ask(name: str) -> T:
         try:
@@ -199,7 +199,7 @@ def _unique(names: Iterable[str]) -> pl.Series:
 
 
 class _FileSearch:
-    """Which of the candidates are live in some refs; each manifest is decoded once."""
+    """Search for candidates that are live in some refs; each manifest is decoded once."""
 
     def __init__(self, context: TableContext, names: pl.Series) -> None:
         self._context = context
@@ -208,7 +208,7 @@ class _FileSearch:
         self._searched: dict[str, int] = {}
 
     def live(self, reached: _Reached) -> pl.DataFrame:
-        """The candidates that are live: `file_name`, and `ref`, the place of one that reaches it."""
+        """Return the live candidates: `file_name`, and `ref`, the index of one that reaches it."""
         if self._candidates.height:
             self._search(reached)
         owners: list[list[int]] = [reached.refs_of.get(name, []) for name in self._searched]
@@ -245,7 +245,7 @@ class _FileSearch:
 
 
 def _portions(metas: Sequence[ManifestFileMeta]) -> Iterator[list[ManifestFileMeta]]:
-    """Manifests in groups that are decoded together."""
+    """Group manifests that are decoded together."""
     part: list[ManifestFileMeta] = []
     size = 0
     for meta in metas:
@@ -259,9 +259,9 @@ def _portions(metas: Sequence[ManifestFileMeta]) -> Iterator[list[ManifestFileMe
 
 
 def _weighed(hits: pl.DataFrame, owners: Sequence[Sequence[int]]) -> pl.DataFrame:
-    """Of candidates that some manifest deletes, those that live in some ref all the same.
+    """Return the candidates with DELETEs in some manifest that are nevertheless live in some ref.
 
-    Files that the same commits added and deleted have the same pattern of manifests, which is weighed once.
+    Files that were added and deleted by the same commits share one pattern of manifests, which is evaluated once.
     """
     patterns = (
         hits.sort("manifest")
@@ -280,10 +280,10 @@ def _weighed(hits: pl.DataFrame, owners: Sequence[Sequence[int]]) -> pl.DataFram
 
 
 def _live_in(manifests: Sequence[int], nets: Sequence[int], owners: Sequence[Sequence[int]]) -> int | None:
-    """The first ref whose manifests add more than they delete, or None."""
+    """Return the first ref whose manifests add more than they delete, or None."""
     refs = [np.asarray(owners[manifest], np.int64) for manifest in manifests]
     weights = np.repeat(nets, [len(found) for found in refs])
-    # By the refs that these manifests have, not by all there are: there is a pattern for each commit.
+    # Over the refs of these manifests only, since there is a pattern for each commit.
     distinct, places = np.unique(np.concatenate(refs), return_inverse=True)
     live = np.flatnonzero(np.bincount(places, weights=weights) > 0)
     return int(distinct[live[0]]) if live.size else None

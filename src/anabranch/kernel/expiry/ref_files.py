@@ -1,16 +1,16 @@
-"""The refs of a whole table: everything by which somebody may still come to its files.
+"""The refs of a whole table: everything from which its files are reachable.
 
 These are the snapshots, tags and savepoints of main and of every branch. Consumers keep snapshots from
-expiring and reach nothing by themselves; what a fork or a merge needs is pinned by ordinary tags. Of a replaced main
-that was dropped a last snapshot is left, which reaches nothing.
+expiring and reach nothing by themselves; forks and merges are pinned by ordinary tags. A dropped former main
+keeps a last snapshot, which reaches nothing.
 
 Refs change while they are read. One that is renamed or replaced could be missed by one look, at its old
-place because it was gone already and at its new one because it was not there yet; not by a second look that
-begins after the first has ended. So `RefReader.read` looks until a look shows nothing new, and takes what any
-of them showed.
+place because it was gone already and at its new one because it did not exist yet; not by a second look that
+begins after the first has ended. So `RefReader.read` looks until a look shows nothing new, and returns the union
+of all looks.
 
-A reader is made for a whole operation. A snapshot whose file a listing shows unchanged is not read again, so each is
-read once however often one looks; tags and savepoints, which may be replaced under their names, are read each time.
+A reader is made for a whole operation. A snapshot whose file is unchanged in a listing is not read again, so each is
+read once however many looks; tags and savepoints, which may be replaced under their names, are read each time.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from anabranch.storage.protocol import ObjectInfo
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """What one ref names. Two values are equal if they reach the same files under the same name."""
+    """One ref. Two values are equal if they reach the same files under the same name."""
 
     path: str
     """Its file."""
     name: str
-    """What people call it: ``tag 'good'``, ``snapshot 5 of branch 'fix'``."""
+    """Name for people: ``tag 'good'``, ``snapshot 5 of branch 'fix'``."""
     lists: tuple[str, ...]
     """Manifest lists."""
     index_manifest: str | None = None
@@ -54,7 +54,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFile:
-    """A snapshot of the branch that is looked at, and when its file was stored."""
+    """A snapshot of the reader's branch, and when its file was stored."""
 
     path: str
     snapshot: Snapshot
@@ -63,22 +63,22 @@ class SnapshotFile:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What there was during one look."""
+    """Result of reading the refs once."""
 
     refs: frozenset[Ref]
     snapshots: tuple[SnapshotFile, ...]
-    """Those of the branch that is looked from, by ascending id, with what lies beside its history."""
+    """Those of the reader's branch, by ascending id, including strays beside its history."""
 
 
 class RefReader:
-    """Reads the refs of all branches, again and again; what cannot have changed is read once."""
+    """Reads the refs of all branches repeatedly; what cannot have changed is read once."""
 
     def __init__(self, context: TableContext) -> None:
         self._context = context
         self._known: dict[ObjectInfo, tuple[Snapshot, Ref]] = {}
 
     def read(self) -> frozenset[Ref]:
-        """All refs, those included that were removed while we looked; see the top of this module.
+        """Return all refs, including those removed meanwhile; see the module docstring.
 
         Raises:
             CorruptTableError: a ref cannot be read, or a branch has no schema.
@@ -92,7 +92,7 @@ class RefReader:
             found |= again
 
     def look(self) -> Look:
-        """What there is now; raises as `read` does."""
+        """Read the current refs once; raises as `read` does."""
         refs: set[Ref] = set()
         own: list[SnapshotFile] = []
         seen: dict[ObjectInfo, tuple[Snapshot, Ref]] = {}
@@ -108,7 +108,7 @@ class RefReader:
         return Look(frozenset(refs), tuple(sorted(own, key=lambda found: found.snapshot.id)))
 
     def _look_at(self, branch: str | None) -> tuple[dict[ObjectInfo, tuple[Snapshot, Ref]], list[Ref]]:
-        """The snapshots of one branch by their files, and its tags."""
+        """Return the snapshots of one branch by their files, and its tags."""
         context = self._context.on_branch(branch)
         files = _files_of(context)
         snapshots = self._snapshots(context, files[context.layout.snapshot_folder])
@@ -145,7 +145,7 @@ class RefReader:
 
 
 def _snapshot(context: TableContext, info: ObjectInfo) -> Snapshot | None:
-    """None for one that expired since it was listed."""
+    """Read a snapshot; None if it expired since it was listed."""
     snapshot_id = snapshot_id_of(info.path)
     assert snapshot_id is not None
     return context.snapshots.find(snapshot_id)

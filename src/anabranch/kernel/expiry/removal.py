@@ -1,4 +1,4 @@
-"""Deleting many files, and the folders that are empty then."""
+"""Deletes many files, and folders that become empty."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FILES_AT_ONCE = 1_000
 
 
 def delete_files(context: TableContext, paths: Sequence[str], engine: Engine) -> None:
-    """Delete files in bounded batches, in any order; what does not exist is passed over."""
+    """Delete files in bounded batches, in any order; missing ones are skipped."""
     batches = [
         (context.storage, tuple(paths[start : start + _FILES_AT_ONCE]))
         for start in range(0, len(paths), _FILES_AT_ONCE)
@@ -22,7 +22,7 @@ def delete_files(context: TableContext, paths: Sequence[str], engine: Engine) ->
 
 
 def delete_empty_folders(context: TableContext, data_files: Iterable[str], depth: int) -> None:
-    """Remove the folders of buckets, and of partitions above them, that hold nothing any more.
+    """Remove the folders of buckets, and of partitions above them, that became empty.
 
     Args:
         context: the table.

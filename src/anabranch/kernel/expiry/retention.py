@@ -1,4 +1,4 @@
-"""Which snapshots of a branch may go."""
+"""Retention: which snapshots of a branch may expire."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from anabranch.kernel.expiry.ref_files import SnapshotFile
 from anabranch.kernel.log.properties import PARENT_PROPERTY
 
 FOREVER = 2**63 - 1
-"""After every moment."""
+"""A time after every moment."""
 LEAST_RETAINED = 2
 """Fewer would let a paused writer take its late snapshot for a part of history."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What to keep; times in epoch milliseconds.
+    """Retention limits; times in epoch milliseconds.
 
-    A snapshot's age counts from the moment the next one replaced it: until then a reader may have chosen it
+    A snapshot's age counts from when the next one replaced it: until then a reader may have chosen it
     as the newest.
     """
 
     at_least: int
-    """Newest snapshots that stay whatever their age; never fewer than two."""
+    """Number of newest snapshots kept regardless of age; never fewer than two."""
     at_most: int
-    """More than this many go whatever their age."""
+    """Snapshots beyond this number expire regardless of age."""
     replaced_before: int
-    """Snapshots that were replaced until this moment go."""
+    """Snapshots that were replaced until this moment expire."""
     in_grace_since: int = FOREVER
-    """What was replaced after this moment stays in any case."""
+    """Snapshots replaced after this moment stay in any case."""
     limit: int | None = None
-    """The most to expire at once."""
+    """Most snapshots to expire at once."""
 
     def __post_init__(self) -> None:
         if self.at_most < self.at_least:
@@ -43,18 +43,18 @@ class Retention:
             )
 
     def until(self, *, is_one_too_many: bool) -> int:
-        """A snapshot goes if it was replaced until this moment."""
+        """Return the moment until which a snapshot must have been replaced to expire."""
         return self.in_grace_since if is_one_too_many else min(self.replaced_before, self.in_grace_since)
 
     def due(
         self, history: Sequence[Snapshot], unread: int | None = None, stored: Sequence[int] | None = None
     ) -> list[Snapshot]:
-        """The oldest snapshots of a branch, those that may go.
+        """Return the oldest snapshots of a branch that may expire.
 
         Args:
             history: all snapshots, oldest first, without gap.
             unread: id of the first snapshot that a consumer of the branch has not read.
-            stored: when the file of each snapshot was stored, in epoch milliseconds, where that is known.
+            stored: when the file of each snapshot was stored, in epoch milliseconds, if known.
         """
         too_many = len(history) - max(self.at_most, LEAST_RETAINED)
         most = len(history) - max(self.at_least, LEAST_RETAINED)
@@ -72,10 +72,10 @@ class Retention:
 
 
 def _replaced_at(history: Sequence[Snapshot], stored: Sequence[int]) -> list[int]:
-    """When each snapshot but the last was replaced, as late as it may have been.
+    """Return the latest possible time at which each snapshot but the last was replaced.
 
-    That is the time of the one that follows it, unless a clock was wrong: then that one says an earlier time than those
-    before it, or a later one than its file was stored at. In both cases the file tells.
+    That is the time of the next one, unless a clock was wrong: then that time is earlier than those
+    before it, or later than its file was stored. In both cases the file's time is used.
     """
     times, highest = [], 0
     for snapshot, at in zip(history, stored, strict=True):
@@ -87,18 +87,18 @@ def _replaced_at(history: Sequence[Snapshot], stored: Sequence[int]) -> list[int
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The snapshots of a branch that follow from each other, and older ones that nothing leads to."""
+    """The contiguous snapshots of a branch, and older stray ones."""
 
     snapshots: tuple[Snapshot, ...]
     """Oldest first, without gap."""
     stored: tuple[int, ...]
     """When the file of each was stored, in epoch milliseconds."""
     below: tuple[SnapshotFile, ...]
-    """Below a gap: left by a writer that came too late and died, or by an expiry of another engine."""
+    """Below a gap: left by a late writer that died, or by an expiry of another engine."""
 
     @classmethod
     def of(cls, found: Sequence[SnapshotFile], head: Snapshot) -> History | None:
-        """Sort out snapshots given by ascending id; None if the head is not among them any more."""
+        """Split snapshots given by ascending id; None if the head is no longer among them."""
         last = next((i for i, file in enumerate(found) if file.snapshot.stamp == head.stamp), None)
         if last is None:
             return None

@@ -1,1 +1,1 @@
-"""What is stored of a table's history, read side: snapshots, schemas, refs, branches, and which branch is main."""
+"""Read side of a table's stored history: snapshots, schemas, refs, branches, and the pointer to main."""

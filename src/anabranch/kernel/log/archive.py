@@ -1,23 +1,23 @@
-"""The archive of history: what snapshots said, kept when they are removed.
+"""The archive of history: the metadata of snapshots, kept after the snapshots are removed.
 
-Whoever removes snapshots of a branch (an expiry, the deletion of a branch, the dropping of a replaced main) first puts
-what they said into a segment in the folder of the table (`anabranch.format.records.history_segment`); if that cannot be done,
-nothing is removed. A branch archives what was committed on it; what it began with, and what it took over of the past
-of a former main, is archived by the branch it was committed on. Only a branch that goes without ever a commit leaves the
-snapshot it began with, so that it is known who it was.
+Anything that removes snapshots of a branch (expiry, branch deletion, dropping a replaced main) first writes their
+metadata to a segment in the table's folder (`anabranch.format.records.history_segment`); if that fails, nothing is
+removed. A branch archives the commits made on it; what it began with, and what it took over of the past
+of a former main, is archived by the branch it was committed on. Only a branch without any commit archives the
+snapshot it began with, so that its identity stays known.
 
-Segments may overlap, for a removal that was killed is repeated, and several may be at it at once. They may disagree
-only after history was rolled back for good: then what the next snapshot was built on decides. Many small segments of a
+Segments may overlap: a killed removal is repeated, and several may run at once. They may disagree
+only after a destructive rollback: then the parent stamp of the next snapshot decides. Many small segments of a
 branch are joined into one from time to time.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from anabranch.errors import CorruptTableError, NotFoundError, StorageError, UnsupportedFeatureError
 from anabranch.format.records.history_segment import BranchFacts, HistorySegment, PastSnapshot, SegmentName
@@ -29,19 +29,19 @@ from anabranch.kernel.log.properties import PARENT_PROPERTY
 
 _LOG = logging.getLogger(__name__)
 _MANY: Final = 16
-"""So many small segments of a branch are joined."""
+"""Number of small segments of a branch above which they are joined."""
 _SMALL: Final = 2_000
-"""Snapshots of a segment that may grow."""
+"""Most snapshots of a segment that may still grow."""
 _READS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """The oldest snapshot that is known besides the archive."""
+    """The oldest snapshot that is known from outside the archive."""
 
     id: int
     parent: str | None
-    """Stamp of what it was built on, if it says so."""
+    """Stamp of the snapshot it was built on, if recorded."""
 
     @classmethod
     def of(cls, snapshot: Snapshot | PastSnapshot) -> Following:
@@ -49,24 +49,24 @@ class Following:
 
 
 def facts_of(context: TableContext) -> BranchFacts:
-    """Who a branch is, and how it began."""
+    """Return a branch's identity and fork snapshot."""
     fork = context.fork
     return BranchFacts(context.branch_uuid, context.branch, None if fork is None else fork.snapshot)
 
 
 def is_own(context: TableContext, snapshot_id: int) -> bool:
-    """Whether the snapshot of that number was committed on the branch, not on one that it came from."""
+    """Whether the snapshot of that number was committed on this branch itself, not on one it was forked from."""
     return context.fork is None or snapshot_id > context.fork.snapshot.id
 
 
 def archive(context: TableContext, snapshots: Iterable[Snapshot]) -> None:
-    """Keep what snapshots say that are about to be removed.
+    """Archive the metadata of snapshots that are about to be removed.
 
-    Must return before the first of them is removed. Repeating it changes nothing.
+    Must return before the first of them is removed. Idempotent.
 
     Args:
         context: the branch they are of.
-        snapshots: in any order; of those that were not committed on this branch nothing is kept.
+        snapshots: in any order; those that were not committed on this branch are ignored.
     """
     own = (snapshot for snapshot in snapshots if is_own(context, snapshot.id))
     ordered = sorted(own, key=lambda snapshot: snapshot.id)
@@ -75,9 +75,9 @@ def archive(context: TableContext, snapshots: Iterable[Snapshot]) -> None:
 
 
 def archive_rest(context: TableContext) -> None:
-    """The same for all that a branch still has, before it is removed itself; but for what cannot be read."""
+    """Archive all remaining snapshots of a branch before the branch is removed; unreadable ones are skipped."""
     if context.branch is not None and context.fork is None and not context.schemas.ids():
-        return  # leavings, by somebody who wrote to a branch that was deleted
+        return  # leftovers of a writer that wrote to a deleted branch
     ids = [number for number in context.snapshots.ids() if is_own(context, number)]
     for start in range(0, len(ids), _SMALL):
         found = each(partial(_find, context), ids[start : start + _SMALL])
@@ -89,7 +89,7 @@ def archive_rest(context: TableContext) -> None:
 
 
 def forget_after(context: TableContext, snapshot_id: int) -> None:
-    """Drop what the archive says of later snapshots of a branch, because these were taken back for good."""
+    """Drop archived snapshots of a branch above `snapshot_id`, after a destructive rollback."""
     for name in segment_names(context, context.branch_uuid):
         if name.last <= snapshot_id:
             continue
@@ -97,12 +97,13 @@ def forget_after(context: TableContext, snapshot_id: int) -> None:
             segment = _read(context, name)
             if segment is None:
                 continue  # what is taken from it, should it be mended, goes by what was built on
-            _put(context, segment.branch, [s for s in segment.snapshots if s.id <= snapshot_id])
+            kept = [s for s in segment.snapshots if s.id <= snapshot_id]
+            _put(context, segment.branch, kept, segment.others)
         context.storage.delete(context.layout.history_path(str(name)))
 
 
 def tidy(context: TableContext) -> None:
-    """Join the small segments of a branch where there are many. Safe beside others that do the same, and to repeat.
+    """Join the small segments of a branch if there are many. Idempotent and safe to run concurrently.
 
     Costs one listing while there are few.
     """
@@ -114,13 +115,14 @@ def tidy(context: TableContext) -> None:
     try:
         read = {name: segment for name in small if (segment := _read(context, name)) is not None}
     except NotFoundError:
-        return  # somebody else is joining them
+        return  # another process is joining them
     found = list(read.values())
     by_identity = {(s.id, s.stamp): s for segment in found for s in segment.snapshots}
     ordered = [by_identity[key] for key in sorted(by_identity)]
     stays: set[SegmentName] = set()
+    others = {key: value for segment in found for key, value in segment.others.items()}
     for start in range(0, len(ordered), _SMALL):
-        stays.add(_put(context, found[0].branch, ordered[start : start + _SMALL]))
+        stays.add(_put(context, found[0].branch, ordered[start : start + _SMALL], others))
     context.storage.delete_many(
         [context.layout.history_path(str(name)) for name in read if name not in stays]
     )
@@ -138,14 +140,14 @@ def _find(context: TableContext, number: int) -> Snapshot | None:
 
 
 def segment_names(context: TableContext, branch_uuid: str | None = None) -> list[SegmentName]:
-    """The segments of one branch, or of all, in an order that does not depend on the store; one listing."""
+    """Return the segments of one branch, or of all, in a store-independent order; one listing."""
     found = (SegmentName.parse(info.path) for info in context.storage.list(HISTORY_FOLDER))
     wanted = [name for name in found if name is not None and branch_uuid in (None, name.branch_uuid)]
     return sorted(wanted, key=lambda name: (name.branch_uuid, name.first, name.last, name.end))
 
 
 def archived_branch(context: TableContext, branch_uuid: str) -> BranchFacts | None:
-    """Who a branch was that may be gone; None if nothing of it was archived, or can be read."""
+    """Return the facts of a branch that may be deleted; None if nothing of it is archived or readable."""
     for _ in range(_READS):
         try:
             segments = (_read(context, name) for name in reversed(segment_names(context, branch_uuid)))
@@ -158,15 +160,15 @@ def archived_branch(context: TableContext, branch_uuid: str) -> BranchFacts | No
 def archived(
     context: TableContext, branch_uuid: str, before: Following | None = None
 ) -> Iterator[PastSnapshot]:
-    """What was archived of a branch, newest first.
+    """Yield the archived snapshots of a branch, newest first.
 
-    Memory does not grow with how much that is, while segments do not overlap. A segment that cannot be read is passed over
-    with a warning: what it had is missing then, as the numbers of the snapshots show.
+    Memory stays bounded while segments do not overlap. A segment that cannot be read is skipped
+    with a warning: its snapshots are then missing, which shows as a gap in the snapshot ids.
 
     Args:
         context: the table, on any branch.
         branch_uuid: which branch; it may be gone.
-        before: the oldest snapshot that is known by itself: what the archive has is older. None for a branch that is gone.
+        before: the oldest snapshot known from elsewhere: only older ones are returned. None for a deleted branch.
     """
     following = before
     failures = 0
@@ -190,7 +192,7 @@ def archived(
 
 
 def _overlapping(names: Sequence[SegmentName]) -> Iterator[list[SegmentName]]:
-    """Segments in groups without common numbers, newest first."""
+    """Group segments so that no two groups share snapshot ids; newest first."""
     group: list[SegmentName] = []
     for name in sorted(names, key=lambda name: name.last, reverse=True):
         if group and name.last < min(other.first for other in group):
@@ -221,14 +223,14 @@ def _descending(
 def _built_on(
     following: Following | None, number: int, found: dict[str, PastSnapshot]
 ) -> PastSnapshot | None:
-    """Of snapshots of one number the one that history went on from."""
+    """Choose, among snapshots with the same id, the one that history continued from."""
     if following is not None and following.id == number + 1 and following.parent is not None:
         return found.get(following.parent)
     return max(found.values(), key=lambda snapshot: (snapshot.time_millis, snapshot.stamp))
 
 
 def _read(context: TableContext, name: SegmentName) -> HistorySegment | None:
-    """None for one that is damaged. Raises `NotFoundError`."""
+    """Read a segment; None if it is damaged. Raises `NotFoundError`."""
     path = context.layout.history_path(str(name))
     try:
         return HistorySegment.from_bytes(context.storage.get(path), path=path)
@@ -239,8 +241,13 @@ def _read(context: TableContext, name: SegmentName) -> HistorySegment | None:
         return None
 
 
-def _put(context: TableContext, branch: BranchFacts, snapshots: Sequence[PastSnapshot]) -> SegmentName:
-    segment = HistorySegment(branch, snapshots)
+def _put(
+    context: TableContext,
+    branch: BranchFacts,
+    snapshots: Sequence[PastSnapshot],
+    others: Mapping[str, Any] | None = None,
+) -> SegmentName:
+    segment = HistorySegment(branch, snapshots, others or {})
     context.storage.put(context.layout.history_path(str(segment.name)), segment.to_bytes())
     return segment.name
 

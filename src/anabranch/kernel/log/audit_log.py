@@ -1,4 +1,4 @@
-"""The audits of a branch: records that are written once, under numbers."""
+"""The audits of a branch: numbered, write-once records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from anabranch.kernel.log.parallel import each
 
 
 def record_audit(branch: TableContext, record: AuditRecord) -> int:
-    """Store a record under the next number, which is returned."""
+    """Store an audit record under the next free number and return that number."""
     number = max(_numbers(branch), default=0) + 1
     while not branch.storage.put_if_absent(_path(branch, number), record.to_json()):
         number += 1
@@ -27,7 +27,7 @@ def audits(branch: TableContext) -> list[tuple[int, AuditRecord]]:
 
 
 def _numbers(branch: TableContext) -> list[int]:
-    """Ascending."""
+    """Return the numbers of the stored audit records, ascending."""
     folder = branch.layout.branch_root or BRANCH_FOLDER
     names = (info.path.rpartition("/")[2] for info in branch.storage.list(folder))
     return sorted(number for name in names if (number := numbered_id(name, AUDIT_PREFIX)) is not None)

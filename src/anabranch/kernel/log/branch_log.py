@@ -1,4 +1,4 @@
-"""The branches of a table, by name, and how far each is made or deleted."""
+"""The branches of a table, by name, and the state of each."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from anabranch.kernel.log.main_branch import former_main, main_of
 
 
 class BranchState(StrEnum):
-    """How far a branch is made or deleted."""
+    """State of a branch in its creation or deletion."""
 
     ABSENT = "absent"
-    """Nothing there, or a hint to the newest snapshot by a writer that the deletion overtook."""
+    """No files, or only a LATEST/EARLIEST hint by a writer that raced with the deletion."""
     BEGUN = "begun"
-    """Being created, or left by somebody who died in the middle of that."""
+    """Being created, or left by a creation that died."""
     READY = "ready"
     DELETING = "deleting"
-    """Being deleted, or left by somebody who died in the middle of that."""
+    """Being deleted, or left by a deletion that died."""
     DAMAGED = "damaged"
-    """Made, but the record of how it began cannot be read; told by whoever needs it, not by `state_of`."""
+    """Complete, but its fork record cannot be read. Reported by whoever needs the record, not by `state_of`."""
     LEFT_OVER = "left-over"
-    """Files of a branch that is none: written by somebody who came too late, or who did not bring it to its end."""
+    """Files without a branch: written by a late writer, or by one that never finished."""
 
 
 def branch_names(context: TableContext) -> list[str]:
@@ -35,7 +35,7 @@ def branch_names(context: TableContext) -> list[str]:
 
 
 def state_of(branch: TableContext) -> BranchState:
-    """How far a branch is made; asked of the store anew."""
+    """Return the state of a branch, read from the store anew."""
     root = branch.layout.branch_root
     files = {info.path.rpartition("/")[2] for info in branch.storage.list(root)}
     if DELETING_FILE in files:
@@ -51,9 +51,9 @@ def state_of(branch: TableContext) -> BranchState:
 
 
 def open_branch(context: TableContext, branch: str) -> TableContext:
-    """A branch of a table by its name: also ``main``, and ``main@1`` for what a replacement put out of its place.
+    """Open a branch by name; ``main`` and ``main@1`` (the main that replacement 1 replaced) work too.
 
-    Raises `NotFoundError` naming the branches there are.
+    Raises `NotFoundError` naming the existing branches.
     """
     if branch == MAIN_BRANCH:
         return main_of(context.on_branch(None))
@@ -77,7 +77,7 @@ def open_branch(context: TableContext, branch: str) -> TableContext:
 
 
 def check_still_there(branch: TableContext) -> None:
-    """Raise `NotFoundError` if this is a branch that was deleted since it was opened; for a branch without snapshots."""
+    """Raise `NotFoundError` if the branch was deleted since it was opened; for branches without snapshots."""
     if branch.branch is not None and state_of(branch) is not BranchState.READY:
         if branch.main_generation is not None:
             raise NotFoundError(
@@ -91,9 +91,9 @@ def check_still_there(branch: TableContext) -> None:
 
 
 def check_still_the_same(branch: TableContext) -> None:
-    """Raise `NotFoundError` if the table or branch was dropped since it was opened, be there another of its name or not.
+    """Raise `NotFoundError` if the table or branch was dropped since it was opened, even if made again under its name.
 
-    For work that changes what is there without looking at a snapshot first.
+    For operations that change something without looking at a snapshot first.
     """
     branch.check_same_table()
     check_still_there(branch)

@@ -17,16 +17,16 @@ DEFAULT_CAPACITY = 256 << 20
 
 
 ENTRY_BYTES = 512
-"""What an entry takes beside its value: its key, and its place."""
+"""Overhead of a cache entry beside its value: key and bookkeeping."""
 
 
 class MetadataCache:
-    """Least recently used values by key, together at most `capacity` bytes. Safe for threads.
+    """A thread-safe LRU cache, bounded by the total weight of its values (at most `capacity`).
 
     Args:
-        capacity: bytes, or whatever the weights of the values are in.
-        entry: what each entry weighs beside its value. Without it many small values would take far more memory than
-            they weigh.
+        capacity: bytes, or whatever unit the weights are in.
+        entry: overhead per entry. Without it many small values would take far more memory than
+            their weights add up to.
     """
 
     def __init__(self, capacity: int = DEFAULT_CAPACITY, *, entry: int = 0) -> None:
@@ -46,7 +46,7 @@ class MetadataCache:
             return entry[0]
 
     def put(self, key: tuple[str, ...], value: Any, weight: int) -> None:
-        """Keep `value`, which takes about `weight` bytes; a value too large for the cache is not kept."""
+        """Cache `value`, which takes about `weight` bytes; values too large for the cache are skipped."""
         weight += self._entry
         if weight > self._capacity // 2:
             return
@@ -56,9 +56,12 @@ class MetadataCache:
                 self._used -= old[1]
             self._entries[key] = (value, weight)
             self._used += weight
-            while self._used > self._capacity:
-                _, (_, freed) = self._entries.popitem(last=False)
-                self._used -= freed
+            self._shrink()
+
+    def _shrink(self) -> None:
+        while self._used > self._capacity:
+            _, (_, freed) = self._entries.popitem(last=False)
+            self._used -= freed
 
     def drop(self, key: tuple[str, ...]) -> None:
         """Forget the value under `key`, if there is one."""
@@ -67,19 +70,25 @@ class MetadataCache:
             if old is not None:
                 self._used -= old[1]
 
+    def limit_to(self, capacity: int) -> None:
+        """Change the capacity, dropping what is over it."""
+        with self._lock:
+            self._capacity = capacity
+            self._shrink()
+
     @property
     def used(self) -> int:
-        """What the values weigh together."""
+        """Total weight of the cached values."""
         with self._lock:
             return self._used
 
     def __len__(self) -> int:
-        """How many values there are."""
+        """Return the number of cached values."""
         with self._lock:
             return len(self._entries)
 
     def get_or(self, key: tuple[str, ...], load: Callable[[], T], weigh: Callable[[T], int]) -> T:
-        """The value under `key`, loaded and kept if it is not there."""
+        """Return the value under `key`, loading and caching it on a miss."""
         found: T | None = self.get(key)
         if found is None:
             found = load()

@@ -1,6 +1,6 @@
-"""Whether one snapshot was built on another: what makes snapshots a history, and not only numbers in a row.
+"""Whether one snapshot was built on another, checked by content rather than by consecutive ids.
 
-Our snapshots name the stamp of the one they were built on. Those of other engines do not, but what they took over is
+Our snapshots name the stamp of their parent. Those of other engines do not, but what they took over is
 in their base manifest list: exactly the live files of the snapshot before. Engines rewrite manifests when they commit,
 so the files count, not the manifests' names; the names only spare reading them.
 """
@@ -24,7 +24,8 @@ _COLUMNS = ("kind", *IDENTITY)
 def is_built_on(manifests: ManifestStore, newer: Snapshot, older: Snapshot) -> bool:
     """Whether `newer` continues `older`.
 
-    Where the files that would tell are missing or damaged the answer is yes: the numbers are all there is to go by.
+    If the files that would tell are missing or damaged the answer is True, unless what `older` added is not in what
+    `newer` took over: only the ids are left to go by.
     """
     if newer.id != older.id + 1:
         return False
@@ -36,13 +37,30 @@ def is_built_on(manifests: ManifestStore, newer: Snapshot, older: Snapshot) -> b
         taken_over = manifests.read_list(newer.base_manifest_list)
         return hold_the_same(manifests, before, taken_over)
     except AnabranchError:
-        return True
+        return has_taken_over(manifests, newer, older) is not False
+
+
+def has_taken_over(manifests: ManifestStore, newer: Snapshot, older: Snapshot) -> bool | None:
+    """Whether the files that `older` added were there when `newer` was made; None if that cannot be told.
+
+    It can where the snapshot before `older` is gone with its manifests: what is read is the delta of the one and
+    the base of the other.
+    """
+    try:
+        added = manifests.entries(manifests.read_list(older.delta_manifest_list), only=_COLUMNS).live()
+        if not len(added):
+            return None
+        base = manifests.entries(manifests.read_list(newer.base_manifest_list), only=_COLUMNS).live()
+    except AnabranchError:
+        return None
+    held = added.df.join(base.df, on=IDENTITY, how="semi").height
+    return held == len(added) if held in (0, len(added)) else None
 
 
 def hold_the_same(
     manifests: ManifestStore, left: Sequence[ManifestFileMeta], right: Sequence[ManifestFileMeta]
 ) -> bool:
-    """Whether the same files are live after these manifests and after those. Raises `CorruptTableError`."""
+    """Whether both sets of manifests have the same live files. Raises `CorruptTableError`."""
     names = {meta.file_name for meta in left}, {meta.file_name for meta in right}
     if names[0] == names[1]:
         return True
@@ -58,7 +76,7 @@ def hold_the_same(
 
 
 def _sums(manifests: ManifestStore, metas: Sequence[ManifestFileMeta]) -> pl.DataFrame:
-    """How often each file is added more than deleted, where that is not as often."""
+    """Return per file the number of ADDs minus DELETEs, where that is not zero."""
     entries = manifests.entries(metas, only=_COLUMNS).df
     sums = entries.group_by(IDENTITY).agg(count=(1 - 2 * pl.col("kind").cast(pl.Int64)).sum())
     return sums.filter(pl.col("count") != 0).sort(IDENTITY)

@@ -1,4 +1,4 @@
-"""What was committed on a branch, whether its snapshots are still there or only the archive has them."""
+"""The commits of a branch, read from the store and, where expired, from the archive."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _AT_ONCE: Final = 256
 
 
 def own_commits(context: TableContext) -> Iterator[PastSnapshot]:
-    """The branch's own commits, newest first, from the store and then from the archive; each read when asked for.
+    """Yield the branch's own commits, newest first, from the store and then from the archive; read lazily.
 
-    Of a branch on which nothing was committed the archive may have the snapshot it began with: that comes too.
+    For a branch without commits, the archive may hold the snapshot it began with: that is yielded too.
 
     Raises `CorruptTableError`, `UnsupportedFeatureError`.
     """
@@ -27,20 +27,20 @@ def own_commits(context: TableContext) -> Iterator[PastSnapshot]:
     for snapshot in () if head is None else _there(context, head):
         following = Following.of(snapshot)
         yield PastSnapshot.of(snapshot)
-    if following is None and head is not None:  # what is archived of later ones was taken back
+    if following is None and head is not None:  # later archived ones were rolled back
         following = Following(head.id + 1, head.stamp)
     yield from archived(context, context.branch_uuid, following)
 
 
 def back_from(context: TableContext, newest: Snapshot, above: int = 0) -> Iterator[Snapshot | PastSnapshot]:
-    """A snapshot of a branch and those before it, newest first, from the store and then from the archive.
+    """Yield a snapshot of a branch and those before it, newest first, from the store and then from the archive.
 
-    Ids that are left out expired without being archived, because another engine removed them.
+    Missing ids expired without being archived, because another engine removed them.
 
     Args:
         context: the branch.
         newest: where to begin.
-        above: only ids above this one; nothing is read for others.
+        above: only ids above this one; others are not read.
 
     Raises `CorruptTableError`, `UnsupportedFeatureError`.
     """
@@ -56,14 +56,14 @@ def back_from(context: TableContext, newest: Snapshot, above: int = 0) -> Iterat
 
 
 def expired(context: TableContext, left: Following, above: int = 0) -> Iterator[PastSnapshot]:
-    """What the archive of the table has of a branch before the oldest snapshot that is left of it, newest first.
+    """Yield the archived snapshots of a branch that are older than its oldest retained one, newest first.
 
-    What a branch began with, or took over as main, was archived by the branch that it was committed on.
+    Snapshots that a branch began with, or took over as main, were archived by the branch they were committed on.
 
     Args:
         context: the branch.
         left: the oldest that is left.
-        above: only ids above this one; nothing is read for others.
+        above: only ids above this one; others are not read.
     """
     uuid, fork = context.branch_uuid, None if context.fork is None else context.fork.snapshot
     while True:
@@ -71,7 +71,7 @@ def expired(context: TableContext, left: Following, above: int = 0) -> Iterator[
             if snapshot.id <= above:
                 return
             if fork is not None and snapshot.id <= fork.id:
-                break  # all that is archived of a branch on which nothing was committed
+                break  # a branch without commits archives only this one
             left = Following.of(snapshot)
             yield snapshot
         if fork is None or fork.id <= above:
@@ -83,7 +83,7 @@ def expired(context: TableContext, left: Following, above: int = 0) -> Iterator[
 
 
 def _there(context: TableContext, head: Snapshot) -> Iterator[Snapshot]:
-    """The branch's own snapshots that are there, newest first, down to the first gap."""
+    """Yield the branch's own retained snapshots, newest first, down to the first gap."""
     lowest = 0 if context.fork is None else context.fork.snapshot.id
     if head.id <= lowest:
         return
@@ -91,7 +91,7 @@ def _there(context: TableContext, head: Snapshot) -> Iterator[Snapshot]:
     parent, below, at_once = head.properties.get(PARENT_PROPERTY), head.id - 1, 1
     while below > lowest:
         for snapshot in each(context.snapshots.find, range(below, max(below - at_once, lowest), -1)):
-            # Right below history may lie what somebody left who came too late; see `SnapshotLog.backwards`.
+            # A late writer's leftover may lie right below history; see `SnapshotLog.backwards`.
             if snapshot is None or parent not in (None, snapshot.stamp):
                 return
             yield snapshot

@@ -1,6 +1,6 @@
 """Consumers: named readers whose position keeps snapshots from expiring.
 
-A consumer is a file of its branch, ``consumer/consumer-<name>``, in the form other engines know: the id of
+A consumer is a file of its branch, ``consumer/consumer-<name>``, in the format other engines know: the id of
 the next snapshot it reads. We add the exact position beside it. The file is replaced in place, so a reader
 may find it half written and looks again.
 """
@@ -26,14 +26,14 @@ _PAUSE_SECONDS: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class ConsumerLag:
-    """A consumer and how far it is behind its branch."""
+    """A consumer and its lag behind the branch."""
 
     name: str
     next_snapshot: int
     snapshots: int
     """Snapshots it has not read."""
     rows: int | None
-    """Rows they added; None if that is not known, because some have expired or an engine did not count."""
+    """Rows they added; None if unknown, because some have expired or an engine did not count."""
     millis: int
     """Time since the oldest of them was committed; 0 if it is up to date."""
     modified_millis: int
@@ -41,7 +41,7 @@ class ConsumerLag:
 
 
 def find_consumer(context: TableContext, name: str) -> Consumer | None:
-    """The consumer of that name, whatever another engine called it, or None. Raises `CorruptTableError`."""
+    """Return the consumer of that name, also one named by another engine, or None. Raises `CorruptTableError`."""
     if "/" in name or "\\" in name or name in ("", ".", ".."):
         return None
     path = context.layout.consumer_path(name)
@@ -58,14 +58,14 @@ def find_consumer(context: TableContext, name: str) -> Consumer | None:
 
 
 def damaged(error: CorruptTableError, name: str) -> CorruptTableError:
-    """The error of who needs to know the position of a consumer whose file cannot be read."""
+    """Return the error for callers that need the position of a consumer whose file cannot be read."""
     text = error.message.removeprefix(f"{error.path}: ")
     hint = f"`consumers --reset {name}` says what it reads next, `consumers --delete {name}` lets go of it."
     return CorruptTableError(text, path=error.path, hint=hint)
 
 
 def record_consumer(context: TableContext, name: str, consumer: Consumer) -> None:
-    """Store a consumer's position in place of the one before.
+    """Store a consumer's position, replacing the previous one.
 
     Raises `InvalidNameError`, and `NotFoundError` if another table was created under the table's name.
     """
@@ -75,7 +75,7 @@ def record_consumer(context: TableContext, name: str, consumer: Consumer) -> Non
 
 
 def get_consumer(context: TableContext, name: str) -> Consumer:
-    """The consumer of that name. Raises `NotFoundError` naming the consumers there are."""
+    """Return the consumer of that name. Raises `NotFoundError` naming the existing consumers."""
     found = find_consumer(context, name)
     if found is None:
         known = [name for name, _ in _files(context)]
@@ -87,20 +87,20 @@ def get_consumer(context: TableContext, name: str) -> Consumer:
 
 
 def _check_there(context: TableContext, name: str) -> None:
-    """Raise `NotFoundError` if there is no such consumer; one that cannot be read can be moved and let go of too."""
+    """Raise `NotFoundError` if there is no such consumer; damaged ones pass, as they can still be moved or deleted."""
     with suppress(CorruptTableError):
         get_consumer(context, name)
 
 
 def forget_consumer(context: TableContext, name: str) -> None:
-    """Let go of what a consumer kept. Raises `NotFoundError`."""
+    """Delete a consumer, so that it no longer holds snapshots. Raises `NotFoundError`."""
     context.check_same_table()
     _check_there(context, name)
     context.storage.delete(context.layout.consumer_path(name))
 
 
 def move_consumer(context: TableContext, name: str, to: int | None = None) -> int:
-    """Let a consumer read snapshot `to` next, or what is committed next if None.
+    """Set the snapshot a consumer reads next; None: the next one to be committed.
 
     Returns:
         The snapshot it reads next.
@@ -125,7 +125,7 @@ def move_consumer(context: TableContext, name: str, to: int | None = None) -> in
 
 
 def consumer_lags(context: TableContext) -> list[ConsumerLag]:
-    """All consumers of the branch and how far each is behind, by name."""
+    """Return the lag of all consumers of the branch, by name."""
     files = [*_files(context)]
     found = each(lambda file: find_consumer(context, file[0]), files)
     head = context.snapshots.head()
@@ -151,7 +151,7 @@ def consumer_lags(context: TableContext) -> list[ConsumerLag]:
 
 @dataclass(frozen=True, slots=True)
 class _Unread:
-    """What a consumer has not read that is so many snapshots behind."""
+    """Rows and age of the snapshots that a consumer with a given lag has not read."""
 
     rows: int | None
     since: int
@@ -159,7 +159,7 @@ class _Unread:
 
 
 def _unread(context: TableContext, head: Snapshot | None, lowest: int) -> list[_Unread]:
-    """By the number of snapshots, from 1 on, as far as history is there: one walk for all consumers."""
+    """Return the unread rows per lag in snapshots, from 1 on, as far as history is retained; one walk for all."""
     past: list[_Unread] = []
     rows: int | None = 0
     if head is None or head.id < lowest:
@@ -173,7 +173,7 @@ def _unread(context: TableContext, head: Snapshot | None, lowest: int) -> list[_
 
 
 def _lag(lag: ConsumerLag, past: Sequence[_Unread], now: int) -> ConsumerLag:
-    """With the rows and the time that so many snapshots stand for."""
+    """Complete a lag with the rows and time of its unread snapshots."""
     if not lag.snapshots:
         return lag
     oldest = past[min(lag.snapshots, len(past)) - 1]

@@ -1,4 +1,4 @@
-"""Everything the kernel needs to know of one branch of one table."""
+"""The context of kernel operations: one branch of one table, its storage and caches."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from anabranch.runtime import SYSTEM, Runtime
 from anabranch.storage.protocol import Storage
 
 _FOREIGN_TABLES = uuid.UUID("6f1c7c1e-6d0b-5c35-9d0e-2b6f3a5b9a10")
-"""Namespace of the identities of tables that another engine created."""
+"""UUID namespace for the identities of tables that another engine created."""
 
 
 @dataclass(frozen=True)
 class TableContext:
-    """One branch of a table at a place. Picklable where its storage is; caches stay behind."""
+    """One branch of a table at a location. Picklable if its storage is; caches are not pickled."""
 
     storage: Storage
     """Rooted at the table's folder."""
     name: str
     """``database.table``, for messages."""
     branch: str | None = None
-    """The branch in whose folder the metadata lies; None for the table's own folder."""
+    """The branch whose folder holds the metadata; None for the table's own folder."""
     runtime: Runtime = SYSTEM
     main_generation: int | None = None
-    """If it was opened as main: how many times main had been replaced by then. None for a branch opened by its name."""
+    """If opened as main: the number of replacements decided by then. None for a branch opened by name."""
     known_as: str | None = None
-    """The name it was opened by, if that is not the one of its folder: ``main@1``."""
+    """The name it was opened by, if that differs from its folder's: ``main@1``."""
     known_uuid: str | None = field(default=None, repr=False)
-    """Identity of the table as it was opened; None to read it when it is first asked for."""
+    """Identity of the table as opened; None to read it on first use."""
     cache: MetadataCache = field(default=SHARED, repr=False, compare=False)
     groups: Storage | None = field(default=None, repr=False, compare=False)
-    """Where the warehouse keeps what was decided for several tables at once; None for a table outside of one."""
+    """Folder of the warehouse's multi-table decisions; None for a table outside a warehouse."""
 
     @lazy
     def layout(self) -> Layout:
@@ -64,7 +64,7 @@ class TableContext:
 
     @property
     def title(self) -> str:
-        """The name with its branch, as users write it; main is the table itself, wherever it lies."""
+        """The table name with its branch, as users write it; main is written without one, wherever it lies."""
         is_main = self.branch is None or self.main_generation is not None
         named = self.known_as or (None if is_main else self.branch)
         return self.name if named is None else f"{self.name}$branch_{named}"
@@ -97,24 +97,24 @@ class TableContext:
         return given
 
     def is_replaced(self, found: Snapshot | None) -> bool:
-        """Whether another table or branch lies here now than the one that was opened.
+        """Whether the table or branch here now is another one than was opened.
 
         Args:
-            found: a snapshot that is here. Ours tell by themselves; for others the first schema is read again.
+            found: a snapshot found here. Ours carry the branch's identity; for others the first schema is read again.
 
-        Raises `NotFoundError` if there is no such table, or branch, any more.
+        Raises `NotFoundError` if the table or branch no longer exists.
         """
         if found is None:
             return self.read_table_uuid() != self.table_uuid or self.is_other_branch()
         made_on = found.properties.get(BRANCH_PROPERTY)
         if made_on == self.branch_uuid:
             return False
-        # What a branch began with is the same for every branch that was made from it.
+        # The snapshot a branch began with is shared by all branches forked from it.
         if self.is_other_branch():
             return True
         if made_on == self.table_uuid or self.is_forked(found):
             return False
-        # Once a snapshot was seen to belong to the table it always will: no other has its stamp.
+        # Once a snapshot was seen to belong to the table it always will: stamps are unique.
         key = (self.storage.url, self.table_uuid, "snapshot", found.stamp)
         if self.cache.get(key):
             return False
@@ -124,9 +124,9 @@ class TableContext:
         return False
 
     def check_same_table(self) -> None:
-        """Raise `NotFoundError` unless the table that was opened is still there, and no other under its name.
+        """Raise `NotFoundError` unless the opened table still exists and was not recreated under its name.
 
-        For whatever changes a table without committing; commits compare identities themselves.
+        For operations that change a table without committing; commits compare identities themselves.
         """
         if self.read_table_uuid() != self.table_uuid:
             raise NotFoundError(
@@ -136,14 +136,14 @@ class TableContext:
 
     @lazy
     def fork(self) -> Fork | None:
-        """How the branch began; None for the table's own folder and for branches that another engine made.
+        """The fork record of the branch; None for the table's own folder and for branches made by other engines.
 
         Raises `CorruptTableError`.
         """
         return self.read_fork()
 
     def read_fork(self) -> Fork | None:
-        """How the branch that is there now began, read again; None as for `fork`."""
+        """Read the fork record of the current branch again; None as for `fork`."""
         if self.branch is None:
             return None
         path = self.layout.branch_file_path(FORK_FILE)
@@ -156,15 +156,15 @@ class TableContext:
             raise CorruptTableError(error.message.removeprefix(f"{path}: "), path=path, hint=hint) from error
 
     def with_fork(self, fork: Fork | None) -> TableContext:
-        """The same branch, taken to have begun so: for whoever mends or deletes one whose record cannot be read."""
+        """Return the same branch with `fork` as its fork record: to repair or delete one with an unreadable record."""
         made = replace(self)
         made.__dict__["fork"] = fork
         return made
 
     def is_other_branch(self) -> bool:
-        """Whether the branch was deleted and another was made under its name.
+        """Whether the branch was deleted and another one was created under its name.
 
-        Raises `NotFoundError` if none was, or if the branch is being deleted.
+        Raises `NotFoundError` if the branch is gone or is being deleted.
         """
         if self.fork is None:
             return False
@@ -190,7 +190,7 @@ class TableContext:
         return self.fork is not None and found.stamp == self.fork.snapshot.stamp
 
     def on_branch(self, branch: str | None) -> TableContext:
-        """The same table on another branch, by the name of its folder."""
+        """Return the same table on another branch, given by folder name."""
         return replace(self, branch=branch, main_generation=None, known_as=None)
 
     def __getstate__(self) -> dict[str, Any]:

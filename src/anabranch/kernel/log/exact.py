@@ -1,4 +1,4 @@
-"""Removing what was looked at, and not what took its name meanwhile."""
+"""Removing an object only if it still has the expected content."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from anabranch.storage.protocol import Storage
 
 
 def delete_exactly(storage: Storage, path: str, content: bytes) -> bool:
-    """Remove an object if it still has this content; False if it is gone or another one.
+    """Remove an object if it still has this content; False if it is gone or was changed.
 
-    Stores have no removal by content, so this looks right before it removes. Whoever uses it makes sure that a name
-    is not given to something else in that moment, or that nothing is lost if it is.
+    Stores have no conditional delete, so this reads before it removes. The caller makes sure that the name is not
+    reused in between, or that nothing is lost if it is.
     """
     try:
         found = storage.get(path)
@@ -25,7 +25,7 @@ def delete_exactly(storage: Storage, path: str, content: bytes) -> bool:
 
 
 def delete_snapshot(context: TableContext, snapshot: Snapshot) -> bool:
-    """Remove a snapshot's file if it still is this snapshot's; False if it is gone or of another one."""
+    """Remove a snapshot's file if it still holds this snapshot; False if it is gone or holds another."""
     if context.snapshots.still(snapshot) is None:
         return False
     context.storage.delete(context.layout.snapshot_path(snapshot.id))

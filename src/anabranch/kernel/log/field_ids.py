@@ -1,28 +1,30 @@
-"""Which numbers columns get that are added on different branches at the same time: never the same.
+"""Field ids that never collide between columns added on different branches at the same time.
 
-The numbers of fields are cut into blocks. Block 0 belongs to the branch in the table's own folder; a new branch
+Field ids are cut into blocks. Block 0 belongs to the branch in the table's own folder; a new branch
 reserves another one for itself by a file ``branch/FIELD-IDS-<k>``, write-once. Engines number a new column after
 `highestFieldId` of the newest schema, so a branch begins with a schema in which that is the last number before its
-block: every engine then stays inside. We reserve another block before we count beyond the end of one.
+block: every engine then stays inside. We reserve another block before counting past the end of one.
 """
 
 from __future__ import annotations
 
 from anabranch.errors import CorruptTableError, NotFoundError
 from anabranch.format.records.layout import BRANCH_FOLDER, numbered_id
+from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.text.json_object import JsonObject, to_bytes
 from anabranch.kernel.log.context import TableContext
 
 BLOCK_SIZE = 4096
 _PREFIX = "FIELD-IDS-"
+_VERSION = 1
 
 
 def reserve_block(context: TableContext, owner: str) -> int:
-    """The number of a block that nobody else has, from now on the owner's; its numbers are larger than all so far.
+    """Reserve a block of field ids for `owner` and return its number; its ids are above all used so far.
 
     Args:
         context: the table, on main or on the owner's branch.
-        owner: uuid of the branch. One that reserved a block before, and died, leaves a gap, which does no harm.
+        owner: uuid of the branch. A block reserved by an attempt that died leaves a harmless gap.
     """
     taken = [
         number
@@ -30,7 +32,7 @@ def reserve_block(context: TableContext, owner: str) -> int:
         if (number := numbered_id(info.path.rpartition("/")[2], _PREFIX)) is not None
     ]
     newest = context.schemas.latest()
-    # Tables of very many columns are in further blocks without having reserved them.
+    # Tables of very many columns use further blocks without having reserved them.
     in_use = 0 if newest is None else max(newest.highest_field_id, 0) // BLOCK_SIZE
     number = max(taken, default=0)
     number = max(number, in_use) + 1
@@ -40,7 +42,7 @@ def reserve_block(context: TableContext, owner: str) -> int:
 
 
 def reserved_blocks(context: TableContext, owner: str) -> list[int]:
-    """The blocks that a branch reserved, ascending; reservations that cannot be read are left out."""
+    """Return the blocks that a branch reserved, ascending; unreadable reservations are skipped."""
     found = []
     for info in context.storage.list(BRANCH_FOLDER):
         number = numbered_id(info.path.rpartition("/")[2], _PREFIX)
@@ -53,12 +55,18 @@ def reserved_blocks(context: TableContext, owner: str) -> list[int]:
 
 
 def last_id_before(block: int) -> int:
-    """`highestFieldId` of a schema whose next new column gets the first number of the block."""
+    """Return the `highestFieldId` with which the next new column gets the first id of the block."""
     return block * BLOCK_SIZE - 1
 
 
+def begins_block(before: TableSchema, after: TableSchema) -> bool:
+    """Whether a version takes in columns that were numbered elsewhere, so that its own numbers go on in a fresh block."""
+    highest = after.highest_field_id
+    return highest > before.highest_field_id and (highest + 1) % BLOCK_SIZE == 0
+
+
 def room_after(context: TableContext, highest: int, count: int) -> int:
-    """The number after which the branch numbers its next `count` fields: `highest`, or one at the start of a block.
+    """Return the id after which to number the next `count` fields: `highest`, or the last one before a block.
 
     Args:
         context: the branch.
@@ -76,7 +84,7 @@ def room_after(context: TableContext, highest: int, count: int) -> int:
 
 
 def _is_own(context: TableContext, block: int) -> bool:
-    """Whether the branch may number fields in a block; takes it if nobody has."""
+    """Whether the branch may use the field ids of a block; reserves the block if it is free."""
     if block == 0:
         return context.branch_uuid == context.table_uuid
     owner = _owner(context, block)
@@ -88,13 +96,20 @@ def _is_own(context: TableContext, block: int) -> bool:
 def _owner(context: TableContext, block: int) -> str | None:
     path = context.layout.branches_file_path(f"{_PREFIX}{block}")
     try:
-        return JsonObject.parse(context.storage.get(path), path=path).text("branchUuid")
+        return block_owner(context.storage.get(path), path)
     except NotFoundError:
         return None
 
 
+def block_owner(data: bytes, path: str) -> str:
+    """Return the branch that a reservation is for. Raises `CorruptTableError`; `UnsupportedFeatureError` if it is newer."""
+    content = JsonObject.parse(data, path=path)
+    content.version(_VERSION, first=_VERSION)
+    return content.text("branchUuid")
+
+
 def _claim(context: TableContext, block: int, owner: str) -> bool:
-    content = {"version": 1, "branchUuid": owner, "createdMillis": context.runtime.clock.now_millis()}
+    content = {"version": _VERSION, "branchUuid": owner, "createdMillis": context.runtime.clock.now_millis()}
     return context.storage.put_if_absent(
         context.layout.branches_file_path(f"{_PREFIX}{block}"), to_bytes(content)
     )

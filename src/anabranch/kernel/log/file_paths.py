@@ -1,4 +1,4 @@
-"""Where the data files of manifest entries lie: many at once, each partition spelled once."""
+"""Paths of the data files of many manifest entries at once; each partition is formatted only once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from anabranch.options import PARTITION_DEFAULT_NAME, PARTITION_LEGACY_NAME
 
 
 def bucket_folders(frame: pl.DataFrame, schema: TableSchema) -> pl.Series:
-    """The folder of each entry's bucket, relative to the table. Raises `CorruptTableError`."""
+    """Return the bucket folder of each entry, relative to the table. Raises `CorruptTableError`."""
     fields = schema.partition_fields
     types = [f.type for f in fields]
     legacy, default = PARTITION_LEGACY_NAME.of(schema.options), PARTITION_DEFAULT_NAME.of(schema.options)
@@ -40,7 +40,7 @@ def bucket_folders(frame: pl.DataFrame, schema: TableSchema) -> pl.Series:
 
 
 def data_file_paths(entries: Sequence[ManifestEntry], schema: TableSchema) -> list[str]:
-    """The path of each entry's data file, in the order of the entries."""
+    """Return the data file path of each entry, in order."""
     frame = pl.DataFrame(
         {"partition": [e.partition for e in entries], "bucket": [e.bucket for e in entries]},
         schema={"partition": pl.Binary, "bucket": pl.Int32},
@@ -50,7 +50,7 @@ def data_file_paths(entries: Sequence[ManifestEntry], schema: TableSchema) -> li
 
 
 def missing_files(context: TableContext, frame: pl.DataFrame, schema: TableSchema) -> list[str]:
-    """Paths of the entries' data files that are not in the store; one listing a bucket."""
+    """Return the paths of data files that are missing from the store; one listing per bucket."""
     if frame.height == 0:
         return []
     folders = bucket_folders(frame, schema)

@@ -1,9 +1,9 @@
-"""Tags that hold what branches began with, so that nobody's expiry takes it away.
+"""Tags that pin the snapshot a branch was forked from, so that no engine's expiry removes its files.
 
-Main and the branch share the files of that moment, and each may delete them from its own history. Engines that do not
-ask what other branches reach spare what a tag has; so there is one, ``anabranch-fork-<uuid of the branch>``, without
-end, on both sides. The one on main is put before anything else of a new branch and goes after everything else of a
-deleted one: what is there without a branch was left by somebody who died.
+Main and the branch share the files of that snapshot, and each may delete them from its own history. Engines that do
+not check other branches still spare tagged snapshots; so there is a tag, ``anabranch-fork-<uuid of the branch>``, that
+never expires, on both sides. The one on main is put before anything else of a new branch and removed after everything
+else of a deleted one: a pin without a branch was left by a process that died.
 """
 
 from __future__ import annotations
@@ -25,41 +25,41 @@ from anabranch.kernel.log.tag_log import find_tag
 
 _PREFIX = f"{RESERVED_TAG_PREFIX}fork-"
 _GRACE_MILLIS = 24 * 3_600_000
-"""How old the pin of a branch that was never made must be before it goes: no creation lasts as long."""
+"""Minimum age at which the pin of a never-created branch is removed: no creation takes this long."""
 
 
 def fork_pin(branch_uuid: str) -> str:
-    """The name of a branch's tag on main."""
+    """Return the name of a branch's fork tag."""
     return f"{_PREFIX}{branch_uuid}"
 
 
 def is_fork_pin(tag_name: str) -> bool:
-    """Whether a tag is one of these."""
+    """Whether a tag is a fork pin."""
     return tag_name.startswith(_PREFIX)
 
 
 def pinned_branch_of(tag_name: str) -> str:
-    """The identity of the branch that one of these is of."""
+    """Return the uuid of the branch that a fork pin belongs to."""
     return tag_name.removeprefix(_PREFIX)
 
 
 def pin_fork(context: TableContext, branch_uuid: str, snapshot: Snapshot) -> None:
-    """Hold on to what a branch begins with, on main or on the branch itself."""
+    """Tag the fork snapshot of a branch, on main or on the branch itself."""
     name = fork_pin(branch_uuid)
     context.storage.put(context.layout.tag_path(name), Tag(name, snapshot).to_json())
 
 
 def unpin_fork(main: TableContext, branch_uuid: str) -> None:
-    """Let go of it."""
+    """Remove a branch's fork tag from main."""
     main.storage.delete(main.layout.tag_path(fork_pin(branch_uuid)))
 
 
 def fork_snapshot(branch: TableContext, main: TableContext | None = None) -> Snapshot | None:
-    """The snapshot a branch began with, wherever it is still known; None if it is not, or another engine made it.
+    """Return the fork snapshot of a branch from wherever it is still stored; None if lost, or made by another engine.
 
     Args:
         branch: the branch.
-        main: the main branch, where that is not in the table's own folder.
+        main: the main branch, if that is not in the table's own folder.
     """
     fork = branch.fork
     if fork is None:
@@ -94,14 +94,14 @@ def _tagged(name: str) -> Callable[[TableContext], Snapshot | None]:
 
 @dataclass(frozen=True, slots=True)
 class ForkPinCare:
-    """What `tend_fork_pins` did, by the names of branches and of pins."""
+    """Result of `tend_fork_pins`, by names of branches and pins."""
 
     restored: tuple[str, ...] = ()
-    """Branches of which a pin was missing, on main or on the branch."""
+    """Branches that lacked a pin, on main or on the branch."""
     lost: tuple[str, ...] = ()
-    """Branches of whose beginning nothing is left: they can be read, but not be merged by what they began with."""
+    """Branches whose fork snapshot is lost: they can be read, but not merged relative to their fork."""
     released: tuple[str, ...] = ()
-    """Pins of branches that were never made, or are deleted."""
+    """Removed pins of branches that were never completed, or are deleted."""
 
 
 def tend_fork_pins(
@@ -132,16 +132,18 @@ def tend_fork_pins(
             is_known = False  # so any pin may be the one of this branch
             continue
         pin = fork_pin(branch.fork.branch_uuid)
-        needed.add(pin)
+        is_on_main = belongs_on_main(branch.fork, branch, main)
+        if is_on_main:
+            needed.add(pin)
         # Only branches that were found before main's tags were listed have to have one there.
-        missing = [*([] if pin in pinned else [main]), *([] if has_pin else [branch])]
+        missing = [*([main] if is_on_main and pin not in pinned else []), *([] if has_pin else [branch])]
         missing = [side for side in missing if not side.storage.exists(side.layout.tag_path(pin))]
         if not missing or state_of(branch) is not BranchState.READY:
             continue
         try:
             snapshot = fork_snapshot(branch, main)
         except CorruptTableError:
-            continue  # it may be in what `repair` makes again first
+            continue  # `repair` may restore the branch first
         if snapshot is None or not _is_readable(main, snapshot):
             lost.append(name)
             continue
@@ -165,8 +167,20 @@ def _has_pin(branch: TableContext) -> bool:
     return uuid is None or branch.storage.exists(branch.layout.tag_path(fork_pin(uuid)))
 
 
+def belongs_on_main(fork: Fork, branch: TableContext, main: TableContext) -> bool:
+    """Whether main is to hold on to what a branch began with: not where the version of the schema is not main's.
+
+    So it is with a branch that was begun on a main whose replacement was taken back. A tag there would name a version
+    that main lacks, or another one of that number; what main shares with the branch is older than that replacement.
+    """
+    if fork.snapshot.branch_uuid == main.branch_uuid:
+        return True
+    theirs = branch.schemas.find(fork.schema_id)
+    return theirs is None or main.schemas.find(fork.schema_id) == theirs
+
+
 def _is_readable(main: TableContext, snapshot: Snapshot) -> bool:
-    """Whether its metadata is there; a tag of what is not would stand in the way of every expiry."""
+    """Whether its metadata is readable; a tag of an unreadable snapshot would block every expiry."""
     try:
         main.manifests.entries(main.manifests.of_snapshot(snapshot))
     except AnabranchError:
@@ -175,7 +189,7 @@ def _is_readable(main: TableContext, snapshot: Snapshot) -> bool:
 
 
 def fork_of(branch: TableContext) -> Fork:
-    """How a branch began. Raises `InvalidInputError` for one that another engine made."""
+    """Return the fork record of a branch. Raises `InvalidInputError` if another engine made the branch."""
     if branch.fork is None:
         raise InvalidInputError(
             f"where '{branch.title}' left main is not recorded: another engine made the branch",

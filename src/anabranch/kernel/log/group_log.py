@@ -1,7 +1,7 @@
-"""The records of groups of replacements in the store; see `anabranch.format.records.group`.
+"""Stored records of groups of replacements; see `anabranch.format.records.group`.
 
-They lie in the warehouse, and each table keeps a copy of how its groups were decided. The copy is looked for first: a
-table that was moved elsewhere has no other.
+They lie in the warehouse, and each table keeps a copy of its groups' decisions. The copy is looked for first: a
+table that was moved elsewhere has nothing else.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _REQUESTS: Final = 3
 
 
 def find_group_decision(context: TableContext, proposed: MainPointer) -> GroupDecision | None:
-    """How the group of a pointer of this table was decided, or None if it is not yet.
+    """Return the decision of the group that a pointer of this table belongs to, or None while it is open.
 
-    Raises `CorruptTableError`: it cannot be known, because the table was taken out of its warehouse meanwhile.
+    Raises `CorruptTableError`: it is unknowable, because the table was taken out of its warehouse meanwhile.
     """
     assert proposed.group is not None, "it belongs to a group"
     own = _own_path(context, proposed.generation)
@@ -54,12 +54,12 @@ def find_group_decision(context: TableContext, proposed: MainPointer) -> GroupDe
 
 
 def keep_group_decision(context: TableContext, generation: int, decision: GroupDecision) -> None:
-    """Give the table its copy of the decision about ``MAIN-<g>``; done again it changes nothing."""
+    """Store the table's copy of the decision about ``MAIN-<g>``. Idempotent."""
     context.storage.put_if_absent(_own_path(context, generation), decision.to_json())
 
 
 def complete_copies(context: TableContext, pointers: Sequence[MainPointer]) -> None:
-    """Give the table the copies that it lacks, because whoever decided died right then.
+    """Store the decision copies that the table lacks because the deciding process died.
 
     Args:
         context: the table.
@@ -75,7 +75,7 @@ def complete_copies(context: TableContext, pointers: Sequence[MainPointer]) -> N
 
 
 def find_decision(groups: Storage, number: int) -> GroupDecision | None:
-    """How a group was decided, or None if it is not yet.
+    """Return the decision of a group, or None while it is open.
 
     Args:
         groups: where the warehouse keeps them.
@@ -91,9 +91,9 @@ def find_decision(groups: Storage, number: int) -> GroupDecision | None:
 
 
 def put_decision(groups: Storage, number: int, decision: GroupDecision) -> bool:
-    """Decide about all tables of a group; False if it was decided otherwise.
+    """Store a decision for all tables of a group; False if another decision was stored first.
 
-    Raises `CommitOutcomeUnknownError` if the store does not say whether it was.
+    Raises `CommitOutcomeUnknownError` if the store does not say whether it was stored.
     """
     for _ in range(_REQUESTS):
         try:
@@ -109,7 +109,7 @@ def put_decision(groups: Storage, number: int, decision: GroupDecision) -> bool:
 
 
 def announce(groups: Storage, intent: GroupIntent) -> int:
-    """Reserve the next number for a group, and say what it is to do."""
+    """Reserve the next group number and store the group's intent under it."""
     number = max(group_numbers(groups), default=0) + 1
     while not groups.put_if_absent(group_path(number), intent.to_json()):
         number += 1
@@ -117,7 +117,7 @@ def announce(groups: Storage, intent: GroupIntent) -> int:
 
 
 def find_intent(groups: Storage, number: int) -> GroupIntent | None:
-    """What a group was to do, or None if there is none of that number. Raises `CorruptTableError`."""
+    """Return the intent of a group, or None if there is no such group. Raises `CorruptTableError`."""
     path = group_path(number)
     try:
         return GroupIntent.from_json(groups.get(path), path=f"{groups.url}/{path}")
@@ -126,7 +126,7 @@ def find_intent(groups: Storage, number: int) -> GroupIntent | None:
 
 
 def group_numbers(groups: Storage) -> list[int]:
-    """The numbers that were given to groups, ascending; one listing."""
+    """Return all assigned group numbers, ascending; one listing."""
     names = (info.path.rpartition("/")[2] for info in groups.list())
     return sorted(number for name in names if (number := numbered_id(name, GROUP_PREFIX)) is not None)
 

@@ -1,4 +1,4 @@
-"""Refusing tables whose snapshots use what we do not implement, before a row is read or a file written."""
+"""Checks that refuse tables and snapshots that use unsupported features, before anything is read or written."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _MAIN_POINTER = "MAIN-BRANCH"
 
 
 def check_main_readable(context: TableContext) -> None:
-    """Refuse a table whose main branch is said to be another than the one in its folder.
+    """Refuse a table with a Paimon main-branch pointer file.
 
-    Snapshots of Paimon 0.9 before its release wrote that, and no release reads it. Raises `UnsupportedFeatureError`.
+    Only snapshots of Paimon 0.9 before its release wrote that; no release reads it. Raises `UnsupportedFeatureError`.
     """
     if context.storage.exists(_MAIN_POINTER):
         raise UnsupportedFeatureError(
@@ -28,10 +28,10 @@ def check_main_readable(context: TableContext) -> None:
 
 
 def check_snapshot_readable(context: TableContext, snapshot: Snapshot) -> None:
-    """Refuse a snapshot whose data files alone, or in the schemas of this context, would give wrong rows.
+    """Refuse a snapshot that would give wrong rows if read by its data files alone, or in the schemas of this context.
 
     Raises:
-        CorruptTableError: it ends what was main, and the record of what is main now was lost.
+        CorruptTableError: it is the seal of a former main, and the record of the current main was lost.
         UnsupportedFeatureError: an index says that some rows are deleted or replaced.
         NotFoundError: the table was dropped and created again since it was opened.
     """
@@ -45,7 +45,7 @@ def check_snapshot_readable(context: TableContext, snapshot: Snapshot) -> None:
 
 
 def check_snapshot_writable(context: TableContext, snapshot: Snapshot) -> None:
-    """Raises `UnsupportedFeatureError` if a commit would leave an index behind that no longer fits."""
+    """Raise `UnsupportedFeatureError` if a commit would leave an index behind that no longer fits."""
     _check_no_row_index(context, snapshot)
     for kind in _live_index_types(context, snapshot):
         raise UnsupportedFeatureError(
@@ -57,7 +57,7 @@ def check_snapshot_writable(context: TableContext, snapshot: Snapshot) -> None:
 
 
 def _check_no_row_index(context: TableContext, snapshot: Snapshot) -> None:
-    """Refuse indexes without which rows are read that are not there."""
+    """Refuse indexes that mark rows as deleted or replaced."""
     for kind in _live_index_types(context, snapshot):
         if kind == "DELETION_VECTORS":
             raise UnsupportedFeatureError(
@@ -75,7 +75,7 @@ def _check_no_row_index(context: TableContext, snapshot: Snapshot) -> None:
 
 
 def _live_index_types(context: TableContext, snapshot: Snapshot) -> list[str]:
-    """Types in the index manifest, which lists all live index files."""
+    """Return the types in the index manifest, which lists all live index files."""
     if snapshot.index_manifest is None:
         return []
     path = context.layout.manifest_path(snapshot.index_manifest)

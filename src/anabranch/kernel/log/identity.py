@@ -1,4 +1,4 @@
-"""Who commits: the identity that makes a commit happen once, however often it is tried."""
+"""Commit identity: makes a commit idempotent, however often it is tried."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class CommitIdentity:
     """A commit user and the number of the commit among that user's commits.
 
     A streaming job keeps its user and counts up, so a repeated commit is recognised. A one-shot batch
-    commit has a user of its own.
+    commit has its own user.
     """
 
     user: str
@@ -21,7 +21,7 @@ class CommitIdentity:
 
     @classmethod
     def batch(cls, runtime: Runtime) -> CommitIdentity:
-        """A fresh identity that no other commit has."""
+        """Return a new, unique identity."""
         return cls(runtime.ids.uuid(), BATCH_COMMIT_IDENTIFIER)
 
     @property

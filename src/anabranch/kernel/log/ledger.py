@@ -1,7 +1,7 @@
-"""Exactly-once: whether a streaming commit was made already.
+"""Exactly-once: whether a streaming commit was already made.
 
 The answer is in the snapshots after the last one the query knew of (the *floor*). Where some of them have
-expired, it is in the ledger: before an expiry removes snapshots it writes, once and durably, the newest
+expired, it is in the ledger: before an expiry removes snapshots it durably records the newest
 identifier of each streaming user among them. Where neither can answer, the commit is refused: appending
 on a guess could write every row twice.
 
@@ -14,19 +14,30 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from anabranch.errors import CommitOutcomeUnknownError, CorruptTableError, NotFoundError, StorageError
+from anabranch.errors import (
+    CommitOutcomeUnknownError,
+    CorruptTableError,
+    NotFoundError,
+    StorageError,
+    UnsupportedFeatureError,
+)
 from anabranch.format.records.history_segment import PastSnapshot
 from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.text.json_object import check_version
+from anabranch.kernel.log.chain import is_built_on
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.identity import CommitIdentity
 
 _MANY_PAGES = 16
 _READS = 8
 _FOLDER = "ledger"
+_VERSION = 1
+_KNOWN = frozenset({"version", "users"})
+_KNOWN_OF_ENTRY = frozenset({"identifier", "snapshot", "timeMillis"})
 _MAX_ID = 2**63 - 1
 _FILE = re.compile(r"expired-([1-9][0-9]{0,17})-([1-9][0-9]{0,17})")
 
@@ -38,6 +49,17 @@ class LedgerEntry:
     identifier: int
     snapshot_id: int
     time_millis: int
+    others: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """Fields that this release does not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageContent:
+    """What a ledger page says."""
+
+    users: Mapping[str, LedgerEntry]
+    others: Mapping[str, Any]
+    """Fields that this release does not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +72,14 @@ class _Page:
 def find_commit(
     context: TableContext, identity: CommitIdentity, head: Snapshot | None, floor: SnapshotRef | None
 ) -> Snapshot | LedgerEntry | None:
-    """The commit of this identity, or a later one of the same user; None if it was certainly not made.
+    """Return the commit of this identity, or a later one of the same user; None if it was certainly not made.
 
     Args:
         context: the branch that is written.
         identity: user and identifier of the commit.
         head: the newest snapshot.
-        floor: a snapshot that is known to be older than the commit, from the query's checkpoint. Without
-            one, all history counts and what has expired without a ledger is taken as not being this user's.
+        floor: a snapshot known to be older than the commit, from the query's checkpoint. Without
+            one, all history counts, and expired snapshots not in the ledger are assumed not to be this user's.
 
     Raises:
         CommitOutcomeUnknownError: snapshots after the floor are gone, and the ledger does not cover them;
@@ -72,13 +94,17 @@ def find_commit(
     lowest = floor.id if floor is not None else 0
     missing_from = lowest + 1
     oldest = head.id + 1
+    after: Snapshot | None = None
     for snapshot in context.snapshots.backwards(head):
         if floor is not None and snapshot.id == floor.id:
             _check_stamp(context, snapshot, floor)
             break
         if snapshot.commit_user == identity.user:
+            # The one after it may be another engine's, which does not say what it was built on.
+            if after is not None and not is_built_on(context.manifests, after, snapshot):
+                break
             return snapshot if snapshot.commit_identifier >= identity.identifier else None
-        oldest = snapshot.id
+        oldest, after = snapshot.id, snapshot
     if oldest <= missing_from:
         return None
     return _in_ledger(context, identity, missing_from, oldest - 1, strict=floor is not None)
@@ -87,7 +113,7 @@ def find_commit(
 def hand_over(context: TableContext, snapshots: Sequence[Snapshot]) -> None:
     """Record the streaming commits among contiguous snapshots that are about to be removed.
 
-    Must return before the first of them is removed. Writing the same range again changes nothing.
+    Must return before the first of them is removed. Idempotent.
     """
     if not snapshots:
         return
@@ -96,12 +122,12 @@ def hand_over(context: TableContext, snapshots: Sequence[Snapshot]) -> None:
 
 
 def page_again(path: str, known: Mapping[int, Snapshot | PastSnapshot]) -> bytes | None:
-    """The content of a page, from what is known of its snapshots by number; None if that is not all of them."""
+    """Rebuild a ledger page from its snapshots by number; None if some of them are unknown."""
     match = _FILE.fullmatch(path.rpartition("/")[2])
     wanted = range(0) if match is None else range(int(match[1]), int(match[2]) + 1)
     if len(wanted) == 0 or len(wanted) > len(known) or any(number not in known for number in wanted):
         return None
-    return _content(_users([known[number] for number in wanted]))
+    return _content(_users([known[number] for number in wanted]), {})
 
 
 def _users(ordered: Sequence[Snapshot | PastSnapshot]) -> dict[str, LedgerEntry]:
@@ -113,19 +139,19 @@ def _users(ordered: Sequence[Snapshot | PastSnapshot]) -> dict[str, LedgerEntry]
 
 
 def take_over(source: TableContext, target: TableContext, fork: SnapshotRef) -> None:
-    """Give a branch that takes the place of another what its ledger says of the past that both have.
+    """Copy the ledger of the shared past to a branch that replaces another.
 
-    Of a page that reaches beyond their last common snapshot, what was committed after it stays behind: it is no part of
-    the target's history, and who committed it goes on from there and asks for nothing earlier. Repeating it does no harm.
+    From a page that reaches beyond the last common snapshot, later commits are left out: they are not part of
+    the target's history, and their users continue after them and ask for nothing earlier. Idempotent.
 
     Args:
-        source: the branch that is main so far.
-        target: the branch that is to be main.
+        source: the current main.
+        target: the branch that becomes main.
         fork: the newest snapshot that both have.
     """
-    for page, entries in _read(source, 1, fork.id):
-        shared = {user: entry for user, entry in entries.items() if entry.snapshot_id <= fork.id}
-        _put(target, page.first, min(page.last, fork.id), shared)
+    for page, content in _read(source, 1, fork.id):
+        shared = {user: entry for user, entry in content.users.items() if entry.snapshot_id <= fork.id}
+        _put(target, page.first, min(page.last, fork.id), shared, content.others)
     if target.snapshots.find(fork.id) is None:  # else the snapshots themselves are copied
         parted = source.snapshots.find(fork.id)
         if parted is not None and parted.stamp == fork.stamp:
@@ -133,10 +159,10 @@ def take_over(source: TableContext, target: TableContext, fork: SnapshotRef) -> 
 
 
 def tidy(context: TableContext, forget_before: int) -> None:
-    """Join the pages into one where there are many, and forget commits made before a moment (epoch milliseconds).
+    """Join the pages into one if there are many, and forget commits made before a moment (epoch milliseconds).
 
-    What is forgotten is not covered any more: a query that asks for it is refused, not told that it never
-    committed. Safe beside others that do the same, and to repeat if it was killed. Costs one listing while there are few pages.
+    Forgotten commits are not covered any more: a query that asks for one is refused, not told that it never
+    committed. Idempotent and safe to run concurrently. Costs one listing while there are few pages.
     """
     pages = _pages(context)
     if len(pages) <= _MANY_PAGES:
@@ -154,10 +180,10 @@ def tidy(context: TableContext, forget_before: int) -> None:
 
 
 def recorded_after(context: TableContext, snapshot_id: int) -> dict[str, LedgerEntry]:
-    """What the ledger says of commits after a snapshot, by user: each user's newest."""
+    """Return each user's newest commit after a snapshot, as recorded in the ledger."""
     found: dict[str, LedgerEntry] = {}
-    for _, entries in _read(context, snapshot_id + 1, _MAX_ID):
-        for user, entry in entries.items():
+    for _, content in _read(context, snapshot_id + 1, _MAX_ID):
+        for user, entry in content.users.items():
             known = found.get(user)
             if entry.snapshot_id > snapshot_id and (known is None or entry.identifier > known.identifier):
                 found[user] = entry
@@ -165,10 +191,10 @@ def recorded_after(context: TableContext, snapshot_id: int) -> dict[str, LedgerE
 
 
 def forget_after(context: TableContext, snapshot_id: int) -> None:
-    """Drop what the ledger says of commits after a snapshot, because these were taken back.
+    """Drop ledger entries of commits after a snapshot, because these were rolled back.
 
-    Users whose newest commit among the expired snapshots is dropped have none there any more, which is right for
-    queries that go on: they ask for no earlier one.
+    Users whose newest expired commit is dropped have no entry left, which is right for
+    running queries: they ask for no earlier one.
     """
     for page in _pages(context):
         if page.last <= snapshot_id:
@@ -176,12 +202,14 @@ def forget_after(context: TableContext, snapshot_id: int) -> None:
         if page.first <= snapshot_id:
             data = context.storage.get(page.path)
             try:
-                entries = page_entries(page.path, data)
-            except CorruptTableError:  # it goes on being what nobody can answer from, of fewer snapshots
+                content = page_content(page.path, data)
+            except CorruptTableError:  # keep the page unanswerable, now for fewer snapshots
                 context.storage.put(_path(context, page.first, snapshot_id), data)
             else:
-                kept = {user: entry for user, entry in entries.items() if entry.snapshot_id <= snapshot_id}
-                _put(context, page.first, snapshot_id, kept)
+                kept = {
+                    user: entry for user, entry in content.users.items() if entry.snapshot_id <= snapshot_id
+                }
+                _put(context, page.first, snapshot_id, kept, content.others)
         context.storage.delete(page.path)
 
 
@@ -210,14 +238,14 @@ def _rewritten(context: TableContext, found: str) -> CommitOutcomeUnknownError:
 def _in_ledger(
     context: TableContext, identity: CommitIdentity, first: int, last: int, *, strict: bool
 ) -> LedgerEntry | None:
-    """The user's commit in the expired snapshots `first` to `last`, which the ledger must cover if strict."""
+    """Find the user's commit in the expired snapshots `first` to `last`, which the ledger must cover if strict."""
     seen: list[_Page] | None = None
     while True:
         newest: LedgerEntry | None = None
         covered = first - 1
         found = _read(context, first, last)
-        for page, entries in found:
-            entry = entries.get(identity.user)
+        for page, content in found:
+            entry = content.users.get(identity.user)
             if entry is not None and (newest is None or entry.identifier > newest.identifier):
                 newest = entry
             if page.first <= covered + 1:
@@ -225,7 +253,7 @@ def _in_ledger(
         if newest is not None and newest.identifier >= identity.identifier:
             return newest
         pages = [page for page, _ in found]
-        # While pages are joined a listing may have neither them nor the new one: two must show the same.
+        # While pages are joined, a listing may miss both old and new ones: require two equal listings.
         if covered >= last or pages == seen:
             break
         seen = pages
@@ -248,22 +276,22 @@ def _pages(context: TableContext) -> list[_Page]:
     return sorted(pages, key=lambda page: (page.first, page.last))
 
 
-def _read(context: TableContext, first: int, last: int) -> list[tuple[_Page, dict[str, LedgerEntry]]]:
-    """The pages about any of these snapshots; looked for again if they are joined meanwhile."""
+def _read(context: TableContext, first: int, last: int) -> list[tuple[_Page, PageContent]]:
+    """Read the pages about any of these snapshots; retried if they are joined meanwhile."""
     for _ in range(_READS):
         wanted = [page for page in _pages(context) if page.last >= first and page.first <= last]
         try:
-            return [(page, page_entries(page.path, context.storage.get(page.path))) for page in wanted]
+            return [(page, page_content(page.path, context.storage.get(page.path))) for page in wanted]
         except NotFoundError:
             continue
     raise StorageError(f"the ledger of '{context.title}' changes faster than it can be read", retryable=True)
 
 
 def _is_readable(context: TableContext, page: _Page) -> bool:
-    """False for a damaged page, which stays as it is: nothing may be said of its snapshots."""
+    """Whether a page is readable; a damaged one, or one of a newer version, is kept as it is: its snapshots stay unanswerable."""
     try:
-        page_entries(page.path, context.storage.get(page.path))
-    except CorruptTableError:
+        page_content(page.path, context.storage.get(page.path))
+    except (CorruptTableError, UnsupportedFeatureError):
         return False
     except NotFoundError:
         return True
@@ -271,31 +299,42 @@ def _is_readable(context: TableContext, page: _Page) -> bool:
 
 
 def _join(context: TableContext, pages: Sequence[_Page], forget_before: int) -> None:
-    """One page in place of several that cover a range without gap."""
+    """Replace several pages that cover a range without gaps by one page."""
     users: dict[str, LedgerEntry] = {}
+    others: dict[str, Any] = {}
     try:
         for page in pages:
-            for user, entry in page_entries(page.path, context.storage.get(page.path)).items():
+            content = page_content(page.path, context.storage.get(page.path))
+            others |= content.others
+            for user, entry in content.users.items():
                 if user not in users or entry.snapshot_id > users[user].snapshot_id:
                     users[user] = entry
     except NotFoundError:
-        return  # somebody else is joining them
+        return  # another process is joining them
     forgotten = [entry.snapshot_id for entry in users.values() if entry.time_millis < forget_before]
     first, last = max([pages[0].first, *(i + 1 for i in forgotten)]), max(page.last for page in pages)
     joined = _path(context, first, last)
     if first <= last:
-        _put(context, first, last, {u: e for u, e in users.items() if e.time_millis >= forget_before})
+        remembered = {user: entry for user, entry in users.items() if entry.time_millis >= forget_before}
+        _put(context, first, last, remembered, others)
     context.storage.delete_many([page.path for page in pages if page.path != joined])
 
 
-def page_entries(path: str, data: bytes) -> dict[str, LedgerEntry]:
-    """What a page says, by user. Raises `CorruptTableError`."""
+def page_content(path: str, data: bytes) -> PageContent:
+    """Parse a page. Raises `CorruptTableError`; `UnsupportedFeatureError` if a newer version wrote it."""
     try:
-        users: dict[str, Any] = json.loads(data)["users"]
-        return {
-            user: LedgerEntry(int(found["identifier"]), int(found["snapshot"]), int(found["timeMillis"]))
-            for user, found in users.items()
+        values: dict[str, Any] = json.loads(data)
+        check_version(values.get("version"), _VERSION, path=path)
+        users = {
+            user: LedgerEntry(
+                int(found["identifier"]),
+                int(found["snapshot"]),
+                int(found["timeMillis"]),
+                {key: value for key, value in found.items() if key not in _KNOWN_OF_ENTRY},
+            )
+            for user, found in values["users"].items()
         }
+        return PageContent(users, {key: value for key, value in values.items() if key not in _KNOWN})
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptTableError(
             "is no ledger page",
@@ -304,16 +343,27 @@ def page_entries(path: str, data: bytes) -> dict[str, LedgerEntry]:
         ) from error
 
 
-def _put(context: TableContext, first: int, last: int, users: Mapping[str, LedgerEntry]) -> None:
-    context.storage.put(_path(context, first, last), _content(users))
+def _put(
+    context: TableContext,
+    first: int,
+    last: int,
+    users: Mapping[str, LedgerEntry],
+    others: Mapping[str, Any] | None = None,
+) -> None:
+    context.storage.put(_path(context, first, last), _content(users, others or {}))
 
 
-def _content(users: Mapping[str, LedgerEntry]) -> bytes:
+def _content(users: Mapping[str, LedgerEntry], others: Mapping[str, Any]) -> bytes:
     content = {
-        user: {"identifier": entry.identifier, "snapshot": entry.snapshot_id, "timeMillis": entry.time_millis}
+        user: {
+            **entry.others,
+            "identifier": entry.identifier,
+            "snapshot": entry.snapshot_id,
+            "timeMillis": entry.time_millis,
+        }
         for user, entry in users.items()
     }
-    return json.dumps({"version": 1, "users": content}, sort_keys=True).encode()
+    return json.dumps({**others, "version": _VERSION, "users": content}, sort_keys=True).encode()
 
 
 def _path(context: TableContext, first: int, last: int) -> str:

@@ -1,9 +1,9 @@
-"""Decisions about main of which the record was lost: ``MAIN-<g>`` is not there, though other records prove that it was.
+"""Lost decisions about main: ``MAIN-<g>`` is missing, though other records prove that it existed.
 
-Without it main would be what it was before, and whoever waits for the decision would make another. What proves one was
-all stored after it: a copy in the folder of the archive, which everybody puts who replaced main and `maintain` where
-that died; the hint for people that names main, where it is newer than the announcement; what became of the old main;
-a decision of a higher number. So each is looked at before the decision itself.
+Without it main would be what it was before, and a process waiting for the decision would make another. Each proof
+was stored after the decision: a copy in the archive's folder, put by whoever replaced main, or by `maintain` if
+that died; the hint for people that names main, if it is newer than the announcement; the release record of the old
+main; a decision of a higher number. So each is looked at before the decision itself.
 """
 
 from __future__ import annotations
@@ -12,7 +12,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError, StorageError
+from anabranch.errors import (
+    AnabranchError,
+    CorruptTableError,
+    NotFoundError,
+    StorageError,
+    UnsupportedFeatureError,
+)
 from anabranch.format.records.layout import HISTORY_FOLDER, numbered_id
 from anabranch.format.records.main_pointer import (
     HINT_FILE,
@@ -35,23 +41,23 @@ from anabranch.kernel.log.main_pointer import (
 
 @dataclass(frozen=True, slots=True)
 class LostDecision:
-    """A decision about main that was made, and of which the record is not there."""
+    """A decision about main whose record is missing."""
 
     generation: int
     proof: str
     """The file that proves it."""
     path: str
-    """Where the record is missing."""
+    """Path of the missing record."""
 
 
 def keep_copy(context: TableContext, pointer: MainPointer) -> None:
-    """Store a replacement that counts once more, out of reach of who removes branches. A failure is left for `maintain`."""
+    """Store a copy of a valid replacement where branch removal cannot reach it. Failures are left for `maintain`."""
     with suppress(StorageError):
         context.storage.put_if_absent(copy_path(context, pointer.generation), pointer.to_json())
 
 
 def complete_pointer_copies(context: TableContext, pointers: Sequence[MainPointer]) -> None:
-    """Store the copies that are missing, because whoever replaced main died right then; one listing."""
+    """Store the copies that are missing because the replacing process died; one listing."""
     known = copies(context) if pointers else set()
     for pointer in pointers:
         if pointer.generation not in known:
@@ -59,7 +65,7 @@ def complete_pointer_copies(context: TableContext, pointers: Sequence[MainPointe
 
 
 def lost_decisions(context: TableContext) -> list[LostDecision]:
-    """All of them, oldest first. Three listings where main was ever replaced, two elsewhere."""
+    """Return all lost decisions, oldest first. Three listings if main was ever replaced, else two."""
     copied = copies(context)
     seals = set(numbers(context, SEAL_PREFIX))
     hinted = _hinted(context, max(seals)) if seals else None
@@ -85,29 +91,30 @@ def lost_decisions(context: TableContext) -> list[LostDecision]:
 
 
 def check_decisions(context: TableContext) -> None:
-    """Raise `CorruptTableError` if a decision was lost: what is taken for main then need not be."""
+    """Raise `CorruptTableError` if a decision was lost, since the apparent main may then be wrong."""
     for lost in lost_decisions(context):
         raise _refusal(context, lost)
 
 
 def check_sealed(context: TableContext, generation: int) -> None:
-    """Refuse to take a main for undecided that was sealed and replaced, and whose replacement was lost.
+    """Raise if a main that looks undecided was sealed and replaced, and the replacement's record was lost.
 
     Raises `CorruptTableError`.
     """
     check_decisions(context)
-    if find_seal(context, generation) is None and find_pointer(context, generation) is None:
+    # Read first: a record that is there and cannot be read decides as well.
+    if find_pointer(context, generation) is None and find_seal(context, generation) is None:
         # It is announced before main is sealed, and the announcement stays.
         path = _path(context, MAIN_PREFIX, generation)
         raise _refusal(context, LostDecision(generation, "the last snapshot, which is a seal,", path))
 
 
 def check_main_known(context: TableContext, generation: int | None) -> None:
-    """Refuse to read what was main, if what is read is its seal and the replacement was lost.
+    """Raise if the snapshot to read is the seal of a former main and the replacement's record was lost.
 
     Args:
         context: the branch that is read.
-        generation: the replacement that the snapshot is the seal of; None if it is none, which costs nothing.
+        generation: the replacement whose seal the snapshot is; None if it is not a seal, which costs nothing.
 
     Raises `CorruptTableError`.
     """
@@ -120,7 +127,7 @@ def check_main_known(context: TableContext, generation: int | None) -> None:
 
 
 def lost_seal(context: TableContext, generation: int) -> Seal | None:
-    """The announcement of a lost decision, as far as it can be read."""
+    """Return the announcement of a lost decision, as far as it can be read."""
     try:
         return find_seal(context, generation)
     except AnabranchError:
@@ -128,13 +135,13 @@ def lost_seal(context: TableContext, generation: int) -> Seal | None:
 
 
 def _hinted(context: TableContext, newest: int) -> int | None:
-    """The newest announcement, if the name of main was written down after it and is the one announced."""
+    """Return the newest announced number, if the name of main was written after it and is the announced one."""
     path = context.layout.branches_file_path(HINT_FILE)
     try:
         seal = find_seal(context, newest)
         name, written = context.storage.get(path), context.storage.info(path).modified_millis
         begun = context.storage.info(_path(context, SEAL_PREFIX, newest)).modified_millis
-    except (NotFoundError, CorruptTableError):
+    except (NotFoundError, CorruptTableError, UnsupportedFeatureError):
         return None
     if seal is None or written < begun or name != (seal.target.name or "main").encode():
         return None
@@ -151,7 +158,7 @@ def _refusal(context: TableContext, lost: LostDecision) -> CorruptTableError:
 
 
 def copies(context: TableContext) -> set[int]:
-    """The numbers of the decisions of which there is a copy; one listing."""
+    """Return the numbers of the decisions that have a copy; one listing."""
     names = (info.path.rpartition("/")[2] for info in context.storage.list(HISTORY_FOLDER))
     return {number for name in names if (number := numbered_id(name, COPY_PREFIX)) is not None}
 

@@ -1,33 +1,40 @@
-"""Which branch is main: the one in the table's own folder, until a replacement names another.
+"""Resolution of the main branch: the one in the table's own folder, until a replacement names another.
 
-A context that was opened as main knows how many replacements had been decided by then. Whoever begins an operation
-with it asks `main_of` again, which costs one look for the next pointer.
+A context that was opened as main knows the number of replacements decided by then. Operations that start
+with it call `main_of` again, which costs one look for the next pointer.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
-from anabranch.errors import NotFoundError
-from anabranch.format.records.main_pointer import MainPointer, former_main_name
+from anabranch.errors import CorruptTableError, NotFoundError
+from anabranch.format.records.main_pointer import MAIN_PREFIX, MainPointer, former_main_name
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.records.snapshot_ref import SnapshotRef
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.main_pointer import find_pointer, find_release, newest_pointer, replacements
+from anabranch.kernel.log.main_pointer import (
+    find_pointer,
+    find_release,
+    newest_pointer,
+    numbers,
+    replacements,
+)
 from anabranch.kernel.log.properties import WRITER_PROPERTY
 
 _LOG = logging.getLogger(__name__)
 
 
 def main_of(context: TableContext) -> TableContext:
-    """The main branch of a table as of now.
+    """Return the current main branch of a table.
 
     Args:
-        context: the table, on any branch. One that was opened as main is returned itself if it still is.
+        context: the table, on any branch. If it was opened as main and still is, it is returned itself.
 
-    Raises `CorruptTableError`: a pointer cannot be read, so it is not known what main is.
+    Raises `CorruptTableError`: a pointer cannot be read, so main is unknown.
     """
     pointer = newest_pointer(context, above=context.main_generation or 0)
     if pointer is not None:
@@ -36,15 +43,48 @@ def main_of(context: TableContext) -> TableContext:
     return context if context.main_generation is not None else as_main(context, None, 0)
 
 
+def main_as_far_as_known(context: TableContext) -> TableContext:
+    """Return main by the newest decision that can be read, to verify and repair a table that has damaged ones.
+
+    Whatever reads or writes rows asks `main_of`, which refuses such a table.
+
+    Raises `CorruptTableError`: there is a decision that cannot have been made.
+    """
+    try:
+        return main_of(context)
+    except CorruptTableError:
+        known, last = as_main(context, None, 0), 0
+        for number in numbers(context, MAIN_PREFIX):
+            if number != last + 1:
+                break
+            last = number
+            with suppress(CorruptTableError):
+                pointer = find_pointer(context, number, fresh=True)
+                if pointer is not None:
+                    known = as_main(context, pointer.main.name, number)
+        if is_main_known(known):
+            raise  # nothing is damaged: a file lies there that no replacement made
+        return known
+
+
+def is_main_known(context: TableContext) -> bool:
+    """Whether the newest record of what is main can be read."""
+    try:
+        main_of(context)
+    except CorruptTableError:
+        return False
+    return True
+
+
 def as_main(context: TableContext, branch: str | None, generation: int) -> TableContext:
-    """A branch as the main that it was after so many decisions."""
+    """Return a branch as the main after that many decisions."""
     return replace(context, branch=branch, main_generation=generation, known_as=None)
 
 
 def former_main(context: TableContext, generation: int) -> TableContext:
-    """The branch that a replacement put out of the place of main: ``main@<g>``, which can only be read.
+    """Return the read-only former main ``main@<g>`` that a replacement replaced.
 
-    Raises `NotFoundError`: there was no such replacement, or what it replaced was dropped.
+    Raises `NotFoundError`: there was no such replacement, or its old main was dropped.
     """
     name = former_main_name(generation)
     pointer = find_pointer(context, generation)
@@ -64,9 +104,9 @@ def former_main(context: TableContext, generation: int) -> TableContext:
 
 
 def foreign_after(context: TableContext, pointer: MainPointer) -> Snapshot | None:
-    """A snapshot that another engine put on a replaced main after it was sealed, or None.
+    """Return a snapshot that another engine put on a replaced main after it was sealed, or None.
 
-    It is in no main any more. Asked of a pointer whose old main is not main again.
+    Such a snapshot is in no main. Only for a pointer whose old main is not main again.
     """
     if pointer.replaced is None:
         return None
@@ -90,7 +130,7 @@ def _warn_of_foreign_commits(context: TableContext, pointer: MainPointer) -> Non
 
 
 def succession(context: TableContext, branch_uuid: str) -> MainPointer | None:
-    """The newest replacement that put this branch out of the place of main, or None if it never was."""
+    """Return the newest replacement that replaced this branch as main, or None if there is none."""
     for pointer in reversed(replacements(context)):
         if pointer.replaced is not None and pointer.replaced.old.uuid == branch_uuid:
             return pointer
@@ -98,9 +138,9 @@ def succession(context: TableContext, branch_uuid: str) -> MainPointer | None:
 
 
 def is_in_past(main: TableContext, snapshot: SnapshotRef) -> bool:
-    """Whether a snapshot is in the history of main, what replacements copied to it included.
+    """Whether a snapshot is in the history of main, including history copied by replacements.
 
-    Where its own file has expired, the replacements tell up to where each main took over the past of the one before.
+    Where its own file has expired, the replacements tell how much of the previous main's past each main took over.
     """
     found = main.snapshots.find(snapshot.id) if snapshot.id else None
     if found is not None:
@@ -113,8 +153,8 @@ def is_in_past(main: TableContext, snapshot: SnapshotRef) -> bool:
 
 
 def _maker(known: Sequence[MainPointer], uuid: str, number: int) -> str:
-    """The identity of the branch that made the snapshot of that number in the history of a branch that is or was main."""
-    for _ in known:  # each step goes to a branch that is older, so there are no more of them
+    """Return the identity of the branch that made a snapshot number in the history of a current or former main."""
+    for _ in known:  # each step goes to an older branch, which bounds the loop
         begun = [
             p.replaced.fork for p in known if p.main.uuid == uuid and p.replaced and p.replaced.undoes is None
         ]
@@ -125,7 +165,7 @@ def _maker(known: Sequence[MainPointer], uuid: str, number: int) -> str:
 
 
 def main_by_uuid(context: TableContext, branch_uuid: str) -> TableContext | None:
-    """The branch of that identity as main, which it is or was; None if it never was.
+    """Return the branch of that identity as the main it is or was; None if it never was.
 
     Args:
         context: the table, on any branch.

@@ -1,12 +1,13 @@
-"""The pointer to main in the store: ``branch/MAIN-<g>``, and the seal that announces the next one.
+"""The stored pointer to main, ``branch/MAIN-<g>``, and the seal that announces the next one.
 
-Every record is put if absent and never changed, so what was read once stays true; only that there is none yet
-must be asked again. A pointer that belongs to a group counts from the moment the group is decided, and as it is decided:
-until then nobody but those who decide sees it.
+Every record is put if absent and never changed, so what was read once stays true; only its absence
+must be checked again. A pointer that belongs to a group takes effect when the group is decided, and as decided:
+until then only the deciding processes see it.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 from anabranch.errors import CorruptTableError, NotFoundError
@@ -26,19 +27,19 @@ from anabranch.kernel.log.group_log import find_group_decision
 from anabranch.kernel.log.properties import SEAL_PROPERTY
 
 COPY_PREFIX = "main-"
-"""Copies of decisions, in the folder of the archive, begin so."""
+"""File name prefix of the copies of decisions, in the archive's folder."""
 _WEIGHT = 2048
-"""Bytes that a pointer in the cache takes, about."""
+"""Approximate bytes of a cached pointer."""
 
 
 def find_pointer(context: TableContext, generation: int, *, fresh: bool = False) -> MainPointer | None:
-    """``MAIN-<g>``, or None if it is not decided yet. Raises `CorruptTableError`.
+    """Return ``MAIN-<g>``, or None if it is not decided yet. Raises `CorruptTableError`.
 
     Args:
         context: the table, on any branch.
         generation: its number.
-        fresh: whether the store is asked, and not what this process has read before: somebody may have put a backup of
-            the table in its place.
+        fresh: whether to ask the store instead of the cache: the table may have been replaced by a
+            backup.
     """
     key = (context.table_uuid, context.storage.url, _path(context, MAIN_PREFIX, generation))
     known: MainPointer | None = None if fresh else context.cache.get(key)
@@ -47,8 +48,10 @@ def find_pointer(context: TableContext, generation: int, *, fresh: bool = False)
     try:
         pointer = proposed_pointer(context, generation)
     except CorruptTableError:
-        # The copy is stored once it counts, and says the same.
-        copy = find_copy(context, generation)
+        # The copy is stored once the decision takes effect, and says the same.
+        copy = None
+        with suppress(CorruptTableError):
+            copy = find_copy(context, generation)
         if copy is None:
             raise
         return copy
@@ -74,12 +77,12 @@ def find_copy(context: TableContext, generation: int) -> MainPointer | None:
 
 
 def copy_path(context: TableContext, generation: int) -> str:
-    """Where the copy of a decision lies: out of reach of who removes branches."""
+    """Return the path of a decision's copy, outside the folders that branch removal touches."""
     return context.layout.history_path(f"{COPY_PREFIX}{generation}")
 
 
 def proposed_pointer(context: TableContext, generation: int) -> MainPointer | None:
-    """``MAIN-<g>`` as it was put, which for one of a group need not be decided. Raises `CorruptTableError`."""
+    """Return ``MAIN-<g>`` as stored; in a group it may still be undecided. Raises `CorruptTableError`."""
     path = _path(context, MAIN_PREFIX, generation)
     try:
         data = context.storage.get(path)
@@ -89,11 +92,19 @@ def proposed_pointer(context: TableContext, generation: int) -> MainPointer | No
 
 
 def newest_pointer(context: TableContext, *, above: int = 0) -> MainPointer | None:
-    """The one that counts, or None if there is none of a higher number than `above`.
+    """Return the pointer in effect, or None if none has a higher number than `above`.
 
-    One look where there is none, however many there are below.
+    One read if there is none, whatever `above` is.
+
+    Raises `CorruptTableError`: it cannot be read, and has no copy. Damaged ones below it do not matter.
     """
-    newest = find_pointer(context, above + 1, fresh=True)
+    try:
+        newest = find_pointer(context, above + 1, fresh=True)
+    except CorruptTableError:
+        listed = _last_in_row(context, above + 1)
+        newest = find_pointer(context, listed, fresh=True) if listed > above + 1 else None
+        if newest is None:
+            raise
     if newest is None:
         return None
     following: MainPointer | None = newest
@@ -107,11 +118,11 @@ def newest_pointer(context: TableContext, *, above: int = 0) -> MainPointer | No
 
 
 def _last_in_row(context: TableContext, known: int) -> int:
-    """The highest number there is. Raises `CorruptTableError` if numbers below it are missing that nobody announced.
+    """Return the highest pointer number. Raises `CorruptTableError` if lower ones that nobody announced are missing.
 
-    Every replacement takes the next number, so nobody but whoever copies files around leaves one out. Believed, it
-    would have everybody look for all the numbers below it. One that was announced was decided, or there was none after
-    it: if its record was lost, it is still the highest that counts.
+    Every replacement takes the next number, so only manual file copying leaves one out. Believing it
+    would make every reader look for all the numbers below it. An announced number was decided, or nothing came after
+    it: if its record was lost, it is still the highest in effect.
     """
     last = known
     for number in [number for number in numbers(context, MAIN_PREFIX) if number > known]:
@@ -129,7 +140,7 @@ def _last_in_row(context: TableContext, known: int) -> int:
 
 
 def replacements(context: TableContext) -> list[MainPointer]:
-    """All replacements there were, oldest first; not those that did not come to their end."""
+    """Return all completed replacements, oldest first."""
     newest = newest_pointer(context)
     if newest is None:
         return []
@@ -138,12 +149,12 @@ def replacements(context: TableContext) -> list[MainPointer]:
 
 
 def put_pointer(context: TableContext, pointer: MainPointer) -> bool:
-    """Decide, or propose as one of a group; False if the number is taken. Raises `StorageError`."""
+    """Store a decision, or a proposal within a group; False if the number is taken. Raises `StorageError`."""
     return context.storage.put_if_absent(_path(context, MAIN_PREFIX, pointer.generation), pointer.to_json())
 
 
 def main_before(context: TableContext, generation: int) -> BranchRef:
-    """Which branch was main when this number was the next to be decided."""
+    """Return the branch that was main before decision `generation`."""
     before = find_pointer(context, generation - 1) if generation > 1 else None
     return BranchRef(None, context.table_uuid) if before is None else before.main
 
@@ -158,18 +169,18 @@ def find_seal(context: TableContext, generation: int) -> Seal | None:
 
 
 def put_seal(context: TableContext, generation: int, seal: Seal) -> bool:
-    """Announce a replacement; False if another has that number."""
+    """Announce a replacement; False if another one took that number."""
     return context.storage.put_if_absent(_path(context, SEAL_PREFIX, generation), seal.to_json())
 
 
 def seal_of(snapshot: Snapshot) -> int | None:
-    """The number of the replacement that a snapshot is the seal of, or None if it is none."""
+    """Return the number of the replacement that a snapshot seals, or None if it is not a seal."""
     number = snapshot.properties.get(SEAL_PROPERTY, "")
     return int(number) if number.isascii() and number.isdigit() else None
 
 
 def find_release(context: TableContext, generation: int) -> Release | None:
-    """``RELEASE-<g>``, or None while nothing is settled. Raises `CorruptTableError`."""
+    """Return ``RELEASE-<g>``, or None while it is undecided. Raises `CorruptTableError`."""
     path = _path(context, RELEASE_PREFIX, generation)
     try:
         return Release.from_json(context.storage.get(path), path=path)
@@ -178,12 +189,12 @@ def find_release(context: TableContext, generation: int) -> Release | None:
 
 
 def put_release(context: TableContext, generation: int, release: Release) -> bool:
-    """Settle what becomes of a replaced main; False if that was settled otherwise."""
+    """Decide whether a replaced main is dropped or kept; False if that was decided otherwise."""
     return context.storage.put_if_absent(_path(context, RELEASE_PREFIX, generation), release.to_json())
 
 
 def numbers(context: TableContext, prefix: str) -> list[int]:
-    """The numbers of the records of one kind, ascending; one listing."""
+    """Return the numbers of the records of one kind, ascending; one listing."""
     names = (info.path.rpartition("/")[2] for info in context.storage.list(BRANCH_FOLDER))
     return sorted(number for name in names if (number := numbered_id(name, prefix)) is not None)
 

@@ -1,7 +1,7 @@
-"""Snapshot numbers after main was replaced: two mains may have had the same number, and then it must be said which.
+"""Versions of main after replacements: two mains may share a snapshot number, so versions can name the main.
 
-``main@1.snapshot.57`` is snapshot 57 of what replacement 1 replaced, ``main.snapshot.57`` that of main as it is now. The
-number alone is refused where both could be meant. The same prefixes go before every other version: ``main@1.good``.
+``main@1.snapshot.57`` is snapshot 57 of the main that replacement 1 replaced, ``main.snapshot.57`` that of the current
+main. The bare number is refused if it is ambiguous. The same prefixes go before every other version: ``main@1.good``.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ V = TypeVar("V", str, int, str | int)
 
 
 def located(context: TableContext, version: V) -> tuple[TableContext, V]:
-    """The branch that a version of main is to be looked for on, and the version without what says so.
+    """Split a version of main into the branch to look on and the version without its main prefix.
 
-    Raises `NotFoundError`: there is no such replaced main.
+    Raises `NotFoundError`: there is no such former main.
     """
     if not isinstance(version, str) or context.main_generation is None:
         return context, version
@@ -39,7 +39,7 @@ def located(context: TableContext, version: V) -> tuple[TableContext, V]:
 def located_options(
     context: TableContext, options: Mapping[str, str]
 ) -> tuple[TableContext, Mapping[str, str]]:
-    """The same for the options of a read. Raises `NotFoundError`."""
+    """Apply `located` to the version in read options. Raises `NotFoundError`."""
     version = SCAN_VERSION.of(options)
     if version is None:
         return context, options
@@ -48,7 +48,7 @@ def located_options(
 
 
 def check_unambiguous(context: TableContext, number: int) -> None:
-    """Raise `InvalidInputError` if another snapshot of that number was in main before main was replaced."""
+    """Raise `InvalidInputError` if a former main had another snapshot of that number."""
     if not context.main_generation:
         return
     for pointer in reversed(replacements(context)):

@@ -1,8 +1,8 @@
 """Manifests and manifest lists of a table, read through the cache and written once.
 
-A manifest is cached in one form only. One of few entries stays as it is stored: decoded it would take many times
-that, and many small ones are decoded together as fast as they are looked up. One of many entries stays decoded, with
-all columns that were asked for so far; whoever asks for others has it read again.
+A manifest is cached in one form only. A small one stays encoded: decoded it would take many times
+that, and many small ones are decoded together as fast as they are looked up. A large one stays decoded, with
+all columns requested so far; a request for others reads it again.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from anabranch.kernel.log.parallel import each, stream
 from anabranch.storage.protocol import Storage
 
 _MANY = 1_000
-"""Entries of a manifest that is kept decoded."""
+"""Minimum number of entries of a manifest that is cached decoded."""
 _LISTS_AT_ONCE = 64
-"""Manifest lists that are decoded together."""
+"""Number of manifest lists that are decoded together."""
 _META_BYTES = 900
-"""What a `ManifestFileMeta` takes with all that it refers to."""
+"""Approximate bytes of a `ManifestFileMeta` with all that it refers to."""
 _COLUMN_BYTES = 1_024
-"""What a column takes beside its values."""
+"""Overhead of a column beside its values."""
 
 
 class ManifestStore:
-    """Reads manifests by name. Their names are unique, so what was seen once stays true."""
+    """Reads manifests by name. Names are unique and files immutable, so cached contents stay valid."""
 
     def __init__(self, storage: Storage, cache: MetadataCache) -> None:
         self._storage = storage
         self._cache = cache
 
     def of_snapshot(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
-        """All manifests of a snapshot in the order of their commits: its base list, then its delta list."""
+        """Return all manifests of a snapshot in commit order: its base list, then its delta list."""
         return [*self.read_list(snapshot.base_manifest_list), *self.read_list(snapshot.delta_manifest_list)]
 
     def read_list(self, name: str, *, keep: bool = True) -> tuple[ManifestFileMeta, ...]:
-        """The manifests that a manifest list names.
+        """Return the manifests that a manifest list names.
 
         Args:
             name: of the list.
-            keep: whether to cache it: not for whoever goes through the lists of a whole history.
+            keep: whether to cache it; pass False when walking the lists of a whole history.
         """
         if name == NO_LIST:
             return ()
@@ -64,9 +64,9 @@ class ManifestStore:
     def read_lists(
         self, names: Iterable[str], *, keep: bool = True
     ) -> Iterator[tuple[ManifestFileMeta, ...] | CorruptTableError]:
-        """The manifests that many lists name, in their order; in place of one that cannot be read the error.
+        """Yield the manifests of many lists, in order; an unreadable list yields its error instead.
 
-        They are read side by side and decoded together, a bounded number at a time. Args as `read_list`.
+        They are read in parallel and decoded together, a bounded number at a time. Args as `read_list`.
         """
         names = [*names]
         read = zip(names, stream(self._list_or_bytes, names), strict=True)
@@ -80,7 +80,7 @@ class ManifestStore:
                 yield metas
 
     def _list_or_bytes(self, name: str) -> tuple[ManifestFileMeta, ...] | bytes | CorruptTableError:
-        """A list as it is cached, or else as it is stored."""
+        """Return a list from the cache, or else its stored bytes."""
         if name == NO_LIST:
             return ()
         found: tuple[ManifestFileMeta, ...] | None = self._cache.get(self._key("list", name))
@@ -106,7 +106,7 @@ class ManifestStore:
     def entries(
         self, metas: Sequence[ManifestFileMeta], *, only: tuple[str, ...] | None = None, keep: bool = True
     ) -> EntryFrame:
-        """All entries of these manifests, in order; of their columns only those named, if any are.
+        """Return all entries of these manifests, in order; optionally only some columns.
 
         Args:
             metas: the manifests, as their lists describe them.
@@ -132,11 +132,11 @@ class ManifestStore:
     def deltas(
         self, snapshots: Sequence[Snapshot], *, only: tuple[str, ...] | None = None, keep: bool = True
     ) -> Iterator[EntryFrame]:
-        """What each of many snapshots added and deleted, in their order, each in the order of its entries.
+        """Yield the delta entries of each snapshot, in order.
 
-        They are read side by side and decoded together, a bounded number at a time. Args as `entries`.
+        They are read in parallel and decoded together, a bounded number at a time. Args as `entries`.
 
-        Raises `CorruptTableError` in the turn of a snapshot whose delta cannot be read.
+        Raises `CorruptTableError` at the snapshot whose delta cannot be read.
         """
         for start in range(0, len(snapshots), _LISTS_AT_ONCE):
             names = [snapshot.delta_manifest_list for snapshot in snapshots[start : start + _LISTS_AT_ONCE]]
@@ -145,7 +145,7 @@ class ManifestStore:
             try:
                 together = self.entries([meta for metas in readable for meta in metas], only=only, keep=keep)
             except CorruptTableError:
-                together = None  # of one of them: each by itself
+                together = None  # one of them is damaged: read each by itself
             first = 0
             for metas in lists:
                 if isinstance(metas, CorruptTableError):
@@ -161,7 +161,7 @@ class ManifestStore:
     def _decoded_together(
         self, names: Sequence[str], expected: Mapping[str, int], columns: tuple[str, ...], *, keep: bool
     ) -> tuple[EntryFrame, list[int]]:
-        """The entries of small manifests, and how many each has."""
+        """Return the entries of small manifests, and how many each has."""
         if not names:
             return EntryFrame(EntryFrame.empty().df.select(columns)), []
         paths = [Layout().manifest_path(name) for name in names]
@@ -175,7 +175,7 @@ class ManifestStore:
     def _large(
         self, names: Sequence[str], expected: Mapping[str, int], columns: tuple[str, ...], *, keep: bool
     ) -> dict[str, EntryFrame]:
-        """The entries of each large manifest."""
+        """Return the entries of each large manifest."""
         frames: dict[str, EntryFrame] = {}
         wanted: dict[str, tuple[str, ...]] = {}
         for name in names:
@@ -187,7 +187,7 @@ class ManifestStore:
         for (name, all_columns), data in zip(
             wanted.items(), stream(partial(self.raw, keep=False), wanted), strict=True
         ):
-            # Each by itself: parts of one frame would keep all of it alive.
+            # Each by itself: slices of one frame would keep all of it alive.
             path = Layout().manifest_path(name)
             decoded, _ = decode_manifests([(path, data)], only=all_columns, counts=[expected[name]])
             if keep:
@@ -198,11 +198,11 @@ class ManifestStore:
         return frames
 
     def fetch(self, metas: Sequence[ManifestFileMeta]) -> None:
-        """Read manifests into the cache that will be asked for soon, side by side; but for large ones."""
+        """Prefetch manifests into the cache in parallel; large ones are skipped."""
         self._raw_all([meta.file_name for meta in metas if _entries_of(meta) < _MANY], keep=True)
 
     def raw(self, name: str, *, keep: bool = True) -> bytes:
-        """The bytes of a manifest."""
+        """Return the bytes of a manifest."""
         found: bytes | None = self._cache.get(self._key("raw", name))
         if found is None:
             found = self._read(Layout().manifest_path(name))
@@ -211,11 +211,11 @@ class ManifestStore:
         return found
 
     def remember(self, name: str, data: bytes) -> None:
-        """Keep the bytes of a manifest that this process wrote."""
+        """Cache the bytes of a manifest that this process wrote."""
         self._cache.put(self._key("raw", name), data, len(data))
 
     def remember_list(self, name: str, metas: Iterable[ManifestFileMeta]) -> None:
-        """Keep a manifest list that this process wrote."""
+        """Cache a manifest list that this process wrote."""
         kept = tuple(metas)
         self._cache.put(self._key("list", name), kept, _META_BYTES * len(kept))
 
@@ -244,9 +244,9 @@ def _entries_of(meta: ManifestFileMeta) -> int:
 
 
 def _check_counts(metas: Sequence[ManifestFileMeta], found: Mapping[str, int]) -> None:
-    """Refuse lists that say of a manifest other than it holds: Avro has no footer, a file cut between blocks looks whole.
+    """Refuse manifests whose entry count differs from their list: Avro has no footer, so a cut file can look whole.
 
-    Also what was read before, by another list: two of them may name one manifest. Raises `CorruptTableError`.
+    Also checks cached manifests, since two lists may name one manifest. Raises `CorruptTableError`.
     """
     for meta in metas:
         if found[meta.file_name] != _entries_of(meta):

@@ -1,4 +1,4 @@
-"""What the snapshot of a merge says of it, in its commit user and its property."""
+"""Merge metadata of a snapshot, stored in its commit user and a property."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from anabranch.errors import CorruptTableError
 from anabranch.format.records.history_segment import PastSnapshot
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.text.json_object import check_version
 from anabranch.kernel.log.properties import MERGE_PROPERTY
 
+_VERSION: Final = 1
 MERGE_USER: Final = "merge:"
-"""Commit users of merges begin so; the uuid of the branch follows."""
+"""Prefix of the commit users of merges; the uuid of the branch follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergeFacts:
-    """What the snapshot of a merge says of it."""
+    """Merge metadata of a snapshot."""
 
     branch_uuid: str
     branch: str
@@ -28,17 +30,17 @@ class MergeFacts:
     replaced: frozenset[bytes] = frozenset()
     """Partition rows whose files were replaced by the branch's."""
     theirs: frozenset[bytes] = frozenset()
-    """Those of them that were chosen by a person where both sides had changed them."""
+    """Those of them where both sides had changes and a person chose the branch's."""
     ours: frozenset[bytes] = frozenset()
-    """Those that a person chose to leave as they are."""
+    """Partition rows that a person chose to leave as they are on main."""
     is_ended: bool = False
-    """Whether nothing was merged, so that whoever began it and was held up stops."""
+    """Whether this only marks a merge as ended without merging, so that a delayed process stops."""
 
     def to_text(self) -> str:
         """The value of the property."""
         return json.dumps(
             {
-                "version": 1,
+                "version": _VERSION,
                 "branch": self.branch_uuid,
                 "name": self.branch,
                 "head": self.head.to_dict(),
@@ -52,10 +54,11 @@ class MergeFacts:
 
 
 def merge_facts(snapshot: Snapshot | PastSnapshot) -> MergeFacts:
-    """What the snapshot of a merge says of it. Raises `CorruptTableError` if it says nothing that can be read."""
+    """Parse the merge metadata of a snapshot. Raises `CorruptTableError` if it is missing or unreadable."""
     where = f"snapshot {snapshot.id}"
     try:
         value = json.loads(snapshot.properties[MERGE_PROPERTY])
+        check_version(value.get("version"), _VERSION, path=where)
         replaced, theirs, ours = (
             frozenset(bytes.fromhex(row) for row in value[key]) for key in ("replaced", "theirs", "ours")
         )
@@ -68,10 +71,10 @@ def merge_facts(snapshot: Snapshot | PastSnapshot) -> MergeFacts:
             ours,
             bool(value["ended"]),
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptTableError(f"property '{MERGE_PROPERTY}' cannot be read", path=where) from error
 
 
 def is_marker(snapshot: Snapshot) -> bool:
-    """Whether a snapshot by a merge's commit user only says that the merge was ended."""
+    """Whether a merge's snapshot only marks that the merge was ended."""
     return merge_facts(snapshot).is_ended

@@ -1,9 +1,9 @@
-"""Tags that hold what was merged, so that nobody's expiry takes it away.
+"""Tags that pin merged snapshots, so that no engine's expiry removes their files.
 
-After a merge main and the branch share files, and each may delete them from its own history. Engines that do not ask what
-other branches reach spare what a tag has; so there is one on the branch, of what was merged, and one on main, of what
-the merge made. Our own expiry needs none: it asks. A pin goes when a newer one is there and history no longer reaches
-back to before that.
+After a merge main and the branch share files, and each may delete them from its own history. Engines that do not check
+other branches still spare tagged snapshots; so there is a tag on the branch, of what was merged, and one on main, of
+the merge's result. Our own expiry needs none: it checks all refs. A pin is removed once a newer one exists and history
+no longer reaches back to before that.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from anabranch.kernel.log.tag_log import find_tag, find_tags, is_internal, tag_n
 MERGE_PIN_PREFIX: Final = f"{RESERVED_TAG_PREFIX}merge-"
 """Tags that hold what was merged."""
 _GRACE_MILLIS: Final = 24 * 3_600_000
-"""How old a pin must be that belongs to no branch before it goes."""
+"""Minimum age at which a pin that belongs to no branch is removed."""
 
 
 def branch_pin(number: int) -> str:
-    """Name of the tag of the branch that holds what a merge took."""
+    """Return the name of the branch's tag that holds the head taken by a merge."""
     return f"{MERGE_PIN_PREFIX}{number}"
 
 
 def main_pin(branch_uuid: str, number: int) -> str:
-    """Name of the tag of main that holds what a merge made."""
+    """Return the name of main's tag that holds the result of a merge."""
     return f"{MERGE_PIN_PREFIX}{branch_uuid}-{number}"
 
 
 def pin_head(branch: TableContext, record: MergeRecord) -> bool:
-    """Hold on to what is merged, on the branch; False if it was expired before."""
+    """Tag the merged head on the branch; False if it has already expired."""
     name = branch_pin(record.number)
     found = find_tag(branch, name)
     if found is not None and found.snapshot.stamp == record.head.stamp:
@@ -57,30 +57,30 @@ def pin_head(branch: TableContext, record: MergeRecord) -> bool:
 
 
 def pin_result(main: TableContext, branch_uuid: str, number: int, made: Snapshot) -> None:
-    """Hold on to what a merge made, on main."""
+    """Tag the result of a merge on main."""
     _put(main, main_pin(branch_uuid, number), made)
 
 
 def is_merge_pin(tag_name: str) -> bool:
-    """Whether a tag is one of these."""
+    """Whether a tag is a merge pin."""
     return tag_name.startswith(MERGE_PIN_PREFIX)
 
 
 def pinned_merge_of(tag_name: str) -> tuple[str | None, int]:
-    """The branch whose merge made what one of these on main holds, None for one on the branch itself; and its number."""
+    """Return the branch (None for a pin on the branch itself) and the number of the merge that a pin belongs to."""
     uuid, _, number = tag_name.removeprefix(MERGE_PIN_PREFIX).rpartition("-")
     return uuid or None, int(number) if number.isascii() and number.isdigit() else 0
 
 
 def unpin_after(main: TableContext, snapshot_id: int) -> None:
-    """Let go of what merges made after a snapshot of main to which history is cut back."""
+    """Remove main's pins of merge results after a snapshot that history is cut back to."""
     pins = find_tags(main, [name for name in tag_names(main) if is_merge_pin(name)])
     after = [pin.name for pin in pins if pin.snapshot.id > snapshot_id]
     main.storage.delete_many([main.layout.tag_path(name) for name in after])
 
 
 def unpin_merges(main: TableContext, branch_uuid: str) -> None:
-    """Let go of what the merges of a branch made: the branch is gone."""
+    """Remove main's pins of the merges of a deleted branch."""
     prefix = f"{MERGE_PIN_PREFIX}{branch_uuid}-"
     names = [name for name in tag_names(main) if name.startswith(prefix)]
     main.storage.delete_many([main.layout.tag_path(name) for name in names])
@@ -88,12 +88,12 @@ def unpin_merges(main: TableContext, branch_uuid: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class MergePinCare:
-    """What `tend_merge_pins` did."""
+    """Result of `tend_merge_pins`."""
 
     restored: tuple[str, ...] = ()
-    """Branches of which a pin was missing, on main or on the branch."""
+    """Branches that lacked a pin, on main or on the branch."""
     released: int = 0
-    """Pins that were needed no more."""
+    """Number of removed pins that were no longer needed."""
 
 
 def tend_merge_pins(
@@ -144,14 +144,14 @@ def tend_merge_pins(
 
 
 def _of_main(main: TableContext) -> dict[str, int]:
-    """Main's pins, and when they were put."""
+    """Return main's merge pins and when they were stored."""
     infos = main.storage.list(main.layout.tag_folder)
     named = ((tag_name_of(info.path), info.modified_millis) for info in infos)
     return {name: made for name, made in named if name is not None and name.startswith(MERGE_PIN_PREFIX)}
 
 
 def _wanted_on_branch(branch: TableContext, log: MergeLog) -> dict[str, Snapshot | None]:
-    """The pins that a branch needs, and what they hold; those of merges under way belong to who makes these."""
+    """Return the pins that a branch needs and their snapshots; merges under way put their own."""
     made = {end.number: log.records[end.number].head for end in _made(log)}
     kept = _kept(branch, {number: head.id for number, head in made.items()})
     wanted: dict[str, Snapshot | None] = {branch_pin(number): made[number] for number in kept}
@@ -159,7 +159,7 @@ def _wanted_on_branch(branch: TableContext, log: MergeLog) -> dict[str, Snapshot
 
 
 def _wanted_on_main(main: TableContext, branch_uuid: str, log: MergeLog) -> dict[str, Snapshot | None]:
-    """The pins of a branch that main needs; None for what cannot be put back."""
+    """Return the pins of a branch that main needs; None for those that cannot be restored."""
     ends = {end.number: end.snapshot for end in _made(log) if end.snapshot is not None}
     mine = {number: ref for number, ref in ends.items() if ref.branch_uuid == main.branch_uuid}
     kept = _kept(main, {number: ref.id for number, ref in mine.items()})
@@ -176,7 +176,7 @@ def _made(log: MergeLog) -> Iterator[MergeEnd]:
 
 
 def _kept(side: TableContext, pinned: Mapping[int, int]) -> list[int]:
-    """Numbers of the merges whose pins are needed, given the id of the snapshot that each holds."""
+    """Return the merges whose pins are needed, given the id of the snapshot that each holds."""
     if not pinned:
         return []
     earliest = side.snapshots.earliest_id() or 0
@@ -197,7 +197,7 @@ def _settle(
     *,
     dry_run: bool,
 ) -> int:
-    """Put and remove pins; how many were removed."""
+    """Put and remove pins; return how many were removed."""
     if not dry_run:
         for name, snapshot in missing.items():
             if snapshot is not None:

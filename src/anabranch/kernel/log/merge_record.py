@@ -1,4 +1,4 @@
-"""The records of a branch's merges: what each is to do, put before it is done, and what became of it.
+"""The records of a branch's merges: the intent of each, put before it starts, and its outcome.
 
 ``MERGE-<k>`` in the branch's folder claims the number k and fixes what is merged; ``MERGE-<k>.done`` says how it
 ended. Both are written once. One without the other is a merge under way, or one whose process died: see `merge`.
@@ -25,7 +25,7 @@ _VERSION: Final = 1
 
 
 class Choice(StrEnum):
-    """Which side's rows a partition is to have where both changed it."""
+    """The side whose rows a partition keeps where both changed it."""
 
     OURS = "ours"
     """Main's."""
@@ -35,14 +35,14 @@ class Choice(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What a person says of conflicts beforehand."""
+    """Conflict choices that a person makes beforehand."""
 
     everywhere: Choice | None = None
-    """For partitions without a choice of their own."""
+    """Default choice, for partitions without their own."""
     partitions: Mapping[str, Choice] = field(default_factory=dict)
     """By partition, as `MergeConflict.partition` names it."""
     allow_source_overlap: bool = False
-    """Whether events may be merged that main has taken from the same source already."""
+    """Whether to allow merging events that main already took from the same source."""
 
     def of(self, partition: str) -> Choice | None:
         return self.partitions.get(partition, self.everywhere)
@@ -68,7 +68,7 @@ _EVERYWHERE: Final = "*"
 
 
 def wishes_of(resolve: str | Mapping[str, str] | None, *, allow_source_overlap: bool = False) -> Wishes:
-    """Wishes as a person writes them: one choice for all partitions, or one by partition with ``*`` for all others.
+    """Parse a person's choices: one for all partitions, or one by partition with ``*`` for all others.
 
     Raises `InvalidInputError` for another choice than ``ours`` and ``theirs``.
     """
@@ -86,16 +86,16 @@ def wishes_of(resolve: str | Mapping[str, str] | None, *, allow_source_overlap: 
 
 @dataclass(frozen=True, slots=True)
 class MergeRecord:
-    """What a merge is to do."""
+    """Intent of a merge."""
 
     number: int
-    """k: counts the merges of a branch, from 1."""
+    """k: the number of the merge within its branch, from 1."""
     head: Snapshot
     """The branch is merged up to this snapshot of it."""
     schema_id: int
-    """The branch's schema that is merged, its newest; that of `head` may be older."""
+    """The branch's newest schema, which is merged; that of `head` may be older."""
     main: SnapshotRef
-    """The newest snapshot of main before; the merge's own comes after it."""
+    """The newest snapshot of main before the merge; the merge's own comes after it."""
     wishes: Wishes
     created_millis: int
     """Epoch milliseconds."""
@@ -116,9 +116,9 @@ class MergeRecord:
 
     @classmethod
     def from_json(cls, data: bytes, *, path: str) -> MergeRecord:
-        """Raises `CorruptTableError` naming `path`."""
+        """Parse a record. Raises `CorruptTableError` naming `path`."""
         content = JsonObject.parse(data, path=path)
-        content.integer("version", minimum=1, maximum=_VERSION)
+        content.version(_VERSION)
         try:
             main, head = content.values["main"], JsonObject(content.values["head"], path)
             wishes = Wishes.from_dict(content.values["wishes"])
@@ -136,15 +136,15 @@ class MergeRecord:
 
 @dataclass(frozen=True, slots=True)
 class MergeEnd:
-    """What became of a merge."""
+    """Outcome of a merge."""
 
     number: int
     snapshot: SnapshotRef | None
-    """The snapshot of main that made it; None if it was given up, and nothing was merged."""
+    """The snapshot of main that the merge made; None if it was abandoned, and nothing was merged."""
     replaced: frozenset[bytes] = frozenset()
     """Partition rows whose files were replaced by the branch's."""
     theirs: frozenset[bytes] = frozenset()
-    """Those of them that a person chose to have the branch's rows: from there on the branch knows main."""
+    """Those of them that a person chose to take from the branch, which from then on counts as knowing main there."""
 
     def to_json(self) -> bytes:
         """The content of the file."""
@@ -160,9 +160,9 @@ class MergeEnd:
 
     @classmethod
     def from_json(cls, data: bytes, *, path: str) -> MergeEnd:
-        """Raises `CorruptTableError` naming `path`."""
+        """Parse a record. Raises `CorruptTableError` naming `path`."""
         content = JsonObject.parse(data, path=path)
-        content.integer("version", minimum=1, maximum=_VERSION)
+        content.version(_VERSION)
         made: Any = content.values.get("snapshot")
         try:
             replaced, theirs = (
@@ -188,7 +188,7 @@ class MergeLog:
 
     @property
     def under_way(self) -> list[MergeRecord]:
-        """Those that have not ended, or whose end nobody wrote down; oldest first."""
+        """Merges that have not ended, or whose end is not recorded; oldest first."""
         return [record for number, record in self.records.items() if number not in self.ends]
 
     @property
@@ -197,7 +197,7 @@ class MergeLog:
 
 
 def merge_log(branch: TableContext) -> MergeLog:
-    """The records there are. Raises `CorruptTableError`."""
+    """Read the records of a branch's merges. Raises `CorruptTableError`."""
     found = [
         (int(match[1]), match[2] is not None, info.path)
         for info in branch.storage.list(branch.layout.branch_root)
@@ -214,17 +214,17 @@ def merge_log(branch: TableContext) -> MergeLog:
 
 
 def _content(branch: TableContext, path: str) -> bytes:
-    """A file that is written once; every compaction of the branch asks for all of them."""
-    # A copy of the table elsewhere has the same identity, and goes on for itself.
+    """Return the content of a write-once file; cached, as every compaction of the branch asks for all of them."""
+    # A copy of the table elsewhere has the same identity, and diverges from this one.
     key = (branch.storage.url, branch.branch_uuid, "merge", path)
     return branch.cache.get_or(key, lambda: branch.storage.get(path), len)
 
 
 def points(branch: TableContext) -> list[SnapshotRef]:
-    """The snapshots of a branch that no compaction may work across, oldest first: see `fence`.
+    """Return the snapshots of a branch that no compaction may rewrite across, oldest first: see `fence`.
 
-    A merge puts its record first and a snapshot on the branch afterwards. So whoever asks this about a base, and
-    commits on just that base, has heard of every merge whose point lies below.
+    A merge puts its record first and a snapshot on the branch afterwards. So a caller that reads this for a base, and
+    commits on exactly that base, has seen every merge whose point lies below.
     """
     fork = fork_of(branch)
     heads = [record.head for record in merge_log(branch).records.values()]
@@ -233,12 +233,12 @@ def points(branch: TableContext) -> list[SnapshotRef]:
 
 
 def put_record(branch: TableContext, record: MergeRecord) -> bool:
-    """Claim the number of a merge; False if somebody else has it."""
+    """Claim the number of a merge; False if it is taken."""
     path = branch.layout.branch_file_path(f"MERGE-{record.number}")
     return branch.storage.put_if_absent(path, record.to_json())
 
 
 def put_end(branch: TableContext, end: MergeEnd) -> None:
-    """Write down how a merge ended. All who do it know the same."""
+    """Record how a merge ended. All processes that do it write the same."""
     path = branch.layout.branch_file_path(f"MERGE-{end.number}.done")
     branch.storage.put_if_absent(path, end.to_json())

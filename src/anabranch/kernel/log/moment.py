@@ -1,4 +1,4 @@
-"""A moment of a table: the snapshot that was found, by what, and how far it is from what was asked for."""
+"""A resolved moment of a table: the snapshot, the reference that found it, and its distance from the request."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a version, time or watermark was found to be. Use its `snapshot` to read."""
+    """Result of resolving a version, time or watermark. Use its `snapshot` to read."""
 
     snapshot: Snapshot
     found_by: Literal["snapshot", "tag", "savepoint"]
-    """Which kind of reference it was found by."""
+    """Kind of reference that it was found by."""
     name: str
     """That reference: ``snapshot.5``, ``savepoint.2``, or the name of the tag."""
     asked: str
     """What was asked for, as text."""
     distance_millis: int = 0
-    """How much earlier than the time asked for it was committed; by how much its watermark is above the one asked for."""
+    """How much earlier than the requested time it was committed, or how far its watermark exceeds the requested one."""
     is_exact: bool = True
-    """Whether it is sure that the table was this: nothing that has expired since may have come in between, and nobody
-    has changed the past since."""
+    """Whether the answer is certain: no expired snapshot may have come in between, and the past was not
+    changed since."""
     changed_by: str | None = None
     """What changed the past since, so that readers saw something else then; None if nothing did."""
     is_published: bool = False
-    """Whether it is what readers saw then, whatever has been corrected since."""
+    """Whether it is what readers saw then, regardless of later corrections."""
 
     def __str__(self) -> str:
         held = "" if self.found_by == "snapshot" else f" (snapshot {self.snapshot.id})"
@@ -48,18 +48,18 @@ class Moment:
 
 
 def of_snapshot(snapshot: Snapshot, asked: str | None = None) -> Moment:
-    """The moment of a snapshot that is retained itself."""
+    """Return the moment of a retained snapshot."""
     name = f"snapshot.{snapshot.id}"
     return Moment(snapshot, "snapshot", name, asked or name)
 
 
 def of_tag(tag: Tag, asked: str | None = None) -> Moment:
-    """The moment that a tag names; its snapshot's own file may have expired."""
+    """Return the moment that a tag names; its snapshot's own file may have expired."""
     return Moment(tag.snapshot, "tag", tag.name, asked or tag.name)
 
 
 def of_savepoint(context: TableContext, savepoint: Savepoint, asked: str | None = None) -> Moment:
-    """The moment that a savepoint saves; its snapshot's own file may have expired."""
+    """Return the moment of a savepoint; its snapshot's own file may have expired."""
     name = f"savepoint.{savepoint.id}"
     return Moment(readable_snapshot(context, savepoint), "savepoint", name, asked or name)
 
@@ -76,9 +76,9 @@ def newest(context: TableContext) -> Moment:
 
 
 def check_there(context: TableContext, moment: Moment) -> None:
-    """Raise `NotFoundError` unless the reference by which a moment was found is still there and names the same.
+    """Raise `NotFoundError` unless the reference that found a moment still exists and names the same snapshot.
 
-    Whoever makes a new reference to it writes that first and asks this afterwards. An expiry that removed the
+    To make a new reference to it, write that first and call this afterwards. An expiry that removed the
     moment before shows here; one that removes it later finds the new reference.
     """
     match moment.found_by:
@@ -97,7 +97,7 @@ def check_there(context: TableContext, moment: Moment) -> None:
 
 
 def time_text(millis: int) -> str:
-    """A time in milliseconds since the epoch as people read it, in UTC."""
+    """Format epoch milliseconds for people, in UTC."""
     try:
         return str(Timestamp(millis * 1_000_000, zoned=True))
     except PredicateError:
@@ -105,7 +105,7 @@ def time_text(millis: int) -> str:
 
 
 def duration_text(millis: int) -> str:
-    """A duration in its two largest units, as ``2 h 3 min``."""
+    """Format a duration in its two largest units, as ``2 h 3 min``."""
     parts, rest = [], abs(millis)
     for unit, size in _UNITS:
         count, rest = divmod(rest, size)

@@ -1,8 +1,8 @@
 """Short-lived tags that hold a moment while something that refers to it is being made.
 
-A pin is put before anything else and taken away when all else is in place. In between, whoever asks what must be
-kept, of whatever engine, finds it. A pin of a process that died stays; `release_old` removes it after a day, which
-no operation lasts.
+A pin is put first and removed when all else is in place. In between, anything that computes what must be
+kept, in any engine, finds it. The pin of a process that died stays until `release_old` removes it after a day;
+no operation takes as long.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _GRACE_MILLIS = 24 * 3_600_000
 
 
 def take(context: TableContext, moment: Moment) -> str:
-    """Hold on to a moment; the name of the pin.
+    """Pin a moment and return the name of the pin.
 
     Raises:
-        NotFoundError: the moment was removed before it could be held; nothing is left behind.
+        NotFoundError: the moment was removed before it could be pinned; nothing is left behind.
         InvalidInputError: it is readable, but nothing can refer to it (see `Savepoint.snapshot`).
     """
     name = f"{_PREFIX}{context.runtime.ids.uuid()}"
@@ -39,24 +39,24 @@ def take(context: TableContext, moment: Moment) -> str:
 
 
 def is_pin(tag_name: str) -> bool:
-    """Whether a tag is one of these."""
+    """Whether a tag is a moment pin."""
     return tag_name.startswith(_PREFIX)
 
 
 def is_old(context: TableContext, pin: str) -> bool:
-    """Whether a pin is one of an operation that was killed, by its age. Raises `NotFoundError`."""
+    """Whether a pin is old enough to be of a killed operation. Raises `NotFoundError`."""
     stored = context.storage.info(context.layout.tag_path(pin)).modified_millis
     return removal_time(context) - stored > _GRACE_MILLIS
 
 
 def release(context: TableContext, pin: str) -> None:
-    """Let go of it. One that cannot be removed now is removed by `release_old`."""
+    """Remove a pin. If that fails now, `release_old` removes it later."""
     with suppress(StorageError):
         context.storage.delete(context.layout.tag_path(pin))
 
 
 def release_old(context: TableContext) -> list[str]:
-    """Remove the pins of operations that were killed; their names. Costs one listing where there are none."""
+    """Remove the pins of killed operations and return their names. Costs one listing if there are none."""
     found = {
         name: info.modified_millis
         for info in context.storage.list(context.layout.tag_folder)

@@ -1,7 +1,7 @@
-"""Asking a store for many small things at once: side by side, in order, and never more than a few ahead.
+"""Parallel requests to a store: ordered results, bounded concurrency and read-ahead.
 
-How many calls a work needs is one thing, how many must wait for each other another: on an object store each round
-takes tens of milliseconds. `each` and `stream` ask `AT_ONCE` at a time, so `n` questions take `n / AT_ONCE` rounds.
+What counts is not how many calls are needed, but how many must wait for each other: on an object store each round
+trip takes tens of milliseconds. `each` and `stream` run `AT_ONCE` calls at a time: `n` calls take `n / AT_ONCE` rounds.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 AT_ONCE: Final = 16
-"""Questions that are under way at the same time."""
+"""Number of concurrent requests."""
 _FEW: Final = 8
 _AHEAD: Final = 4 * AT_ONCE
-"""Answers, and questions still to be asked, that a stream holds."""
+"""Number of answers, and of requests to come, that a stream holds."""
 
 
 def each(ask: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """Ask for all; the answers in the order of the items. The first error ends it. A few are asked one after the other."""
+    """Call `ask` for all items in parallel; results in order. The first error ends it. Few items run serially."""
     return [*stream(ask, items)]
 
 
 def stream(ask: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """Yield the answers in the order of the items, a bounded number of them ahead of whoever takes them.
+    """Yield results in the order of the items, a bounded number of them ahead of the consumer.
 
-    The first error ends it, as closing the iterator does: what was not asked by then never is. A few items are asked
-    one after the other, in the caller's thread.
+    The first error ends it, as closing the iterator does: requests not started by then never are. A few items are
+    processed serially, in the caller's thread.
     """
     rest = iter(items)
     first = [*islice(rest, _FEW)]

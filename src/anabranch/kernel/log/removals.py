@@ -1,7 +1,7 @@
-"""What rollbacks for good removed: records by which a snapshot that was built on it is known as a leftover.
+"""Records of destructive rollbacks, by which a snapshot built on a removed one is recognised as a leftover.
 
-A record is written before the first snapshot goes, never changed, and small: the stamps of what goes, and names of
-manifests and of a few data files that came with it. It lies beside the archive, for all branches of the table.
+A record is written before the first snapshot is removed, never changed, and small: the stamps of removed snapshots,
+names of their manifests and of a few of their data files. It lies beside the archive, for all branches of the table.
 """
 
 from __future__ import annotations
@@ -14,19 +14,21 @@ from anabranch.errors import AnabranchError
 from anabranch.format.records.data_file import ManifestFileMeta
 from anabranch.format.records.layout import HISTORY_FOLDER, Layout
 from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.text.json_object import check_version
 from anabranch.kernel.log.manifest_store import ManifestStore
 from anabranch.kernel.log.properties import PARENT_PROPERTY
 from anabranch.storage.protocol import Storage
 
 _PREFIX = "removed-"
+REMOVAL_VERSION = 1
 _FILES = 64
-"""Names of data files that a record holds at most, of the newest that were removed."""
+"""Most data file names that a record holds, those of the newest removed snapshots."""
 
 
 def record_removal(
     storage: Storage, layout: Layout, manifests: ManifestStore, target: Snapshot, removed: Sequence[Snapshot]
 ) -> None:
-    """Say which snapshots are about to be removed for good. Repeating it changes nothing.
+    """Record which snapshots are about to be removed for good. Idempotent.
 
     Args:
         storage: of the table.
@@ -37,7 +39,7 @@ def record_removal(
     """
     metas = [meta for snapshot in removed for meta in _delta(manifests, snapshot)]
     content = {
-        "version": 1,
+        "version": REMOVAL_VERSION,
         "branch": layout.branch_root,
         "target": {"id": target.id, "stamp": target.stamp},
         "removed": [{"id": snapshot.id, "stamp": snapshot.stamp} for snapshot in removed],
@@ -50,7 +52,7 @@ def record_removal(
 
 
 def is_after_removed(storage: Storage, manifests: ManifestStore, snapshot: Snapshot) -> bool:
-    """Whether a snapshot was built on one that a rollback removed for good."""
+    """Whether a snapshot was built on one that a destructive rollback removed."""
     parent = snapshot.properties.get(PARENT_PROPERTY)
     records = list(_records(storage))
     if not records:
@@ -70,7 +72,7 @@ def is_after_removed(storage: Storage, manifests: ManifestStore, snapshot: Snaps
 
 
 def was_removed(storage: Storage, layout: Layout, snapshot_id: int) -> bool:
-    """Whether a rollback removed a snapshot of that number of the branch. Old records do not say of which branch."""
+    """Whether a rollback removed a snapshot of that number of the branch. Old records do not name the branch."""
     root = layout.branch_root
     return any(
         one.get("id") == snapshot_id
@@ -81,17 +83,17 @@ def was_removed(storage: Storage, layout: Layout, snapshot_id: int) -> bool:
 
 
 def removed_stamps(storage: Storage) -> set[str]:
-    """Stamps of the snapshots that rollbacks removed."""
+    """Return the stamps of the snapshots that rollbacks removed."""
     return {str(one.get("stamp")) for record in _records(storage) for one in _list(record, "removed")}
 
 
 def removed_lists(storage: Storage) -> set[str]:
-    """Names of the manifest lists of snapshots that rollbacks removed: nobody wants these back."""
+    """Return the names of manifest lists of snapshots that rollbacks removed, and which are not to be recovered."""
     return {name for record in _records(storage) for name in _list(record, "lists")}
 
 
 def is_removal(path: str) -> bool:
-    """Whether a file beside the archive is such a record."""
+    """Whether a file beside the archive is a removal record."""
     return path.rpartition("/")[2].startswith(_PREFIX)
 
 
@@ -104,6 +106,7 @@ def _records(storage: Storage) -> Iterator[dict[str, Any]]:
         except (AnabranchError, ValueError, RecursionError):
             continue
         if isinstance(content, dict):
+            check_version(content.get("version"), REMOVAL_VERSION, path=info.path)
             yield content
 
 

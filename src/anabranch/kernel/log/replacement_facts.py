@@ -1,4 +1,4 @@
-"""What the snapshot says that made main's content that of a branch."""
+"""Metadata of the snapshot that gave main the content of a branch."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from anabranch.kernel.log.properties import REPLACE_PROPERTY
 
 @dataclass(frozen=True, slots=True)
 class ReplaceFacts:
-    """Whose content main was given, and who did it why."""
+    """Branch and snapshot whose content main was given, by whom and why."""
 
     taken: SnapshotRef
     branch: str | None
-    """Its name then."""
+    """The branch's name at the time."""
     by: str | None = None
     reason: str | None = None
 
     def to_properties(self) -> Mapping[str, str]:
-        """As a snapshot keeps it."""
+        """Return these facts as snapshot properties."""
         said: dict[str, Any] = {"by": self.taken.to_dict(), "branch": self.branch}
         said |= {} if self.by is None else {"madeBy": self.by}
         said |= {} if self.reason is None else {"reason": self.reason}
@@ -33,7 +33,7 @@ class ReplaceFacts:
 
 
 def replace_facts(snapshot: Snapshot | PastSnapshot) -> ReplaceFacts | None:
-    """None if it is no such snapshot, or does not say it legibly."""
+    """Parse the facts of a snapshot; None if it has none, or they are unreadable."""
     text = snapshot.properties.get(REPLACE_PROPERTY)
     if text is None:
         return None

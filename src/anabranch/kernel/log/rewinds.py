@@ -1,4 +1,4 @@
-"""The rollbacks for good that a table has had, on any of its branches; see `anabranch.format.records.rewind`."""
+"""The destructive rollbacks of a table, on any branch; see `anabranch.format.records.rewind`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from anabranch.kernel.log.commits import back_from
 from anabranch.kernel.log.context import TableContext
 
 _WEIGHT_OF_ONE = 128
-"""Bytes that a removed snapshot takes in the cache, about."""
+"""Approximate bytes of a removed snapshot in the cache."""
 
 
 def record_rewind(context: TableContext, target: Snapshot, head: Snapshot) -> None:
-    """Write down which snapshots of a branch are about to be removed, or had expired. Repeating it does no harm.
+    """Record which snapshots of a branch are about to be removed, or had expired. Idempotent.
 
     Args:
         context: the branch.
@@ -34,7 +34,7 @@ def record_rewind(context: TableContext, target: Snapshot, head: Snapshot) -> No
 
 
 def rewinds(context: TableContext) -> list[Rewind]:
-    """All of them, oldest first; one look where there were none. Raises `CorruptTableError`."""
+    """Return all destructive rollbacks, oldest first; one read if there are none. Raises `CorruptTableError`."""
     found: list[Rewind] = []
     while (rewind := _find(context, len(found) + 1)) is not None:
         found.append(rewind)

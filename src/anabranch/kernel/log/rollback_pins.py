@@ -1,15 +1,15 @@
-"""Tags that keep other engines from deleting what a rollback brought back.
+"""Tags that keep other engines from deleting files that a rollback restored.
 
 Engines of the Paimon family expire snapshots by a rule of thumb: what snapshot s deleted goes from the store unless
-the newest tag before s has it. That takes for granted that a file lives once. A rollback gives files a second
+the newest tag before s has it. That assumes that a file is added only once. A rollback gives files a second
 life, so each life gets a tag inside of it, and the newest tag before a deletion then has the file:
 
 * the *target* pin, on the snapshot that was rolled back to, put before the commit;
 * the *result* pin, on the rollback's own snapshot, put after it.
 
-Both are needed as long as anything older than the rollback is left, be it a snapshot or a tag; `tend_pins` lets
-them go afterwards. A rollback that brings no file back leaves none. Our own expiry needs no pins: it asks what is
-reached.
+Both are needed as long as anything older than the rollback is left, be it a snapshot or a tag; `tend_pins` removes
+them afterwards. A rollback that restores no file leaves none. Our own expiry needs no pins: it checks
+reachability.
 """
 
 from __future__ import annotations
@@ -28,12 +28,17 @@ from anabranch.kernel.log.tag_log import find_tag
 _PREFIX = "anabranch-rollback-"
 _TARGET, _RESULT = "-target", "-result"
 _GRACE_MILLIS = 24 * 3_600_000
-"""How old the pin of a rollback that was never committed must be before it goes."""
+"""Minimum age at which the pin of a never-committed rollback is removed."""
 
 
 def is_rollback_pin(tag_name: str) -> bool:
-    """Whether a tag is one of these pins."""
+    """Whether a tag is a rollback pin."""
     return tag_name.startswith(_PREFIX)
+
+
+def pinned_rollback_of(tag_name: str) -> tuple[str, bool]:
+    """The commit user of the rollback that one of these is of, and whether it is on the snapshot it went to."""
+    return _user_of(tag_name), tag_name.endswith(_TARGET)
 
 
 def pin_target(context: TableContext, target: Snapshot, user: str) -> str | None:
@@ -48,26 +53,26 @@ def pin_target(context: TableContext, target: Snapshot, user: str) -> str | None
 
 
 def pin_result(context: TableContext, result: Snapshot) -> None:
-    """Hold on to the snapshot that a rollback made."""
+    """Tag the snapshot that a rollback made."""
     _put(context, _result_name(result.commit_user), result)
 
 
 def unpin(context: TableContext, user: str) -> None:
-    """Let go of what the rollback of this commit user holds on to."""
+    """Remove the pins of the rollback by this commit user."""
     for name in (_target_name(user), _result_name(user)):
         context.storage.delete(context.layout.tag_path(name))
 
 
 @dataclass(frozen=True, slots=True)
 class PinCare:
-    """What `tend_pins` did, by the names of the pins."""
+    """Result of `tend_pins`, by names of pins."""
 
     restored: tuple[str, ...] = ()
     released: tuple[str, ...] = ()
 
 
 def tend_pins(context: TableContext) -> PinCare:
-    """Put what a killed rollback left out, remove what is needed no more. Costs one listing where there are no pins."""
+    """Complete the pins of killed rollbacks, remove those no longer needed. Costs one listing if there are none."""
     found = {
         name: info.modified_millis
         for info in context.storage.list(context.layout.tag_folder)
@@ -89,7 +94,7 @@ def tend_pins(context: TableContext) -> PinCare:
 
 
 def _settle(context: TableContext, user: str, tags: dict[str, Tag], pinned_at: int) -> None:
-    """Finish what a rollback began that was killed, or is still under way."""
+    """Complete the pins of a rollback that was killed, or is still under way."""
     target = tags[_target_name(user)].snapshot
     result = _commit_of(context, user, target)
     if result is not None and brings_back(context, result):
@@ -106,7 +111,7 @@ def _settle(context: TableContext, user: str, tags: dict[str, Tag], pinned_at: i
 
 
 def brings_back(context: TableContext, result: Snapshot) -> bool:
-    """Whether a rollback's snapshot gave files a second life."""
+    """Whether a rollback's snapshot restored files."""
     return any(meta.num_added_files for meta in context.manifests.read_list(result.delta_manifest_list))
 
 
@@ -123,7 +128,7 @@ def _commit_of(context: TableContext, user: str, target: Snapshot) -> Snapshot |
 
 
 def _has_older(context: TableContext, result: Tag, tags: Mapping[str, Tag]) -> bool:
-    """Whether anything is left of the time before a rollback that another engine might expire."""
+    """Whether anything older than a rollback is left that another engine might expire."""
     earliest = context.snapshots.earliest_id()
     if earliest is not None and earliest < result.snapshot.id:
         return True

@@ -1,7 +1,7 @@
-"""The savepoints of a table, as they are found in the store; `savepoints` makes and removes them.
+"""The stored savepoints of a table; `savepoints` makes and removes them.
 
-Those of all branches lie in one folder under numbers that are the table's. A savepoint is of the branch that made
-it, and of a branch that took over its pin.
+Those of all branches lie in one folder and share the table's numbering. A savepoint belongs to the branch that made
+it, and to a branch that took over its pin.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from anabranch.kernel.log.parallel import each
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """The numbers of savepoints that one listing shows."""
+    """Savepoint numbers seen in one listing."""
 
     present: tuple[int, ...]
     """Of all branches, ascending."""
     deleted: dict[int, int]
-    """Those that left a mark when they were deleted, and when that was, in milliseconds since the epoch."""
+    """Numbers of deleted savepoints that left a mark, with deletion times in epoch milliseconds."""
 
     @property
     def next(self) -> int:
-        """The number of the savepoint to be made next."""
+        """The number for the next savepoint."""
         return max((*self.present, *self.deleted, 0)) + 1
 
 
 def read_numbers(context: TableContext) -> Numbers:
-    """Which savepoints there are and were."""
+    """List the existing and deleted savepoint numbers."""
     present, deleted = [], {}
     for info in context.storage.list(context.layout.savepoint_folder):
         number, gone = savepoint_id_of(info.path), deleted_savepoint_id_of(info.path)
@@ -45,7 +45,7 @@ def read_numbers(context: TableContext) -> Numbers:
 
 
 def find_savepoint(context: TableContext, number: int) -> Savepoint | None:
-    """The savepoint of that number, whichever branch it is of, or None.
+    """Return the savepoint of that number, on any branch, or None.
 
     Raises `CorruptTableError`, `UnsupportedFeatureError`.
     """
@@ -56,7 +56,7 @@ def find_savepoint(context: TableContext, number: int) -> Savepoint | None:
 
 
 def get_savepoint(context: TableContext, number: int) -> Savepoint:
-    """A savepoint of this branch. Raises `NotFoundError` naming those there are."""
+    """Return a savepoint of this branch. Raises `NotFoundError` naming the existing ones."""
     found = find_savepoint(context, number)
     if found is not None and is_of(context, found):
         return found
@@ -75,7 +75,7 @@ def savepoints(context: TableContext) -> list[Savepoint]:
 
 
 def newest_first(context: TableContext, numbers: Numbers) -> Iterator[Savepoint]:
-    """The savepoints of this branch among these numbers, each read when it is asked for."""
+    """Yield the savepoints of this branch among these numbers, newest first, read lazily."""
     for number in reversed(numbers.present):
         savepoint = find_savepoint(context, number)
         if savepoint is not None and is_of(context, savepoint):
@@ -83,16 +83,16 @@ def newest_first(context: TableContext, numbers: Numbers) -> Iterator[Savepoint]
 
 
 def is_of(context: TableContext, savepoint: Savepoint) -> bool:
-    """Whether a savepoint is one of this branch."""
+    """Whether a savepoint belongs to this branch."""
     maker = context.table_uuid if savepoint.branch_uuid is None else savepoint.branch_uuid
     return maker == context.branch_uuid or context.storage.exists(context.layout.tag_path(savepoint.pin))
 
 
 def readable_snapshot(context: TableContext, savepoint: Savepoint) -> Snapshot:
-    """What it saves, as a snapshot that can be read.
+    """Return the saved state as a readable snapshot.
 
-    The saved snapshot itself as long as its own manifest lists are there, so that it keeps its identity. They are
-    pinned; should another engine have removed the pin and then the lists, the full list is read instead.
+    The saved snapshot itself if its own manifest lists still exist, so that it keeps its identity. They are
+    pinned; if another engine removed the pin and then the lists, the savepoint's full list is read instead.
     """
     if savepoint.saved_snapshot is not None:
         try:

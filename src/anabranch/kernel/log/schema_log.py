@@ -21,7 +21,7 @@ class SchemaLog:
         self._newest: int | None = None
 
     def get(self, schema_id: int) -> TableSchema:
-        """The schema of that id. Raises `CorruptTableError` if a snapshot or file names one that is not there."""
+        """Return the schema of that id. Raises `CorruptTableError` if a snapshot or file names a missing one."""
         schema = self.find(schema_id)
         if schema is None:
             raise CorruptTableError(
@@ -31,10 +31,16 @@ class SchemaLog:
         return schema
 
     def find(self, schema_id: int) -> TableSchema | None:
-        """The schema of that id, or None."""
+        """Return the schema of that id, or None."""
         known = self._known.get(schema_id)
         if known is not None:
             return known
+        schema = self._read(schema_id)
+        if schema is not None:
+            self._known[schema_id] = schema
+        return schema
+
+    def _read(self, schema_id: int) -> TableSchema | None:
         for layout in (self._layout, Layout()):
             # A branch made by older engines holds only one schema; the others are main's.
             path = layout.schema_path(schema_id)
@@ -45,12 +51,23 @@ class SchemaLog:
             schema = TableSchema.from_json(data, path=path)
             if schema.id != schema_id:
                 raise CorruptTableError(f"holds schema {schema.id}, expected {schema_id}", path=path)
-            self._known[schema_id] = schema
             return schema
         return None
 
+    def look_again(self, schema_id: int) -> bool:
+        """Whether a version that was read before still is what the store has. If not, all are read anew.
+
+        Versions never change, unless a backup of the table from before them is put back.
+        """
+        known = self._known.get(schema_id)
+        if known is None or self._read(schema_id) == known:
+            return True
+        self._known.clear()
+        self._newest = None
+        return False
+
     def fetch(self, schema_ids: Iterable[int]) -> None:
-        """Read side by side those that will be asked for soon. Raises `CorruptTableError` for one that is damaged."""
+        """Prefetch schemas in parallel. Raises `CorruptTableError` for a damaged one."""
         each(self.find, [schema_id for schema_id in schema_ids if schema_id not in self._known])
 
     def ids(self) -> list[int]:
@@ -59,7 +76,7 @@ class SchemaLog:
         return sorted(i for info in infos if (i := schema_id_of(info.path)) is not None)
 
     def latest(self) -> TableSchema | None:
-        """The schema with the highest id, or None where there is no table."""
+        """Return the schema with the highest id, or None where there is no table."""
         if self._newest is None:
             ids = self.ids()
             if not ids:

@@ -1,10 +1,10 @@
-"""The seal: while a replacement of main is being decided, nobody commits to the main that is to be replaced.
+"""The seal: blocks commits to the old main while its replacement is being decided.
 
 ``branch/SEAL-<g>`` announces the replacement, and a snapshot without changes, the *seal*, is put as the last one of the
-old main. Whoever commits there comes before it, or loses its number and finds it. The seal says nothing by itself:
-``MAIN-<g>`` does, where it is one of a group with the group's decision. Until that is there, writers wait; after the
-deadline anybody decides that main stays as it is, so a replacement that died holds up nobody for longer. Clocks matter
-for how long one waits, never for what is decided.
+old main. A concurrent commit comes before it, or loses its number and finds it. The seal itself decides nothing:
+``MAIN-<g>`` does, or in a group the group's decision. Until that exists, writers wait; after the
+deadline any process decides that main stays, so a replacement that died blocks nobody for longer. Clocks matter
+for how long to wait, never for the outcome.
 
 A branch that was replaced stays sealed until a later pointer makes it main again.
 """
@@ -40,13 +40,13 @@ _LONGEST_WAIT_SECONDS = 0.5
 
 
 def check_open(context: TableContext, head: Snapshot | None) -> None:
-    """Wait while it is not decided whether this branch stays main, and refuse one that was replaced.
+    """Wait until it is decided whether this branch stays main, and raise if it was replaced.
 
     Args:
         context: the branch that is to be written.
         head: its newest snapshot.
 
-    Raises `SealedBranchError`: the branch was main, and another one is in its place.
+    Raises `SealedBranchError`: the branch was main, and another one replaced it.
     """
     generation = sealed_by(context, head)
     if generation is None:
@@ -56,14 +56,14 @@ def check_open(context: TableContext, head: Snapshot | None) -> None:
         newest = newest_pointer(context, above=generation) or pointer
         if newest.main.uuid != context.branch_uuid:
             if context.main_generation is not None and context.main_generation < generation - 1:
-                check_decisions(context)  # one in between, so that main cannot be found
+                check_decisions(context)  # one in between was lost, so that main cannot be found
             raise sealed(context, pointer)
 
 
 def sealed_by(context: TableContext, head: Snapshot | None) -> int | None:
-    """The number of the replacement whose seal is the newest snapshot, or None.
+    """Return the number of the replacement whose seal is the newest snapshot, or None.
 
-    Other engines do not know seals and may have put snapshots on top of one; ours never do while it counts.
+    Other engines do not know seals and may have committed on top of one; ours never do while it is in effect.
     """
     if head is None:
         return None
@@ -76,7 +76,7 @@ def sealed_by(context: TableContext, head: Snapshot | None) -> int | None:
 
 
 def is_replaced_by(context: TableContext, snapshot: Snapshot) -> MainPointer | None:
-    """The replacement that a snapshot of this branch is the decided seal of, if the branch is not main again.
+    """Return the replacement that this snapshot sealed the branch for, if decided and the branch is not main again.
 
     None for all other snapshots, at no cost.
     """
@@ -94,7 +94,7 @@ def is_replaced_by(context: TableContext, snapshot: Snapshot) -> MainPointer | N
 
 
 def is_remnant(context: TableContext, snapshot: Snapshot) -> bool:
-    """Whether a snapshot is all that was left of a replaced main when it was dropped: it reaches nothing."""
+    """Whether a snapshot is the only remnant of a dropped former main: it reaches no files."""
     generation = seal_of(snapshot)
     if generation is None:
         return False
@@ -108,10 +108,10 @@ def is_remnant(context: TableContext, snapshot: Snapshot) -> bool:
 
 
 def dropped_until(context: TableContext) -> int | None:
-    """The number of the last snapshot of a branch that was main and was dropped on purpose, which is its seal.
+    """Return the id of the last snapshot (the seal) of a former main that was dropped on purpose.
 
-    None for all other branches. What is left up to there, the next cleaning removes; what another engine put above it
-    is its own.
+    None for all other branches. Remnants up to there are removed by the next cleaning; snapshots that another engine
+    put above it are its own.
     """
     pointer = succession(context, context.branch_uuid)
     if pointer is None or pointer.replaced is None:
@@ -121,7 +121,7 @@ def dropped_until(context: TableContext) -> int | None:
 
 
 def decision(context: TableContext, generation: int) -> MainPointer:
-    """What was decided about a replacement; waits for it, and decides that main stays when its time is up."""
+    """Wait for the decision about a replacement and return it; after the deadline, decide that main stays."""
     clock, sleeper, ids = context.runtime.clock, context.runtime.sleeper, context.runtime.ids
     began, wait = clock.monotonic(), _FIRST_WAIT_SECONDS
     seal = find_seal(context, generation)
@@ -142,7 +142,7 @@ def decision(context: TableContext, generation: int) -> MainPointer:
 
 
 def stay(context: TableContext, generation: int, by: str | None = None) -> None:
-    """Decide that main stays what it is, unless it is decided already; with it, the mains of the tables of its group."""
+    """Decide that main stays as it is, unless already decided; in a group, for all its tables."""
     runtime = context.runtime
     pointer = MainPointer(
         generation,
@@ -167,7 +167,7 @@ def stay(context: TableContext, generation: int, by: str | None = None) -> None:
 
 
 def settled(context: TableContext) -> TableContext:
-    """Main, once no replacement is under way that may not have seen what was put on `context` just now."""
+    """Return main once no replacement is under way that may have missed what was just put on `context`."""
     while True:
         main = main_of(context)
         assert main.main_generation is not None, "it was opened as main"
@@ -177,7 +177,7 @@ def settled(context: TableContext) -> TableContext:
 
 
 def sealed(context: TableContext, pointer: MainPointer) -> SealedBranchError:
-    """The error of who writes to a main that was replaced."""
+    """Return the error for writers to a replaced main."""
     is_main = context.main_generation is not None
     subject = f"main of '{context.name}'" if is_main else f"'{context.title}', which was main,"
     by = "" if pointer.made_by is None else f" by {pointer.made_by}"

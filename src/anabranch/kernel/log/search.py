@@ -1,4 +1,4 @@
-"""Finding a snapshot among those whose times or watermarks go up with their numbers."""
+"""Binary search over snapshots whose times or watermarks increase with their ids."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from anabranch.kernel.log.snapshot_log import SnapshotLog
 
 @dataclass(frozen=True, slots=True)
 class Border:
-    """Where a condition that holds for early snapshots ceases to hold."""
+    """The border between snapshots that satisfy a condition and later ones that do not."""
 
     last: Snapshot | None
     """The last snapshot for which it holds."""
@@ -20,9 +20,9 @@ class Border:
 
 
 def find_border(log: SnapshotLog, ids: Sequence[int], holds: Callable[[Snapshot], bool]) -> Border:
-    """The border among the snapshots of these ascending ids; those that expired since are left out.
+    """Find the border among these ascending snapshot ids; those that expired meanwhile are left out.
 
-    Reads as many snapshots as the number of ids has binary digits.
+    Reads about log2(number of ids) snapshots.
     """
     last = after = None
     low, high = 0, len(ids) - 1

@@ -3,17 +3,17 @@
 The hint files LATEST and EARLIEST say where to look first and are never trusted: an answer that comes
 from them is checked against the snapshot files, and a listing decides when they are wrong or absent.
 
-A number that follows is no proof of history. A writer that was paused while history was rolled back may put its
-snapshot above the newest and die, or be of another engine that does not look back; once numbering reached it, it would
-hide what was committed since and bring back what was rolled away. So going up, every snapshot must be built on the one
-before (`anabranch.kernel.log.chain`), and what a rollback for good removed is recorded (`removed-...` in the folder of the
-archive), so that a listing tells such a leftover from history of which a part is missing.
+Consecutive ids do not prove a history. A writer that was paused during a rollback may put its
+snapshot above the newest and die, or may be of another engine that does not check. Once numbering reached it, it would
+hide later commits and restore what was rolled back. So going up, every snapshot must be built on the one
+before (`anabranch.kernel.log.chain`), and destructive rollbacks record what they remove (`removed-...` in the archive's
+folder), so that a listing tells such a leftover from a history with missing parts.
 
-Nor is what was made on a deleted branch history of a branch that was made later under its name.
+Snapshots of a deleted branch are not history of a later branch of the same name either.
 
 A rollback by another engine leaves no record. Then the order in which snapshots were stored, their times and the hint
-decide, see `_is_left_over`. What they cannot tell from lost snapshots is a gap above which another engine has put a snapshot
-and the hint, while nothing was committed below: that is taken for history, as every other engine takes it.
+decide, see `_is_left_over`. One case looks the same as lost snapshots: a gap above which another engine put a snapshot
+and the hint, with no commit below. That is taken for history, as every other engine takes it.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _LOG = logging.getLogger(__name__)
 _STEPS_BEFORE_LISTING = 16
 _LISTINGS = 16
 _FOREIGN_LINKS = 4
-"""How many snapshots of other engines on top of each other may have come too late."""
+"""Most snapshots of other engines on top of each other that are checked as possible late writes."""
 _SKEW_MILLIS = 60_000
-"""How far the clocks of writers may be apart."""
+"""Most that the clocks of writers may differ."""
 
 
 class SnapshotLog:
@@ -60,12 +60,12 @@ class SnapshotLog:
         self._manifests = manifests or ManifestStore(storage, MetadataCache())
 
     def find(self, snapshot_id: int) -> Snapshot | None:
-        """The snapshot of that id, or None. Raises `CorruptTableError`, `UnsupportedFeatureError`."""
+        """Return the snapshot of that id, or None. Raises `CorruptTableError`, `UnsupportedFeatureError`."""
         found = self._find_stored(snapshot_id)
         return None if found is None else found[0]
 
     def _find_stored(self, snapshot_id: int) -> tuple[Snapshot, bytes] | None:
-        """The same with the bytes of its file."""
+        """Return the snapshot together with the bytes of its file."""
         path = self._layout.snapshot_path(snapshot_id)
         try:
             data = self._storage.get(path)
@@ -77,7 +77,7 @@ class SnapshotLog:
         return found, data
 
     def get(self, snapshot_id: int) -> Snapshot:
-        """The snapshot of that id. Raises `NotFoundError` naming what there is."""
+        """Return the snapshot of that id. Raises `NotFoundError` naming the existing range."""
         found = self.find(snapshot_id)
         if found is not None:
             return found
@@ -95,17 +95,17 @@ class SnapshotLog:
         return sorted(self._stored())
 
     def _stored(self) -> dict[int, int]:
-        """When each snapshot was stored, by its id."""
+        """Return the time at which each snapshot was stored, by id."""
         infos = self._storage.list(self._layout.snapshot_folder)
         return {i: info.modified_millis for info in infos if (i := snapshot_id_of(info.path)) is not None}
 
     def head(self, known: Snapshot | None = None, *, strict: bool = False) -> Snapshot | None:
-        """The newest snapshot, or None for a table without any.
+        """Return the newest snapshot, or None for a table without any.
 
         Args:
-            known: where to begin looking: a snapshot that was seen before.
-            strict: whether it is an error if the newest was deleted by hand, and not only a warning in the log: for whoever
-                puts something on top, which would hide that, or removes what only the newest may reach.
+            known: a snapshot seen before, where the search begins.
+            strict: whether a newest snapshot deleted by hand is an error, not only a logged warning: for callers that
+                commit on top, which would hide the loss, or remove what only the newest may reach.
 
         Raises `CorruptTableError`.
         """
@@ -117,9 +117,9 @@ class SnapshotLog:
         return found
 
     def _newest_from(self, start: Snapshot, most: int = sys.maxsize) -> Snapshot | None:
-        """The newest that is reached from a snapshot; None after so many steps, or if that is not there any more.
+        """Follow history up from a snapshot to the newest; None after `most` steps, or if the newest is gone.
 
-        If history is rolled back while we look, what seems to follow may be what a late writer put on what is gone.
+        If history is rolled back meanwhile, the apparent next snapshot may be a late write on top of a removed one.
         """
         newest = start
         for _ in range(most):
@@ -130,7 +130,7 @@ class SnapshotLog:
         return None
 
     def _look_for_deleted(self, found: Snapshot | None, *, strict: bool) -> None:
-        """Say so if the hint names a newer one that nobody rolled back."""
+        """Warn or raise if the hint names a newer snapshot that was not rolled back."""
         hint, newest = self.hinted_id(), 0 if found is None else found.id
         if hint is None or hint <= newest or self._exists(hint):
             return
@@ -162,17 +162,17 @@ class SnapshotLog:
         return is_built_on(self._manifests, newer, older)
 
     def _following(self, snapshot: Snapshot) -> Snapshot | None:
-        """The next snapshot of the same history."""
+        """Return the next snapshot of the same history."""
         found = self.find(snapshot.id + 1)
         return found if found is not None and self.follows(snapshot, found) else None
 
     def still(self, snapshot: Snapshot) -> Snapshot | None:
-        """A snapshot as it is stored now; None if it is not there any more, or its number is another's."""
+        """Return a snapshot as stored now; None if it is gone, or its number belongs to another."""
         found = self.find(snapshot.id)
         return found if found is not None and found.stamp == snapshot.stamp else None
 
     def _begin(self, known: Snapshot | None) -> Snapshot | None:
-        """A snapshot of the current history, near its newest; None if neither `known` nor the hint is one."""
+        """Return a current snapshot near the newest; None if neither `known` nor the hint is one."""
         found = None if known is None else self.still(known)
         if found is not None:
             return found
@@ -180,7 +180,7 @@ class SnapshotLog:
         found = None if hint is None else self.find(hint)
         if found is None or found.id == 1:
             return None
-        # What a writer left that came too late lies above a gap, or on something it was not built on.
+        # A late writer's leftover lies above a gap, or on something it was not built on.
         try:
             return found if self._parting(found) is None else None
         except (CorruptTableError, UnsupportedFeatureError):
@@ -203,7 +203,7 @@ class SnapshotLog:
         )
 
     def _below_leftovers(self, newest: Snapshot, stored: Mapping[int, int]) -> Snapshot | None:
-        """The newest that is no leftover of a writer that came too late; None if the listing is out of date."""
+        """Return the newest snapshot that is not a late writer's leftover; None if the listing is out of date."""
         while True:
             upper = self._parting(newest, stored)
             lower_id = max((number for number in stored if upper and number < upper.id), default=None)
@@ -217,14 +217,14 @@ class SnapshotLog:
             newest = lower
 
     def _went_on_between(self, lower_id: int, upper_id: int) -> bool:
-        """Whether somebody committed above the lower snapshot after the snapshots were listed, and said so."""
+        """Whether commits above the lower snapshot were made, and hinted at, after the listing."""
         hint = self.hinted_id()
         return hint is not None and lower_id < hint < upper_id and self._exists(hint)
 
     def _parting(self, newest: Snapshot, stored: Mapping[int, int] | None = None) -> Snapshot | None:
-        """The snapshot right below which history parts; None where it does not, as far as must be looked.
+        """Return the snapshot right below which the chain breaks; None if it does not, as far as must be checked.
 
-        A snapshot of ours that continues the one below is enough: its writer looked back. Other engines build on
+        One of our snapshots that continues the one below suffices: its writer checked. Other engines build on
         whatever has the highest number, so theirs are followed further down.
         """
         upper = newest
@@ -243,10 +243,10 @@ class SnapshotLog:
     def _is_left_over(
         self, newest: Snapshot, upper: Snapshot, lower_id: int, stored: Mapping[int, int]
     ) -> bool:
-        """Whether what reaches from `upper` to `newest` came too late, and not what lies below the parting.
+        """Whether the snapshots from `upper` to `newest` are the late ones, rather than those below the break.
 
-        Below history may lie what was put after the numbers around it expired, above it what was put after they were
-        rolled back. In both cases history is what was there first.
+        Below history there may be late writes made after the numbers around them expired; above it, ones made after a
+        rollback. In both cases history is what was stored first.
         """
         if self._is_of_deleted_branch(upper):
             return True
@@ -259,7 +259,7 @@ class SnapshotLog:
         return upper is newest or _was_first(lower_id, upper.id, stored)
 
     def _is_of_deleted_branch(self, snapshot: Snapshot) -> bool:
-        """Whether a snapshot was made on a branch of the same name that was deleted before this one was made."""
+        """Whether a snapshot was made on a deleted predecessor of this branch with the same name."""
         made_on = snapshot.properties.get(BRANCH_PROPERTY)
         if made_on is None or self._layout.branch is None:
             return False
@@ -268,21 +268,21 @@ class SnapshotLog:
             fork = Fork.from_json(self._storage.get(path), path=path)
         except AnabranchError:
             return False
-        # What it began with, and the past of main below that, was made elsewhere too.
+        # Its fork snapshot, and the past of main below that, were made elsewhere too.
         return snapshot.id > fork.snapshot.id and made_on != fork.branch_uuid
 
     def _is_above_rolled_back(self, upper: Snapshot, lower_id: int, stored: Mapping[int, int]) -> bool:
-        """Whether the snapshots between two were rolled back, and not lost or deleted by hand."""
+        """Whether the snapshots between two were rolled back, as opposed to lost or deleted by hand."""
         if is_after_removed(self._storage, self._manifests, upper):
             return True
         if not _was_first(lower_id, upper.id, stored):
             return False
-        # A rollback points the hint at the newest snapshot that it leaves, or whoever commits on that afterwards moves it up;
+        # A rollback points the hint at the newest snapshot it leaves, or a later commit on that moves it up;
         # a late writer of ours never moves it.
         hint = self.hinted_id()
         if hint is not None and hint <= lower_id:
             return True
-        # Numbers rise with time. Where time goes back, what is below was committed after what is above was prepared.
+        # Numbers rise with time. Where time goes back, the lower one was committed after the upper one was prepared.
         try:
             lower = self.find(lower_id)
         except AnabranchError:
@@ -295,7 +295,7 @@ class SnapshotLog:
         return self.find(snapshot_id) if stored is None or snapshot_id in stored else None
 
     def earliest_id(self) -> int | None:
-        """The smallest id there is, or None."""
+        """Return the smallest snapshot id, or None."""
         hint = self._hint(self._layout.earliest_hint_path)
         if hint is not None and self._exists(hint) and not (hint > 1 and self._exists(hint - 1)):
             return hint
@@ -303,9 +303,9 @@ class SnapshotLog:
         return ids[0] if ids else None
 
     def backwards(self, newest: Snapshot) -> Iterator[Snapshot]:
-        """`newest` and what it was built on, down to the first gap.
+        """Yield `newest` and its ancestors, down to the first gap.
 
-        Right below history may lie what a writer left that came too late and died before it could take it back:
+        Right below history may lie the leftover of a late writer that died before taking it back:
         a snapshot that nothing was built on.
         """
         current: Snapshot | None = newest
@@ -317,13 +317,13 @@ class SnapshotLog:
                 return
 
     def down_to(self, newest: Snapshot, lowest: int) -> Iterator[Snapshot]:
-        """As `backwards`, down to the snapshot of that id; for whoever wants them all. They are read side by side."""
+        """Yield `newest` and its ancestors down to id `lowest`, read in parallel; for callers that want them all."""
         yield newest
         for snapshot, _ in self.stored_below(newest, lowest):
             yield snapshot
 
     def stored_below(self, newest: Snapshot, lowest: int = 1) -> Iterator[tuple[Snapshot, bytes]]:
-        """What a snapshot was built on, newest first, down to that id or the first gap, with the bytes of each file."""
+        """Yield a snapshot's ancestors, newest first, down to `lowest` or the first gap, with their file contents."""
         parent = newest.properties.get(PARENT_PROPERTY)
         for found in stream(self._find_stored, range(newest.id - 1, max(lowest, 1) - 1, -1)):
             if found is None or parent not in (None, found[0].stamp):
@@ -332,10 +332,10 @@ class SnapshotLog:
             parent = found[0].properties.get(PARENT_PROPERTY)
 
     def write_hint(self, snapshot_id: int) -> None:
-        """Say where the newest snapshot is; a hint that cannot be written is no failure.
+        """Update the LATEST hint; failing to write it is not an error.
 
-        Whoever committed on top may have written his before. Whoever comes late sees that, and none goes back: a hint that
-        names an older one would hide that the newest was deleted.
+        A later committer may have written its own before. A late one notices that, and never moves it back: a hint that
+        names an older snapshot would hide that the newest was deleted.
         """
         try:
             self._put_hint(snapshot_id)
@@ -349,7 +349,7 @@ class SnapshotLog:
             return
 
     def take_back_hint(self, snapshot_id: int) -> None:
-        """Say that the newest snapshot is one below those that are about to be removed."""
+        """Point the LATEST hint at the snapshot below those that are about to be removed."""
         with suppress(StorageError):
             self._put_hint(snapshot_id)
 
@@ -360,7 +360,7 @@ class SnapshotLog:
         return self._storage.exists(self._layout.snapshot_path(snapshot_id))
 
     def hinted_id(self) -> int | None:
-        """The number of the newest snapshot as the hint has it, which need not be right; None if there is no hint."""
+        """Return the newest snapshot id according to the hint, which may be wrong; None without a hint."""
         return self._hint(self._layout.latest_hint_path)
 
     def _hint(self, path: str) -> int | None:
@@ -372,7 +372,7 @@ class SnapshotLog:
 
 
 def _was_first(lower_id: int, upper_id: int, stored: Mapping[int, int]) -> bool:
-    """Whether the numbers in a row that end with `lower_id` began before `upper_id` was stored, by the store's clock."""
+    """Whether the contiguous ids ending at `lower_id` were begun before `upper_id` was stored, by the store's clock."""
     oldest = lower_id
     while oldest - 1 in stored:
         oldest -= 1

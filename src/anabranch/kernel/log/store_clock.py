@@ -1,11 +1,11 @@
-"""Time that does not depend on a single machine's clock: when files may be removed, when snapshots were committed.
+"""Time that does not depend on one machine's clock: for removal by age, and for commit times.
 
-The age of a file is the time on the store's clock since it was stored. The clock of the machine that cleans up may be
-days ahead; taking ages from it would remove what was written a moment ago. So before anything is removed by its age,
-the store is asked for its time: a small file is put, and its modification time read.
+The age of a file is the time on the store's clock since it was stored. The clock of the cleaning machine may be
+days ahead; ages from it would remove files written a moment ago. So before anything is removed by its age,
+a small file is put and its modification time read as the store's time.
 
-A snapshot says when it was committed by the clock of the machine that made it. One that says a time still to come was
-made by a clock that was ahead; when it was really made, its file's modification time tells.
+A snapshot's commit time is from the clock of the machine that made it. If it lies in the future, that clock
+was ahead; then the modification time of its file tells when it was really made.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.storage.names import temporary_name
 
 SKEW_MILLIS = 60_000
-"""How far the clocks of machines that are in order may be apart."""
+"""Most that the clocks of healthy machines may differ."""
 
 
 def removal_time(context: TableContext) -> int:
-    """The time from which ages count back when something is to be removed, in epoch milliseconds.
+    """Return the time to compute ages from when removing something, in epoch milliseconds.
 
-    It is the earlier of this machine's time and the store's, so whichever clock is wrong, nothing is taken for older
-    than it is. Costs three calls; ask only when this machine's clock says that something is due.
+    It is the earlier of this machine's time and the store's, so that a wrong clock on either side never makes
+    anything look older. Costs three calls; ask only when this machine's clock says that something is due.
 
-    A store to which nothing can be written, such as a full disk, does not tell its time. Then it is at least as late
-    as its newest snapshot was stored, and that time is taken.
+    A store that cannot be written to, such as a full disk, does not tell its time. Then the time at which its newest
+    snapshot was stored is taken as a lower bound.
     """
     machine = context.runtime.clock.now_millis()
     stored = _time_of_put(context)
@@ -40,9 +40,9 @@ def removal_time(context: TableContext) -> int:
 
 
 def commit_time(context: TableContext, snapshot: Snapshot) -> int:
-    """When a snapshot was committed, in epoch milliseconds: as it says, unless that is still to come.
+    """Return a snapshot's commit time, in epoch milliseconds: as recorded, unless that is in the future.
 
-    Costs a call only for those that say so.
+    Costs a call only in that case.
     """
     now = context.runtime.clock.now_millis()
     if not is_ahead(snapshot, now):
@@ -55,13 +55,13 @@ def commit_time(context: TableContext, snapshot: Snapshot) -> int:
 
 
 def is_ahead(snapshot: Snapshot, now: int) -> bool:
-    """Whether a snapshot says that it was committed at a time that is still to come."""
+    """Whether a snapshot's recorded commit time is in the future."""
     return snapshot.time_millis > now + SKEW_MILLIS
 
 
 def _time_of_put(context: TableContext) -> int | None:
-    """The store's time, or None if it cannot be had."""
-    # Beside manifests: one that a killed process leaves is found there by the cleaning of orphans.
+    """Return the store's time, or None if it cannot be had."""
+    # Beside manifests: there the cleaning of orphans finds one left by a killed process.
     path = f"{MANIFEST_FOLDER}/{temporary_name('clock', context.runtime.ids.uuid())}"
     try:
         context.storage.put(path, b"", durable=False)

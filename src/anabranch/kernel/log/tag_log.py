@@ -1,4 +1,4 @@
-"""The tags of one branch, as they are found in the store; `tags` makes and removes them."""
+"""The stored tags of one branch; `tags` makes and removes them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.parallel import each
 
 _LONGEST_NAME = 250
-"""Bytes of a tag's name that fit a file name."""
+"""Most bytes of a tag's name, so that it fits a file name."""
 _MOST_SHOWN = 12
 
 
@@ -37,19 +37,19 @@ def tag_names(context: TableContext) -> list[str]:
 
 
 def tag_times(context: TableContext) -> dict[str, int]:
-    """When the file of each tag was stored, in epoch milliseconds; by name, internal ones included, sorted."""
+    """Return when each tag's file was stored, in epoch milliseconds, by name, sorted; internal ones included."""
     infos = context.storage.list(context.layout.tag_folder)
     times = {name: info.modified_millis for info in infos if (name := tag_name_of(info.path)) is not None}
     return dict(sorted(times.items()))
 
 
 def is_internal(name: str) -> bool:
-    """Whether the table made a tag of this name for itself."""
+    """Whether the table made the tag of this name for itself."""
     return name.startswith(RESERVED_TAG_PREFIX)
 
 
 def _fits(name: str) -> bool:
-    """Whether a file can have this name. Half a character, which Python's text can hold, has no form in UTF-8."""
+    """Whether a file can have this name. Lone surrogates cannot be encoded in UTF-8."""
     try:
         return len(name.encode()) <= _LONGEST_NAME
     except UnicodeEncodeError:
@@ -57,7 +57,7 @@ def _fits(name: str) -> bool:
 
 
 def find_tag(context: TableContext, name: str) -> Tag | None:
-    """The tag of exactly that name, or None. Raises `CorruptTableError`, `UnsupportedFeatureError`."""
+    """Return the tag of exactly that name, or None. Raises `CorruptTableError`, `UnsupportedFeatureError`."""
     if "/" in name or "\\" in name or name in ("", ".", "..") or not _fits(name):
         return None
     path = context.layout.tag_path(name)
@@ -68,7 +68,7 @@ def find_tag(context: TableContext, name: str) -> Tag | None:
 
 
 def get_tag(context: TableContext, name: str) -> Tag:
-    """The tag of exactly that name. Raises `NotFoundError` naming the tags there are."""
+    """Return the tag of exactly that name. Raises `NotFoundError` naming the existing tags."""
     tag = find_tag(context, name)
     if tag is None:
         raise NotFoundError(f"tag '{name}' does not exist in '{context.title}'", hint=tags_there_are(context))
@@ -76,13 +76,13 @@ def get_tag(context: TableContext, name: str) -> Tag:
 
 
 def find_tags(context: TableContext, names: Iterable[str]) -> list[Tag]:
-    """Those of these tags that are there, in the order of the names."""
+    """Return those of these tags that exist, in the order of the names."""
     found = each(lambda name: find_tag(context, name), list(names))
     return [tag for tag in found if tag is not None]
 
 
 def tags_there_are(context: TableContext) -> str:
-    """The hint of an error about a tag that is not there."""
+    """Return the hint for errors about a missing tag, which lists the existing ones."""
     names = [name for name in tag_names(context) if not is_internal(name)]
     if not names:
         return "the table has no tags."

@@ -1,1 +1,1 @@
-"""Merging a branch into main three ways, by metadata alone."""
+"""Three-way merges of branches into main, by metadata alone."""

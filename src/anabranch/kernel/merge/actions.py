@@ -1,31 +1,30 @@
-"""The commits of a merge: the one on main that makes it, and those that only take the next number."""
+"""The commit actions of a merge: the merge on main, and an empty one that only takes a number."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from anabranch.errors import CommitConflictError
 from anabranch.format.records.data_file import FileKind
 from anabranch.format.records.snapshot import CommitKind
+from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.base import Base, Change, Conflict
+from anabranch.kernel.log.field_ids import reserve_block
 from anabranch.kernel.log.properties import MERGE_PROPERTY
 from anabranch.kernel.merge.plan import MergePlan, MergePlanner
+from anabranch.kernel.merge.schema import MergedSchema
 from anabranch.kernel.provenance.origin import Origin
-
-SCHEMA_MOVED: Final = "SCHEMA_MOVED"
-"""Kind of the conflict that only says that the merged schema must be put again."""
 
 
 @dataclass(frozen=True)
 class Merge:
-    """Bring the branch into the state of main that it lands on."""
+    """Merge the branch into the state of main it is committed on."""
 
     planner: MergePlanner
     name: str
     origin: Origin | None = None
-    """What the snapshot says of where its rows come from; None if that is not known."""
+    """Provides the lineage of the snapshot's rows; None if not known."""
 
     @property
     def depends_on_base(self) -> bool:
@@ -36,10 +35,6 @@ class Merge:
         refuse(plan, self.name)
         assert plan.schema is not None, "nothing stands against it"
         assert plan.facts is not None, "nothing stands against it"
-        if plan.schema.schema is not plan.schema.ours:
-            return Conflict(
-                SCHEMA_MOVED, f"the schema of '{base.context.title}' was changed meanwhile", "merge again."
-            )
         return Change(
             _kind(plan),
             plan.entries,
@@ -49,12 +44,13 @@ class Merge:
             },
             adds_again=plan.adds_again,
             watermark=plan.watermark,
+            schemas=_versions(base, plan.schema),
         )
 
 
 @dataclass(frozen=True)
 class Nothing:
-    """Take the next number, and change nothing."""
+    """Take the next number without changes."""
 
     properties: Mapping[str, str]
 
@@ -66,8 +62,17 @@ class Nothing:
         return Change(CommitKind.COMPACT, (), self.properties)
 
 
+def _versions(base: Base, merged: MergedSchema) -> tuple[TableSchema, ...]:
+    """The version that the merge makes of main's schema, if it is another."""
+    main = base.context
+    if merged.schema is merged.ours:
+        return ()
+    block = reserve_block(main, main.branch_uuid) if merged.needs_block else None
+    return (merged.numbered(block, time_millis=main.runtime.clock.now_millis()),)
+
+
 def refuse(plan: MergePlan, name: str) -> None:
-    """Raise `CommitConflictError` with everything that stands against a merge, if anything does."""
+    """Raise `CommitConflictError` with all conflicts of a merge, if there are any."""
     if not plan.conflicts:
         return
     first, more = plan.conflicts[0], len(plan.conflicts) - 1
@@ -84,7 +89,7 @@ def is_only(error: CommitConflictError, kind: str) -> bool:
 
 
 def _kind(plan: MergePlan) -> CommitKind:
-    """Readers see rows come as one APPEND; where rows go, it is an OVERWRITE; else nothing happened to any row."""
+    """Choose the commit kind: OVERWRITE if rows go, APPEND if rows only come, else COMPACT."""
     if any(entry.kind == FileKind.DELETE for entry in plan.entries):
         return CommitKind.OVERWRITE
     return CommitKind.APPEND if plan.entries else CommitKind.COMPACT

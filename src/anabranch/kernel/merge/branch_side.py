@@ -1,4 +1,4 @@
-"""The branch's side of a merge: what it did since main took it last, partition by partition."""
+"""The branch's side of a merge: its changes since main last merged it, partition by partition."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from anabranch.kernel.scan.partitions import PartitionKey, partition_text
 
 
 class BranchSide:
-    """One snapshot of a branch, as main may take it."""
+    """One snapshot of a branch as a merge source."""
 
     def __init__(self, branch: TableContext, head: Snapshot, log: MergeLog) -> None:
-        """Nothing is read yet.
+        """Initialize without reading anything.
 
         Args:
             branch: the branch.
@@ -40,7 +40,7 @@ class BranchSide:
         self._sides: dict[int, Side] = {}
 
     def since(self, taken: SnapshotRef) -> Side:
-        """What the branch did, reliably since main took it last."""
+        """Return what the branch did since the snapshot of it that main has."""
         if taken.id not in self._sides:
             self._sides[taken.id] = side_of(
                 self._branch, self._branch, self.files.past, self._fork.snapshot, taken=taken
@@ -48,7 +48,7 @@ class BranchSide:
         return self._sides[taken.id]
 
     def rewritten(self, taken: SnapshotRef) -> MergeConflict | None:
-        """A conflict if the branch was rolled back for good to before what main took of it."""
+        """Return a conflict if a destructive rollback took the branch back to before what main merged of it."""
         theirs = self.since(taken)
         there = next((s for s in theirs.left if s.id == taken.id), None)
         is_past = self._head.id >= taken.id and (there is None or there.stamp == taken.stamp)
@@ -62,10 +62,10 @@ class BranchSide:
         )
 
     def cases(self, found: Standing, schema: TableSchema) -> list[Case]:
-        """The partitions that the branch changed, in the order of their folders."""
+        """Return the partitions that the branch changed, in the order of their folders."""
         taken = found.taken
         changed, by_branch = self._changed(found, taken, schema)
-        for other in found.unsure:  # what was taken back on the branch since may still be in main
+        for other in found.unsure:  # what was undone on the branch since may still be in main
             places, done = self._changed(found, other, schema)
             changed, by_branch = places | changed, done | by_branch
         seen = found.seen(schema)
@@ -97,7 +97,7 @@ class BranchSide:
     def _changed(
         self, found: Standing, taken: SnapshotRef, schema: TableSchema
     ) -> tuple[dict[PartitionKey, bytes], dict[PartitionKey, Done]]:
-        """The partitions in which the branch did something since `taken`, each with a row of it; and what it did there."""
+        """Return the partitions that the branch changed since `taken`, each with a row; and the kind of change."""
         theirs = self.since(taken)
         places, before = self._places(found, theirs, taken, schema)
         done = works(theirs, places, schema, since=dict.fromkeys(places, taken.id), before_gap=before)
@@ -107,7 +107,7 @@ class BranchSide:
     def _places(
         self, found: Standing, theirs: Side, taken: SnapshotRef, schema: TableSchema
     ) -> tuple[dict[PartitionKey, bytes], Mapping[PartitionKey, frozenset[str]]]:
-        """Partitions in which the branch may have done something; and what main took, if files must be compared."""
+        """Return partitions that the branch may have changed, and main's files there if these must be compared."""
         rows = theirs.rows()
         if theirs.span is not None and theirs.span.wide:
             rows |= found.main.rows()  # also where only main has rows
@@ -125,7 +125,7 @@ class BranchSide:
         return merged or fork_snapshot(self._branch)
 
     def _born_until(self, point: int) -> frozenset[str]:
-        """Names of the files that the branch made and main took."""
+        """Return the names of files made on the branch and merged into main."""
         begun = self._fork.snapshot.id
         known = self.files.born.known.items()
         return frozenset(name for name, birth in known if birth.is_after(begun) and birth.is_until(point))

@@ -1,4 +1,4 @@
-"""The table of cases: what becomes of a partition that the branch changed.
+"""The case table of merges: the outcome for each partition that the branch changed.
 
 | branch since it was taken | main since the branch saw it | result                                            |
 |---------------------------|------------------------------|---------------------------------------------------|
@@ -38,11 +38,11 @@ class Case:
     young: Young
     foreign: tuple[str, ...]
     has_gap: bool
-    """Whether snapshots of the branch have expired of which nobody recorded what they did."""
+    """Whether snapshots of the branch have expired without a record of their changes."""
 
 
 def conflict_of(case: Case, branch: str) -> MergeConflict | None:
-    """What stands against merging a partition of the branch of that title: the table of cases."""
+    """Return the conflict of merging a partition of the branch of that title, by the table of cases."""
     where, did, main = case.text, case.theirs.work, case.ours
     both = "choose 'ours' to leave main as it is there, or 'theirs' to have the branch's rows in its place."
     is_untold = did == Work.UNKNOWN or (bool(case.young.mixed) and case.has_gap and did == Work.APPENDED)

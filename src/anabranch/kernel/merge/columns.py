@@ -1,4 +1,4 @@
-"""The columns of a merged schema: three ways, field by field, by their ids, those inside rows as well."""
+"""Three-way merge of columns, field by field by id, including fields nested in rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _Path = tuple[str, ...]
 
 
 def merge_columns(base: Fields, ours: Fields, theirs: Fields, found: list[MergeConflict]) -> Fields:
-    """Main's columns with what the branch changed; conflicts are added to `found`, and main's side goes on."""
+    """Return main's columns with the branch's changes; conflicts are added to `found`, with main's side as fallback."""
     merged = _merge_row(base, ours, theirs, (), found)
     seen: set[int] = set()
     for f in walk_fields(merged):
@@ -36,7 +36,7 @@ def merge_columns(base: Fields, ours: Fields, theirs: Fields, found: list[MergeC
 
 
 def three_way(base: T, ours: T, theirs: T, *, clash: T) -> T:
-    """The value of the side that changed it; `clash` if both did, differently."""
+    """Return the value of the side that changed it; `clash` if both did, differently."""
     if ours in (theirs, base):
         return theirs
     return ours if theirs == base else clash
@@ -96,7 +96,7 @@ def _merge_field(
 def _one_sided(
     base: Field | None, ours: Field | None, theirs: Field | None, path: _Path, found: list[MergeConflict]
 ) -> Field | None:
-    """A field that one side lacks: added by the other, or dropped by this one."""
+    """Merge a field that one side lacks: added by the other, or dropped by this one."""
     there = ours or theirs
     assert there is not None, "the id is from one of the two"
     side, lacking = ("main", "the branch") if ours is not None else ("the branch", "main")
@@ -185,7 +185,7 @@ def _refuse_same_names(
 
 
 def _ordered(base: list[int], ours: list[int], theirs: list[int], there: Iterable[int]) -> list[int]:
-    """Main's order unless only the branch moved fields; those that the leading side lacks go beside their neighbours."""
+    """Keep main's order unless only the branch moved fields; fields that side lacks go beside their neighbours."""
     shared = {*base} & {*ours} & {*theirs}
     was, mine, other = ([i for i in side if i in shared] for side in (base, ours, theirs))
     leading, following = (theirs, ours) if mine == was != other else (ours, theirs)

@@ -1,4 +1,4 @@
-"""Why a merge cannot be made as it is: a value, listed with all others of its merge."""
+"""Merge conflicts, as values that are listed together."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from anabranch.kernel.commit.base import Conflict
 class MergeConflict(Conflict):
     """A conflict between a branch and main.
 
-    Those with a partition are settled by choosing ``ours`` (main's rows) or ``theirs`` (the branch's) for it; those
+    Those with a partition are resolved by choosing ``ours`` (main's rows) or ``theirs`` (the branch's) for it; those
     without one are about the whole merge.
     """
 
     partition: str | None = None
-    """As its folder, ``dt=2026-01-01/hour=5``; ``(the whole table)`` where there are no partition columns."""
+    """Folder name, ``dt=2026-01-01/hour=5``; ``(the whole table)`` where there are no partition columns."""
     snapshots: tuple[int, ...] = ()
-    """Ids of the snapshots of main that stand against the merge, oldest first."""
+    """Ids of the conflicting snapshots of main, oldest first."""
     files: tuple[str, ...] = ()
     """Names of the data files it is about."""
 

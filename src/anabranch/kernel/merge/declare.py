@@ -1,7 +1,7 @@
-"""Data files of a branch as files of main: they stay as they are, only which schema they are said to have changes.
+"""Declares data files of a branch under main's schemas: only the schema id in the manifest entry changes.
 
-Main has no file ``schema-<k>`` for the versions a branch made for itself. A data file does not name ids: what its
-columns mean follows, by name, from the schema that its manifest entry names. So a file may be declared under any
+Main has no file ``schema-<k>`` for versions that a branch made. A data file does not name field ids: the meaning of its
+columns follows, by name, from the schema that its manifest entry names. So a file may be declared under any
 version of main's in which its columns mean the same.
 """
 
@@ -20,28 +20,32 @@ from anabranch.format.types.data_types import ArrayType, DataType, Field, MapTyp
 def declared_as(
     written: TableSchema, merged: TableSchema, versions: Iterable[TableSchema] = ()
 ) -> TableSchema | None:
-    """The version of main's schema that says of a file what the schema it was written with says.
+    """Find the version of main's schema under which a file reads the same as under its own schema.
 
     Every column of the file that main has must be there with the same id, name and type, and no other column may
-    have the name of one of the file's.
+    have the name of one of the file's. Versions that have all of its columns, those included that main dropped since,
+    come before those that lack some.
 
     Args:
         written: the branch's schema of the file.
         merged: main's schema after the merge, tried first.
-        versions: others of main's, to be tried in their order.
+        versions: others of main's, tried in order.
 
     Returns:
         None if there is no such version: conflict SCHEMA_REWRITE_NEEDED. A compaction of the branch that rewrites
         the file under the branch's newest schema may help.
     """
-    return next((v for v in (merged, *versions) if _says_the_same(written, merged, v)), None)
+    found = [v for v in (merged, *versions) if _says_the_same(written, merged, v)]
+    ids = {f.id for f in written.fields}
+    whole = (v for v in found if ids <= {f.id for f in v.fields})
+    return next(whole, None) or next(iter(found), None)
 
 
 def declared(file: DataFileMeta, written: TableSchema, version: TableSchema) -> DataFileMeta:
-    """The file under `version`, as `declared_as` gave it, with its statistics laid out to the width of that.
+    """Return the file under `version`, as `declared_as` found it, with statistics laid out for its columns.
 
     Raises:
-        CorruptTableError: the statistics are not those of the schema.
+        CorruptTableError: the statistics do not match the schema.
     """
     names = file.value_stats_cols
     if names is not None:
@@ -64,7 +68,7 @@ def declared(file: DataFileMeta, written: TableSchema, version: TableSchema) -> 
 
 
 def _fits(written: DataType, declared: DataType) -> bool:
-    """Whether bytes of a column of one type are read as the other: equal, but that nulls may be allowed."""
+    """Whether a column of one type can be read as the other: equal, except that nulls may become allowed."""
     if written.nullable and not declared.nullable:
         return False
     match written, declared:
@@ -89,7 +93,7 @@ def _says_the_same(written: TableSchema, merged: TableSchema, version: TableSche
     for f in written.fields:
         there = by_id.get(f.id)
         if there is None:
-            # A column that was dropped is passed over, unless its name means another one there.
+            # A dropped column is ignored, unless its name means another one there.
             if f.id in lives or f.name in by_name:
                 return False
         elif there.name != f.name or not _fits(f.type, there.type):
@@ -119,7 +123,7 @@ def _laid_out(
 
 
 def _values(row: bytes, fields: tuple[Field, ...], file: DataFileMeta) -> Sequence[Any]:
-    """The bounds in a row; unknown ones if it is not a row of these columns, as readers take it."""
+    """Decode the bounds in a row; unknown ones if it is not a row of these columns, as readers treat it."""
     if arity(row, where=file.file_name) != len(fields):
         return (None,) * len(fields)
     return decode_row([f.type for f in fields], row, where=file.file_name)

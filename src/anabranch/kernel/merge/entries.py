@@ -1,4 +1,4 @@
-"""The manifest entries of a merge: the branch's files as files of main, and main's files that go."""
+"""The manifest entries of a merge: the branch's files declared on main, and main's removed files."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ SCHEMA_REWRITE_NEEDED: Final = "SCHEMA_REWRITE_NEEDED"
 
 @dataclass(frozen=True)
 class Share:
-    """What is done in one partition."""
+    """Changes in one partition."""
 
     removed: Sequence[ManifestEntry] = ()
     added: Sequence[ManifestEntry] = ()
     keeping: frozenset[Place] = frozenset()
-    """Buckets of a queue in which added files keep the numbers they have on the branch."""
+    """Buckets of a queue in which added files keep their sequence numbers from the branch."""
 
 
 @dataclass(frozen=True)
 class MergeEntries:
-    """Makes the entries of a merge on one state of main."""
+    """Builds the entries of a merge on one state of main."""
 
     base: Base
     branch: TableContext
@@ -54,7 +54,7 @@ class MergeEntries:
         return self._other_buckets(key, where, added) or Share(added=added)
 
     def replacing(self, key: PartitionKey, where: str) -> Share | MergeConflict:
-        """Put the branch's files of a partition in the place of main's."""
+        """Replace main's files of a partition by the branch's."""
         ours, theirs = self._of_main.get(key, _NO_FILES), self._of_branch.get(key, _NO_FILES)
         removed = ours.join(theirs.select(IDENTITY), on=IDENTITY, how="anti", maintain_order="left")
         coming = theirs.join(ours.select(IDENTITY), on=IDENTITY, how="anti", maintain_order="left")
@@ -78,7 +78,7 @@ class MergeEntries:
         return key not in self._of_main and key not in self._of_branch
 
     def together(self, shares: Iterable[Share]) -> list[ManifestEntry]:
-        """The entries of a commit that does all of this."""
+        """Combine the shares of all partitions into the entries of a commit."""
         given = [*shares]
         removed = [entry for share in given for entry in share.removed]
         added = [entry for share in given for entry in share.added]
@@ -96,7 +96,7 @@ class MergeEntries:
 
     @lazy
     def _versions(self) -> dict[int, tuple[TableSchema, TableSchema] | None]:
-        """By schema of the branch: it, and the schema of main that files of it are declared under."""
+        """By schema id of the branch: that schema, and the schema of main that its files are declared under."""
         return {}
 
     def _declared(self, entries: Sequence[ManifestEntry], where: str) -> list[ManifestEntry] | MergeConflict:
@@ -138,7 +138,7 @@ class MergeEntries:
     def _other_buckets(
         self, key: PartitionKey, where: str, added: Sequence[ManifestEntry]
     ) -> MergeConflict | None:
-        """A conflict if a partition of a queue has another number of buckets on main."""
+        """Return a conflict if a partition of a queue has another number of buckets on main."""
         counts = {entry.total_buckets for entry in added if entry.total_buckets > 0}
         expected = bucket_counts(self.base).get(key) if counts else None
         if expected is None or counts == {expected}:
@@ -147,7 +147,7 @@ class MergeEntries:
         mine = of_partitions(EntryFrame(live), [key], self.base.schema).get(key, _NO_FILES)
         there = set(mine["total_buckets"].unique())
         if there | counts == counts and len(counts) == 1:
-            return None  # what had another number was overwritten since
+            return None  # the files with another number were overwritten since
         return MergeConflict(
             "BUCKET_COUNT_CHANGED",
             f"partition {where} has {_listed(there)} buckets on main and {_listed(counts)} on '{self.branch.title}'",

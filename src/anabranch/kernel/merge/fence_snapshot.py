@@ -1,4 +1,4 @@
-"""The fence of a merge: the snapshot on the branch with which compactions collide that do not know of the merge yet."""
+"""The fence of a merge: a branch snapshot that collides with compactions unaware of the merge."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anabranch.kernel.provenance.past import past_since
 
 
 def put_fence(branch: TableContext, record: MergeRecord) -> bool:
-    """Commit it, unless it is there; False if a compaction came in between that may not have known of the record."""
+    """Commit the fence unless it exists; False if a compaction that may not know of the record came in between."""
     head = branch.snapshots.head()
     fence = None if head is None else _find_fence(branch, record, head)
     if fence is None:
@@ -29,14 +29,14 @@ def put_fence(branch: TableContext, record: MergeRecord) -> bool:
 
 
 def _find_fence(branch: TableContext, record: MergeRecord, head: Snapshot) -> Snapshot | None:
-    """The fence of a merge that was begun before."""
+    """Return the existing fence of a merge that was begun before."""
     later = past_since(branch, head, _head_of(branch, record)).snapshots
     wanted = str(record.number)
     return next((s for s in later if s.properties.get(FENCE_PROPERTY) == wanted), None)
 
 
 def fence_on_top(branch: TableContext, record: MergeRecord, head: Snapshot) -> str | None:
-    """Stamp of the fence of a merge, if it is all that the branch did since."""
+    """Return the stamp of a merge's fence, if the branch did nothing else since."""
     fence = _find_fence(branch, record, head)
     return None if fence is None or fence.id != record.head.id + 1 else fence.stamp
 

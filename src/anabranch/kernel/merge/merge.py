@@ -1,19 +1,18 @@
-"""Merging a branch into main, so that it may die anywhere and be run again.
+"""Merging a branch into main. Crash-safe: can be killed and run again.
 
-1. The merge is planned. If anything stands against it, that is said and nothing is written.
-2. ``MERGE-<k>`` is put if absent: the branch's head B, main's newest snapshot M, what was chosen. B is a point of the
+1. The merge is planned. If there are conflicts, they are reported and nothing is written.
+2. ``MERGE-<k>`` is put if absent: the branch's head B, main's newest snapshot M, the choices. B is a point of the
    fence from here on.
 3. B is pinned on the branch by a tag.
 4. A snapshot that changes nothing, the fence, is committed to the branch: a compaction that began before the record
    was there collides with it and looks again. One that came in between has not, so then this merge is given up.
-5. The merged schema is put, if it is another.
-6. One snapshot is committed to main under the user ``merge:<branch uuid>`` and the identifier k, planned anew on each
-   state that it meets.
-7. What it made is pinned on main, and ``MERGE-<k>.done`` says which snapshot it is.
+5. One snapshot is committed to main under the user ``merge:<branch uuid>`` and the identifier k, planned anew on each
+   state that it meets. It brings the merged schema, if that is another.
+6. What it made is pinned on main, and ``MERGE-<k>.done`` says which snapshot it is.
 
-Whoever finds a k that is not done looks for its snapshot after M. If there is none, he carries k out under the same
-identity, if it is what he wants himself; else he takes its place with a snapshot that changes nothing, so that
-whoever was held up finds his commit made and stops. History is never deleted or rewritten.
+A process that finds an unfinished k looks for its snapshot after M. If there is none, it carries out k under the same
+identity, if that is the merge it was asked for; else it takes its place with an empty snapshot, so that
+a delayed process finds its commit made and stops. History is never deleted or rewritten.
 """
 
 from __future__ import annotations
@@ -36,7 +35,6 @@ from anabranch.kernel.commit.base import Base
 from anabranch.kernel.commit.transaction import CommitRequest, commit
 from anabranch.kernel.log.branch_log import open_branch
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.field_ids import reserve_block
 from anabranch.kernel.log.fork_pins import fork_of
 from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.log.ledger import LedgerEntry, find_commit
@@ -54,7 +52,7 @@ from anabranch.kernel.log.merge_record import (
     put_record,
 )
 from anabranch.kernel.log.properties import MERGE_PROPERTY
-from anabranch.kernel.merge.actions import SCHEMA_MOVED, Merge, Nothing, is_only, refuse
+from anabranch.kernel.merge.actions import Merge, Nothing, is_only, refuse
 from anabranch.kernel.merge.conflict import MergeConflict
 from anabranch.kernel.merge.fence_snapshot import fence_on_top, put_fence
 from anabranch.kernel.merge.plan import MERGED_MEANWHILE, MergePlanner, SourceOverlap
@@ -64,7 +62,7 @@ from anabranch.kernel.provenance.origin import Origin
 from anabranch.kernel.provenance.past import past_since
 
 _ROUNDS = 50
-"""How often a merge is begun again because others merge the branch, or compact it, at the same time."""
+"""How often a merge is restarted because others merge the branch, or compact it, at the same time."""
 
 
 def merge_branch(
@@ -77,7 +75,7 @@ def merge_branch(
     audit: str | bool | None = None,
     origin: Origin | None = None,
 ) -> MergeResult:
-    """Bring what a branch did since it was merged last into main, as one new snapshot. No data file is read.
+    """Merge a branch's changes since its last merge into main, as one new snapshot. No data file is read.
 
     Args:
         main: the main branch.
@@ -85,14 +83,14 @@ def merge_branch(
         wishes: what to do where both sides changed a partition.
         dry_run: only plan it.
         overlap: finds events that both sides took from the same sources; None if that is not known.
-        audit: which audit the branch must have passed as it is now: the name of its checks, or True for any.
-        origin: what the snapshot says of where its rows come from; None if that is not known.
+        audit: which audit the branch must have passed in its current state: the name of its checks, or True for any.
+        origin: provides the lineage of the snapshot's rows; None if not known.
 
     Raises:
         NotFoundError: there is no such branch.
         InvalidInputError: `main` is not main, the branch is main, or another engine made it.
-        CommitConflictError: something stands against it; ``conflicts`` lists all of it. Nothing was merged.
-        CommitOutcomeUnknownError: it is not known if an earlier merge was made, or this one.
+        CommitConflictError: there are conflicts; ``conflicts`` lists all of them. Nothing was merged.
+        CommitOutcomeUnknownError: it is not known whether an earlier merge was made, or this one.
         CommitError: as for any commit.
     """
     if main.branch is not None and main.main_generation is None:
@@ -121,7 +119,7 @@ def merge_branch(
 
 @dataclass
 class _Merging:
-    """One call: rounds that begin anew whenever others come between."""
+    """One merge call: rounds that restart whenever others interfere."""
 
     main: TableContext
     name: str
@@ -130,14 +128,14 @@ class _Merging:
     audit: str | bool | None = None
     origin: Origin | None = None
     _finished: MergeResult | None = None
-    """What this call found begun, and completed."""
+    """A merge that this call found begun, and completed."""
 
     def __post_init__(self) -> None:
         if self.main.branch == self.name:
             raise InvalidInputError(f"branch '{self.name}' is the main branch of '{self.main.name}'")
 
     def preview(self) -> MergeResult:
-        """What a merge would do now."""
+        """Return what a merge would do now."""
         branch, head = self._branch()
         planner = self._planner(branch, head, merge_log(branch), _newest_schema(branch).id)
         plan = planner.plan(_newest(self.main))
@@ -150,7 +148,7 @@ class _Merging:
         )
 
     def attempt(self) -> MergeResult | None:
-        """One round; None to begin anew."""
+        """Run one round; None to start over."""
         branch, head = self._branch()
         if self.audit:
             check_audited(branch, head, self.audit)
@@ -159,7 +157,7 @@ class _Merging:
             for record in log.under_way:
                 self._finished = self._complete(branch, head, log, record) or self._finished
             return None
-        base = _newest(self.main)  # after the log: whoever merges between the two is noticed by the plan
+        base = _newest(self.main)  # after the log, so that the plan notices a merge between the two
         schema_id = _newest_schema(branch).id
         planner = self._planner(branch, head, log, schema_id)
         plan = planner.plan(base)
@@ -177,7 +175,7 @@ class _Merging:
         return self._carry_out(branch, record, planner) if put_record(branch, record) else None
 
     def _gate(self, branch: TableContext, head: Snapshot) -> tuple[MergeConflict, ...]:
-        """Why the audit that is asked for was not passed, if it was not."""
+        """Return the conflicts of the requested audit, if it was not passed."""
         try:
             if self.audit:
                 check_audited(branch, head, self.audit)
@@ -199,12 +197,12 @@ class _Merging:
     def _planner(self, branch: TableContext, head: Snapshot, log: MergeLog, schema_id: int) -> MergePlanner:
         return MergePlanner(branch, head, log, self.wishes, schema_id=schema_id, overlap=self.overlap)
 
-    # What others began
+    # Merges that others began
 
     def _complete(
         self, branch: TableContext, head: Snapshot, log: MergeLog, record: MergeRecord
     ) -> MergeResult | None:
-        """Find out what became of a merge, and see it to its end. Its result, if it is what was asked for."""
+        """Find the outcome of a merge, and complete it. Return its result, if it is the requested one."""
         end = self._end_of(branch, record)
         if end is not None:
             put_end(branch, end)
@@ -220,7 +218,7 @@ class _Merging:
         return None
 
     def _end_of(self, branch: TableContext, record: MergeRecord) -> MergeEnd | None:
-        """How a merge ended; None if it was not made. Raises `CommitOutcomeUnknownError`."""
+        """Return how a merge ended; None if it was not made. Raises `CommitOutcomeUnknownError`."""
         head = self.main.snapshots.head()
         past = None if head is None else past_since(self.main, head, self._before(record))
         identity = _identity(branch, record.number)
@@ -245,10 +243,10 @@ class _Merging:
         return None
 
     def _before(self, record: MergeRecord) -> SnapshotRef:
-        """A snapshot in the history of main that a merge comes after.
+        """Return a snapshot in the history of main that a merge comes after.
 
-        Where main was replaced since, that is the one that the merge began on, if both mains have it, and else the last
-        that they have: what was merged into the old main after that is not in the new one.
+        If main was replaced since, that is the one that the merge began on, if both mains have it, and else the last
+        one they share: later merges into the old main are not in the new one.
         """
         before = record.main
         if before.branch_uuid == self.main.branch_uuid:
@@ -286,7 +284,7 @@ class _Merging:
     def _carry_out(
         self, branch: TableContext, record: MergeRecord, planner: MergePlanner
     ) -> MergeResult | None:
-        """Steps 3 to 7; None if it was overtaken."""
+        """Steps 3 to 6; None if it was overtaken."""
         if not pin_head(branch, record) or not put_fence(branch, record):
             self._give_up(branch, record)
             return None
@@ -310,28 +308,7 @@ class _Merging:
             _identity(branch, record.number),
             floor=self._before(record),
         )
-        for _ in range(_ROUNDS):
-            self._put_schema(planner)
-            try:
-                return commit(self.main, request).snapshot
-            except CommitConflictError as error:
-                if not is_only(error, SCHEMA_MOVED):
-                    raise
-        raise CommitRetriesExhaustedError(
-            f"the schema of '{self.main.title}' was changed by others {_ROUNDS} times in a row",
-            hint="nothing was merged; try again.",
-        )
-
-    def _put_schema(self, planner: MergePlanner) -> None:
-        """Step 5. If somebody else puts that version, the commit will say so."""
-        plan = planner.plan(_newest(self.main))
-        refuse(plan, self.name)
-        merged = plan.schema
-        if merged is None or merged.schema is merged.ours:
-            return
-        block = reserve_block(self.main, self.main.branch_uuid) if merged.needs_block else None
-        now = self.main.runtime.clock.now_millis()
-        self.main.schemas.add(merged.numbered(block, time_millis=now))
+        return commit(self.main, request).snapshot
 
 
 def _identity(branch: TableContext, number: int) -> CommitIdentity:

@@ -1,4 +1,4 @@
-"""The options of a merged schema: three ways, key by key; those about columns follow their columns."""
+"""Three-way merge of options, key by key; those about columns follow their columns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from anabranch.kernel.merge.conflict import MergeConflict
 from anabranch.options import BUCKET_KEY, BUCKET_KEY_ASSIGNED, TABLE_UUID
 
 _APART = frozenset({
-    # The table's, whatever a branch says.
+    # Owned by the table; the branch's values are ignored.
     TABLE_UUID.key,
     # Compared by the columns they mean.
     BUCKET_KEY.key, BUCKET_KEY_ASSIGNED.key, *WATERMARK_KEYS,
@@ -31,7 +31,7 @@ _Key = str | tuple[int, str]
 def merge_options(
     base: TableSchema, ours: TableSchema, theirs: TableSchema, fields: Fields, found: list[MergeConflict]
 ) -> dict[str, str]:
-    """Main's options with what the branch changed, for the merged columns; conflicts are added to `found`."""
+    """Return main's options with the branch's changes, for the merged columns; conflicts are added to `found`."""
     was, mine, other = (_by_column(schema) for schema in (base, ours, theirs))
     names = {f.id: f.name for f in fields}
     merged: dict[str, str] = {}
@@ -67,8 +67,8 @@ def _three_way(
 
 
 def _by_column(schema: TableSchema) -> dict[_Key, str]:
-    """The options that are merged key by key."""
-    # The longest name first: a column may be called like another with a dot behind it.
+    """Return the options that are merged key by key."""
+    # Longest name first: a column name may extend another by a dot and a suffix.
     columns = sorted(schema.fields, key=lambda f: -len(f.name))
     options: dict[_Key, str] = {}
     for key, value in schema.options.items():
@@ -83,7 +83,7 @@ def _by_column(schema: TableSchema) -> dict[_Key, str]:
 
 
 def _queue_key(ours: TableSchema, theirs: TableSchema, fields: Fields) -> dict[str, str]:
-    """The bucket-key by today's names. Both sides have the same, or one that decides nothing."""
+    """Return the bucket-key by current names. Both sides have the same, or one that has no effect."""
     chosen = theirs if is_assigned(ours.options) and not is_assigned(theirs.options) else ours
     if BUCKET_KEY.key not in chosen.options:
         return {}
@@ -103,7 +103,7 @@ def _queue_key(ours: TableSchema, theirs: TableSchema, fields: Fields) -> dict[s
 
 @dataclass(frozen=True, slots=True)
 class _Watermark:
-    """A definition that can be compared and written down again whatever its column is called."""
+    """A watermark definition by column id, independent of the column's name."""
 
     column_id: int
     delay_millis: int
@@ -147,7 +147,7 @@ def _watermark(
 
 
 def _defined(schema: TableSchema) -> _Watermark | tuple[str | None, ...] | None:
-    """The definition; as texts if only other engines understand it, None if there is none."""
+    """Parse the definition; as texts if only other engines understand it, None if there is none."""
     definition = watermark_definition(schema)
     if definition is not None:
         return _Watermark(schema.field(definition.column).id, definition.delay_millis)

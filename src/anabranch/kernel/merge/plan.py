@@ -1,7 +1,7 @@
-"""What merging a branch means on a given state of main: the table of cases (`merge_cases`), applied to every partition.
+"""Plans the merge of a branch on a given state of main: applies the case table (`merge_cases`) to every partition.
 
-Compacting a partition counts as nothing. A person may settle these conflicts: ``ours`` leaves main's files, ``theirs``
-puts the branch's in their place. All conflicts are found at once, and what a dry run shows is what a merge does, since
+Compacting a partition counts as nothing. A person may resolve conflicts: ``ours`` leaves main's files, ``theirs``
+replaces them by the branch's. All conflicts are found at once, and a dry run shows exactly what a merge does, since
 both are planned here.
 """
 
@@ -33,58 +33,58 @@ from anabranch.kernel.provenance.past import Past, counting, past_since
 from anabranch.kernel.provenance.sides import Side
 
 SourceOverlap = Callable[[Sequence[Snapshot], Sequence[Snapshot]], Sequence[MergeConflict]]
-"""Told what main and what the branch committed since they parted: which events both took from the same sources."""
+"""Given the commits of main and the branch since the fork, finds events that both took from the same sources."""
 
 MERGED_MEANWHILE: Final = "MERGED_MEANWHILE"
-"""Kind of the conflict that only says that others merge the branch at the same time: whoever meets it begins anew."""
+"""Kind of the conflict for a concurrent merge of the same branch: the caller starts over."""
 
 
 class Outcome(StrEnum):
-    """What becomes of a partition."""
+    """Outcome for a partition."""
 
     ADDED = "added"
-    """Main's files stay, the branch's new ones come."""
+    """Main's files stay, the branch's new ones are added."""
     REPLACED = "replaced"
-    """The branch's files in place of main's."""
+    """The branch's files replace main's."""
     KEPT = "kept"
-    """Main's files stay, and what the branch did is passed over: so it was chosen."""
+    """Main's files stay, and the branch's changes are ignored, by choice."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergedPartition:
-    """What a merge did to a partition, or would do."""
+    """Result of a merge in one partition."""
 
     partition: str
-    """As its folder."""
+    """Its folder name."""
     outcome: Outcome
     files_added: int = 0
     files_removed: int = 0
     rows_added: int = 0
     rows_removed: int = 0
     chosen: Choice | None = None
-    """By a person, where both sides had changed it."""
+    """A person's choice, where both sides had changed it."""
 
 
 @dataclass(frozen=True)
 class MergePlan:
-    """What a merge does to one state of main."""
+    """Result of planning a merge on one state of main."""
 
     conflicts: tuple[MergeConflict, ...] = ()
-    """What stands against it. If there is any, nothing else is told."""
+    """If there are any, the other fields are empty."""
     partitions: tuple[MergedPartition, ...] = ()
-    """Those in which something is to be done, or was chosen to be left."""
+    """Partitions with changes, or left as they are by choice."""
     entries: tuple[ManifestEntry, ...] = ()
     facts: MergeFacts | None = None
-    """What the snapshot will say of it."""
+    """Merge metadata for the snapshot."""
     schema: MergedSchema | None = None
     adds_again: bool = False
     """Whether some of the files may have been main's before."""
     watermark: int | None = None
-    """The branch's, if main did nothing of its own and so will contain just what the branch does."""
+    """The branch's watermark, if main did nothing of its own and so will equal the branch."""
     taken: SnapshotRef | None = None
     """The snapshot of the branch up to which main has it already."""
     commits: tuple[Snapshot, ...] = ()
-    """Of the branch after that one, oldest first: those that are left and count."""
+    """The branch's retained and effective commits after that one, oldest first."""
 
     @property
     def is_needed(self) -> bool:
@@ -93,7 +93,7 @@ class MergePlan:
 
     @property
     def schema_changes(self) -> tuple[str, ...]:
-        """What changes in main's schema, in words."""
+        """Changes of main's schema, in words."""
         return () if self.schema is None else tuple(self.schema.changes)
 
 
@@ -102,7 +102,7 @@ _NO_SHARE = Share()
 
 @dataclass(frozen=True, slots=True)
 class _Settled:
-    """A case, what is done, and who says so."""
+    """A case with its outcome and choice."""
 
     case: Case
     outcome: Outcome
@@ -111,7 +111,7 @@ class _Settled:
 
 
 class MergePlanner:
-    """Plans the merge of one snapshot of a branch, on one state of main after the other."""
+    """Plans the merge of one snapshot of a branch, on successive states of main."""
 
     def __init__(
         self,
@@ -123,15 +123,15 @@ class MergePlanner:
         schema_id: int,
         overlap: SourceOverlap | None = None,
     ) -> None:
-        """Nothing is read yet.
+        """Initialize without reading anything.
 
         Args:
             branch: the branch.
             head: its snapshot to merge.
             log: its merges before this one.
-            wishes: what is chosen where both sides changed a partition.
+            wishes: the choices where both sides changed a partition.
             schema_id: the branch's schema to merge.
-            overlap: finds events that both sides have; None if that is not known.
+            overlap: finds events that both sides have; None if not known.
         """
         self._branch = branch
         self._fork = fork_of(branch)
@@ -144,17 +144,17 @@ class MergePlanner:
         self._main: Past | None = None
 
     def origin_of(self, plan: MergePlan, origin: Origin) -> Mapping[str, str]:
-        """What the snapshot of a merge is to say of where its rows come from; nothing if it brings none."""
+        """Return the lineage properties of a merge's snapshot; empty if it adds no files."""
         if plan.taken is None or not plan.entries:
             return {}
         return origin(self._branch, plan.taken, self._head, plan.commits)
 
     def plan(self, base: Base) -> MergePlan:
-        """The merge on a state of main.
+        """Plan the merge on a state of main.
 
         Raises:
             CorruptTableError: something cannot be read; if the base has expired meanwhile, this is how it shows.
-            UnsupportedFeatureError: one side uses what we do not implement.
+            UnsupportedFeatureError: one side uses an unsupported feature.
         """
         assert base.snapshot is not None, "main has the snapshot that the branch began with"
         self._main = past_since(base.context, base.snapshot, self._fork.snapshot, known=self._main)
@@ -176,7 +176,7 @@ class MergePlanner:
         overlaps = self._overlaps(found, theirs)
         if not isinstance(schema, MergedSchema):
             _, conflicts = self._settle(base, cases, base.schema)
-            # Which files would have to be rewritten is not known before it is known what the columns will be.
+            # The files that must be rewritten are only known once the merged columns are.
             apart = [conflict for conflict in conflicts if conflict.kind != SCHEMA_REWRITE_NEEDED]
             return MergePlan((*schema, *overlaps, *apart))
         settled, conflicts = self._settle(base, cases, schema.schema)
@@ -190,7 +190,7 @@ class MergePlanner:
     def _settle(
         self, base: Base, cases: Sequence[Case], merged: TableSchema
     ) -> tuple[list[_Settled], list[MergeConflict]]:
-        """What is done in each partition, and the conflicts for which nothing was chosen."""
+        """Return the outcome of each partition, and the conflicts without a choice."""
         conflicts: list[MergeConflict] = []
         settled: list[_Settled] = []
         overwritten = frozenset(
@@ -230,7 +230,7 @@ class MergePlanner:
         return _Settled(case, outcome, None if conflict is None else wish, share)
 
     def _overlaps(self, found: Standing, theirs: Side) -> list[MergeConflict]:
-        """Events that main has already, by the records of what was read from where."""
+        """Find events that main has already, by the records of what was read from the sources."""
         if self._overlap is None or self._wishes.allow_source_overlap:
             return []
         user = f"{MERGE_USER}{self._fork.branch_uuid}"
@@ -274,7 +274,7 @@ def _merged_meanwhile(branch: str) -> MergeConflict:
 
 
 def _is_all_of_main(found: Standing, settled: Sequence[_Settled]) -> bool:
-    """Whether main will contain just what the branch does."""
+    """Whether main will contain exactly what the branch does."""
     span = found.main.span
     is_still = found.main.gap_until is None and (span is None or not (span.marks or span.wide))
     return is_still and not any(one.outcome == Outcome.KEPT for one in settled)

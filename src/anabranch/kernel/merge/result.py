@@ -1,4 +1,4 @@
-"""What a merge did, read from the snapshot that it made."""
+"""Result of a merge, read from the snapshot that it made."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from anabranch.tabular import Glance, Shown
 
 @dataclass(frozen=True, repr=False)
 class MergeResult(Shown):
-    """What a merge did, or would do."""
+    """Result of a merge, or of its dry run."""
 
     branch: str
     snapshot: Snapshot | None = None
-    """The snapshot of main that holds it; None if there was nothing to merge, or for a dry run."""
+    """The snapshot of main that it made; None if there was nothing to merge, or for a dry run."""
     number: int | None = None
-    """k: of the merge among those of the branch."""
+    """k: the number of the merge within the branch."""
     partitions: tuple[MergedPartition, ...] = ()
-    """Those in which something was done, or was chosen to be left, in the order of their folders."""
+    """Partitions with changes, or left as they are by choice, in the order of their folders."""
     schema_changes: tuple[str, ...] = ()
-    """What changed in main's schema, in words."""
+    """Changes of main's schema, in words."""
     conflicts: tuple[MergeConflict, ...] = ()
-    """Of a dry run, what stands against the merge; then nothing else is told."""
+    """In a dry run, the conflicts; then the other fields are empty."""
     dry_run: bool = False
     """Whether nothing was written."""
 
@@ -71,7 +71,7 @@ class MergeResult(Shown):
 
 
 def merged_partitions(main: TableContext, made: Snapshot) -> tuple[MergedPartition, ...]:
-    """What the snapshot of a merge did, partition by partition."""
+    """Return the changes of a merge's snapshot, partition by partition."""
     facts, schema = merge_facts(made), main.schemas.get(made.schema_id)
     entries: dict[bytes, list[ManifestEntry]] = {row: [] for row in facts.replaced | facts.ours}
     for entry in delta_of(main, made).to_entries():

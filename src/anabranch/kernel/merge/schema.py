@@ -1,6 +1,6 @@
-"""Merging a branch's schema into main's, three ways and by field id: what one side changed is taken.
+"""Three-way merge of a branch's schema into main's, by field id: what one side changed is taken.
 
-| since they were one        | merged                                                             |
+| change since the base      | merged                                                             |
 |----------------------------|--------------------------------------------------------------------|
 | added on one side          | taken in; NOT NULL is a conflict NOT_NULL_CLASH                     |
 | dropped on one side        | dropped; if the other changed it, a conflict DROP_VS_CHANGE         |
@@ -38,25 +38,25 @@ from anabranch.options import BUCKET
 
 @dataclass(frozen=True)
 class MergedSchema:
-    """What main's schema becomes."""
+    """Result of merging a branch's schema into main's."""
 
     ours: TableSchema
-    """Main's newest before."""
+    """Main's newest schema before."""
     schema: TableSchema
-    """The next version; `ours` itself if the merge changes nothing. To be put as `numbered` gives it."""
+    """The next version; `ours` itself if the merge changes nothing. To be put as `numbered` returns it."""
 
     @property
     def changes(self) -> list[str]:
-        """What main gets, in words; empty if nothing."""
+        """Changes of main's schema, in words; empty if none."""
         return changes_between(self.ours, self.schema)
 
     @property
     def needs_block(self) -> bool:
-        """Whether main takes in ids of the branch's block, and so has to count on in a block of its own."""
+        """Whether main takes in ids of the branch's block, and so must continue in a block of its own."""
         return self.schema is not self.ours and self.schema.highest_field_id > self.ours.highest_field_id
 
     def numbered(self, block: int | None, *, time_millis: int) -> TableSchema:
-        """The version to put.
+        """Return the version to put.
 
         Args:
             block: one freshly reserved for main if `needs_block`, else None.
@@ -70,10 +70,10 @@ class MergedSchema:
 def merge_schemas(
     base: TableSchema, ours: TableSchema, theirs: TableSchema
 ) -> MergedSchema | list[MergeConflict]:
-    """What main's schema becomes by taking in a branch, or everything that stands against it.
+    """Merge a branch's schema into main's; return the result or all conflicts.
 
     Args:
-        base: the schema both began with: that of the fork, or of the branch head that main took last.
+        base: the common base: the schema of the fork, or of the branch head that main merged last.
         ours: main's newest schema.
         theirs: the branch's newest schema.
     """
@@ -102,7 +102,7 @@ def merge_schemas(
 
 
 def _check_keys(ours: TableSchema, theirs: TableSchema, found: list[MergeConflict]) -> None:
-    """Files of both sides must lie where one schema says."""
+    """Check that files of both sides lie where one schema says."""
     mine, other = ([f.id for f in side.partition_fields] for side in (ours, theirs))
     if mine != other or ours.primary_keys != theirs.primary_keys:
         found.append(
@@ -126,7 +126,7 @@ def _check_keys(ours: TableSchema, theirs: TableSchema, found: list[MergeConflic
 
 
 def _check_whole(merged: TableSchema, found: list[MergeConflict]) -> None:
-    """What each side allows alone may not go together."""
+    """Check the merged schema as a whole: what each side allows alone may not go together."""
     try:
         check_fields(merged.fields)
         check_partition_keys(merged.fields, merged.partition_keys)

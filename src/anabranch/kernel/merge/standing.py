@@ -1,7 +1,7 @@
-"""Where a branch stands with main: what main has of it already, and since when they do not know of each other.
+"""Merge state of a branch relative to main: what main has of it, and what the branch knows of main.
 
-Nothing of this is written down once and for all. It follows from the records of merges whose snapshots are in main's
-current history, so that a rollback past a merge brings the branch's rows within reach again.
+Nothing of this is stored. It is derived from the records of merges whose snapshots are in main's
+current history, so that after a rollback past a merge the branch's rows can be merged again.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from anabranch.kernel.scan.partitions import PartitionKey
 
 @dataclass(frozen=True)
 class Standing:
-    """How a branch stands with one snapshot of main."""
+    """Merge state of a branch relative to one snapshot of main."""
 
     main: Side
-    """What main did since the branch left it."""
+    """Main's changes since the fork."""
     merges: Mapping[int, MergeEnd]
     """The merges that main contains, by number, ascending."""
     taken: SnapshotRef
@@ -38,10 +38,10 @@ class Standing:
     taken_schema: int
     """The branch's schema that main has: a rollback leaves the schema as it is."""
     unsure: tuple[SnapshotRef, ...] = ()
-    """What merges took of the branch of which it cannot be told if main still contains it."""
+    """Branch snapshots taken by merges of which it is uncertain whether main still contains them."""
 
     def seen(self, schema: TableSchema) -> dict[PartitionKey, int]:
-        """Ids of main's snapshots that the branch knows, for the partitions in which it is not where it left main."""
+        """Return main's newest snapshot id known to the branch, for partitions where it is later than the fork."""
         return {
             key: end.snapshot.id
             for end in self.merges.values()
@@ -53,11 +53,11 @@ class Standing:
 def standing_of(
     main: TableContext, past: Past, branch: TableContext, log: MergeLog, born: Births
 ) -> Standing | None:
-    """How a branch stands with main; None if the log of its merges is older than that state of main.
+    """Compute the merge state of a branch; None if the log of its merges is older than that state of main.
 
     Args:
         main: the main branch.
-        past: what is left of its snapshots since the branch left it.
+        past: its remaining snapshots since the fork.
         branch: the branch.
         log: its merges.
         born: births of the branch's files.
@@ -99,7 +99,7 @@ def _head_of(log: MergeLog, number: int, branch_uuid: str) -> SnapshotRef:
 
 
 def descent_conflict(main: TableContext, branch: TableContext, found: Standing) -> MergeConflict | None:
-    """A conflict if the snapshot that the branch began with is not in the past of main."""
+    """Return a conflict if the branch's fork snapshot is not in the past of main."""
     if not found.main.is_other:
         return None
     fork = fork_of(branch)
@@ -113,7 +113,7 @@ def descent_conflict(main: TableContext, branch: TableContext, found: Standing) 
 
 
 def before_gap(found: Standing, branch: TableContext, log: MergeLog, schema: TableSchema) -> Names:
-    """Files of main's partitions as they were before what nobody knows of: empty if there is nothing of the kind."""
+    """Return main's files per partition as they were before a gap of unknown changes; empty without a gap."""
     until = found.main.gap_until
     if until is None:
         return {}
@@ -129,7 +129,7 @@ def before_gap(found: Standing, branch: TableContext, log: MergeLog, schema: Tab
 
 
 def end_of(main: TableContext, made: Snapshot) -> MergeEnd:
-    """How a merge ended, from the snapshot that it made of main, or from the one that only marks its end."""
+    """Return how a merge ended, from its snapshot on main, or from the one that only marks its end."""
     facts = merge_facts(made)
     number = made.commit_identifier
     if facts.is_ended:
@@ -139,7 +139,7 @@ def end_of(main: TableContext, made: Snapshot) -> MergeEnd:
 
 
 def _end_of(side: Side, log: MergeLog, made: MergeMade) -> MergeEnd:
-    """How a merge ended that is in main's history, also if nobody has written that down yet."""
+    """Return how a merge in main's history ended, even if that is not recorded yet."""
     end = log.ends.get(made.number)
     if end is not None:
         return end
@@ -151,20 +151,20 @@ def _end_of(side: Side, log: MergeLog, made: MergeMade) -> MergeEnd:
 
 
 def _may_be_in_gap(side: Side, end: MergeEnd, forked: int) -> bool:
-    """Whether a merge was made among snapshots of which nobody knows what became of them."""
+    """Whether a merge was made among snapshots whose fate is unknown."""
     if end.snapshot is None or side.gap_until is None:
         return False
     return forked < end.snapshot.id <= side.gap_until.id
 
 
 def _is_undone(side: Side, end: MergeEnd) -> bool:
-    """Whether one of the snapshots that are left rolled main back to before a merge."""
+    """Whether one of the retained snapshots rolled main back to before a merge."""
     targets = [rolled_back_to(snapshot) for snapshot in counting(side.left)]
     return end.snapshot is not None and any(to is not None and to.id < end.snapshot.id for to in targets)
 
 
 def _left_something(side: Side, log: MergeLog, number: int, born: Births) -> bool:
-    """Whether files are live that came to main with a merge, so that it was not rolled back."""
+    """Whether files that came to main with a merge are live, so that it was not rolled back."""
     record = log.records.get(number)
     if record is None or side.gap_until is None:
         return False

@@ -1,1 +1,1 @@
-"""What was done on a branch and when: the age of rows however often their files were rewritten."""
+"""Changes and row ages of a branch, tracked across rewrites of its files."""

@@ -1,7 +1,7 @@
-"""When the rows of a branch's files were first appended, however often they were rewritten since.
+"""Births of a branch's rows: when they were first appended, tracked across rewrites of their files.
 
-A merge adds the files whose rows are younger than what main already has. Names do not tell: compaction puts files of
-new names in the place of old ones. So the history of the branch is followed, and what a compaction writes inherits
+A merge adds the files whose rows are younger than what main already has. File names do not tell: compaction replaces
+files by new ones. So the history of the branch is followed, and the output of a compaction inherits
 from what it read in the same bucket. A file that mixes rows from both sides of a point has no age there; the fence
 (`anabranch.kernel.provenance.fence`) sees to it that our compactions make none.
 """
@@ -21,7 +21,7 @@ from anabranch.kernel.log.tag_log import find_tags, tag_names
 from anabranch.kernel.provenance.past import Past, past_since, rolled_back_to
 
 MIXED: Final = -1
-"""In place of the age of a file whose rows lie on both sides of a point."""
+"""Marks a file with rows from both sides of a point, in place of an age."""
 _COLUMNS: Final = ("kind", "partition", "bucket", "level", "file_name")
 
 Place = tuple[bytes, int]
@@ -37,13 +37,13 @@ class Numbered(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Birth:
-    """The snapshots of a branch between which the rows of a file were first appended, by id, both included."""
+    """Range of branch snapshots in which the rows of a file were first appended, by id, both included."""
 
     first: int
     last: int
 
     def age(self, points: Sequence[Numbered]) -> int:
-        """The number of points that all rows are younger than, or `MIXED`."""
+        """Return the number of points that all rows are younger than, or `MIXED`."""
         youngest = sum(point.id < self.first for point in points)
         return youngest if all(not self.first <= point.id < self.last for point in points) else MIXED
 
@@ -52,7 +52,7 @@ class Birth:
         return self.first > point
 
     def is_until(self, point: int) -> bool:
-        """Whether the snapshot of that id has all rows, or had."""
+        """Whether the snapshot of that id already had all rows."""
         return self.last <= point
 
     def __or__(self, other: Birth) -> Birth:
@@ -68,9 +68,9 @@ class Births:
     """The births of files of one branch."""
 
     otherwise: Birth
-    """Of all files but those in `known`: what the branch began with."""
+    """Birth of all files not in `known`: the fork snapshot."""
     known: Mapping[str, Birth] = field(default_factory=dict)
-    """By file name. Among them are files that are not live any more."""
+    """By file name, including files that are no longer live."""
 
     def of(self, file_name: str) -> Birth:
         return self.known.get(file_name, self.otherwise)
@@ -79,14 +79,14 @@ class Births:
 def births(
     branch: TableContext, head: Snapshot, carried: Recorded | None = None, *, past: Past | None = None
 ) -> Births:
-    """When the rows of the files of a branch were first appended, up to its snapshot `head`.
+    """Compute when the rows of a branch's files were first appended, up to its snapshot `head`.
 
     Args:
         branch: a branch made from a tag of main.
         head: the newest snapshot to take into account.
-        carried: asked, once older snapshots are seen to have expired, for the births that were recorded before. Of
-            files without a record, rows that the branch did not begin with may be of any age up to then.
-        past: of `head` since the branch began, if that is known already.
+        carried: called, if older snapshots have expired, for the births that were recorded before. Files without
+            a record whose rows are not from the fork snapshot may have any age up to then.
+        past: history of `head` since the fork, if already known.
 
     Raises `InvalidInputError` for a branch that another engine made.
     """
@@ -113,12 +113,12 @@ def ages(
     points: Sequence[Numbered],
     carried: Recorded | None = None,
 ) -> dict[str, int]:
-    """For every live file of `head` the number of points that its rows are younger than; `MIXED` if there is none.
+    """Return for every live file of `head` the number of points that its rows are younger than, or `MIXED`.
 
     Args:
         branch: a branch made from a tag of main.
         head: a snapshot of it.
-        points: snapshots of the branch, oldest first: what it began with, then the heads that were merged.
+        points: snapshots of the branch, oldest first: the fork, then the merged heads.
         carried: see `births`.
     """
     found = births(branch, head, carried)
@@ -128,7 +128,7 @@ def ages(
 
 
 def delta_of(context: TableContext, snapshot: Snapshot, only: tuple[str, ...] | None = None) -> EntryFrame:
-    """What a snapshot added and deleted, in order. Raises `CorruptTableError` if it expired meanwhile."""
+    """Return the delta entries of a snapshot, in order. Raises `CorruptTableError` if it expired meanwhile."""
     manifests = context.manifests
     return manifests.entries(manifests.read_list(snapshot.delta_manifest_list), only=only)
 
@@ -136,7 +136,7 @@ def delta_of(context: TableContext, snapshot: Snapshot, only: tuple[str, ...] | 
 def _of_oldest(
     branch: TableContext, oldest: Snapshot, begun: Birth, carried: Mapping[str, Birth]
 ) -> dict[str, Birth]:
-    """Births of the live files of the oldest snapshot that is left, and of those that may come back."""
+    """Return births of the live files of the oldest retained snapshot, and of those that may come back."""
     begun_with = fork_snapshot(branch)
     old = set() if begun_with is None else live_names(branch, begun_with)
     unknown = live_names(branch, oldest) - old - carried.keys()
@@ -147,9 +147,9 @@ def _of_oldest(
 def _bounds(
     branch: TableContext, oldest: Snapshot, begun: Birth, begun_with: Snapshot | None
 ) -> dict[str, Birth]:
-    """Between which of the moments that are still held the rows of files were appended.
+    """Bound the births of files by the snapshots that are still pinned.
 
-    Where all files of a moment are live still, none of its rows is in any other file of the bucket.
+    If all files of a pinned snapshot are still live, none of its rows is in any other file of the bucket.
     """
     names = [name for name in tag_names(branch) if name.startswith(MERGE_PIN_PREFIX)]
     held = [tag.snapshot for tag in find_tags(branch, names) if begun.first < tag.snapshot.id <= oldest.id]
@@ -170,7 +170,7 @@ def _bounds(
 
 
 def _by_place(branch: TableContext, snapshot: Snapshot) -> dict[Place, frozenset[str]]:
-    """Names of the live files of each bucket of each partition."""
+    """Return the live file names per bucket of each partition."""
     manifests = branch.manifests
     live = manifests.entries(manifests.of_snapshot(snapshot), only=_COLUMNS).live().df
     grouped = live.group_by("partition", "bucket").agg("file_name")
@@ -178,26 +178,26 @@ def _by_place(branch: TableContext, snapshot: Snapshot) -> dict[Place, frozenset
 
 
 def live_names(branch: TableContext, snapshot: Snapshot) -> set[str]:
-    """Names of the files that are live in a snapshot."""
+    """Return the names of the live files of a snapshot."""
     manifests = branch.manifests
     return set(manifests.entries(manifests.of_snapshot(snapshot), only=_COLUMNS).live().df["file_name"])
 
 
 def live_partitions(branch: TableContext, snapshot: Snapshot) -> set[bytes]:
-    """Rows of the partitions of a snapshot that have live files."""
+    """Return the rows of partitions with live files in a snapshot."""
     manifests = branch.manifests
     live = manifests.entries(manifests.of_snapshot(snapshot), only=_COLUMNS).live().df
     return set(live["partition"].unique())
 
 
 def _follow(known: dict[str, Birth], snapshot: Snapshot, delta: EntryFrame, older: Birth) -> None:
-    """Take in what one more snapshot did. Files that are added again are as old as they were.
+    """Apply one more snapshot. Files that are added again keep their births.
 
     Args:
         known: births by file name, changed in place.
         snapshot: the next of the branch.
         delta: its entries.
-        older: birth of files that were there before all that is known.
+        older: birth of files older than all known ones.
     """
     now = Birth(snapshot.id, snapshot.id)
     is_compaction = snapshot.commit_kind == CommitKind.COMPACT

@@ -1,4 +1,4 @@
-"""The data files of a branch as a merge needs them: those that are younger than what main has, and those of whole partitions."""
+"""Data files of a branch as needed by merges: those younger than main's state, and those of whole partitions."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from anabranch.lazy import lazy
 
 @dataclass(frozen=True, slots=True)
 class Young:
-    """Live files of a partition that are not wholly in what main has."""
+    """Live files of a partition with rows that main lacks."""
 
     new: list[ManifestEntry] = field(default_factory=list)
     """All rows are younger."""
     mixed: list[str] = field(default_factory=list)
-    """Names of files of which it cannot be said of all rows alike."""
+    """Names of files with both younger and older rows."""
 
 
 @dataclass(frozen=True)
 class BranchFiles:
-    """The live files of a branch at one snapshot of it."""
+    """The live files of one snapshot of a branch."""
 
     branch: TableContext
     head: Snapshot
 
     @lazy
     def past(self) -> Past:
-        """What is left of the branch's snapshots since it began."""
+        """The branch's retained snapshots since its fork."""
         return past_since(self.branch, self.head, fork_of(self.branch).snapshot)
 
     @lazy
     def born(self) -> Births:
-        """When their rows were first appended."""
+        """Births of the rows of the files."""
         carried = partial(carried_births, self.branch, self.head)
         return births(self.branch, self.head, carried, past=self.past)
 
@@ -55,7 +55,7 @@ class BranchFiles:
         return manifests.entries(manifests.of_snapshot(self.head)).live()
 
     def after(self, point: int, schema: TableSchema) -> dict[PartitionKey, Young]:
-        """The live files with rows younger than the snapshot of that id, by partition, as they were committed."""
+        """Return the live files with rows younger than the snapshot of that id, by partition, in commit order."""
         frame = self._added.df
         wanted = [name for name in frame["file_name"] if not self.born.of(name).is_until(point)]
         young = frame.filter(pl.col("file_name").is_in(wanted))
@@ -71,7 +71,7 @@ class BranchFiles:
 
     @lazy
     def _added(self) -> EntryFrame:
-        """The live files that the branch did not begin with, and perhaps others."""
+        """The live files that are not from the fork snapshot, and perhaps others."""
         if not self.past.reaches_base:
             return self.live
         deltas = self.branch.manifests.deltas(self.past.snapshots)

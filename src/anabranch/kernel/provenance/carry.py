@@ -1,14 +1,14 @@
-"""What later merges must know of snapshots that expire: recorded before they go.
+"""Records what later merges must know of expiring snapshots, before these are removed.
 
-A merge asks what main did since the branch left it, and what the branch did since it was merged. When snapshots that
-tell are about to be removed, an expiry puts what they did, as a `Span`, into the folder of each branch that may ask:
+A merge needs to know main's changes since the fork, and the branch's since its last merge. Before snapshots with such
+changes are removed, an expiry writes the changes, as a `Span`, into the folder of each branch that may need them:
 
-- ``carry-<first>-<last>``: snapshots of main, in the folder of each branch that left main before the last of them;
+- ``carry-<first>-<last>``: snapshots of main, in the folder of each branch forked before the last of them;
 - ``carry-own-<first>-<last>``: the branch's own, with the births of its files (see `provenance`).
 
-Each file takes in the one before it if they follow each other, which is then removed: so there is one of each kind,
-or two where an expiry was killed. Stamps tell whether a file leads to the snapshots that are left. Where another
-engine removed snapshots, none does, and a merge goes by the files that are live.
+Each file absorbs the preceding one if they are contiguous, which is then removed: so there is one of each kind,
+or two where an expiry was killed. Stamps tell whether a file leads to the retained snapshots. If another
+engine removed snapshots, none does, and a merge goes by the live files.
 """
 
 from __future__ import annotations
@@ -37,22 +37,24 @@ _FILE: Final = re.compile(r"carry-(own-)?([1-9][0-9]{0,17})-([1-9][0-9]{0,17})")
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What is recorded of contiguous snapshots that are gone, or are about to go."""
+    """Recorded changes of contiguous snapshots that are removed, or about to be."""
 
     span: Span
     births: Mapping[str, Birth] = field(default_factory=dict)
-    """Of a branch's own snapshots: when the rows of its files were first appended, but for those it began with. Files
+    """For a branch's own snapshots: births of its files, except those from the fork. Covers files
     that were live after the span, or that a tag of the branch can bring back."""
+    others: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """Fields that this release does not know."""
 
 
 def behind(
     branch: TableContext, left: Sequence[Snapshot], *, own: bool = False
 ) -> tuple[Carried | None, tuple[Snapshot, ...]]:
-    """What came right before the snapshots that are left, as far as it was recorded.
+    """Return the record of what came right before the retained snapshots, if there is one.
 
     Args:
         branch: the branch that is to be merged.
-        left: the snapshots of main, oldest first and without gap; with `own` those of the branch.
+        left: the retained snapshots of main, oldest first and without gap; with `own` those of the branch.
         own: about the branch itself instead of main.
 
     Returns:
@@ -72,7 +74,7 @@ def behind(
 
 
 def carried_births(branch: TableContext, head: Snapshot) -> Mapping[str, Birth]:
-    """What is recorded of the births of a branch's files, as far as it leads to the snapshot `head`."""
+    """Return the recorded births of a branch's files, if the record leads to the snapshot `head`."""
     left = [*branch.snapshots.backwards(head)][::-1]
     found, _ = behind(branch, left, own=True)
     return {} if found is None else found.births
@@ -81,24 +83,24 @@ def carried_births(branch: TableContext, head: Snapshot) -> Mapping[str, Birth]:
 def carry_over(context: TableContext, due: Sequence[Snapshot], following: Snapshot) -> None:
     """Record what merges must know of snapshots that are about to be removed.
 
-    Must return before the first of them is removed. Repeating it changes nothing.
+    Must return before the first of them is removed. Idempotent.
 
     Args:
-        context: the branch they are of.
+        context: the branch of the snapshots.
         due: oldest first, without gap.
         following: the first that stays.
 
-    Raises `CorruptTableError` if what they did cannot be read.
+    Raises `CorruptTableError` if their changes cannot be read.
     """
     if context.fork is not None and context.main_generation is None:
         _carry_own(context, context.fork, due, following)
         return
-    marks_by = MarksReader(context)  # what main did is the same for all branches
+    marks_by = MarksReader(context)  # main's changes are the same for all branches
     for name in branch_names(context):
         branch = context.on_branch(name)
         fork = branch.fork
         if fork is not None and fork.branch_uuid != context.branch_uuid:
-            # Without the moment it began with: to go back to before that is a change for this branch.
+            # Excludes the fork snapshot: a rollback to before that is a change for this branch.
             later = [snapshot for snapshot in due if snapshot.id > fork.snapshot.id]
             _carry(branch, marks_by, context, later, besides=fork.branch_uuid)
 
@@ -109,7 +111,7 @@ def _carry(
     known, rest = behind(branch, due)
     if rest:
         span = _joined(known, span_of(main, rest, besides=besides, marks_by=marks_by))
-        _put(branch, Carried(span), own=False)
+        _put(branch, Carried(span, others=_others(known)), own=False)
 
 
 def _carry_own(branch: TableContext, fork: Fork, due: Sequence[Snapshot], following: Snapshot) -> None:
@@ -117,11 +119,11 @@ def _carry_own(branch: TableContext, fork: Fork, due: Sequence[Snapshot], follow
     known, rest = behind(branch, later, own=True)
     if rest:
         span = _joined(known, span_of(branch, rest))
-        _put(branch, Carried(span, _births_kept(branch, following)), own=True)
+        _put(branch, Carried(span, _births_kept(branch, following), _others(known)), own=True)
 
 
 def _births_kept(branch: TableContext, following: Snapshot) -> dict[str, Birth]:
-    """Births of the files that are live after the snapshots that go, or may be again."""
+    """Return births of the files that are live after the expiring snapshots, or may be again."""
     found = births(branch, following, partial(carried_births, branch, following))
     tagged = [tag.snapshot for tag in find_tags(branch, tag_names(branch))]
     needed = set[str]().union(*(live_names(branch, snapshot) for snapshot in (following, *tagged)))
@@ -137,8 +139,12 @@ def _joined(known: Carried | None, span: Span) -> Span:
     return result
 
 
+def _others(known: Carried | None) -> Mapping[str, Any]:
+    return {} if known is None else known.others
+
+
 def _leads_to(span: Span, left: Sequence[Snapshot]) -> bool:
-    """Whether what is recorded is the past of these snapshots."""
+    """Whether a recorded span is the past of these snapshots."""
     if span.last == left[0].id - 1:
         return left[0].properties.get(PARENT_PROPERTY) in (None, span.end)
     return any(snapshot.id == span.last and snapshot.stamp == span.end for snapshot in left)
@@ -164,7 +170,7 @@ def _pages(branch: TableContext, *, own: bool) -> list[_Page]:
 
 
 def _read(branch: TableContext, page: _Page) -> Carried | None:
-    """None if it was joined with a later one meanwhile."""
+    """Read a record; None if it was joined with a later one meanwhile."""
     try:
         return carried_of(branch.storage.get(page.path), page.path)
     except NotFoundError:
@@ -172,26 +178,28 @@ def _read(branch: TableContext, page: _Page) -> Carried | None:
 
 
 def carried_of(data: bytes, path: str) -> Carried:
-    """What a file says. Raises `CorruptTableError`."""
+    """Parse a record. Raises `CorruptTableError`."""
     content = JsonObject.parse(data, path=path)
-    content.integer("version", minimum=1, maximum=_VERSION)
+    content.version(_VERSION)
     span = Span.from_dict(content.values.get("span"), where=path)
-    return Carried(span, _to_births(content.values.get("births", []), path))
+    births = _to_births(content.values.get("births", []), path)
+    return Carried(span, births, content.others(("version", "span", "births")))
 
 
 def _put(branch: TableContext, carried: Carried, *, own: bool) -> None:
-    """Store it, and remove what it has taken in or what nothing leads to any more."""
+    """Store a record, and remove those it has absorbed or that nothing leads to any more."""
     span = carried.span
     before = _pages(branch, own=own)
     name = f"carry-{'own-' if own else ''}{span.first}-{span.last}"
     path = branch.layout.branch_file_path(name)
-    content = {"version": _VERSION, "span": span.to_dict(), "births": _from_births(carried.births)}
+    births = _from_births(carried.births)
+    content = {**carried.others, "version": _VERSION, "span": span.to_dict(), "births": births}
     branch.storage.put(path, to_bytes(content))
     branch.storage.delete_many([p.path for p in before if p.path != path and p.last <= span.last])
 
 
 def _from_births(found: Mapping[str, Birth]) -> list[Any]:
-    """Names by birth: many files have the same."""
+    """Group names by birth: many files have the same."""
     by_birth: dict[tuple[int, int], list[str]] = {}
     for name, birth in found.items():
         by_birth.setdefault((birth.first, birth.last), []).append(name)

@@ -1,6 +1,6 @@
-"""What one side of a merge did, partition by partition, since a moment that both sides know.
+"""Classifies one side's changes in a merge, per partition, since a snapshot that both sides know.
 
-By the entries of snapshots, not by their kind alone: engines write sort compactions as overwrites, and old ones put
+Uses the entries of snapshots, not only their kind: engines write sort compactions as overwrites, and old ones put
 DELETEs into appends.
 
 | snapshot                                | its partition is                                          |
@@ -14,7 +14,7 @@ DELETEs into appends.
 | any other rollback                      | overwritten where it has entries                          |
 | merge of this branch                    | as before: those changes are not main's                   |
 
-A `Span` holds what stretches of history did, in a form that outlives them: an expiry writes one for what it removes.
+A `Span` holds the changes of a stretch of history in a durable form: an expiry writes one for what it removes.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ _COLUMNS: Final = ("kind", "partition", "bucket", "row_count", "level", "file_na
 
 
 class Work(StrEnum):
-    """What was done in a partition."""
+    """Kind of change in a partition."""
 
     NOTHING = "nothing"
     """At most its files were rewritten."""
     APPENDED = "appended"
     OVERWRITTEN = "overwritten"
     UNKNOWN = "unknown"
-    """The snapshots that tell have expired, and nobody recorded what they did."""
+    """The relevant snapshots have expired without a record of their changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Ids of the newest snapshots that did something in a partition; 0 if none did."""
+    """Ids of the newest snapshots that changed a partition; 0 for none."""
 
     appended: int = 0
     overwritten: int = 0
@@ -69,13 +69,13 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class WideOverwrite:
-    """An overwrite of partitions that need not have had any file."""
+    """An overwrite that also covers partitions without files."""
 
     snapshot_id: int
     schema_id: int
     """Schema in which `spec` names its columns."""
     spec: str | None
-    """As in the property of the snapshot; None for every partition there is."""
+    """Value of the snapshot's property; None for all partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +83,14 @@ class MergeMade:
     """A snapshot of main that merged the branch."""
 
     number: int
-    """Of the merge among those of the branch."""
+    """Number of the merge within the branch."""
     id: int
     stamp: str
 
 
 @dataclass(frozen=True)
 class Span:
-    """What contiguous snapshots did together."""
+    """Combined changes of contiguous snapshots."""
 
     first: int
     """Id of the oldest."""
@@ -104,12 +104,12 @@ class Span:
     """By partition row."""
     wide: tuple[WideOverwrite, ...] = ()
     merges: tuple[MergeMade, ...] = ()
-    """Merges of the branch that were not rolled back among them."""
+    """Merges of the branch that were not rolled back within the span."""
     rollbacks: tuple[tuple[int, int], ...] = ()
     """Rollbacks to moments before the first: id, and id of the moment. Merges in between are undone."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Convert to JSON values."""
         return {
             "first": self.first,
             "last": self.last,
@@ -123,7 +123,7 @@ class Span:
 
     @classmethod
     def from_dict(cls, value: Any, *, where: str) -> Span:
-        """Raises `CorruptTableError` naming `where` if `value` is not what `to_dict` gives."""
+        """Parse the output of `to_dict`. Raises `CorruptTableError` naming `where` if it is invalid."""
         try:
             return cls(
                 first=int(value["first"]),
@@ -147,17 +147,17 @@ def span_of(
     undoing: bool | None = None,
     marks_by: MarksReader | None = None,
 ) -> Span:
-    """What contiguous snapshots did.
+    """Compute the combined changes of contiguous snapshots.
 
     Args:
-        context: the branch they are of.
+        context: the branch of the snapshots.
         snapshots: at least one, oldest first.
-        besides: of main, uuid of the branch whose merges are no changes of main's.
+        besides: for main, uuid of the branch whose merges do not count as changes of main.
         undoing: whether a rollback undoes what lies between it and its moment; by default on main. On a branch a merge
-            may have taken what lies between, and then the rollback itself is what counts.
-        marks_by: what reads them, for whoever asks about the same snapshots again.
+            may have taken what lies between, and then the rollback itself counts.
+        marks_by: reader to reuse when asking about the same snapshots again.
 
-    Raises `CorruptTableError` if what they did cannot be read any more.
+    Raises `CorruptTableError` if their changes can no longer be read.
     """
     marks: dict[bytes, Marks] = {}
     wide: list[WideOverwrite] = []
@@ -196,21 +196,21 @@ def span_of(
 
 @dataclass(frozen=True, slots=True)
 class SnapshotMarks:
-    """What one snapshot did."""
+    """Changes of one snapshot."""
 
     partitions: Mapping[bytes, Marks]
     wide: tuple[WideOverwrite, ...] = ()
 
 
 class MarksReader:
-    """Reads what snapshots did, side by side, and each once."""
+    """Reads the changes of snapshots, in parallel, each only once."""
 
     def __init__(self, context: TableContext) -> None:
         self._context = context
         self._known: dict[tuple[int, str], SnapshotMarks] = {}
 
     def of(self, snapshots: Sequence[Snapshot]) -> Iterator[SnapshotMarks]:
-        """What each of them did. Raises `CorruptTableError` as `marks_of`."""
+        """Yield the changes of each snapshot. Raises `CorruptTableError` as `marks_of`."""
         keys = [(snapshot.id, snapshot.delta_manifest_list) for snapshot in snapshots]
         missing = [snapshot for snapshot, key in zip(snapshots, keys, strict=True) if key not in self._known]
         deltas = self._context.manifests.deltas(missing, only=_COLUMNS)
@@ -221,7 +221,7 @@ class MarksReader:
 
 
 def marks_of(context: TableContext, snapshot: Snapshot, delta: EntryFrame | None = None) -> SnapshotMarks:
-    """What one snapshot did by itself; `delta` are its entries, if they have been read.
+    """Return the changes of one snapshot; `delta` are its entries, if already read.
 
     Raises `CorruptTableError` if its manifests are gone.
     """
@@ -250,7 +250,7 @@ def marks_of(context: TableContext, snapshot: Snapshot, delta: EntryFrame | None
 
 
 def _rows_by_partition(delta: pl.DataFrame) -> dict[bytes, tuple[bool, bool, int]]:
-    """By partition row: whether files were added, whether some were deleted, and by how much the rows grew."""
+    """Return, by partition row, whether files were added, whether some were deleted, and the change in rows."""
     is_add = pl.col("kind") == int(FileKind.ADD)
     rows = pl.when(is_add).then(pl.col("row_count")).otherwise(-pl.col("row_count"))
     grouped = delta.group_by("partition", maintain_order=True).agg(
@@ -260,7 +260,7 @@ def _rows_by_partition(delta: pl.DataFrame) -> dict[bytes, tuple[bool, bool, int
 
 
 def _wide(snapshot: Snapshot, has_entries: bool) -> tuple[WideOverwrite, ...]:
-    """The partitions that an overwrite replaced whether or not they had files."""
+    """Return the partitions that an overwrite replaced, even without files."""
     if snapshot.commit_kind != CommitKind.OVERWRITE or rolled_back_to(snapshot) is not None:
         return ()
     spec = snapshot.properties.get(OVERWRITE_PROPERTY)
@@ -275,7 +275,7 @@ def _wide(snapshot: Snapshot, has_entries: bool) -> tuple[WideOverwrite, ...]:
 
 
 def joined(spans: Iterable[Span]) -> Span | None:
-    """What stretches of history that follow each other did together; None if there are none."""
+    """Combine consecutive spans; None if there are none."""
     result: Span | None = None
     for span in spans:
         result = span if result is None else _and_then(result, span)

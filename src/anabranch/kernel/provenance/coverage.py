@@ -1,7 +1,7 @@
-"""Whether a branch has caught up with main, in the positions of the sources that both were made from.
+"""Whether a branch has caught up with main, by positions in their common sources.
 
-What jobs read is recorded above the kernel, so this comes in as a callable. Where it is not known, only a person can
-say that the branch may take main's place.
+What jobs read is recorded above the kernel, so this is passed in as a callable. Where it is not known, only a person
+can say that the branch may replace main.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.text.shell import command_line
 
 if TYPE_CHECKING:
     from anabranch.kernel.log.context import TableContext
@@ -20,35 +21,35 @@ _SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """How far a branch is, beside main."""
+    """Progress of a branch relative to main."""
 
     behind: int
-    """How many of main's last commits read something that the branch has not read yet."""
+    """Number of main's last commits that read something the branch has not read yet."""
     resume: Snapshot | None
-    """The last snapshot of the branch until which nothing is read beyond main; None if its first one goes beyond."""
+    """The last snapshot of the branch that reads nothing beyond main; None if its first one already does."""
 
 
 @dataclass(frozen=True, slots=True)
 class OnlyOnMain:
-    """A commit of main that the branch lacks, and that none of its jobs is going to make."""
+    """A commit of main that the branch lacks, and that none of its jobs will make."""
 
     snapshot: int
     job: str | None
-    """Who made it; None if that is not known."""
+    """Job that made it; None if not known."""
     source: str | None
-    """What it read and the branch does not; None if the commit does not say what it read."""
+    """The source it read and the branch does not; None if the commit does not name its sources."""
     why: Literal["origin", "source", "job", "expired"] = "origin"
-    """Why it is not going to come: its ``origin`` is not known, the branch does not read its ``source``, or does not run
-    that ``job``, which reads tables as they are and not what is new in them; or it and perhaps others after it have
+    """Why it will not come: its ``origin`` is not known, the branch does not read its ``source``, or does not run
+    that ``job``, which reads whole tables rather than their changes; or it and perhaps later ones have
     ``expired`` and nothing is known of them."""
     time_millis: int | None = None
-    """When it was committed."""
+    """Commit time."""
     rows: int | None = None
-    """By how many rows main grew with it; None if that is not known."""
+    """Number of rows main grew by; None if not known."""
 
     @property
     def reason(self) -> str:
-        """Why the branch is not going to have it, in words."""
+        """Why the branch will not have it, in words."""
         match self.why:
             case "source":
                 return f"it read {self.source}, of which the branch reads nothing"
@@ -62,34 +63,34 @@ class OnlyOnMain:
 
 @dataclass(frozen=True, slots=True)
 class JobOnMain:
-    """What one job committed to main that the branch lacks."""
+    """Commits of one job on main that the branch lacks."""
 
     job: str | None
-    """None for commits that do not say who made them."""
+    """None for commits that do not name their job."""
     commits: tuple[OnlyOnMain, ...]
     """Oldest first."""
     bring: str
-    """What to do to have it on the branch as well."""
+    """What to do to have them on the branch as well."""
 
     @property
     def rows(self) -> int | None:
-        """By how many rows main grew with them; None if that is not known of all."""
+        """Number of rows main grew by with them; None if not known for all."""
         counts = [commit.rows for commit in self.commits]
         return sum(count for count in counts if count is not None) if None not in counts else None
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why they are not going to come, in words; each reason once."""
+        """Why they will not come, in words; each reason once."""
         return tuple(dict.fromkeys(commit.reason for commit in self.commits))
 
     @property
     def is_unknown(self) -> bool:
-        """Whether it is not known of all of them where their rows come from."""
+        """Whether the origin of some of their rows is not known."""
         return any(commit.why in ("origin", "expired") for commit in self.commits)
 
     @property
     def snapshots(self) -> str:
-        """The numbers of its snapshots: ``snapshots 5, 6``."""
+        """Their snapshot ids as text: ``snapshots 5, 6``."""
         shown = ", ".join(str(commit.snapshot) for commit in self.commits[:_SHOWN])
         more = len(self.commits) - _SHOWN
         return f"snapshot{'' if len(self.commits) == 1 else 's'} {shown}" + (
@@ -103,7 +104,7 @@ class JobOnMain:
 
 
 def by_job(commits: Iterable[OnlyOnMain], table: str, branch: str | None) -> tuple[JobOnMain, ...]:
-    """What only main has, job by job, in the order of the first commit of each.
+    """Group the commits that only main has by job, in the order of each job's first commit.
 
     Args:
         commits: oldest first.
@@ -118,21 +119,22 @@ def by_job(commits: Iterable[OnlyOnMain], table: str, branch: str | None) -> tup
 
 def _bring(job: str | None, table: str, branch: str | None) -> str:
     merge = "merge-branch "
+    name = str(branch)
     if job is None:
-        return f"append these rows to the branch as well: `anabranch append {table} FILE --branch {branch}`"
+        return f"append these rows to the branch as well: `{command_line('append', table, 'FILE', '--branch', name)}`"
     if job.startswith(merge):
         return (
-            f"bring what '{branch}' did into main with `anabranch merge-branch {table} --name {branch}`, which keeps what "
+            f"bring what '{branch}' did into main with `{command_line('merge-branch', table, '--name', name)}`, which keeps what "
             f"came from '{job.removeprefix(merge)}', rather than replacing main"
         )
-    return f"run that job on the branch as well: `anabranch run FILE --branch {branch}`"
+    return f"run that job on the branch as well: `{command_line('run', 'FILE', '--branch', name)}`"
 
 
 class Gaps(Protocol):
-    """Finds what only main has."""
+    """Finds the commits that only main has."""
 
     def __call__(self, main: TableContext, branch: TableContext, /) -> list[OnlyOnMain]:
-        """The commits since the two parted, oldest first."""
+        """Return the commits since the fork, oldest first."""
         ...
 
 
@@ -142,11 +144,11 @@ class Coverage(Protocol):
     def __call__(
         self, main: Sequence[Snapshot], branch: Sequence[Snapshot], fork: Snapshot | None, /
     ) -> Covered | None:
-        """How far the branch is; None if it is not known.
+        """Return the progress of the branch; None if not known.
 
         Args:
-            main: its snapshots after the two parted, oldest first.
+            main: its snapshots since the fork, oldest first.
             branch: the same of the branch.
-            fork: the newest snapshot that both have, if it is there.
+            fork: the newest snapshot that both have, if it exists.
         """
         ...

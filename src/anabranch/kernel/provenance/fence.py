@@ -1,9 +1,9 @@
-"""The fence: what compaction on a branch keeps apart, so that a merge can tell the rows that main lacks.
+"""The fence: limits compaction on a branch so that a merge can tell the rows that main lacks.
 
 A merge takes from a branch the files whose rows are younger than what main has of it already. So no file may hold
-rows from both sides of a *point*: what the branch began with, and every head of it that was merged. Compaction on a
+rows from both sides of a *point*: the fork, and every merged head of the branch. Compaction on a
 branch therefore combines, within one partition and bucket, only files of one age; and one commit replaces there
-files of one age only, for what it writes inherits from what it deletes.
+files of one age only, since what it writes inherits from what it deletes.
 
 Both hold when compaction is planned, by the column `fence` of the live files, and are checked again when it is
 committed, for a merge may have made another point meanwhile: `anabranch.kernel.commit.fence_check` is asked about the newest snapshot, and a merge
@@ -26,18 +26,18 @@ from anabranch.kernel.provenance.births import MIXED, ages
 from anabranch.kernel.provenance.carry import carried_births
 
 FENCE: Final = "fence"
-"""Column of live files: files of different values, and those without one, are not put together."""
+"""Column of live files: files with different values, or null, are not combined."""
 _WEIGHT: Final = 150
-"""Bytes that a file takes in the cache, about."""
+"""Approximate bytes of a file in the cache."""
 
 
 def is_fenced(context: TableContext) -> bool:
-    """Whether compaction must keep anything apart here: on branches that may be merged, not on main."""
+    """Whether compaction must respect a fence here: on branches that may be merged, not on main."""
     return context.fork is not None and context.main_generation is None
 
 
 def fenced(context: TableContext, head: Snapshot | None, live: pl.DataFrame) -> pl.DataFrame:
-    """Live files of `head` with the column `fence` that planning heeds; on main as they are."""
+    """Add the column `fence`, used by planning, to live files of `head`; on main return them unchanged."""
     found = file_ages(context, head)
     if found is None:
         return live
@@ -46,7 +46,7 @@ def fenced(context: TableContext, head: Snapshot | None, live: pl.DataFrame) -> 
 
 
 def file_ages(context: TableContext, head: Snapshot | None) -> Mapping[str, int] | None:
-    """How many points the rows of each live file are younger than; None where nothing is fenced."""
+    """Return how many points the rows of each live file are younger than; None where there is no fence."""
     if head is None or not is_fenced(context):
         return None
     parted_at = points(context)

@@ -1,4 +1,4 @@
-"""Files of a branch that came to main by other means than a merge of ours, such as another engine's fast-forward."""
+"""Files of a branch that came to main by other means than our merges, such as another engine's fast-forward."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _COLUMNS = ("kind", "partition", "bucket", "row_count", "level", "file_name")
 def foreign_files(
     main: Side, young: Mapping[PartitionKey, Young], branch_uuid: str
 ) -> dict[PartitionKey, tuple[str, ...]]:
-    """Names of files that a merge would add, but main has or had since the branch left it.
+    """Return names of files that a merge would add, but main has or had since the fork.
 
     Args:
-        main: what main did since.
+        main: main's changes since the fork.
         young: the files that a merge would add.
         branch_uuid: of the branch; its own merges are left out.
     """

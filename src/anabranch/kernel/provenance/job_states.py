@@ -1,7 +1,7 @@
-"""What a job with state keeps for the tags of the table it writes, told in the table so that others than the job see it.
+"""Records in the table of job state kept for tags, so that it is visible outside of the job.
 
-A file ``STATE-<job>`` in the folder of the branch names the checkpoint of the job, and for each batch whose state is put
-aside there the tags that need it, and its size. It is for people and for finding the checkpoint: what counts lies there.
+A file ``STATE-<job>`` in the folder of the branch names the checkpoint of the job, and for each batch with kept
+state the tags that need it, and its size. It is for people and for finding the checkpoint, which is authoritative.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from anabranch.errors import NotFoundError
+from anabranch.format.text.json_object import check_version
 from anabranch.kernel.log.context import TableContext
 
 _PREFIX = "STATE-"
@@ -25,14 +26,14 @@ class KeptState:
     batch: int
     files: int
     bytes: int
-    """On a local disk links, which take room only once Spark has removed its own."""
+    """On a local disk hard links, which take space only once Spark has removed its own."""
     tags: tuple[str, ...] = ()
-    """Those that need it, by name."""
+    """Names of the tags that need it."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """The state of one job that writes to a branch."""
+    """The kept state of one job that writes to a branch."""
 
     job: str
     checkpoint: str
@@ -52,18 +53,24 @@ class JobState:
         return tuple(sorted({tag for one in self.kept for tag in one.tags}))
 
     def needed_only_by(self, tags: Collection[str]) -> tuple[KeptState, ...]:
-        """What is released once these tags are gone."""
+        """Return the state that is released once these tags are gone."""
         return tuple(one for one in self.kept if one.tags and set(one.tags) <= set(tags))
 
 
 def record_job_state(context: TableContext, state: JobState) -> None:
-    """Tell what a job keeps."""
-    value = {"version": _VERSION, **asdict(state)}
-    context.storage.put(context.layout.branch_file_path(f"{_PREFIX}{state.job}"), json.dumps(value).encode())
+    """Record the kept state of a job. Raises `UnsupportedFeatureError` if a newer version recorded it before."""
+    path = context.layout.branch_file_path(f"{_PREFIX}{state.job}")
+    own = {"version": _VERSION, **asdict(state)}
+    before = _values(context, path) or {}
+    others = {key: value for key, value in before.items() if key not in own}
+    context.storage.put(path, json.dumps({**own, **others}).encode())
 
 
 def job_states(context: TableContext) -> list[JobState]:
-    """What jobs keep for the tags of a branch, by the name of the job; records that cannot be read are left out."""
+    """Return the kept states for the tags of a branch, by job name; unreadable records are skipped.
+
+    Raises `UnsupportedFeatureError` for one that a newer version wrote.
+    """
     found = []
     for info in context.storage.list(context.layout.branch_root):
         if info.path.rpartition("/")[2].startswith(_PREFIX):
@@ -73,12 +80,19 @@ def job_states(context: TableContext) -> list[JobState]:
     return sorted(found, key=lambda one: one.job)
 
 
-def _read(context: TableContext, path: str) -> JobState | None:
+def _values(context: TableContext, path: str) -> dict[str, Any] | None:
     try:
         value: Any = json.loads(context.storage.get(path))
-    except (NotFoundError, ValueError):
+    except (NotFoundError, ValueError, RecursionError):
         return None
-    match value:
+    if not isinstance(value, dict):
+        return None
+    check_version(value.get("version"), _VERSION, path=path)
+    return value
+
+
+def _read(context: TableContext, path: str) -> JobState | None:
+    match _values(context, path):
         case {"version": 1, "job": str(job), "checkpoint": str(checkpoint), "kept": list(kept)}:
             return JobState(job, checkpoint, tuple(one for each in kept if (one := _kept(each)) is not None))
     return None

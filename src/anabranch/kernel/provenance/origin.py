@@ -1,6 +1,6 @@
-"""What a commit that brings in rows of a branch is to say of where they come from.
+"""Lineage properties for commits that bring in rows of a branch.
 
-Where rows come from is known above the kernel, so this comes in as a callable. It must not raise: what is not known is
+Lineage is known above the kernel, so this is passed in as a callable. It must not raise: missing lineage is
 no reason to stop a commit.
 """
 
@@ -15,17 +15,17 @@ from anabranch.kernel.log.context import TableContext
 
 
 class Origin(Protocol):
-    """Makes the properties that say it."""
+    """Builds the lineage properties."""
 
     def __call__(
         self, branch: TableContext, taken: SnapshotRef, head: Snapshot, commits: Sequence[Snapshot], /
     ) -> Mapping[str, str]:
-        """Properties for the snapshot; the same whenever it is asked for the same.
+        """Return properties for the snapshot; deterministic.
 
         Args:
-            branch: whose rows they are.
-            taken: its last snapshot that is not brought in, because it is there already.
-            head: its last one that is.
-            commits: those between the two that are left and count, oldest first, `head` among them.
+            branch: the branch of the rows.
+            taken: its last snapshot that is not brought in, because it was before.
+            head: its last snapshot that is.
+            commits: the retained and effective ones between the two, oldest first, including `head`.
         """
         ...

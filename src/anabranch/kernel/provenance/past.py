@@ -1,7 +1,7 @@
-"""The snapshots of a branch back to a known one, and which of them still count after rollbacks.
+"""The snapshots of a branch back to a known one, and which of them are in effect after rollbacks.
 
-A rollback that brought back a moment of this past undoes all that lies between: the state after it is that moment's,
-so what counts is the past of the moment, and the rollback itself did nothing.
+A rollback to a moment of this past undoes all that lies between: the state after it is that moment's,
+so the past of the moment is in effect, and the rollback itself changed nothing.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from anabranch.kernel.log.properties import PARENT_PROPERTY, ROLLBACK_PROPERTY
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What is left of the history of a branch after one of its snapshots, the base."""
+    """Retained history of a branch after one of its snapshots, the base."""
 
     snapshots: tuple[Snapshot, ...]
-    """Those after the base, oldest first and without gap; if the base is not among what is left, all there are."""
+    """Snapshots after the base, oldest first and without gap; if the base is not retained, all there are."""
     reaches_base: bool
     """Whether the one before the first of them is the base."""
     base_is_other: bool = False
-    """Whether there is another snapshot where the base should be: history was rewritten below it."""
+    """Whether another snapshot is in place of the base: history was rewritten below it."""
 
 
 def past_since(
     context: TableContext, head: Snapshot, base: SnapshotRef, *, known: Past | None = None
 ) -> Past:
-    """The snapshots of a branch from `head` down to the base, or to where history was expired.
+    """Return the snapshots of a branch from `head` down to the base, or to where history was expired.
 
     Args:
         context: the branch.
         head: the newest snapshot to take.
-        base: the snapshot to go back to; its branch is not looked at, as branches copy each other's past.
-        known: what was found from an older head, so that only what came since is read.
+        base: the snapshot to go back to; its branch is ignored, as branches copy each other's past.
+        known: the result for an older head, so that only later snapshots are read.
     """
     found: list[Snapshot] = []
     newest = known.snapshots[-1] if known is not None and known.snapshots else None
@@ -53,15 +53,15 @@ def past_since(
             return Past(tuple(reversed(found)), reaches_base=is_base, base_is_other=not is_base)
         found.append(snapshot)
     oldest = found[-1] if found else head
-    # The base itself may have expired: what was built on it tells.
+    # The base itself may have expired: its child tells.
     is_next = oldest.id == base.id + 1 and oldest.properties.get(PARENT_PROPERTY) == base.stamp
     return Past(tuple(reversed(found)), reaches_base=is_next)
 
 
 def counting(snapshots: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
-    """Those of contiguous snapshots, oldest first, that still count after the rollbacks among them.
+    """Return the contiguous snapshots, oldest first, that are still in effect after rollbacks among them.
 
-    One to the moment right before them leaves nothing of what came in between; one to any other moment that is not
+    A rollback to the moment right before them cancels everything in between; one to any other moment not
     among them counts itself, as an overwrite.
     """
     at = {(snapshot.id, snapshot.stamp): index for index, snapshot in enumerate(snapshots)}
@@ -81,7 +81,7 @@ def counting(snapshots: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
 
 
 def since_rolled_back(snapshots: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
-    """Those of contiguous snapshots, oldest first, from the last rollback to a moment before them all; else all."""
+    """Return the snapshots from the last rollback to a moment before them all, or all of them; oldest first."""
     for index in reversed(range(len(snapshots))):
         target = rolled_back_to(snapshots[index])
         if target is not None and target.id < snapshots[0].id:
@@ -90,7 +90,7 @@ def since_rolled_back(snapshots: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
 
 
 def rolled_back_to(snapshot: Snapshot | PastSnapshot) -> SnapshotRef | None:
-    """The moment that a snapshot brought back, if it is a rollback of ours."""
+    """Return the moment that a snapshot restored, if it is one of our rollbacks."""
     text = snapshot.properties.get(ROLLBACK_PROPERTY)
     if text is None:
         return None

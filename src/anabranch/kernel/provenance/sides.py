@@ -1,7 +1,7 @@
-"""The two sides of a merge: what was done there since they knew of each other, as far as it can still be told.
+"""The two sides of a merge: the changes of each since they last knew of each other, as far as still known.
 
-Two moments, because they move apart: *taken*, the head of the branch that main has already, moves with every merge;
-*seen*, main as the branch knows it, stays where the branch left main, but for partitions in which a person chose the
+Two reference points, because they move apart: *taken*, the head of the branch that main has already, moves with every
+merge; *seen*, main as the branch knows it, stays at the fork, except for partitions in which a person chose the
 branch's rows over main's.
 """
 
@@ -47,33 +47,33 @@ Names = Mapping[PartitionKey, frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What was done in a partition."""
+    """Change in a partition."""
 
     work: Work = Work.NOTHING
     snapshots: tuple[int, ...] = ()
-    """Ids of the newest snapshots that did it."""
+    """Ids of the newest snapshots that changed it."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """What one side did since a snapshot, the base."""
+    """Changes of one side since a snapshot, the base."""
 
     context: TableContext
     left: tuple[Snapshot, ...]
-    """Its snapshots after the base that are left, oldest first."""
+    """Its retained snapshots after the base, oldest first."""
     span: Span | None
-    """What is known of the snapshots after the base, or of those after `gap_until`; None if there are none."""
+    """Known changes after the base, or after `gap_until`; None if there are none."""
     is_whole: bool = False
-    """Whether none of them has expired."""
+    """Whether none of its snapshots has expired."""
     merges: tuple[MergeMade, ...] = ()
-    """Merges of the branch that count among those that are known."""
+    """Merges of the branch in effect among the known changes."""
     gap_until: Snapshot | None = None
-    """If the span does not begin at the base: the state in which what nobody knows of resulted."""
+    """If the span does not begin at the base: the state after the unknown changes."""
     is_other: bool = False
     """Whether history was rewritten below the base, so that it is not the past of this side."""
 
     def rows(self) -> set[bytes]:
-        """Rows of the partitions in which something was done, or may have been."""
+        """Return rows of the partitions that changed, or may have."""
         found = set() if self.span is None else set(self.span.marks)
         if self.gap_until is not None:
             found |= live_partitions(self.context, self.gap_until)
@@ -88,14 +88,14 @@ def side_of(
     *,
     taken: SnapshotRef | None = None,
 ) -> Side:
-    """What was done on main after `base`; or with `taken` on the branch itself.
+    """Compute the changes on main after `base`; or with `taken` on the branch itself.
 
     Args:
         context: the side.
-        branch: the branch that is merged, which keeps the records of what has expired.
-        past: what is left of its snapshots after `base`.
-        base: what the branch began with.
-        taken: the snapshot of the branch up to which main has it: what was done before is not told reliably.
+        branch: the merged branch, which keeps the records of expired snapshots.
+        past: its retained snapshots after `base`.
+        base: the fork snapshot.
+        taken: the snapshot of the branch up to which main has it: earlier changes are not reported reliably.
 
     Raises `CorruptTableError` if something cannot be read.
     """
@@ -119,7 +119,7 @@ def side_of(
 def _told(
     context: TableContext, branch_uuid: str, taken: int | None, snapshots: Sequence[Snapshot]
 ) -> Span | None:
-    """What snapshots that are left did; None if there are none."""
+    """Return the changes of retained snapshots; None if there are none."""
     if taken is None:
         return span_of(context, snapshots, besides=branch_uuid) if snapshots else None
     later = [snapshot for snapshot in snapshots if snapshot.id > taken]
@@ -141,15 +141,15 @@ def works(
     before_gap: Names,
     besides: frozenset[str] = frozenset(),
 ) -> dict[PartitionKey, Done]:
-    """What a side did in each of these partitions.
+    """Return a side's change in each of these partitions.
 
     Args:
         side: the side.
         places: the partitions, each with a row of it.
         schema: any with the same partition fields.
-        since: for each partition the id of the snapshot after which it counts.
-        before_gap: files of the partitions as they were before what nobody knows of.
-        besides: names of files that do not count where files are compared.
+        since: for each partition the id of the snapshot after which changes count.
+        before_gap: files of the partitions before the unknown changes.
+        besides: names of files to ignore when files are compared.
     """
     done = _marks(side.span, places, schema)
     in_doubt = {key for key in places if side.gap_until is not None and since.get(key, 0) < side.gap_until.id}
@@ -188,7 +188,7 @@ def _compared(
     before: Names,
     besides: frozenset[str],
 ) -> dict[PartitionKey, Work]:
-    """What the live files say of snapshots that nobody recorded: little, and nothing that is not sure."""
+    """Compare live files to classify unrecorded changes; only certain results count."""
     if side.gap_until is None or not places:
         return {}
     after = live_names_of(side.context, side.gap_until, schema)
@@ -203,7 +203,7 @@ def _compared(
 
 
 def _wide(side: Side, places: Mapping[PartitionKey, bytes]) -> dict[PartitionKey, Marks]:
-    """The overwrites of partitions that need not have had files."""
+    """Return the marks of overwrites that also cover partitions without files."""
     found: dict[PartitionKey, Marks] = {}
     for wide in () if side.span is None else side.span.wide:
         for key in covered(side.context, wide, places):
@@ -214,7 +214,7 @@ def _wide(side: Side, places: Mapping[PartitionKey, bytes]) -> dict[PartitionKey
 def covered(
     context: TableContext, wide: WideOverwrite, places: Mapping[PartitionKey, bytes]
 ) -> list[PartitionKey]:
-    """Those of these partitions that an overwrite replaced; all if what it says cannot be understood."""
+    """Return the partitions that an overwrite replaced; all if its property cannot be parsed."""
     if wide.spec is None or not places:
         return [*places]
     try:
@@ -235,20 +235,20 @@ def covered(
 
 
 def keyed(rows: Iterable[bytes], schema: TableSchema) -> list[tuple[PartitionKey, bytes]]:
-    """Partition rows with what identifies their partition."""
+    """Pair partition rows with their partition keys."""
     given = pl.Series([*rows], dtype=pl.Binary)
     return [*zip(keys_of_rows(given, schema), given, strict=True)]
 
 
 def live_names_of(context: TableContext, snapshot: Snapshot, schema: TableSchema) -> Names:
-    """Names of the live files of a snapshot by partition."""
+    """Return the live file names of a snapshot by partition."""
     manifests = context.manifests
     live = manifests.entries(manifests.of_snapshot(snapshot), only=_NAMES).live().df
     return names_by_partition(live, schema)
 
 
 def names_by_partition(files: pl.DataFrame, schema: TableSchema) -> Names:
-    """Names of files by partition, from the columns `partition` and `file_name`."""
+    """Group file names by partition, from the columns `partition` and `file_name`."""
     grouped = files.group_by("partition", maintain_order=True).agg("file_name")
     found: dict[PartitionKey, frozenset[str]] = {}
     keys = keys_of_rows(grouped["partition"], schema)

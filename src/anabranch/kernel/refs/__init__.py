@@ -1,1 +1,1 @@
-"""What names a moment and holds on to it: branches, tags, savepoints, consumers, points in time."""
+"""References that hold moments: branches, tags, savepoints, consumers, points in time."""

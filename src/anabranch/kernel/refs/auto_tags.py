@@ -1,4 +1,4 @@
-"""Tags that commits make by themselves, as Paimon does: `tag.automatic-creation`.
+"""Tags created automatically by commits, as in Paimon: `tag.automatic-creation`.
 
 By time (``process-time``: of the commit; ``watermark``: of the table's event time), a tag stands for a *period*, a
 day or some hours of a local clock, and is named after it: ``2026-01-31``. The first snapshot that comes
@@ -6,9 +6,9 @@ day or some hours of a local clock, and is named after it: ``2026-01-31``. The f
 without a commit get none, or with `tag.automatic-completion` the same snapshot. With ``batch``, the snapshot of each
 batch write gets the tag of the day, which is replaced if there is one.
 
-Everybody who commits asks what is due, and what is due follows from snapshots and tags alone: whoever comes second
-finds the tag. A tag that was deleted is not made again: the file ``tag/AUTOMATIC`` remembers how far the periods
-have come. It is only a hint; without it the newest tag tells.
+Every committer checks what is due, and that follows from snapshots and tags alone: whoever comes second
+finds the tag. A tag that was deleted is not made again: the file ``tag/AUTOMATIC`` remembers the newest tagged
+period. It is only a hint; without it the newest tag tells.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def due_tags(context: TableContext, options: Mapping[str, str], newest: Snapshot | None = None) -> list[str]:
-    """Make the automatic tags that are due, and remove those that are too many or were kept long enough.
+    """Create the automatic tags that are due, and remove surplus and expired ones.
 
-    Cheap where nothing is due: one small read.
+    Cheap if nothing is due: one small read.
 
     Args:
         context: the branch.
-        options: of the table, with those of the job over them.
+        options: of the table, overridden by those of the job.
         newest: the snapshot up to which to look, such as one just committed; the newest if None.
 
     Returns:
@@ -87,7 +87,7 @@ def due_tags(context: TableContext, options: Mapping[str, str], newest: Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Periods:
-    """How time is cut into periods and how they are named. Times are milliseconds of a local clock, as if UTC."""
+    """Division of time into named periods. Times are milliseconds of a local clock, as if UTC."""
 
     length: int
     delay: int
@@ -95,7 +95,7 @@ class Periods:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Periods:
-        """As the options say. Raises `OptionError`."""
+        """Create the periods that the options describe. Raises `OptionError`."""
         length = _PERIODS[TAG_CREATION_PERIOD.of(options)]
         delay = TAG_CREATION_DELAY.of(options)
         if delay >= length:
@@ -107,14 +107,14 @@ class Periods:
         return cls(length, delay, forms[TAG_PERIOD_FORMATTER.of(options)])
 
     def passed_at(self, local: int) -> int:
-        """Start of the last period that had passed, by the delay at least."""
+        """Return the start of the last period that has passed, including the delay."""
         return (local - self.delay) // self.length * self.length - self.length
 
     def name(self, start: int) -> str:
         return (_EPOCH + timedelta(milliseconds=start)).strftime(self.form)
 
     def parse(self, name: str) -> int | None:
-        """Start of the period that a tag is named after; None for a tag of another kind."""
+        """Return the start of the period that a tag is named after; None for a tag of another kind."""
         try:
             start = datetime.strptime(name, self.form).replace(tzinfo=UTC)
         except ValueError:
@@ -148,7 +148,7 @@ def _of_periods(context: TableContext, options: Mapping[str, str], head: Snapsho
 
 
 def _latest_period(context: TableContext, options: Mapping[str, str], periods: Periods) -> int | None:
-    """The last period that can have a tag by now; None where event time decides, which may be ahead."""
+    """Return the last period that can have a tag by now; None with event time, which may be ahead."""
     if TAG_AUTOMATIC_CREATION.of(options) == "watermark":
         return None
     clock = context.runtime.clock
@@ -157,7 +157,7 @@ def _latest_period(context: TableContext, options: Mapping[str, str], periods: P
 
 
 def _completed(options: Mapping[str, str], periods: Periods, last: int | None, start: int) -> range:
-    """The periods that a snapshot gets tags of: `start`, and with completion those since `last` that had none."""
+    """Return the periods to tag a snapshot for: `start`, and with completion the untagged ones since `last`."""
     first = start
     if last is not None and TAG_AUTOMATIC_COMPLETION.of(options):
         first = last + periods.length
@@ -174,7 +174,7 @@ def _due(
     ids: range,
     last: int | None,
 ) -> Iterator[tuple[Snapshot, int]]:
-    """Snapshots that are the first after a period later than `last`, and the start of the period."""
+    """Yield the first snapshot after each period later than `last`, with the start of the period."""
     while ids:
 
         def is_before(snapshot: Snapshot, last: int | None = last) -> bool:
@@ -191,7 +191,7 @@ def _due(
 
 
 def _local_time(context: TableContext, options: Mapping[str, str], snapshot: Snapshot) -> int | None:
-    """Time of a snapshot on the clock that tags go by; None if it has no watermark."""
+    """Return the time of a snapshot on the clock used for tags; None if it has no watermark."""
     if TAG_AUTOMATIC_CREATION.of(options) == "watermark":
         zone = SINK_WATERMARK_TIME_ZONE.of(options)
         return (
@@ -231,7 +231,7 @@ def _of_batch(context: TableContext, options: Mapping[str, str], written: Snapsh
 
 
 def _create(context: TableContext, options: Mapping[str, str], name: str, snapshot: Snapshot) -> bool:
-    """Whether this call made the tag; others may have made it, and the snapshot may have expired."""
+    """Whether this call made the tag; others may have made it, or the snapshot may have expired."""
     try:
         retained = TAG_DEFAULT_TIME_RETAINED.of(options)
         create_tag(context, name, of_snapshot(snapshot), retained=retained, automatic=True)
@@ -258,13 +258,13 @@ def _remove_surplus(context: TableContext, options: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Hint:
-    """How far automatic tags have come: the start of the newest period that was tagged."""
+    """Hint file with the start of the newest period that was tagged."""
 
     context: TableContext
     periods: Periods
 
     def read(self) -> int | None:
-        """None if it is not known."""
+        """Read the hint; None if missing or unreadable."""
         try:
             text = self.context.storage.get(self._path).decode("ascii")
             return self.periods.parse(text)
@@ -272,7 +272,7 @@ class _Hint:
             return None
 
     def write(self, start: int) -> None:
-        """A hint that cannot be written is no failure."""
+        """Write the hint; failure is ignored."""
         try:
             self.context.storage.put(self._path, self.periods.name(start).encode("ascii"), durable=False)
         except AnabranchError:

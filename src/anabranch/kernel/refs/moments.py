@@ -1,4 +1,4 @@
-"""From what people type to a moment of a table: versions, times, and the options of a read."""
+"""Resolves user input to a moment of a table: versions, times, and the options of a read."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ MOMENT_OPTIONS: tuple[Option[Any], ...] = (
     SCAN_TIMESTAMP_MILLIS,
     SCAN_WATERMARK,
 )
-"""The options that name the moment a read sees; there may be one of them."""
+"""The options that name the moment to read; at most one may be set."""
 
 _LONGEST_NUMBER = 19
-"""Digits of the largest snapshot id."""
+"""Number of digits of the largest snapshot id."""
 
 
 def resolve(context: TableContext, version: str | int, *, exact: bool = False) -> Moment:
-    """The moment that a version names.
+    """Resolve a version to a moment.
 
     Args:
         context: the branch.
@@ -52,8 +52,8 @@ def resolve(context: TableContext, version: str | int, *, exact: bool = False) -
         exact: as in `at_watermark`.
 
     Raises:
-        NotFoundError: there is no such moment; the message says what there is.
-        InvalidInputError: the text names several things; the message lists them.
+        NotFoundError: there is no such moment; the message lists what exists.
+        InvalidInputError: the text is ambiguous; the message lists the meanings.
     """
     if isinstance(version, int) and not isinstance(version, bool):
         return _snapshot(context, version)
@@ -84,10 +84,10 @@ def resolve(context: TableContext, version: str | int, *, exact: bool = False) -
 
 
 def place_and_moment(context: TableContext, options: Mapping[str, str]) -> tuple[TableContext, Moment | None]:
-    """The branch and the moment that the options of a read name; the branch that was given and None if they name none.
+    """Resolve the branch and moment that read options name; the given branch and None if they name none.
 
     Args:
-        context: the branch that is read where the options name no other.
+        context: the branch to read if the options name no other.
         options: of the read.
 
     Raises `OptionError` if they name several, otherwise as `resolve`, `at_time`, `published_at` and `at_watermark`.
@@ -115,7 +115,7 @@ def _only(given: Sequence[Option[Any]]) -> Option[Any] | None:
 
 
 def named_moment(context: TableContext, options: Mapping[str, str]) -> Moment | None:
-    """The moment of a branch that the options of a read name, or None if they name none.
+    """Resolve the moment of a branch that read options name, or None if they name none.
 
     Raises `OptionError` if they name several, otherwise as `resolve`, `at_time` and `at_watermark`.
     """
@@ -141,14 +141,14 @@ def named_moment(context: TableContext, options: Mapping[str, str]) -> Moment | 
 
 
 def to_millis(moment: str | int | datetime) -> int:
-    """A time as milliseconds since the epoch; what is finer is cut off.
+    """Convert a time to milliseconds since the epoch, truncating finer units.
 
     Args:
         moment: milliseconds since the epoch, a datetime, or text such as ``2026-01-31 12:00:00``; without a zone
             UTC is meant. Where clocks are set back and an hour comes twice, the text means the first.
 
     Raises:
-        InvalidInputError: it is no time.
+        InvalidInputError: not a valid time.
     """
     if isinstance(moment, int) and not isinstance(moment, bool):
         return moment
@@ -165,7 +165,7 @@ def to_millis(moment: str | int | datetime) -> int:
 
 
 def _parse(version: str) -> tuple[str | None, int]:
-    """What the text means if it is not the name of a tag."""
+    """Parse a version that is not the name of a tag, into its kind and number."""
     for kind, prefix in (("snapshot", "snapshot."), ("savepoint", "savepoint."), ("watermark", "watermark-")):
         number = _number(version.removeprefix(prefix))
         if version.startswith(prefix) and number is not None:
@@ -216,7 +216,7 @@ def _snapshot(context: TableContext, number: int, *, asked: str | None = None) -
 
 
 def _instead(context: TableContext, number: int, ids: list[int]) -> str:
-    """What to read instead of a snapshot that is not there."""
+    """Return a hint of what to read instead of a missing snapshot."""
     saved = savepoints(context)
     holders = [f"savepoint.{s.id}" for s in saved if s.saved_snapshot_id == number]
     named = [name for name in tag_names(context) if not is_internal(name)]

@@ -1,9 +1,9 @@
-"""What a table is said to have been at a time, and what its readers really saw then.
+"""Two views of the past: a table at a time by its current history, and what readers really saw then.
 
-The two differ where somebody changed the past since: a replacement of main puts another history in its place, also for
-times before it, and a rollback for good removes snapshots. The records of both outlive the data, and the archive
-of history has what expired snapshots said, so it is known which snapshot was the newest of main at any time. Its rows
-can be read as long as it is retained, or a savepoint or a tag holds it.
+The two differ if the past was changed since: a replacement of main puts another history in its place, also for
+earlier times, and a destructive rollback removes snapshots. The records of both outlive the data, and the archive
+of history has the metadata of expired snapshots, so it is known which snapshot was main's newest at any time. Its rows
+can be read as long as it is retained, or held by a savepoint or a tag.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from anabranch.kernel.refs.time_travel import retained_at, uncertain
 
 
 def at_time(context: TableContext, millis: int, *, exact: bool = False) -> Moment:
-    """The table at a time by its history as it is now, with what was corrected since.
+    """Return the table at a time by its current history, including later corrections.
 
     Args:
         context: the branch.
@@ -40,7 +40,7 @@ def at_time(context: TableContext, millis: int, *, exact: bool = False) -> Momen
         exact: refuse an answer that is not certainly what readers saw then.
 
     Raises:
-        NotFoundError: there is nothing so old, or nothing certain; the message says what there is.
+        NotFoundError: nothing is that old, or nothing is certain; the message says what exists.
     """
     moment = retained_at(context, millis, exact=exact)
     changed = _change_since(context, millis, moment.snapshot)
@@ -55,15 +55,15 @@ def at_time(context: TableContext, millis: int, *, exact: bool = False) -> Momen
 
 
 def published_at(context: TableContext, millis: int, *, exact: bool = False) -> tuple[TableContext, Moment]:
-    """What readers saw at a time, whatever was corrected since, and the branch that has it.
+    """Return what readers saw at a time, regardless of later corrections, and the branch that has it.
 
     Args:
         context: main, or another branch.
         millis: the time, in milliseconds since the epoch.
-        exact: refuse a time that is still to come.
+        exact: refuse a time in the future.
 
     Raises:
-        NotFoundError: there was nothing yet, its data is gone, or it is not known; the message says which.
+        NotFoundError: nothing existed yet, its data is gone, or it is not known; the message says which.
     """
     if millis > context.runtime.clock.now_millis():
         moment = newest(context)
@@ -97,13 +97,13 @@ def _asked(moment: Moment, millis: int) -> Moment:
 
 @dataclass(frozen=True, slots=True)
 class _Era:
-    """The time in which one branch was main, or all time for a branch that is asked about by its name."""
+    """Period in which one branch was main; all time for a branch opened by its name."""
 
     branch: BranchRef
     began: MainPointer | None = None
     """The replacement that made it main."""
     ended: MainPointer | None = None
-    """The one that put another in its place."""
+    """The replacement that ended it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class _Seen:
     is_sure: bool = True
     """Whether nothing unknown can have come after it."""
     rewound_by: Rewind | None = None
-    """The rollback for good that removed it."""
+    """The destructive rollback that removed it."""
 
 
 def _era(context: TableContext, millis: int) -> _Era:
@@ -132,7 +132,7 @@ def _era(context: TableContext, millis: int) -> _Era:
 
 
 def _change_since(context: TableContext, millis: int, found: Snapshot) -> str | None:
-    """What made `found` the answer for a time at which readers saw another snapshot; None if they saw it."""
+    """Describe what changed the answer for a time since readers saw it; None if they saw `found`."""
     era = _era(context, millis)
     if era.ended is None and not rewinds(context):
         return None
@@ -155,7 +155,7 @@ def _change_since(context: TableContext, millis: int, found: Snapshot) -> str | 
 
 
 def _seen(context: TableContext, era: _Era, millis: int) -> _Seen | None:
-    """The newest snapshot that readers had in that era at that time."""
+    """Return the newest snapshot that readers had in that era at that time."""
     place = _place(context, era.branch)
     seen = _retained(place, millis) or _remembered(context, era.branch, place, millis)
     rewound = [rewind for rewind in rewinds(context) if rewind.branch_uuid == era.branch.uuid]
@@ -173,7 +173,7 @@ def _seen(context: TableContext, era: _Era, millis: int) -> _Seen | None:
 
 
 def _place(context: TableContext, branch: BranchRef) -> TableContext | None:
-    """The branch of that identity; None if it is gone."""
+    """Return the branch of that identity; None if it is gone."""
     if branch.uuid == context.branch_uuid:
         return context
     pointer = succession(context, branch.uuid)
@@ -191,7 +191,7 @@ def _place(context: TableContext, branch: BranchRef) -> TableContext | None:
 
 
 def _retained(place: TableContext | None, millis: int) -> _Seen | None:
-    """What is there and certain by itself."""
+    """Return the answer from retained snapshots, if certain without other records."""
     if place is None:
         return None
     try:
@@ -204,7 +204,7 @@ def _retained(place: TableContext | None, millis: int) -> _Seen | None:
 def _remembered(
     context: TableContext, branch: BranchRef, place: TableContext | None, millis: int
 ) -> _Seen | None:
-    """The same with the help of the archive."""
+    """Return the answer with the help of the archive."""
     following: int | None = None
     for snapshot in _history(context, branch.uuid, place, millis):
         if snapshot.time_millis <= millis:
@@ -217,7 +217,7 @@ def _remembered(
 def _history(
     context: TableContext, uuid: str, place: TableContext | None, millis: int
 ) -> Iterator[Snapshot | PastSnapshot]:
-    """The snapshots of a branch that may be gone, then those of the one that it came from, newest first."""
+    """Yield the snapshots of a possibly deleted branch, then those of its parent branch, newest first."""
     upto: SnapshotRef | None = None
     while True:
         fork: SnapshotRef | None
@@ -242,7 +242,7 @@ def _history(
 def _own(
     place: TableContext, upto: SnapshotRef | None, above: int, millis: int
 ) -> Iterator[Snapshot | PastSnapshot]:
-    """What was committed on a branch that is there; what is too late is left out where that saves reading it."""
+    """Yield the commits of an existing branch; too late ones are skipped where that saves reads."""
     first = place.snapshots.earliest_id()
     earliest = None if first is None else place.snapshots.find(first)
     if upto is not None and (earliest is None or upto.id < earliest.id):
@@ -257,7 +257,7 @@ def _own(
 
 
 def _before(rewound: Sequence[Rewind], seen: _Seen | None, millis: int) -> _Seen | None:
-    """What was the newest before snapshots were removed for good."""
+    """Return the newest snapshot before destructive rollbacks removed some."""
     for rewind in rewound:
         if rewind.made_millis <= millis:
             continue
@@ -277,7 +277,7 @@ def _before(rewound: Sequence[Rewind], seen: _Seen | None, millis: int) -> _Seen
 
 
 def _held(context: TableContext, era: _Era, seen: _Seen) -> tuple[TableContext, Moment] | None:
-    """Where the rows of a snapshot can be read, and by what."""
+    """Return the branch and reference by which a snapshot's rows can be read."""
     place = _place(context, era.branch)
     places = [p for p in (place, context) if p is not None]
     for each in places[:1] if len(places) > 1 and places[0] is context else places:

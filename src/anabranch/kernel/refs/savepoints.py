@@ -1,19 +1,20 @@
-"""Making and removing savepoints, so that a process may die at any call and nothing is lost.
+"""Crash-safe creation and removal of savepoints: the process may die at any call.
 
-Making one:
+Creation:
 
-1. A pin, a short-lived tag, holds the snapshot; then it is looked whether the snapshot is still there.
+1. A pin, a short-lived tag, holds the snapshot; then the snapshot is checked to still exist.
 2. The full manifest list is written: one list of all manifests of the snapshot.
 3. ``savepoint-<n>`` is put if absent, n being the next number of the table. That one call makes the savepoint and
-   gives out the number; who loses the race tries the next one. All that it needs is held by then.
-4. The savepoint's own tag, ``anabranch-savepoint-<n>``, takes over from the pin, which goes.
+   assigns the number; the loser of a race tries the next one. All that it needs is held by then.
+4. The savepoint's own tag, ``anabranch-savepoint-<n>``, takes over from the pin, which is removed.
 
-Removing one: an empty ``savepoint-<n>.deleted``, so that the number is not given out again; then the file; then
+Removal: an empty ``savepoint-<n>.deleted``, so that the number is not reused; then the file; then
 the tag. Manifests and data go with the next expiry and orphan cleaning.
 
 A process that dies leaves a pin without a savepoint, a savepoint whose tag is missing, a mark beside a savepoint
-that should be gone, or a tag without its savepoint. Each is recognised for what it is and put in order by `tend`,
-which every creation and removal begins with.
+that should be gone, or a tag and a mark without their savepoint. Each is recognised and repaired by `tend`,
+which every creation and removal begins with. A tag with neither savepoint nor mark is kept: somebody deleted the
+file, and `repair` makes it again.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ from anabranch.kernel.log.tag_log import UNKNOWN, find_tag, tag_names
 from anabranch.options import SAVEPOINT_CREATE_INTERVAL
 
 _MARK_MILLIS = 24 * 3_600_000
-"""How long the mark of a deleted savepoint stays when newer numbers were given out: no creation lasts as long."""
+"""How long the mark of a deleted savepoint stays when newer numbers were assigned: no creation takes as long."""
 
 
 def create_savepoint(context: TableContext, moment: Moment | None = None) -> Savepoint:
-    """Keep a moment for good, under the next number of the table.
+    """Create a permanent savepoint of a moment, under the next number of the table.
 
     Args:
         context: the branch.
@@ -62,9 +63,9 @@ def create_savepoint(context: TableContext, moment: Moment | None = None) -> Sav
         StorageError: with `outcome_unknown`, it may have been made; `savepoint_log.savepoints` shows it.
     """
     chosen = moment or newest_moment(context)
-    tend(context)
+    free = _free_above(tend(context))
     while True:
-        made = _create(context, chosen, read_numbers(context).next)
+        made = _create(context, chosen, max(free, read_numbers(context).next))
         if made is not None:
             return made
 
@@ -72,33 +73,32 @@ def create_savepoint(context: TableContext, moment: Moment | None = None) -> Sav
 def due_savepoint(
     context: TableContext, options: Mapping[str, str], newest: Snapshot | None = None
 ) -> Savepoint | None:
-    """The savepoint that `savepoint.create-interval` asks for now, made; None if none is due.
+    """Create the savepoint that `savepoint.create-interval` asks for, if one is due; otherwise return None.
 
-    One is due when that snapshot is younger than that of the branch's newest savepoint by the interval, or
-    the branch has none. So however long nobody asked, one is made; and of several who ask at once, one makes it.
-    Cheap where nothing is due: one listing and one small read.
+    One is due if that snapshot is younger by the interval than that of the branch's newest savepoint, or
+    the branch has none. After a pause of any length one is made; of several concurrent callers, one makes it.
+    Cheap if nothing is due: one listing and one small read.
 
     Args:
         context: the branch.
-        options: of the table, with those of the job over them.
+        options: of the table, overridden by those of the job.
         newest: the snapshot that would be saved, such as one just committed; the newest if None.
     """
     interval = SAVEPOINT_CREATE_INTERVAL.of(options)
     head = None if interval is None else newest or context.snapshots.head()
     if interval is None or head is None:
         return None
-    tended = False
+    free: int | None = None
     while True:
         numbers = read_numbers(context)
-        # Of those that a clock which was ahead made, the time tells nothing.
+        # The time of savepoints made by a clock that was ahead tells nothing.
         since = next((s.saved_time for s in newest_first(context, numbers) if _is_of_past(context, s)), None)
         if since is not None and commit_time(context, head) - since < interval:
             return None
-        if not tended:
-            tend(context)
-            tended = True
-        # Only under the number that follows what was seen: who loses it looks again whether one is due.
-        made = _create(context, of_snapshot(head), numbers.next)
+        if free is None:
+            free = _free_above(tend(context))
+        # Only under the number that follows what was seen: the loser of a race checks again whether one is due.
+        made = _create(context, of_snapshot(head), max(free, numbers.next))
         if made is not None:
             return made
 
@@ -109,9 +109,9 @@ def _is_of_past(context: TableContext, savepoint: Savepoint) -> bool:
 
 
 def delete_savepoint(context: TableContext, number: int) -> Savepoint:
-    """Let go of a savepoint; its number is not given out again.
+    """Delete a savepoint; its number is not reused.
 
-    One that cannot be read is of the branch that has its tag; where none has, it is of any. Little is known of it then.
+    An unreadable one belongs to the branch that has its tag; without a tag, to any. Little is known of it then.
 
     Raises `NotFoundError`: this branch has no such savepoint.
     """
@@ -120,13 +120,17 @@ def delete_savepoint(context: TableContext, number: int) -> Savepoint:
         savepoint = get_savepoint(context, number)
     except CorruptTableError:
         savepoint = _damaged(context, number)
+    except NotFoundError:
+        if pin_name(number) not in tag_names(context):
+            raise
+        savepoint = _damaged(context, number)  # somebody deleted its file
     context.storage.put(context.layout.deleted_savepoint_path(number), b"")
     _remove(context, number)
     return savepoint
 
 
 def _damaged(context: TableContext, number: int) -> Savepoint:
-    """What is known of a savepoint that cannot be read. Raises `NotFoundError`: it is of another branch."""
+    """Return what is known of an unreadable savepoint. Raises `NotFoundError`: it is of another branch."""
     pin = pin_name(number)
     others = (context.on_branch(name) for name in (None, *branch_names(context)) if name != context.branch)
     if pin not in tag_names(context) and any(o.storage.exists(o.layout.tag_path(pin)) for o in others):
@@ -147,9 +151,9 @@ def _damaged(context: TableContext, number: int) -> Savepoint:
 
 
 def remade_savepoint(context: TableContext, number: int) -> Savepoint | None:
-    """A savepoint whose file cannot be read, made again from its tag and not yet stored; None if there is no tag.
+    """Rebuild an unreadable savepoint from its tag, not yet stored; None if there is no tag.
 
-    Its manifest list is written anew, at once. Raises `CorruptTableError`: what it saves cannot be read.
+    Its manifest list is written at once. Raises `CorruptTableError`: the saved snapshot cannot be read.
     """
     tag = find_tag(context, pin_name(number))
     if tag is None:
@@ -160,24 +164,26 @@ def remade_savepoint(context: TableContext, number: int) -> Savepoint | None:
 
 @dataclass(frozen=True, slots=True)
 class Tended:
-    """What `tend` put in order, by the names of tags and the numbers of savepoints."""
+    """Result of `tend`, by names of tags and numbers of savepoints."""
 
     pinned: tuple[str, ...] = ()
     """Tags that were missing."""
     unpinned: tuple[str, ...] = ()
-    """Tags that nothing needed any more."""
+    """Tags that were no longer needed."""
     deleted: tuple[int, ...] = ()
     """Savepoints whose removal had begun."""
+    lost: tuple[int, ...] = ()
+    """Savepoints that have a tag, and whose file somebody deleted."""
 
 
 def tend(context: TableContext) -> Tended:
-    """Put in order what processes left that died while they made or removed savepoints or held a pin.
+    """Repair what processes left that died while they made or removed savepoints or held a pin.
 
-    Safe beside others that work on the same. Costs two listings where there is nothing to do.
+    Safe to run concurrently. Costs two listings where there is nothing to do.
     """
     tags = set(tag_names(context))  # read before the savepoints: a tag is put after its savepoint
     numbers = read_numbers(context)
-    deleted, pinned, unpinned = [], [], []
+    deleted, pinned, unpinned, lost = [], [], [], []
     suspects = [n for n in numbers.present if n in numbers.deleted or pin_name(n) not in tags]
     for number, savepoint in zip(suspects, each(lambda n: _readable(context, n), suspects), strict=True):
         if savepoint is None and number in numbers.deleted and pin_name(number) in tags:
@@ -194,22 +200,36 @@ def tend(context: TableContext) -> Tended:
     present = {*numbers.present} - {*deleted}
     for name in sorted(tags):
         number_of_pin = pinned_savepoint_of(name)
-        is_listed = (
-            number_of_pin in present
-        )  # after the tags: one that is deleted since takes its tag away itself
-        if number_of_pin is not None and not is_listed and not _exists(context, number_of_pin):
+        # Listed after the tags: one that is deleted since takes its tag away itself.
+        if number_of_pin is None or number_of_pin in present or _exists(context, number_of_pin):
+            continue
+        if number_of_pin in numbers.deleted:
             context.storage.delete(context.layout.tag_path(name))
             unpinned.append(name)
+        else:
+            lost.append(number_of_pin)
     unpinned += pins.release_old(context)
     now = removal_time(context) if numbers.deleted else 0
     for number, marked_at in numbers.deleted.items():
-        if number + 1 < numbers.next and number not in numbers.present and now - marked_at > _MARK_MILLIS:
+        is_over = number + 1 < numbers.next and number not in numbers.present
+        if is_over and now - marked_at > _MARK_MILLIS and not _is_pinned(context, number):
             context.storage.delete(context.layout.deleted_savepoint_path(number))
-    return Tended(tuple(pinned), tuple(unpinned), tuple(deleted))
+    return Tended(tuple(pinned), tuple(unpinned), tuple(deleted), tuple(lost))
+
+
+def _free_above(tended: Tended) -> int:
+    """Return a number above those of lost savepoints, whose tags a savepoint of the same number would replace."""
+    return max(tended.lost, default=0) + 1
+
+
+def _is_pinned(context: TableContext, number: int) -> bool:
+    """Whether any branch has the tag of a savepoint; without its mark that would look like a lost savepoint."""
+    places = [context, *(context.on_branch(name) for name in (None, *branch_names(context)))]
+    return any(place.storage.exists(place.layout.tag_path(pin_name(number))) for place in places)
 
 
 def _create(context: TableContext, moment: Moment, number: int) -> Savepoint | None:
-    """The savepoint under exactly that number; None if somebody else took it."""
+    """Create the savepoint under exactly that number; None if the number is taken."""
     pin = pins.take(context, moment)
     draft: Savepoint | None = None
     try:
@@ -226,14 +246,14 @@ def _create(context: TableContext, moment: Moment, number: int) -> Savepoint | N
     if not won:
         _discard(context, draft, pin)
         return None
-    # Whatever fails from here on, the savepoint is there and the pin holds it.
+    # Whatever fails from here on, the savepoint exists and the pin holds it.
     _pin(context, draft)
     pins.release(context, pin)
     return draft
 
 
 def _draft(context: TableContext, snapshot: Snapshot, number: int) -> Savepoint:
-    """The savepoint, not yet there, with its manifest list, which is."""
+    """Prepare the savepoint, not yet stored, and store its manifest list."""
     schema = context.schemas.get(snapshot.schema_id)
     manifests = context.manifests.of_snapshot(snapshot)
     writer = ManifestWriter(context, schema, schema.options)
@@ -252,7 +272,7 @@ def _draft(context: TableContext, snapshot: Snapshot, number: int) -> Savepoint:
 
 
 def _count(context: TableContext, snapshot: Snapshot, manifests: list[ManifestFileMeta]) -> int:
-    """How many rows there are; counted where the snapshot, made by a very old engine, does not know."""
+    """Return the row count; counted from the entries if a very old engine's snapshot lacks it."""
     if snapshot.total_record_count is not None and snapshot.total_record_count >= 0:
         return snapshot.total_record_count
     entries = context.manifests.entries(manifests, only=("kind", "row_count", *IDENTITY))
@@ -269,7 +289,7 @@ def _pin(context: TableContext, savepoint: Savepoint) -> None:
 
 
 def _readable(context: TableContext, number: int) -> Savepoint | None:
-    """None if it is gone, or cannot be read: that is for `repair`, or for whoever deletes it."""
+    """Return the savepoint; None if it is gone or unreadable, which is left to `repair` or a deletion."""
     try:
         return find_savepoint(context, number)
     except CorruptTableError:
@@ -286,7 +306,7 @@ def _exists(context: TableContext, number: int) -> bool:
 
 
 def _discard(context: TableContext, draft: Savepoint | None, pin: str) -> None:
-    """Take back what was written for nothing; what cannot be removed now is found by cleaning."""
+    """Remove what was written for nothing; what cannot be removed now is found by cleaning."""
     if draft is not None:
         with suppress(StorageError):
             context.storage.delete(context.layout.manifest_path(draft.full_manifest_list))

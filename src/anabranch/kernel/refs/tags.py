@@ -1,8 +1,8 @@
-"""Making, changing and removing tags: names for snapshots, which they keep from expiring.
+"""Creation, change and removal of tags: names for snapshots, which they keep from expiring.
 
-The rule that keeps a tag readable: it is written first, and then it is looked whether what it names is still there;
-if not, it goes again. An expiry that removed the snapshot before shows in that look; one that comes later finds the
-tag, because it removes snapshots first and asks afterwards what is still referred to.
+The rule that keeps a tag readable: it is written first, and then its snapshot is checked to still exist;
+if not, the tag is removed. An expiry that removed the snapshot before shows in that check; one that comes later finds
+the tag, because it removes snapshots first and computes afterwards what is still referred to.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.moment import Moment, check_there, of_tag
 from anabranch.kernel.log.store_clock import removal_time
 from anabranch.kernel.log.tag_log import UNKNOWN, find_tag, find_tags, get_tag, is_internal, tag_times
-from anabranch.options import TAG_DEFAULT_TIME_RETAINED, parse_duration
+from anabranch.options import LONGEST, TAG_DEFAULT_TIME_RETAINED, parse_duration
 
 
 def create_tag(
     context: TableContext, name: str, moment: Moment, *, retained: int | None = None, automatic: bool = False
 ) -> Tag:
-    """Name a moment.
+    """Create a tag.
 
-    Of several who give the same name at once, one does.
+    If several callers create the same name at once, one succeeds.
 
     Args:
         context: the branch.
         name: of the new tag.
-        moment: what to name.
+        moment: the moment to tag.
         retained: how many milliseconds to keep it; `tag.default-time-retained` if None.
         automatic: whether the name was made from a period, and so may have digits only.
 
     Raises:
-        InvalidNameError: a new tag must not be called so.
-        AlreadyExistsError: there is such a tag.
+        InvalidNameError: the name is not allowed for a new tag.
+        AlreadyExistsError: the tag exists.
         NotFoundError: the moment was removed meanwhile; no tag was made.
     """
     if not automatic:
@@ -63,10 +63,10 @@ def create_tag(
 
 
 def delete_tag(context: TableContext, name: str) -> Tag:
-    """Remove a tag, also one that cannot be read. What only it kept goes with the next expiry and orphan cleaning.
+    """Remove a tag, even an unreadable one. What only it kept goes with the next expiry and orphan cleaning.
 
     Returns:
-        The tag; of a damaged one the name is all that is known.
+        The tag; of a damaged one only the name is known.
 
     Raises:
         InvalidNameError: the table made the tag for itself.
@@ -82,12 +82,12 @@ def delete_tag(context: TableContext, name: str) -> Tag:
 
 
 def rename_tag(context: TableContext, name: str, new_name: str) -> Tag:
-    """Give a tag another name. If the process dies there may be both; repeating it then says so.
+    """Rename a tag. If the process dies both names may exist; repeating it then says so.
 
     Raises:
-        InvalidNameError: a tag must not be called so.
+        InvalidNameError: the name is not allowed for a tag.
         NotFoundError: there is no such tag, or it was removed meanwhile.
-        AlreadyExistsError: there is a tag of the new name.
+        AlreadyExistsError: the new name exists.
     """
     _check_not_internal(name)
     check_tag_name(new_name)
@@ -101,7 +101,7 @@ def rename_tag(context: TableContext, name: str, new_name: str) -> Tag:
     path = context.layout.tag_path(new_name)
     existing = find_tag(context, new_name)
     if existing == new:
-        # Left by a renaming that died, or of one under way, which does not take it back any more; nor do we.
+        # Left by a renaming that died, or by one under way, which does not take it back any more; nor do we.
         context.storage.put(path, new.to_json())
     elif existing is not None or not context.storage.put_if_absent(path, new.to_json()):
         raise _exists(context, existing or find_tag(context, new_name) or new)
@@ -111,22 +111,22 @@ def rename_tag(context: TableContext, name: str, new_name: str) -> Tag:
         if existing is None:
             _take_back(context, new)
         raise
-    _take_back(context, old)  # not one that somebody has put in its place since
+    _take_back(context, old)  # not one that was put in its place since
     return new
 
 
 def replace_tag(context: TableContext, name: str, moment: Moment, *, retained: int | None = None) -> Tag:
-    """Let a tag name another moment, at once: readers see the old one or the new one.
+    """Point a tag to another moment, atomically: readers see the old one or the new one.
 
     Args:
         context: the branch.
         name: of the tag.
-        moment: what it is to name.
-        retained: how many milliseconds to keep it from now on; as long as it was to be kept so far if None.
+        moment: the new moment.
+        retained: how many milliseconds to keep it from now on; None to keep the current duration.
 
     Raises:
         InvalidNameError: the table made the tag for itself.
-        NotFoundError: there is no such tag, or the moment was removed meanwhile; the tag is as it was.
+        NotFoundError: there is no such tag, or the moment was removed meanwhile; the tag is unchanged.
     """
     _check_not_internal(name)
     old = get_tag(context, name)
@@ -138,9 +138,9 @@ def replace_tag(context: TableContext, name: str, moment: Moment, *, retained: i
 
 
 def expire_tags(context: TableContext, *, dry_run: bool = False) -> list[str]:
-    """Remove the tags that were kept long enough; their names. Reads all tags.
+    """Remove expired tags and return their names. Reads all tags.
 
-    Ages are those of `removal_time`, and do not depend on the time zones of this machine or the tags' creators.
+    Ages are based on `removal_time`, and do not depend on the time zones of this machine or the tags' creators.
     """
     stored = tag_times(context)
     tags = find_tags(context, [name for name in stored if not is_internal(name)])
@@ -161,15 +161,18 @@ def expire_tags(context: TableContext, *, dry_run: bool = False) -> list[str]:
 
 def parse_retained(text: str | int | None) -> int | None:
     """How long to keep a tag, in milliseconds, from text such as ``7 d``. Raises `InvalidInputError`."""
-    if text is None or isinstance(text, int):
-        return text
+    if text is None:
+        return None
     try:
-        return parse_duration(text)
+        millis = text if isinstance(text, int) else parse_duration(text)
+        if not 0 <= millis <= LONGEST:
+            raise ValueError(text)
     except ValueError as error:
         raise InvalidInputError(
-            f"a tag cannot be kept for '{text}', which is no duration",
-            hint="write '7 d', '12 h' or '30 min'.",
+            f"tags and branches cannot be kept for '{text}', which is no duration, or longer than {LONGEST} ms",
+            hint="write '7 d', '12 h' or '30 min'; without a duration they are kept for good.",
         ) from error
+    return millis
 
 
 def _new(context: TableContext, name: str, moment: Moment, retained: int | None) -> Tag:
@@ -179,7 +182,7 @@ def _new(context: TableContext, name: str, moment: Moment, retained: int | None)
     mark = context.runtime.ids.uuid()
     if retained is None:
         return Tag(name, moment.snapshot, mark=mark)
-    if retained < 0:
+    if not 0 <= retained <= LONGEST:
         raise InvalidInputError(f"tag '{name}' cannot be kept for {retained} ms")
     now = context.runtime.clock.now_millis()
     local = now + context.runtime.clock.local_offset_millis(now)
@@ -187,7 +190,7 @@ def _new(context: TableContext, name: str, moment: Moment, retained: int | None)
 
 
 def _take_back(context: TableContext, tag: Tag) -> None:
-    """Remove exactly this tag, and none that another call put under its name: theirs may hold what this one does not."""
+    """Remove exactly this tag, not one that another call put under its name, which may hold what this does not."""
     found = find_tag(context, tag.name)
     if found is not None and found.mark == tag.mark:
         context.storage.delete(context.layout.tag_path(tag.name))

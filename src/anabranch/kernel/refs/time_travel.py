@@ -1,15 +1,15 @@
-"""Finding what a table was at a time, or when its watermark had come that far.
+"""Time travel by commit time or watermark.
 
 By time there is one rule: of all retained snapshots and all savepoints of the branch, the newest one (the highest
 number) whose snapshot was committed at that time or before it. A savepoint counts by the time of the snapshot it
-saves, so it stands in where that snapshot has expired. Several snapshots of one millisecond: the last. Commits of
+saves, so it substitutes for that snapshot once expired. Several snapshots of one millisecond: the last. Commits of
 Anabranch never go back in time; where the clocks of other writers did, the rule still holds as long as not more
-than 32 commits in a row are out of order. A snapshot whose time is still to come counts by the time at which its file
+than 32 commits in a row are out of order. A snapshot whose time is in the future counts by the time at which its file
 was stored.
 
 By watermark: the first of them whose watermark is at least the one asked for.
 
-The answer is *exact* if nothing that has expired can have come in between.
+The answer is *exact* if no expired snapshot can have come in between.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DISORDER = 32
 
 
 def retained_at(context: TableContext, millis: int, *, exact: bool = False) -> Moment:
-    """The branch at a time, by the rule of this module and what is there of its history now.
+    """Return the branch at a time, by the rule of this module and its current, retained history.
 
     Args:
         context: the branch.
@@ -40,7 +40,7 @@ def retained_at(context: TableContext, millis: int, *, exact: bool = False) -> M
         exact: refuse an answer after which something may have expired.
 
     Raises:
-        NotFoundError: there is nothing so old, or nothing certain; the message says what there is.
+        NotFoundError: nothing is that old, or nothing is certain; the message says what exists.
     """
 
     def early(snapshot: Snapshot) -> bool:
@@ -69,15 +69,15 @@ def retained_at(context: TableContext, millis: int, *, exact: bool = False) -> M
 
 
 def at_watermark(context: TableContext, watermark: int, *, exact: bool = False) -> Moment:
-    """The first moment whose watermark is at least `watermark` (epoch milliseconds).
+    """Return the first moment whose watermark is at least `watermark` (epoch milliseconds).
 
     Args:
         context: the branch.
-        watermark: how far event time must have come.
-        exact: refuse an answer before which a snapshot may have expired that had come as far.
+        watermark: the event time to reach.
+        exact: refuse an answer before which an expired snapshot may already have reached it.
 
     Raises:
-        NotFoundError: no watermark is as high, or nothing is certain; the message says what there is.
+        NotFoundError: no watermark is as high, or nothing is certain; the message says what exists.
     """
     if not isinstance(watermark, int):
         raise InvalidInputError(
@@ -119,7 +119,7 @@ def at_watermark(context: TableContext, watermark: int, *, exact: bool = False) 
 
 
 def _by_time(context: TableContext, head: Snapshot | None, early: Callable[[Snapshot], bool]) -> Border:
-    """The last snapshot for which `early` holds, also where times go back a little, and the one after it."""
+    """Find the last snapshot for which `early` holds and the one after it, even if times go back a little."""
     border = _border(context, head, early)
     if head is None:
         return border
@@ -151,7 +151,7 @@ def _border(context: TableContext, head: Snapshot | None, holds: Callable[[Snaps
 def _border_by_watermark(
     context: TableContext, head: Snapshot | None, too_low: Callable[[Snapshot | None], bool]
 ) -> Border:
-    """The same where the watermark was set anew: since then it never was as low again."""
+    """Find the border by watermark; after a reset, only since the reset, as it was never as low again."""
     newest = head
     while newest is not None:
         since = newest.properties.get(WATERMARK_SINCE_PROPERTY, "")
@@ -176,7 +176,7 @@ def _newest_saved(
     head: Snapshot | None,
     millis: int,
 ) -> Savepoint | None:
-    """The savepoint that is a better answer than the retained snapshot `last`, if there is one."""
+    """Return the savepoint that is a better answer than the retained snapshot `last`, if there is one."""
     lowest = 0 if last is None else last.id
     timed = [s for s in saved if s.saved_time is not None and s.saved_time <= millis]
     candidates = [s for s in timed if s.saved_snapshot_id > lowest]
@@ -187,7 +187,7 @@ def _newest_saved(
 
 
 def _is_in_history(context: TableContext, savepoint: Savepoint, head: Snapshot | None) -> bool:
-    """False for one that saves what was rolled away for good since."""
+    """Whether a savepoint is still in history; False if its snapshot was destructively rolled back."""
     if head is not None and savepoint.saved_snapshot_id > head.id:
         return False
     retained = context.snapshots.find(savepoint.saved_snapshot_id)
@@ -208,7 +208,7 @@ def _is_last_before(
 
 
 def _known(context: TableContext, snapshot_id: int, saved: Sequence[Savepoint]) -> Snapshot | None:
-    """A snapshot that is retained, or saved by one of these savepoints."""
+    """Return a snapshot that is retained, or saved by one of these savepoints."""
     if snapshot_id < 1:
         return None
     held = (s.saved_snapshot for s in saved if s.saved_snapshot_id == snapshot_id)
@@ -244,7 +244,7 @@ def _nothing_before(
 
 
 def uncertain(context: TableContext, moment: Moment, millis: int) -> NotFoundError:
-    """That it is not certain what a branch was at a time."""
+    """Return the error for a branch whose state at a time is not certain."""
     asked = f"{millis} ({time_text(millis)})"
     distance = duration_text(moment.distance_millis)
     head = context.snapshots.head()

@@ -1,4 +1,4 @@
-"""What a job that writes does for the references of its table after a commit: automatic tags and savepoints."""
+"""Post-commit maintenance of a table's references by writing jobs: automatic tags and savepoints."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _LOG = logging.getLogger(__name__)
 
 
 def keep_due(context: TableContext, options: Mapping[str, str], committed: Snapshot) -> None:
-    """Make the tags and the savepoint that are due after this commit.
+    """Create the tags and the savepoint that are due after this commit.
 
-    The commit is acknowledged whatever becomes of them: what fails is logged, and the next commit makes it.
+    Never fails the commit: errors are logged, and the next commit tries again.
 
     Args:
         context: the branch.
-        options: of the table, with those of the job over them.
+        options: of the table, overridden by those of the job.
         committed: the snapshot just made.
     """
     try:

@@ -1,1 +1,1 @@
-"""Finding what is wrong with a table, and bringing it back."""
+"""Detects damage to a table and repairs it."""

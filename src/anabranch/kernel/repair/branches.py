@@ -1,8 +1,8 @@
-"""The branches of a table as they are found, also where the record of how one began is damaged or gone."""
+"""Opens the branches of a table for checks, even if their fork records are damaged or missing."""
 
 from __future__ import annotations
 
-from anabranch.errors import AnabranchError, CorruptTableError
+from anabranch.errors import AnabranchError, CorruptTableError, UnsupportedFeatureError
 from anabranch.format.records.fork import FORK_FILE
 from anabranch.kernel.branches.lost_fork import is_fork_gone, recovered_fork
 from anabranch.kernel.log.branch_log import BranchState, state_of
@@ -11,12 +11,12 @@ from anabranch.kernel.repair.problem import Kind, Problem
 
 
 def as_found(main: TableContext, branch: TableContext, problems: list[Problem]) -> tuple[TableContext, bool]:
-    """A branch, by what is left of its record if that cannot be read, and whether it is known who it is.
+    """Open a branch, with a recovered fork record if needed; return it and whether its identity is known.
 
     Args:
         main: the main branch.
-        branch: to look at.
-        problems: what is wrong with the record is added.
+        branch: the branch to check.
+        problems: problems with the record are added.
     """
     if branch.branch is None:
         return branch, True
@@ -29,6 +29,9 @@ def as_found(main: TableContext, branch: TableContext, problems: list[Problem]) 
         ):
             return branch, True
         message = f"{path}: is gone, though branch '{branch.branch}' was made by us"
+    except UnsupportedFeatureError as error:  # what it says is not ours to guess
+        problems.append(Problem(Kind.BRANCH, error.message, path, branch.branch, hint=error.hint))
+        return branch.with_fork(None), False
     except CorruptTableError as error:
         message = str(error.message)
     fork = recovered_fork(main, branch)
@@ -55,7 +58,7 @@ def as_found(main: TableContext, branch: TableContext, problems: list[Problem]) 
 
 
 def half_made(context: TableContext, *, is_main: bool) -> Problem | None:
-    """What is wrong with how far a branch is made; None if nothing is."""
+    """Return the problem of a branch that is not complete; None if there is none."""
     state = state_of(context)
     if state is BranchState.READY:
         schemas = context.schemas.ids()
@@ -63,7 +66,7 @@ def half_made(context: TableContext, *, is_main: bool) -> Problem | None:
     if state is BranchState.ABSENT and not is_main:
         return None
     if state is BranchState.BEGUN and hinted_id(context) is not None:
-        return None  # it was whole: the hint comes after the first snapshot
+        return None  # it was complete: the hint comes after the first snapshot
     doing = {BranchState.BEGUN: "half made", BranchState.DELETING: "half deleted"}.get(state, "no branch")
     return Problem(
         Kind.MAIN_GONE if is_main else Kind.BRANCH,
@@ -84,7 +87,7 @@ def _without_schema(context: TableContext, *, is_main: bool) -> Problem:
 
 
 def hinted_id(context: TableContext) -> int | None:
-    """The newest snapshot by the hint; None if there is none that can be read."""
+    """Return the newest snapshot id according to the hint; None if it cannot be read."""
     try:
         text = context.storage.get(context.layout.latest_hint_path)
     except AnabranchError:

@@ -1,4 +1,4 @@
-"""Mending snapshots and tags in whose file one bit changed, as disks and memory do: their checksum tells which."""
+"""Repairs snapshots and tags with one flipped bit, found by their checksum."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from anabranch.kernel.repair.problem import Kind, Problem
 from anabranch.kernel.repair.step import Act, Step
 
 _LONGEST = 64 * 1024
-"""Bytes of a file that is tried at all, eight times each."""
+"""Largest file size in bytes that is tried, at eight attempts per byte."""
 
 
 def plan_bits(context: TableContext, problems: Sequence[Problem]) -> Iterator[tuple[Step, Act]]:
-    """What puts changed bits back, where a single one explains the damage."""
+    """Plan to flip back changed bits, where a single one explains the damage."""
     for path in dict.fromkeys(p.path for p in problems if p.kind in (Kind.SNAPSHOT, Kind.REF) and p.path):
         try:
             data = context.storage.get(path)
@@ -37,7 +37,7 @@ def plan_bits(context: TableContext, problems: Sequence[Problem]) -> Iterator[tu
 
 
 def _reader(path: str) -> Callable[[bytes], Snapshot | Tag]:
-    """What reads a file of ours; `to_json` of the result gives the same bytes for a whole one."""
+    """Return the parser of a file; `to_json` of its result reproduces an intact one byte by byte."""
     if snapshot_id_of(path) is not None:
         return lambda data: Snapshot.from_json(data, path=path)
     name = path.rpartition("/tag-")[2]
@@ -45,9 +45,9 @@ def _reader(path: str) -> Callable[[bytes], Snapshot | Tag]:
 
 
 def _before(context: TableContext, data: bytes, read: Callable[[bytes], Snapshot | Tag]) -> bytes | None:
-    """The content before one bit of it changed; None if no bit explains the damage, or several do.
+    """Return the content before one bit changed; None if no bit explains the damage, or several do.
 
-    The checksum is not of everything: the sizes of lists are told by the lists, and any UUID is as good as another.
+    The checksum does not cover everything: the sizes of lists are checked by the lists, and a UUID cannot be checked.
     """
     found: list[tuple[Snapshot | Tag, bytes]] = []
     for place in range(8 * len(data) if len(data) <= _LONGEST else 0):
@@ -75,7 +75,7 @@ def _without_uuid(said: Snapshot | Tag) -> bytes:
 
 
 def _has_sizes_of_lists(context: TableContext, snapshot: Snapshot) -> bool:
-    """Whether the sizes that a snapshot names are those of its lists, as far as these are there."""
+    """Whether the list sizes in a snapshot are those of its lists, as far as these exist."""
     lists = {
         snapshot.base_manifest_list: snapshot.base_manifest_list_size,
         snapshot.delta_manifest_list: snapshot.delta_manifest_list_size,

@@ -1,4 +1,4 @@
-"""How a table is: its files, what compaction would make of them, and what to do about it."""
+"""Health of a table: its files, what compaction would make of them, and recommended actions."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from typing import Final
 import polars as pl
 
 from anabranch.format.records.entry_frame import EntryFrame
+from anabranch.format.records.layout import consumer_id_of
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.text.shell import command_line
 from anabranch.kernel.compaction.live import live_files
 from anabranch.kernel.compaction.packing import Limits
 from anabranch.kernel.compaction.planning import Gain, full_outline, gain_of, minor_outline
+from anabranch.kernel.log.consumers import find_consumer
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.file_paths import missing_files
 from anabranch.kernel.log.moment import time_text
@@ -34,26 +37,29 @@ from anabranch.tabular import one_screen
 _WORST: Final = 5
 _SMALL_FILE_POINTS: Final = 60
 _MANY_FILES: Final = 50
-"""Files too many from which on their share counts in full; few files are no harm whatever their size."""
+"""Number of surplus files from which on their share counts in full; few files are harmless whatever their size."""
 _MANY_SNAPSHOTS: Final = 100
 _NEWEST: Final = 100
-"""Snapshots whose times are looked at."""
+"""Number of snapshots whose times are checked."""
+_DAY_MILLIS: Final = 86_400_000
+_CONSUMER_MILLIS: Final = _DAY_MILLIS
+"""Age of a consumer from which health tells of it; later where snapshots are retained for longer."""
 _MANY_PARTITIONS: Final = 100
 _TINY_PARTITION: Final = 20
-"""A partition is tiny if so many of them would fit into one file."""
+"""A partition is tiny if at least this many of them would fit into one file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that could be better."""
+    """A possible improvement."""
 
     points: int
-    """What it takes off the score."""
+    """Points subtracted from the score."""
     why: str
     command: str | None
-    """What mends it, to be typed as it is; None where only another design of the table does."""
+    """Command that fixes it, ready to run; None where only another table design helps."""
     is_upkeep: bool = False
-    """Whether `maintain` mends it as well."""
+    """Whether `maintain` fixes it as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,38 +75,38 @@ class PartitionHealth:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Health:
-    """The state of a table at one snapshot. As text it says what to do."""
+    """Health of a table at one snapshot. Its text lists what to do."""
 
     table: str
     snapshot_id: int | None
     score: int
     """From 0 to 100, where nothing is left to do."""
     findings: tuple[Finding, ...]
-    """What the score lacks, the worst first."""
+    """Reasons for the lost points, the worst first."""
     files: int
     small_files: int
     """Files below 7/10 of `target-file-size`."""
     files_compacted: int
-    """About how many files a full compaction would leave."""
+    """Approximate number of files after a full compaction."""
     partitions: int
     rows: int
     bytes: int
     median_files: float
-    """Files of a partition: half of the partitions have no more."""
+    """Median number of files per partition."""
     most_files: int
-    """Files of the partition that has the most."""
+    """Largest number of files in a partition."""
     worst: tuple[PartitionHealth, ...]
     """The partitions with the most small files."""
     snapshots: int
-    """Snapshots that are retained."""
+    """Number of retained snapshots."""
     manifests: int
-    """Manifests that a plan of the whole table reads."""
+    """Number of manifests that a plan of the whole table reads."""
     states: tuple[JobState, ...] = ()
-    """What jobs that write to it keep of their state, for its tags."""
+    """State that writing jobs keep for the table's tags."""
 
     @property
     def small_share(self) -> float:
-        """Part of the files that are small, from 0 to 1."""
+        """Share of files that are small, from 0 to 1."""
         return self.small_files / self.files if self.files else 0.0
 
     def __str__(self) -> str:
@@ -122,13 +128,13 @@ class Health:
 def health(
     context: TableContext, snapshot: Snapshot | None, schema: TableSchema, options: Mapping[str, str]
 ) -> Health:
-    """The state of a branch at a snapshot.
+    """Compute the health of a branch at a snapshot.
 
     Args:
         context: the branch.
         snapshot: None for a table that was never written.
         schema: of the table at that moment.
-        options: of the table, with those of the view over them.
+        options: of the table, overridden by those of the view.
 
     Raises `CorruptTableError`, `UnsupportedFeatureError`.
     """
@@ -140,6 +146,7 @@ def health(
         *_damage(context, live, schema),
         *_small_files(context, live, gain, schema, options),
         *_snapshots(context, ids, options),
+        *_old_consumers(context, ids, options),
         *_wrong_clocks(context, ids),
         *_tiny_partitions(partitions, options),
     ]
@@ -164,7 +171,7 @@ def health(
 
 
 def _damage(context: TableContext, live: EntryFrame, schema: TableSchema) -> Iterator[Finding]:
-    """What `verify` would find of the newest snapshots, and of the files of the newest."""
+    """Yield what `verify` would find in the newest snapshots, and in the files of the newest."""
     wrong = [p for p in look_at_history(context) if p.severity == "error"]
     if wrong:
         more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
@@ -178,7 +185,7 @@ def _damage(context: TableContext, live: EntryFrame, schema: TableSchema) -> Ite
 
 
 def _whole(context: TableContext, verb: str) -> str:
-    return f"anabranch {verb} {context.name}"
+    return command_line(verb, context.name)
 
 
 def _by_partition(live: EntryFrame, limits: Limits) -> pl.DataFrame:
@@ -232,8 +239,28 @@ def _snapshots(context: TableContext, ids: list[int], options: Mapping[str, str]
         )
 
 
+def _old_consumers(context: TableContext, ids: list[int], options: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield consumers that have not moved for long and keep snapshots that would have expired otherwise."""
+    now = context.runtime.clock.now_millis()
+    kept_for = max(SNAPSHOT_TIME_RETAINED.of(options), _CONSUMER_MILLIS)
+    for info in sorted(context.storage.list(context.layout.consumer_folder), key=lambda one: one.path):
+        name = consumer_id_of(info.path)
+        if name is None or now - info.modified_millis <= kept_for:
+            continue
+        consumer = find_consumer(context, name)
+        held = 0 if consumer is None else sum(number >= consumer.next_snapshot for number in ids)
+        if held > 1:
+            days = (now - info.modified_millis) // _DAY_MILLIS
+            yield Finding(
+                5,
+                f"consumer '{name}' has not moved for {days} days and keeps {held:,} snapshots from expiring: start its "
+                "reader again, or let go of it",
+                _command(context, "consumers", "--delete", name),
+            )
+
+
 def _older(context: TableContext, ids: list[int], millis: int) -> int:
-    """How many of the snapshots were made before that moment, as far as their times go up with their numbers."""
+    """Count the snapshots made before that moment, assuming that times increase with ids."""
     low, high = 0, len(ids)
     while low < high:
         middle = (low + high) // 2
@@ -246,7 +273,7 @@ def _older(context: TableContext, ids: list[int], millis: int) -> int:
 
 
 def _wrong_clocks(context: TableContext, ids: list[int]) -> Iterator[Finding]:
-    """Snapshots whose time is still to come, among the newest."""
+    """Find snapshots with a time in the future, among the newest."""
     now = context.runtime.clock.now_millis()
     newest = each(context.snapshots.find, ids[-_NEWEST:])
     ahead = [snapshot for snapshot in newest if snapshot is not None and is_ahead(snapshot, now)]
@@ -277,7 +304,7 @@ def _tiny_partitions(partitions: pl.DataFrame, options: Mapping[str, str]) -> It
 
 def _command(context: TableContext, verb: str, *flags: str) -> str:
     branch = [] if context.branch is None else ["--branch", context.branch]
-    return " ".join(["anabranch", verb, context.name, *flags, *branch])
+    return command_line(verb, context.name, *flags, *branch)
 
 
 def _number(value: object) -> float:
@@ -285,7 +312,7 @@ def _number(value: object) -> float:
 
 
 def _about(state: Health) -> list[str]:
-    """What there is, in a line or two."""
+    """Summarize the table in a line or two."""
     lines = [
         f"{state.files:,} files, {state.small_files:,} of them small ({state.small_share:.0%})",
         f"{state.rows:,} rows, {size_text(state.bytes)}",

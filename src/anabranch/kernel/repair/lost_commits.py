@@ -1,9 +1,9 @@
-"""Commits that manifest lists still tell of though no snapshot names them, and the order in which they were made.
+"""Lost commits: manifest lists without a snapshot, and the order in which they were committed.
 
-A commit leaves two lists: what it took over, and what it changed. An attempt that lost the race for its number writes the
-first again, and keeps the second if it can, so the two need not be of one attempt. What a killed attempt left looks the
-same, and the table may have come back to a state that it had before. So commits are put together to a whole path: each
-takes over what the one before left, file by file, and was stored after it, and there are as many as numbers are missing.
+A commit leaves two lists: its base and its delta. An attempt that lost the race for its number writes the
+first again, and keeps the second if it can, so the two need not be of one attempt. Leftovers of killed attempts look
+the same, and the table may have returned to an earlier state. So commits are chained into a complete path: each
+base equals the state that the one before left, file by file, it was stored later, and the length matches the gap.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from anabranch.format.records.layout import LIST_PREFIX, MANIFEST_FOLDER
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.removals import removed_lists
-from anabranch.kernel.repair.states import State
+from anabranch.kernel.repair.found import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,28 +31,28 @@ class LostList:
 
     name: str
     stem: str
-    """What the lists that one attempt at a commit wrote have in common."""
+    """Common name prefix of the lists of one commit attempt."""
     place: int
-    """Which of them it is: what was changed comes after what was taken over."""
+    """Its position among them: the delta comes after the base."""
     size: int
     modified: int
 
 
 @dataclass(frozen=True, slots=True)
 class LostCommit:
-    """A commit that may have been: which state of the table it took over, and which it left."""
+    """A possible commit: the state it was based on, and the one it left."""
 
     before: str
     after: str
     stored: int
     """When its attempt began to be stored, by the store's clock: each commit began after the one before."""
     base: LostList | None
-    """What it took over; None if a snapshot tells."""
+    """Its base list; None if a snapshot names it."""
     delta: LostList | None = None
     snapshot: Snapshot | None = None
     """The snapshot itself, if a ref holds it."""
     source: str = ""
-    """Which ref that is."""
+    """Name of that ref."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class _Node:
     previous: _Node | None
 
     def has(self, commit: LostCommit) -> bool:
-        """Whether a commit is on the path; one that began earlier need not be looked for."""
+        """Whether a commit is on the path; nodes stored before it need not be searched."""
         node: _Node | None = self
         while node is not None and node.commit.stored >= commit.stored:
             if node.commit is commit:
@@ -79,14 +79,14 @@ def path_from(
     commits: Sequence[LostCommit],
     held: Mapping[int, LostCommit],
 ) -> list[LostCommit]:
-    """The commits that follow a snapshot, up to a number or as far as they lead; ended by the one that began last.
+    """Return the commits that follow a snapshot, up to a number or as far as they lead; the latest stored path wins.
 
     Args:
         context: the branch.
-        head: what they follow; None for the first of a table.
+        head: the snapshot they follow; None for the first of a table.
         until: the number of the last.
-        commits: those that lists tell of, in the order in which they were stored.
-        held: snapshots that refs hold, by number: where one fits, no other is taken.
+        commits: those known from lists, in the order in which they were stored.
+        held: snapshots held by refs, by number: where one fits, it is preferred.
     """
     state = state_of_files(context, () if head is None else context.manifests.of_snapshot(head))
     ends = [_Node(LostCommit(state, state, 0, None), None)]
@@ -107,7 +107,7 @@ def path_from(
 
 
 def _following(ends: Sequence[_Node], commits: Sequence[LostCommit]) -> Iterator[_Node]:
-    """The paths that are longer by one. Of several that a commit may continue, it does the one that was stored last."""
+    """Yield paths extended by one commit. A commit that may extend several extends the latest stored one."""
     by_state: dict[str, list[_Node]] = {}
     for end in sorted(ends, key=lambda end: -end.commit.stored):
         by_state.setdefault(end.commit.after, []).append(end)
@@ -119,7 +119,7 @@ def _following(ends: Sequence[_Node], commits: Sequence[LostCommit]) -> Iterator
 
 
 def held_commit(context: TableContext, snapshot: Snapshot, source: str) -> LostCommit | None:
-    """A snapshot that a ref holds; None if what it took over cannot be read."""
+    """Build a commit from a snapshot that a ref holds; None if its base cannot be read."""
     try:
         before = state_of_files(context, context.manifests.read_list(snapshot.base_manifest_list))
         after = state_of_files(context, context.manifests.of_snapshot(snapshot))
@@ -130,7 +130,7 @@ def held_commit(context: TableContext, snapshot: Snapshot, source: str) -> LostC
 
 
 def lost_commits(context: TableContext, states: Sequence[State]) -> list[LostCommit]:
-    """All that may have been, of which no snapshot is left, in the order in which they were stored."""
+    """Return all possible commits without a snapshot, in the order in which they were stored."""
     lists = _lists(context, states)
     stems = Counter(one.stem for one in lists)
     return [
@@ -164,7 +164,7 @@ def _changes_of(
     lists: Sequence[LostList],
     stems: Mapping[str, int],
 ) -> Iterator[tuple[LostList, pl.DataFrame]]:
-    """The lists that may say what was changed on `before`, with what is live after it.
+    """Yield possible delta lists for the state `before`, with the live files after each.
 
     They are of the same attempt, or else of an earlier one.
     """
@@ -185,7 +185,7 @@ def _changes_of(
 
 
 def _after(context: TableContext, before: pl.DataFrame, delta: LostList) -> pl.DataFrame | None:
-    """What is live after a change; None if it takes away what is not there, or adds what is."""
+    """Apply a delta to live files; None if it removes a missing file, or adds an existing one."""
     try:
         metas = context.manifests.read_list(delta.name)
         entries = context.manifests.entries(metas, only=("kind", *IDENTITY)).df
@@ -210,7 +210,7 @@ def _live(context: TableContext, metas: Sequence[ManifestFileMeta]) -> pl.DataFr
 
 
 def state_of_files(context: TableContext, metas: Sequence[ManifestFileMeta]) -> str:
-    """What tells the files that are live after these manifests from any others. Raises `CorruptTableError`."""
+    """Return a fingerprint of the files that are live after these manifests. Raises `CorruptTableError`."""
     return _state(_live(context, metas))
 
 
@@ -223,7 +223,7 @@ def _state(live: pl.DataFrame) -> str:
 
 
 def _hint_time(context: TableContext) -> int:
-    """When the hint to the newest snapshot was stored; later than all else if there is none."""
+    """Return when the LATEST hint was stored; a maximal time if there is none."""
     try:
         return context.storage.info(context.layout.latest_hint_path).modified_millis
     except NotFoundError:

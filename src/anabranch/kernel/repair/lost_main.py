@@ -1,4 +1,4 @@
-"""The branch that is main, made again from what is left of it where somebody deleted its folder.
+"""Rebuilds the main branch from its remains if its folder was deleted.
 
 Its data files, manifests and manifest lists are the table's, so they are still there. The newest state that lists tell
 of is put back, with what leads up to it: from the snapshot that the branch began with if there is no hole, else history
@@ -18,6 +18,7 @@ from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.archive import archived
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.properties import BRANCH_PROPERTY
+from anabranch.kernel.repair.found import State
 from anabranch.kernel.repair.lost_commits import (
     LostCommit,
     held_commit,
@@ -27,7 +28,6 @@ from anabranch.kernel.repair.lost_commits import (
 )
 from anabranch.kernel.repair.lost_snapshots import Recovery, held_snapshots, recovered
 from anabranch.kernel.repair.problem import Kind, Problem
-from anabranch.kernel.repair.states import State
 
 _ALL = 2**62
 _MOST_TOLD = 10
@@ -35,14 +35,14 @@ _MOST_TOLD = 10
 
 @dataclass(frozen=True)
 class Remains:
-    """What is left of a branch that is main."""
+    """Remains of a main branch."""
 
     begun: Snapshot | None
-    """What it began with, if it can be put there without a hole above it."""
+    """The fork snapshot, if it can be restored without a gap above it."""
     snapshots: list[Recovery] = field(default_factory=list)
-    """Those to put back, oldest first."""
+    """Snapshots to restore, oldest first."""
     lost: list[Problem] = field(default_factory=list)
-    """What cannot be brought back."""
+    """What cannot be restored."""
 
     @property
     def newest(self) -> int:
@@ -55,13 +55,13 @@ class Remains:
 def remains_of(
     main: TableContext, pointer: MainPointer, states: Sequence[State], begun: Snapshot | None
 ) -> Remains:
-    """Look for it; nothing is changed.
+    """Find the remains; nothing is changed.
 
     Args:
-        main: the branch, as it is to be made again.
+        main: the branch, as it is to be rebuilt.
         pointer: the replacement by which it is main.
-        states: all that refs of the other branches name.
-        begun: the snapshot that it began with; None if that is lost.
+        states: states named by refs of the other branches.
+        begun: the fork snapshot; None if that is lost.
     """
     past = next(archived(main, main.branch_uuid), None)
     held = _held(main, states)
@@ -84,7 +84,7 @@ def remains_of(
 
 
 def _held(main: TableContext, states: Sequence[State]) -> dict[int, LostCommit]:
-    """The snapshots that were committed on it and that savepoints and other branches still hold."""
+    """Return snapshots committed on the branch that savepoints and other branches still hold."""
     found = {}
     for number, one in held_snapshots(main, states).items():
         if one.snapshot.properties.get(BRANCH_PROPERTY) == main.branch_uuid:
@@ -95,7 +95,7 @@ def _held(main: TableContext, states: Sequence[State]) -> dict[int, LostCommit]:
 
 
 def _own_commits(main: TableContext, pointer: MainPointer, states: Sequence[State]) -> list[LostCommit]:
-    """Those of which lists tell and that do not continue what was committed on another branch."""
+    """Return commits known from lists that do not continue another branch."""
     commits = lost_commits(main, states)
     its_past: set[str] = set()
     others: set[str] = set()
@@ -105,12 +105,12 @@ def _own_commits(main: TableContext, pointer: MainPointer, states: Sequence[Stat
         except AnabranchError:
             continue
         (its_past if _is_of_its_past(main, pointer, state.snapshot) else others).add(files)
-    # The seal of the main before, for one, has the same files as what the branch began with.
+    # For example, the seal of the main before has the same files as the fork snapshot.
     return [one for one in commits if one.before in its_past or one.before not in others]
 
 
 def _is_of_its_past(main: TableContext, pointer: MainPointer, snapshot: Snapshot) -> bool:
-    """Whether a snapshot is one of the branch, or of the history that it has in common with the main before."""
+    """Whether a snapshot is of the branch, or of the history it shares with the main before."""
     made_on = snapshot.properties.get(BRANCH_PROPERTY)
     if made_on == main.branch_uuid or main.is_forked(snapshot):
         return True
@@ -119,7 +119,7 @@ def _is_of_its_past(main: TableContext, pointer: MainPointer, snapshot: Snapshot
 
 
 def _newest_chain(commits: Sequence[LostCommit]) -> list[LostCommit]:
-    """The commit that was stored last, after those that lead up to it."""
+    """Return the commit that was stored last, with those that lead up to it."""
     chain = list(commits[-1:])
     while chain:
         leading = (
@@ -135,7 +135,7 @@ def _newest_chain(commits: Sequence[LostCommit]) -> list[LostCommit]:
 
 
 def _numbered(chain: list[LostCommit], known: int) -> tuple[int, list[LostCommit]]:
-    """The number of the first of a chain, without those before it that do not fit the numbers of the ones that refs hold."""
+    """Number a chain by its held snapshots; return the first number and the chain without earlier misfits."""
     held = [(place, one.snapshot.id - place) for place, one in enumerate(chain) if one.snapshot is not None]
     if not held:
         return known + 1, chain
@@ -148,7 +148,7 @@ def _numbered(chain: list[LostCommit], known: int) -> tuple[int, list[LostCommit
 def _numbers(
     main: TableContext, pointer: MainPointer, past: PastSnapshot | None, held: dict[int, LostCommit]
 ) -> Iterator[int]:
-    """Numbers of snapshots that the branch is known to have had."""
+    """Yield snapshot numbers that the branch is known to have had."""
     if pointer.replaced is not None and pointer.replaced.taken.branch_uuid == main.branch_uuid:
         yield pointer.replaced.taken.id
     if past is not None:
@@ -157,7 +157,7 @@ def _numbers(
 
 
 def _lost(main: TableContext, remains: Remains, known: int, past: PastSnapshot | None) -> Iterator[Problem]:
-    """The newest snapshots that the branch is known to have had and of which nothing is left."""
+    """Report the newest known snapshots of which nothing is left."""
     if remains.newest >= known:
         return
     first, last = remains.newest + 1, known
@@ -181,7 +181,7 @@ def _lost(main: TableContext, remains: Remains, known: int, past: PastSnapshot |
 def _not_taken(
     main: TableContext, commits: Sequence[LostCommit], path: Sequence[LostCommit]
 ) -> Iterator[Problem]:
-    """Commits that fit nowhere though they came late: they may be attempts that nobody acknowledged, or not."""
+    """Report late commits that fit nowhere: they may or may not have been acknowledged."""
     begun = path[0].stored if path else 0
     taken = {one.after for one in path} | {one.before for one in path}
     left = [one for one in commits if one not in path and one.after not in taken and one.stored >= begun]

@@ -1,4 +1,4 @@
-"""Snapshots that somebody deleted, made again from what is left of them."""
+"""Rebuilds deleted snapshots from what is left of them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from anabranch.kernel.log.properties import (
     WATERMARK_PROPERTY,
     WRITER_PROPERTY,
 )
+from anabranch.kernel.repair.found import State
 from anabranch.kernel.repair.lost_commits import LostCommit, LostList, held_commit, lost_commits, path_from
-from anabranch.kernel.repair.states import State
 from anabranch.version import __version__
 
 _NAMES: Final = uuid.UUID("3c0b1d9a-55d1-5b0e-9d4a-0c7a6b1f2e11")
@@ -31,20 +31,20 @@ _COLUMNS: Final = ("kind", *IDENTITY, "row_count")
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """A snapshot to put back."""
+    """A snapshot to restore."""
 
     snapshot: Snapshot
     source: str
-    """What it is taken from, for people."""
+    """Its source, for people."""
 
     def put(self, context: TableContext) -> bool:
-        """Put it back; False if its number is taken by now."""
+        """Store it; False if its number is taken by now."""
         path = context.layout.snapshot_path(self.snapshot.id)
         return context.storage.put_if_absent(path, self.snapshot.to_json())
 
 
 def recover_within(context: TableContext, states: Sequence[State], number: int) -> Recovery | None:
-    """The snapshot that is missing between others, or one that does what it did; None if nothing tells."""
+    """Recover a snapshot missing between others, or an equivalent; None if nothing is known of it."""
     following = _find(context, number + 1)
     held = held_snapshots(context, states).get(number)
     if following is None or held is None:
@@ -56,10 +56,10 @@ def recover_within(context: TableContext, states: Sequence[State], number: int) 
 
 
 def recover_head(context: TableContext, states: Sequence[State], hinted: int) -> list[Recovery]:
-    """The snapshots above the newest that is there, up to the one that the hint names, as far as there is a trace.
+    """Recover the snapshots above the newest existing one, up to the hinted one, as far as there is a trace.
 
-    Where nothing is left of the beginning, history begins with the oldest that leads up to there. If none does, it is the
-    newest commit of which lists tell, alone, which has all rows, unless what a tag or another branch leads up to is newer.
+    If the beginning is lost, history begins with the oldest that leads up to there. Otherwise it is the
+    newest commit known from lists, alone, which has all rows, unless a tag or another branch leads to a newer one.
     """
     head = context.snapshots.head()
     begin = 1 if head is None else head.id + 1
@@ -87,7 +87,7 @@ def recover_head(context: TableContext, states: Sequence[State], hinted: int) ->
 def recovered(
     context: TableContext, head: Snapshot | None, begin: int, path: Sequence[LostCommit]
 ) -> list[Recovery]:
-    """The snapshots of these commits, each on top of the one before."""
+    """Build the snapshots of these commits, each on top of the one before."""
     found: list[Recovery] = []
     for number, commit in enumerate(path, begin):
         if commit.snapshot is not None:
@@ -101,14 +101,14 @@ def recovered(
 
 
 def _on_top(context: TableContext, head: Snapshot | None, held: Snapshot) -> Snapshot:
-    """A snapshot as it is, or built on one that was made again and holds the same files."""
+    """Return a snapshot unchanged, or rebased on a rebuilt one that holds the same files."""
     if head is None or context.snapshots.follows(head, held):
         return held
     return replace(held, properties={**held.properties, PARENT_PROPERTY: head.stamp})
 
 
 def held_snapshots(context: TableContext, states: Sequence[State]) -> Mapping[int, Recovery]:
-    """The snapshots of this branch that a tag, a savepoint or another branch holds, by number."""
+    """Return this branch's snapshots that a tag, a savepoint or another branch holds, by number."""
     own = {context.branch_uuid} if context.branch is not None else {context.branch_uuid, None}
     found: dict[int, Recovery] = {}
     for state in states:

@@ -1,4 +1,4 @@
-"""Making the table have a main again, if the branch that is main was renamed or deleted by another engine."""
+"""Restores a main branch that another engine renamed or deleted."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.log.main_pointer import newest_pointer, put_pointer, replacements
 from anabranch.kernel.log.seals import dropped_until
 from anabranch.kernel.repair.branches import hinted_id
+from anabranch.kernel.repair.found import State
 from anabranch.kernel.repair.lost_main import Remains, remains_of
 from anabranch.kernel.repair.lost_snapshots import Recovery
 from anabranch.kernel.repair.problem import Kind, Problem
-from anabranch.kernel.repair.states import State
 from anabranch.kernel.repair.step import Act, Step
 from anabranch.kernel.replacement.copy_history import copy_past, copy_refs
 
 
 def is_gone(main: TableContext) -> bool:
-    """Whether the branch that is main is not there, or a repair of it died at its beginning."""
+    """Whether the main branch is missing, or a repair of it died at the start."""
     if main.branch is None:
         return False
     state = state_of(main)
@@ -38,7 +38,7 @@ def is_gone(main: TableContext) -> bool:
 def plan_main(
     context: TableContext, states: Sequence[State], lost: list[Problem]
 ) -> Iterator[tuple[Step, Act]]:
-    """What makes the table have a main again; what cannot be brought back is added to `lost`."""
+    """Plan how to give the table a main again; what cannot be restored is added to `lost`."""
     main = main_of(context)
     known = replacements(context)
     if not known or not is_gone(main):
@@ -96,13 +96,13 @@ def _make(old: TableContext, fork: Fork, remains: Remains) -> bool:
 
 
 def _schema_of(main: TableContext, ref: SnapshotRef) -> int | None:
-    """The version of the schema of a snapshot that expired, by the archive."""
+    """Return the schema id of an expired snapshot, from the archive."""
     past = archived(main, ref.branch_uuid)
     return next((one.schema_id for one in past if one.id == ref.id and one.stamp == ref.stamp), None)
 
 
 def _renamed(main: TableContext, pointer: MainPointer) -> str | None:
-    """The branch that has the identity of the one that is main."""
+    """Return the branch that has main's identity under another name."""
     for name in branch_names(main):
         try:
             fork = main.on_branch(name).fork
@@ -135,7 +135,7 @@ def _point(main: TableContext, pointer: MainPointer, name: str) -> bool:
 
 
 def put_back(context: TableContext, kind: Kind, found: Recovery) -> tuple[Step, Act]:
-    """The step that puts a snapshot back."""
+    """Build the step that restores a snapshot."""
     path = context.layout.snapshot_path(found.snapshot.id)
     what = f"put snapshot {found.snapshot.id} back, from {found.source}"
     return Step(kind, what, path), partial(found.put, context)

@@ -1,7 +1,7 @@
-"""Mending records of ours that cannot be read: each is made again from what else says the same.
+"""Repairs unreadable records: each is rebuilt from redundant information.
 
-What nothing says any more, and no rows depend on, is put aside in ``.orphans``. Everything else stays as it is, and is
-listed with what you can do.
+Records that cannot be rebuilt, and that no rows depend on, are moved to ``.orphans``. Everything else stays, and is
+reported with a hint.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from anabranch.kernel.log.merge_record import MergeEnd, MergeRecord, Wishes
 from anabranch.kernel.log.properties import BRANCH_PROPERTY, MERGE_PROPERTY, PARENT_PROPERTY
 from anabranch.kernel.log.seals import stay
 from anabranch.kernel.log.tag_log import find_tag
+from anabranch.kernel.repair.found import State
 from anabranch.kernel.repair.mending import is_of_later_version, put_again, put_aside
 from anabranch.kernel.repair.problem import Kind, Problem
-from anabranch.kernel.repair.states import State
 from anabranch.kernel.repair.step import Act, Step
 
 _POINTER: Final = re.compile(r"(MAIN|main)-([0-9]+)")
@@ -40,7 +40,7 @@ _MERGE: Final = re.compile(r"MERGE-([0-9]+)(\.done)?")
 
 
 def plan_forks(main: TableContext, problems: Sequence[Problem]) -> Iterator[tuple[Step, Act]]:
-    """What makes the records again of how branches began."""
+    """Plan to rebuild fork records."""
     for problem in problems:
         if (
             problem.kind is not Kind.BRANCH
@@ -59,7 +59,7 @@ def plan_forks(main: TableContext, problems: Sequence[Problem]) -> Iterator[tupl
 def plan_records(
     main: TableContext, states: Sequence[State], problems: Sequence[Problem]
 ) -> Iterator[tuple[Step, Act]]:
-    """What makes other records again, or puts them aside."""
+    """Plan to rebuild other records, or to move them aside."""
     for problem in problems:
         if problem.kind is not Kind.RECORD or is_of_later_version(main, problem.path):
             continue
@@ -102,7 +102,7 @@ def _settle(main: TableContext, path: str) -> Act:
 def _again(
     main: TableContext, states: Sequence[State], problem: Problem, name: str
 ) -> tuple[str, bytes] | None:
-    """What a record is made again from, and its content; None if nothing tells."""
+    """Return the source and content of a rebuilt record; None if nothing is known."""
     merge = _MERGE.fullmatch(name)
     if merge is not None and problem.branch is not None:
         branch = readable_branch(main, problem.branch)
@@ -137,7 +137,7 @@ def _again(
 
 
 def _release(main: TableContext, generation: int) -> tuple[str, bytes] | None:
-    """Dropped, if nothing of its history is left; else kept, which takes nothing away."""
+    """Rebuild a release record: dropped if nothing of its history is left; else kept, which is harmless."""
     pointer = find_pointer(main, generation)
     if pointer is None or pointer.replaced is None:
         return None
@@ -180,7 +180,7 @@ def _merge_record(
 def _made(
     main: TableContext, branch: TableContext, states: Sequence[State], number: int
 ) -> tuple[Snapshot | PastSnapshot, MergeFacts] | None:
-    """The snapshot that a merge made, or that says it was given up; None if there is none any more."""
+    """Return the snapshot that a merge made, or that marks it as given up; None if it is gone."""
     wanted = (f"{MERGE_USER}{branch.branch_uuid}", number)
     there: list[Snapshot | PastSnapshot] = [state.snapshot for state in states]
     past = [

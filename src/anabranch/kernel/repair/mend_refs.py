@@ -1,8 +1,8 @@
-"""Mending tags of our own, savepoints and old snapshots that cannot be read, from what else holds the same.
+"""Repairs unreadable internal tags, savepoints and old snapshots from redundant copies.
 
 A savepoint and its tag hold the same snapshot, as do a branch's record and its pins, a merge's record and its tags. A
-snapshot below the newest is taken from a ref that holds it; where none does, its file is put aside, and what is left is
-a gap: history seems to begin above it, and expiry goes on. A tag of a user stands for itself: `delete-tag` lets go of it.
+snapshot below the newest is restored from a ref that holds it; if none does, its file is moved aside, which leaves
+a gap: history seems to begin above it, and expiry goes on. A user's tag has no copy: `delete-tag` removes it.
 """
 
 from __future__ import annotations
@@ -22,23 +22,26 @@ from anabranch.kernel.log.fork_pins import fork_snapshot, is_fork_pin, pinned_br
 from anabranch.kernel.log.merge_pins import is_merge_pin, pinned_merge_of
 from anabranch.kernel.log.merge_record import merge_log
 from anabranch.kernel.log.removals import removed_stamps
+from anabranch.kernel.log.replacement_facts import replace_facts
+from anabranch.kernel.log.rollback_pins import is_rollback_pin, pinned_rollback_of
 from anabranch.kernel.log.savepoint_log import find_savepoint
 from anabranch.kernel.log.tag_log import find_tag
+from anabranch.kernel.provenance.past import rolled_back_to
 from anabranch.kernel.refs.savepoints import remade_savepoint
+from anabranch.kernel.repair.found import State
 from anabranch.kernel.repair.lost_snapshots import recover_within
 from anabranch.kernel.repair.mending import put_again, put_aside
 from anabranch.kernel.repair.problem import Kind, Problem
-from anabranch.kernel.repair.states import State
 from anabranch.kernel.repair.step import Act, Step
 
 
 def plan_refs(
     main: TableContext, states: Sequence[State], problems: Sequence[Problem]
 ) -> Iterator[tuple[Step, Act]]:
-    """What makes damaged refs again, or puts them aside."""
+    """Plan to rebuild damaged refs, or to move them aside."""
     for problem in problems:
-        context = main if problem.branch == main.branch else _branch(main, problem.branch)
         try:
+            context = main if problem.branch == main.branch else _branch(main, problem.branch)
             if not _is_damaged(context, problem):
                 continue
             if problem.kind is Kind.REF and (number := savepoint_id_of(problem.path)) is not None:
@@ -48,16 +51,22 @@ def plan_refs(
             elif problem.kind is Kind.SNAPSHOT and problem.snapshot_id is not None:
                 yield from _snapshot(context, states, problem.snapshot_id, problem)
         except AnabranchError:
-            continue  # what it would be made of is damaged too, so it is listed
+            continue  # its source, or its branch, cannot be read either, so that is reported
 
 
 def _is_damaged(context: TableContext, problem: Problem) -> bool:
-    """Whether the file of a ref is damaged, and not of a later version of the format or gone meanwhile."""
+    """Whether the file of a ref is damaged, rather than of a later format version or gone meanwhile.
+
+    A savepoint is damaged as well if its manifest list is not there, and if its file is not and nobody deleted it.
+    """
     name, number = tag_name_of(problem.path), savepoint_id_of(problem.path)
     try:
         if number is not None:
-            find_savepoint(context, number)
-        elif name is not None:
+            saved, layout = find_savepoint(context, number), context.layout
+            if saved is None:
+                return not context.storage.exists(layout.deleted_savepoint_path(number))
+            return not context.storage.exists(layout.manifest_path(saved.full_manifest_list))
+        if name is not None:
             find_tag(context, name)
         elif problem.snapshot_id is not None:
             context.snapshots.find(problem.snapshot_id)
@@ -114,6 +123,11 @@ def _tag(
         is_needed = owner is not None
         if owner is not None:
             held, whose = _merged(owner, states, merge, is_result=uuid is not None), f"merge {merge}"
+    elif is_rollback_pin(name):
+        # Where nothing is left of the rollback, or of what it went to, the pin can be done without: only the rule of
+        # thumb of other engines needs it, and a damaged one stands in the way of every expiry.
+        held, whose = _rolled_back(main, context, states, name), "a rollback"
+        is_needed = held is not None
     elif pins.is_pin(name):
         is_needed = not pins.is_old(context, name)
     if held is not None:
@@ -126,8 +140,24 @@ def _tag(
         )
 
 
+def _rolled_back(
+    main: TableContext, context: TableContext, states: Sequence[State], name: str
+) -> Snapshot | None:
+    """What a rollback made of its branch, or what it went to; a replacement by a commit is one, to where the branch left."""
+    user, is_target = pinned_rollback_of(name)
+    of_branch = [state.snapshot for state in states if state.context.branch == context.branch]
+    made = next((snapshot for snapshot in of_branch if snapshot.commit_user == user), None)
+    if made is None or not is_target:
+        return made
+    to, facts = rolled_back_to(made), replace_facts(made)
+    if facts is not None:
+        owner = _owner(main, facts.taken.branch_uuid)
+        return None if owner is None else fork_snapshot(owner, main)
+    return next((snapshot for snapshot in of_branch if to is not None and snapshot.stamp == to.stamp), None)
+
+
 def _owner(main: TableContext, uuid: str) -> TableContext | None:
-    """The branch of that identity. Raises `CorruptTableError` if it may be one of which that is not known."""
+    """Return the branch of that identity. Raises `CorruptTableError` if a branch of unknown identity may be it."""
     for name in branch_names(main):
         branch = main.on_branch(name)
         if branch.fork is not None and branch.fork.branch_uuid == uuid:
@@ -136,7 +166,7 @@ def _owner(main: TableContext, uuid: str) -> TableContext | None:
 
 
 def _merged(branch: TableContext, states: Sequence[State], merge: int, *, is_result: bool) -> Snapshot | None:
-    """What a merge took of its branch, or what it made of main."""
+    """Return the branch head that a merge took, or its result on main."""
     log = merge_log(branch)
     if not is_result:
         return log.records[merge].head if merge in log.records else None

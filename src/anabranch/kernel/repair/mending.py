@@ -1,4 +1,4 @@
-"""Putting a file again in place of a damaged one, or putting the damaged one aside."""
+"""Replaces damaged files, or moves them aside."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from anabranch.kernel.repair.step import Act
 _VERSION: Final = 1
 _POINTER_VERSION: Final = 2
 _MOST: Final = 1 << 26
-"""Bytes of a segment of the archive, unpacked."""
+"""Most bytes of an unpacked archive segment."""
 
 
 def put_again(context: TableContext, path: str, content: bytes) -> Act:
-    """Put a file in place of the damaged one, unless that is another by now than it was when this was planned."""
+    """Replace a damaged file, unless it has changed since this was planned."""
     before = _content(context, path)
 
     def act() -> bool:
@@ -36,7 +36,7 @@ def put_again(context: TableContext, path: str, content: bytes) -> Act:
 
 
 def put_aside(context: TableContext, path: str) -> Act:
-    """Move a damaged file to where the cleaning of orphans moves files too, which removes it after their time."""
+    """Move a damaged file to the quarantine of orphan cleaning, which removes it later."""
 
     def act() -> bool:
         now = context.runtime.clock.now_millis()
@@ -47,7 +47,7 @@ def put_aside(context: TableContext, path: str) -> Act:
 
 
 def is_of_later_version(context: TableContext, path: str) -> bool:
-    """Whether a file that cannot be read is whole, and of a later version of ours: that one knows what to do with it."""
+    """Whether an unreadable file is intact, but of a later format version."""
     data = _content(context, path) or b""
     try:
         if path.startswith(f"{HISTORY_FOLDER}/history-"):

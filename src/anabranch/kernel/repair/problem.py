@@ -1,4 +1,4 @@
-"""Kinds of damage to a table, and what `verify` says of each case of one."""
+"""Kinds of damage to a table, and the report of each case."""
 
 from __future__ import annotations
 
@@ -54,22 +54,22 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that is wrong with a table."""
+    """A single problem of a table."""
 
     kind: Kind
     message: str
     path: str = ""
-    """The file it is about."""
+    """Path of the affected file."""
     branch: str | None = None
-    """The branch it is of, by the name of its folder; None for the table's own folder."""
+    """Folder name of its branch; None for the table's own folder."""
     snapshot_id: int | None = None
     partition: str | None = None
     rows: int | None = None
-    """Rows that cannot be read because of it, as far as that is known."""
+    """Number of rows that cannot be read because of it, as far as known."""
     time_millis: int | None = None
-    """When what is lost was written, epoch milliseconds."""
+    """When the lost data was written, epoch milliseconds."""
     job: str | None = None
-    """Who wrote it: the job's name, or else the commit user."""
+    """Its writer: the job's name, or else the commit user."""
     repair: str | None = None
     """What `repair` does about it; None if it cannot."""
     hint: str | None = None
@@ -80,7 +80,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What `verify` found."""
+    """Result of `verify`."""
 
     table: str
     problems: tuple[Problem, ...]
@@ -96,7 +96,7 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no problems."""
         return not self.problems
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Reading every record file of ours once: which are damaged, and what depends on each.
+"""Reads every record file once to find damaged ones, and what depends on each.
 
 Snapshots, tags, savepoints and schemas are read elsewhere, with what they refer to.
 """
@@ -11,18 +11,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from anabranch.errors import CorruptTableError, NotFoundError
+from anabranch.errors import CorruptTableError, NotFoundError, UnsupportedFeatureError
 from anabranch.format.records.audit import AuditRecord
 from anabranch.format.records.branch_end import operations_from_json
 from anabranch.format.records.history_segment import HistorySegment
 from anabranch.format.records.layout import BRANCH_FOLDER, HISTORY_FOLDER, consumer_id_of
 from anabranch.format.records.main_pointer import MainPointer, Release, Seal
-from anabranch.format.text.json_object import JsonObject
+from anabranch.format.text.json_object import check_version
 from anabranch.kernel.log.consumers import find_consumer
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.ledger import page_entries
+from anabranch.kernel.log.field_ids import block_owner
+from anabranch.kernel.log.ledger import page_content
 from anabranch.kernel.log.merge_record import MergeEnd, MergeRecord
 from anabranch.kernel.log.parallel import each
+from anabranch.kernel.log.removals import REMOVAL_VERSION
 from anabranch.kernel.provenance.carry import carried_of
 from anabranch.kernel.repair.problem import Kind, Problem
 
@@ -32,7 +34,7 @@ _NUMBER: Final = "([1-9][0-9]{0,17})"
 
 @dataclass(frozen=True, slots=True)
 class _Sort:
-    """A sort of record file."""
+    """A type of record file."""
 
     name: re.Pattern[str]
     read: Callable[[bytes, str], object]
@@ -54,6 +56,7 @@ def _removal(data: bytes, path: str) -> object:
         raise CorruptTableError("is no readable JSON", path=path) from error
     if not isinstance(found, dict):
         raise CorruptTableError("is no record of removed snapshots", path=path)
+    check_version(found.get("version"), REMOVAL_VERSION, path=path)
     return found
 
 
@@ -85,7 +88,7 @@ _BESIDE_BRANCHES: Final = (
     ),
     _Sort(
         re.compile(f"FIELD-IDS-{_NUMBER}"),
-        lambda data, path: JsonObject.parse(data, path=path).text("branchUuid"),
+        block_owner,
         "which branch numbers its columns so is not known, so that adding one may be refused",
         repair="make it again from the schemas of the branches",
         severity="warning",
@@ -124,7 +127,7 @@ _OF_BRANCH: Final = (
 _LEDGER: Final = (
     _Sort(
         re.compile(f"expired-{_NUMBER}-{_NUMBER}"),
-        lambda data, path: page_entries(path, data),
+        lambda data, path: page_content(path, data),
         "a stream that asks whether its last batch is among these snapshots is refused",
         repair="make it again from the archive, if that has all of the snapshots",
         hint="start streams that are refused with a new checkpoint, after comparing their last rows.",
@@ -156,7 +159,7 @@ _HISTORY: Final = (
 
 
 def damaged_records(main: TableContext, contexts: Sequence[TableContext]) -> Iterator[Problem]:
-    """The record files that cannot be read, of the whole table.
+    """Yield a problem for each unreadable record file of the whole table.
 
     Args:
         main: the main branch.
@@ -189,6 +192,8 @@ def _problem(context: TableContext, path: str, sort: _Sort) -> Problem | None:
         sort.read(context.storage.get(path), path)
     except NotFoundError:
         return None  # it was joined with another meanwhile
+    except UnsupportedFeatureError as error:
+        return Problem(Kind.RECORD, error.message, path, context.branch, hint=error.hint)
     except CorruptTableError as error:
         return Problem(
             Kind.RECORD,

@@ -1,12 +1,12 @@
-"""Bringing a table back from what `verify` found. Nothing is deleted that may hold rows; every step can be named first.
+"""Repairs what `verify` found. Nothing is deleted that may hold rows; a dry run lists every step.
 
-A plan is a list of steps, each a sentence and what does it. Steps are made and carried out one kind after the other,
-because one mends what the next builds on: first files that are only out of place, then which branch is main, then the
-snapshots, then what is on top of them. Repeating a repair that was killed is safe.
+A plan is a list of steps, each a sentence and an action. Steps are made and executed one kind after the other,
+because later kinds build on earlier ones: first misplaced files, then which branch is main, then the
+snapshots, then what is on top of them. Repeating a killed repair is safe.
 
-Snapshots that somebody deleted are put back, in this order of preference: from a tag, savepoint or other branch that
-holds that very snapshot; from the manifest lists that are still there, if they continue history exactly: what the one
-takes over is what the other holds, file by file. Lists of attempts that never were commits may look the same, so they
+Deleted snapshots are restored, in this order of preference: from a tag, savepoint or other branch that
+holds that very snapshot; from remaining manifest lists, if they continue history exactly: the base of one
+equals the result of the other, file by file. Lists of attempts that never were commits may look the same, so they
 are used only where the hint to the newest snapshot, or the number of a later one, proves that a snapshot was there.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from anabranch.errors import NotFoundError
+from anabranch.errors import CorruptTableError, NotFoundError
 from anabranch.format.records.layout import tag_name_of
 from anabranch.format.records.refs import Tag
 from anabranch.format.records.savepoint import pinned_savepoint_of
@@ -37,12 +37,12 @@ from anabranch.kernel.repair.verify import Looked
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What a repair did, or would do, and what it could not bring back."""
+    """Result of a repair, or of its dry run, including what could not be repaired."""
 
     table: str
     steps: tuple[Step, ...]
     left: tuple[Problem, ...]
-    """What is still wrong: of lost rows with partition, time and job."""
+    """Remaining problems: lost rows with partition, time and job."""
     dry_run: bool
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ class Repair:
 def files_to_restore(
     context: TableContext, problems: Sequence[Problem], folder: str
 ) -> Iterator[tuple[Step, Mapping[str, str]]]:
-    """Files that are missing and lie where the cleaning of orphans moved them: the step, and the moves."""
+    """Yield the step and moves for missing files that orphan cleaning has moved aside."""
     wanted = {p.path: p for p in problems if p.kind in (Kind.FILE_MISSING, Kind.MANIFEST) and p.path}
     runs = sorted(context.storage.list_folders(folder), reverse=True) if wanted else []
     for run in runs:
@@ -78,12 +78,12 @@ def files_to_restore(
 def plan_branch(
     context: TableContext, looked: Looked, problems: Sequence[Problem]
 ) -> Iterator[tuple[Step, Act]]:
-    """What mends the history of one branch, in the order in which it is to be done.
+    """Plan the repair of one branch's history, in order of execution.
 
     Args:
         context: the branch.
-        looked: the whole table.
-        problems: what is wrong with it.
+        looked: the check of the whole table.
+        problems: the problems found.
     """
     own = [p for p in problems if p.branch == context.branch]
     kinds = {p.kind for p in own}
@@ -104,6 +104,8 @@ def plan_branch(
             Step(Kind.HINT, "write the hint to the newest snapshot", layout.latest_hint_path),
             lambda: _write_hint(context),
         )
+    if Kind.SCHEMA in kinds and not _can_build_on(context):
+        return  # what is put on top would name a schema that is not there
     if Kind.LEFTOVER in kinds:
         for problem in own:
             if problem.kind is Kind.LEFTOVER:
@@ -116,14 +118,23 @@ def plan_branch(
             Step(
                 Kind.FOREIGN_HEAD,
                 "commit an empty snapshot on top of the newest, which takes over what another engine put there",
-                layout.snapshot_folder,
+                next(p.path for p in own if p.kind is Kind.FOREIGN_HEAD),
             ),
             lambda: take_over(context) is not None,
         )
 
 
+def _can_build_on(context: TableContext) -> bool:
+    """Whether the schema of the newest snapshot can be read."""
+    try:
+        head = context.snapshots.head()
+        return head is None or context.schemas.get(head.schema_id) is not None
+    except CorruptTableError:
+        return False
+
+
 def plan_pins(main: TableContext, problems: Sequence[Problem]) -> Iterator[tuple[Step, Act]]:
-    """What puts missing pins again."""
+    """Plan to restore missing pins."""
     for problem in problems:
         if problem.kind is Kind.PIN:
             yield Step(Kind.PIN, f"put {problem.path} again", problem.path), partial(_tend, main, problem)
@@ -141,7 +152,7 @@ def _tend(main: TableContext, problem: Problem) -> bool:
     number = pinned_savepoint_of(tag_name_of(problem.path) or "")
     saved = None if number is None else find_savepoint(main, number)
     if saved is not None and saved.saved_snapshot is not None:
-        # One of a main that was dropped: only its pin says that it is the new main's.
+        # For a savepoint of a dropped former main, only its pin says that it is the new main's.
         tag = Tag(saved.pin, saved.saved_snapshot)
         main.storage.put_if_absent(problem.path, tag.to_json())
     return True

@@ -1,54 +1,28 @@
-"""The states of a table that refs name: read as far as they can be, with what is wrong on the way."""
+"""Reads the table states that refs name, as far as possible, and notes problems on the way."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
-from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError, StorageError
-from anabranch.format.records.layout import savepoint_id_of
-from anabranch.format.records.savepoint import Savepoint
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.commit.leftovers import leftovers_above
 from anabranch.kernel.log.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.fork_pins import fork_pin
 from anabranch.kernel.log.properties import BRANCH_PROPERTY
 from anabranch.kernel.log.removals import was_removed
-from anabranch.kernel.log.savepoint_log import is_of
-from anabranch.kernel.log.seals import dropped_until
+from anabranch.kernel.log.rollback_pins import is_rollback_pin
 from anabranch.kernel.log.tag_log import find_tag, is_internal, tag_names
 from anabranch.kernel.repair.branches import as_found, half_made, hinted_id
+from anabranch.kernel.repair.found import Found, State, dropped_if_known, of_branch, tried
+from anabranch.kernel.repair.misplaced import misplaced
 from anabranch.kernel.repair.pointers import pointer_problems
 from anabranch.kernel.repair.problem import Kind, Problem
 from anabranch.kernel.repair.records import damaged_records
+from anabranch.kernel.repair.savepoints import read_savepoints
 
 _AHEAD_MILLIS: Final = 10 * 60_000
-"""Clocks differ by so much without harm."""
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """A state of the table that a ref names."""
-
-    name: str
-    """For people: ``snapshot 5 of branch 'fix'``."""
-    path: str
-    context: TableContext
-    snapshot: Snapshot
-    whole: bool
-    """Whether all of its files are to be looked at, or only what it added: the one before it is looked at too."""
-
-
-@dataclass
-class Found:
-    """What was read so far."""
-
-    states: list[State] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-    branches: int = 0
-    snapshots: int = 0
-    refs: int = 0
+"""Tolerated clock difference."""
 
 
 def read_states(main: TableContext) -> Found:
@@ -80,14 +54,16 @@ def read_states(main: TableContext) -> Found:
                 continue
         found.branches += 1
         read_branch(context, found)
-    found.problems += damaged_records(main, contexts)
-    _savepoints(main, known, found)
+    found.problems += misplaced(main, contexts)
+    told = {problem.path for problem in found.problems}
+    found.problems += (problem for problem in damaged_records(main, contexts) if problem.path not in told)
+    read_savepoints(main, known, found)
     return found
 
 
 def read_branch(context: TableContext, found: Found) -> None:
     """Read the history and the tags of one branch."""
-    dropped = _dropped_until(context)
+    dropped = dropped_if_known(context)
     read_history(context, found, dropped=dropped)
     if dropped is None:
         _read_tags(context, found)
@@ -97,25 +73,22 @@ def _read_tags(context: TableContext, found: Found) -> None:
     for name in tag_names(context):
         found.refs += 1
         path = context.layout.tag_path(name)
-        tag = _tried(
-            found, Kind.REF, context, lambda name=name: find_tag(context, name), path, **_about_tag(name)
-        )
+        tag = tried(found, Kind.REF, context, partial(find_tag, context, name), path, **_about_tag(name))
         if tag is not None:
-            found.states.append(State(f"tag '{name}'{_of(context)}", path, context, tag.snapshot, whole=True))
-
-
-def _dropped_until(context: TableContext) -> int | None:
-    """As `dropped_until`; None too if the record of that is damaged, which is told of by itself."""
-    try:
-        return dropped_until(context)
-    except CorruptTableError:
-        return None
+            found.states.append(
+                State(f"tag '{name}'{of_branch(context)}", path, context, tag.snapshot, whole=True)
+            )
 
 
 def _about_tag(name: str) -> dict[str, str]:
-    """What is done about a damaged tag."""
+    """Return repair and hint for a damaged tag."""
     if not is_internal(name):
         return {"hint": f"`delete-tag {name}` lets go of it, and of what nothing else keeps."}
+    if is_rollback_pin(name):
+        return {
+            "repair": "put it again from the snapshots of its rollback, or put it aside if they are gone",
+            "hint": "`repair` does so; expiry and the cleaning of orphans go on then.",
+        }
     return {
         "repair": "put it again from what it belongs to, or put it aside if nothing needs it",
         "hint": "`delete-savepoint` or `delete-branch` of what it belongs to removes it.",
@@ -123,10 +96,10 @@ def _about_tag(name: str) -> dict[str, str]:
 
 
 def _read_unknown(context: TableContext, found: Found) -> None:
-    """Read what a branch has of which it is not known who it is, so nothing can be said of its history."""
+    """Read the snapshots of a branch of unknown identity, whose history cannot be judged."""
     found.branches += 1
     for number, snapshot in _snapshots(context, found).items():
-        name, path = f"snapshot {number}{_of(context)}", context.layout.snapshot_path(number)
+        name, path = f"snapshot {number}{of_branch(context)}", context.layout.snapshot_path(number)
         found.states.append(State(name, path, context, snapshot, whole=True))
     _read_tags(context, found)
 
@@ -138,12 +111,12 @@ def read_history(
 
     Args:
         context: the branch.
-        found: takes what is read.
-        newest: read only so many of the newest, if that is given.
-        dropped: up to which number the branch was dropped on purpose, if it was: that is no history any more.
+        found: collects what is read.
+        newest: if given, read only this many of the newest.
+        dropped: if the branch was dropped on purpose, up to which number: that is no longer history.
     """
     snapshots = _snapshots(context, found, newest, above=dropped or 0)
-    head = _tried(found, Kind.SNAPSHOT, context, context.snapshots.head)
+    head = tried(found, Kind.SNAPSHOT, context, context.snapshots.head)
     if dropped is not None and (head is None or head.id <= dropped):
         return
     if head is None and context.snapshots.ids():
@@ -160,11 +133,11 @@ def _snapshots(
     there: dict[int, Snapshot] = {}
     for number in [number for number in context.snapshots.ids() if number > above][-(newest or 0) :]:
         path = context.layout.snapshot_path(number)
-        snapshot = _tried(
+        snapshot = tried(
             found,
             Kind.SNAPSHOT,
             context,
-            lambda number=number: context.snapshots.find(number),
+            partial(context.snapshots.find, number),
             path,
             snapshot_id=number,
             repair="put it back from a ref that holds it; else put it aside, if it is not the newest",
@@ -176,22 +149,28 @@ def _snapshots(
 
 
 def _history(context: TableContext, head: Snapshot, there: dict[int, Snapshot], found: Found) -> None:
-    of, layout = _of(context), context.layout
+    of, layout = of_branch(context), context.layout
+    made_on = head.properties.get(BRANCH_PROPERTY)
+    known = (None, context.branch_uuid, context.table_uuid)
+    is_foreign = made_on not in known and not context.is_forked(head)
+    why = (
+        "when another engine put a branch in its place"
+        if is_foreign
+        else "by a writer whom a rollback overtook"
+    )
     for left in leftovers_above(context, head):
         found.problems.append(
             Problem(
                 Kind.LEFTOVER,
-                f"snapshot {left.id}{of} is above the newest, {head.id}, and not built on it: left by commit user "
-                f"{left.commit_user}, whom a rollback overtook",
+                f"snapshot {left.id}{of} is above the newest, {head.id}, and not built on it: left {why}, commit user "
+                f"{left.commit_user}",
                 layout.snapshot_path(left.id),
                 context.branch,
                 left.id,
                 repair="store what continues history in its place; what another engine appended is appended again",
             )
         )
-    made_on = head.properties.get(BRANCH_PROPERTY)
-    known = (None, context.branch_uuid, context.table_uuid)
-    if made_on not in known and not context.is_forked(head):
+    if is_foreign:
         found.problems.append(
             Problem(
                 Kind.FOREIGN_HEAD,
@@ -243,7 +222,7 @@ def _history(context: TableContext, head: Snapshot, there: dict[int, Snapshot], 
 def _gap(context: TableContext, number: int, path: str) -> Problem:
     return Problem(
         Kind.GAP,
-        f"snapshot {number}{_of(context)} is missing although older ones are there: its rows are in the next one, but "
+        f"snapshot {number}{of_branch(context)} is missing although older ones are there: its rows are in the next one, but "
         "neither it nor what it changed can be read, and history seems to end there",
         path,
         context.branch,
@@ -261,7 +240,7 @@ def _hints(context: TableContext, head: Snapshot | None, hinted: int | None, fou
         found.problems.append(
             Problem(
                 Kind.HEAD_GONE,
-                f"the hint to the newest snapshot{_of(context)} names {hinted}, but the newest that is there is {newest}: "
+                f"the hint to the newest snapshot{of_branch(context)} names {hinted}, but the newest that is there is {newest}: "
                 "somebody deleted snapshots",
                 path,
                 context.branch,
@@ -274,7 +253,7 @@ def _hints(context: TableContext, head: Snapshot | None, hinted: int | None, fou
         found.problems.append(
             Problem(
                 Kind.HINT,
-                f"the hint to the newest snapshot{_of(context)} is {hinted or 'missing'}, it should be {newest}; other "
+                f"the hint to the newest snapshot{of_branch(context)} is {hinted or 'missing'}, it should be {newest}; other "
                 "engines go by it",
                 path,
                 context.branch,
@@ -285,68 +264,6 @@ def _hints(context: TableContext, head: Snapshot | None, hinted: int | None, fou
 
 
 def _is_deleted(context: TableContext, number: int) -> bool:
-    """Whether a snapshot is gone that no rollback removed."""
+    """Whether a snapshot is missing that no rollback removed."""
     there = context.storage.exists(context.layout.snapshot_path(number))
     return not there and not was_removed(context.storage, context.layout, number)
-
-
-def _savepoints(main: TableContext, contexts: list[TableContext], found: Found) -> None:
-    # The new main took over those of a main that was dropped.
-    contexts = [c for c in contexts if c.branch == main.branch or _dropped_until(c) is None]
-    for info in main.storage.list(main.layout.savepoint_folder):
-        number = savepoint_id_of(info.path)
-        if number is None:
-            continue
-        found.refs += 1
-        saved = _tried(
-            found,
-            Kind.REF,
-            main,
-            lambda path=info.path: Savepoint.from_path(main.storage, path),
-            info.path,
-            repair="make it again from its tag",
-            hint=f"`delete-savepoint {number}` lets go of it, and of what nothing else keeps.",
-        )
-        if saved is None:
-            continue
-        owner = next((c for c in contexts if is_of(c, saved)), main)
-        found.states.append(State(f"savepoint {number}", info.path, owner, saved.snapshot, whole=True))
-        if saved.saved_snapshot is not None and not main.storage.exists(owner.layout.tag_path(saved.pin)):
-            found.problems.append(_pin_missing(owner, saved.pin, f"savepoint {number}"))
-    for context in contexts:
-        if context.branch in (None, main.branch) or context.fork is None:
-            continue
-        pin = fork_pin(context.fork.branch_uuid)
-        if not main.storage.exists(main.layout.tag_path(pin)):
-            found.problems.append(_pin_missing(main, pin, f"branch '{context.branch}'"))
-
-
-def _pin_missing(context: TableContext, pin: str, whose: str) -> Problem:
-    return Problem(
-        Kind.PIN,
-        f"the tag '{pin}' of {whose} is missing: other engines may delete files that it needs",
-        context.layout.tag_path(pin),
-        context.branch,
-        repair="put it again",
-        severity="warning",
-    )
-
-
-def _of(context: TableContext) -> str:
-    is_main = context.branch is None or context.main_generation is not None
-    return "" if is_main else f" of branch '{context.branch}'"
-
-
-def _tried(found: Found, kind: Kind, context: TableContext, read, path: str = "", **about):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN003, ANN202
-    """What `read` returns; None, with a problem noted, if it cannot be read."""
-    try:
-        return read()
-    except NotFoundError:
-        return None
-    except StorageError:
-        raise
-    except AnabranchError as error:
-        path = path or getattr(error, "path", None) or ""
-        if not any(p.path == path and p.kind == kind for p in found.problems):
-            found.problems.append(Problem(kind, str(error.message), path, context.branch, **about))
-        return None

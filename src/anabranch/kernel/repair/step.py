@@ -1,4 +1,4 @@
-"""A step of a repair, and what carries it out."""
+"""A step of a repair, and the action that executes it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from anabranch.kernel.repair.problem import Kind
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something that a repair does, or would do."""
+    """A step that a repair does, or would do."""
 
     kind: Kind
     what: str
@@ -19,4 +19,4 @@ class Step:
 
 
 Act = Callable[[], bool]
-"""Carries a step out; False if there was nothing to do any more."""
+"""Executes a step; False if there was nothing left to do."""

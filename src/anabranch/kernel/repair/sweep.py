@@ -1,4 +1,4 @@
-"""Taking leftovers above the newest snapshot out of the way, also those that numbering has not reached."""
+"""Displaces leftovers above the newest snapshot, even those that numbering has not reached."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.log.properties import LEFTOVER_PROPERTY
 
 _WIDEST_GAP: Final = 1_000
-"""So many empty snapshots at most are put between the newest and a leftover; one further up stays until it is reached."""
+"""Most empty snapshots put between the newest and a leftover; one further up stays until it is reached."""
 
 
 @dataclass(frozen=True)
 class _Nothing:
-    """Take the next number."""
+    """Take the next number without changes."""
 
     stamp: str
 
@@ -32,11 +32,11 @@ class _Nothing:
 
 
 def sweep(context: TableContext, *, dry_run: bool = False) -> list[Snapshot]:
-    """Put snapshots that continue history in place of leftovers, and empty ones into the gap below them.
+    """Replace leftovers by snapshots that continue history, and fill the gap below them with empty ones.
 
     Nothing is deleted; see `leftovers`.
 
-    Returns the leftovers that were there.
+    Returns the displaced leftovers.
     """
     swept: list[Snapshot] = []
     while (head := context.snapshots.head()) is not None:

@@ -1,6 +1,6 @@
-"""Finding what is wrong with a table: its history, refs, manifests and counts, and the files that any ref reaches.
+"""Verifies a table: its history, refs, manifests and counts, and the files that any ref reaches.
 
-Nothing is changed. What is damaged is noted and the rest is looked at all the same. Memory grows with the number of
+Nothing is changed. Damage is noted and the rest is checked all the same. Memory grows with the number of
 distinct data files, about a hundred bytes each; folders are listed one by one.
 """
 
@@ -20,9 +20,10 @@ from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.file_paths import bucket_folders
-from anabranch.kernel.log.main_branch import main_of
+from anabranch.kernel.log.main_branch import main_as_far_as_known
+from anabranch.kernel.repair.found import Found, State
 from anabranch.kernel.repair.problem import Kind, Problem
-from anabranch.kernel.repair.states import Found, State, read_history, read_states
+from anabranch.kernel.repair.states import read_history, read_states
 from anabranch.kernel.scan.partitions import partition_text
 
 _COLUMNS: Final = (
@@ -38,16 +39,16 @@ FILES: Final = {
     "creation_time": pl.Int64(),
     "state": pl.Int32(),
 }
-"""Columns of the data files that refs reach. `state` is the place of one of them in `Looked.states`."""
+"""Columns of the data files that refs reach. `state` is the index of one such ref in `Looked.states`."""
 _NEWEST: Final = 20
-"""Snapshots that the cheap part looks at."""
+"""Number of snapshots that the cheap check reads."""
 
 Progress = Callable[[str], None]
 
 
 @dataclass
 class Looked:
-    """All that was looked at."""
+    """Everything that was checked."""
 
     found: Found
     files: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=FILES))
@@ -65,15 +66,15 @@ class Looked:
 def look(
     context: TableContext, schema: TableSchema, progress: Progress = lambda _: None, *, files: bool = True
 ) -> Looked:
-    """Look at a whole table.
+    """Check a whole table.
 
     Args:
         context: the table.
-        schema: its newest, by whose partition columns files are found.
-        progress: told what is being done.
-        files: also whether data files are there, in their sizes.
+        schema: its newest, by whose partition columns files are located.
+        progress: called with a description of each phase.
+        files: whether to check that data files exist, with the right sizes.
     """
-    main = main_of(context)
+    main = main_as_far_as_known(context)
     progress("history and refs")
     looked = Looked(read_states(main))
     progress(f"manifests of {len(looked.states):,} states")
@@ -85,14 +86,14 @@ def look(
 
 
 def look_at_history(context: TableContext) -> list[Problem]:
-    """The part that costs little: the newest snapshots of one branch, and its hint."""
+    """Run the cheap checks: the newest snapshots of one branch, and its hint."""
     found = Found()
     read_history(context, found, _NEWEST)
     return found.problems
 
 
 class _Manifests:
-    """Reads what states name, each manifest once where states share it."""
+    """Reads the manifests of all states, each manifest once."""
 
     def __init__(self, looked: Looked, schema: TableSchema) -> None:
         self._looked = looked
@@ -212,6 +213,8 @@ class _Manifests:
                     state,
                     f"version {key[1]} of the schema, of {state.name}: {error.message}",
                     path,
+                    hint="put it back from a copy of the table's folder; or `rollback` with --destructive to a snapshot below, which gives "
+                    "up what was committed since.",
                 )
 
     def _list(self, state: State, name: str) -> tuple[ManifestFileMeta, ...] | None:
@@ -303,7 +306,7 @@ def _file_problem(row: Mapping[str, Any], looked: Looked, schema: TableSchema, m
 
 
 def about_file(row: Mapping[str, Any], schema: TableSchema, made: Snapshot | None) -> dict[str, Any]:
-    """Where the rows of a file belong, when they were written, and by whom."""
+    """Return partition, rows, time and writer of a file's data."""
     partition = partition_text(row["partition"], schema) if schema.partition_keys else None
     return {
         "partition": partition,
@@ -314,7 +317,7 @@ def about_file(row: Mapping[str, Any], schema: TableSchema, made: Snapshot | Non
 
 
 class _Makers:
-    """Which snapshot added a file; read when it is first asked for."""
+    """Finds the snapshot that added a file; loaded on first use."""
 
     def __init__(self, looked: Looked) -> None:
         self._looked = looked
@@ -337,10 +340,10 @@ class _Makers:
 
 
 def makers_of(looked: Looked) -> Callable[[str], Snapshot | None]:
-    """By a data file's name the snapshot that added it, where that is still there."""
+    """Return a lookup from a data file's name to the snapshot that added it, if that is retained."""
     return _Makers(looked).of
 
 
 def format_of(file_name: str) -> str:
-    """The format of a data file by its name."""
+    """Return the format of a data file by its name."""
     return file_format_of(file_name)

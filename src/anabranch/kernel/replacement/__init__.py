@@ -1,1 +1,1 @@
-"""Which branch is main, and putting another in its place."""
+"""Replacing main: making another branch the main branch."""

@@ -1,4 +1,4 @@
-"""Waiting until a branch has read from its sources what main has: first beside main, then for the rest once it is sealed."""
+"""Waits until a branch has read from its sources what main has: first beside main, then the rest while it is sealed."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from anabranch.kernel.replacement.check import refusal
 from anabranch.kernel.replacement.wishes import Replacing
 
 WAIT_BY_DEFAULT: Final = 3_600_000
-"""Milliseconds to wait where nobody says how long."""
+"""Default wait in milliseconds."""
 
 _LOOK_SECONDS: Final = 0.5
 _SHARE_OF_TIMEOUT: Final = 0.8
 
 
 def catch_up(replacing: Replacing, until: float) -> None:
-    """Wait until the branch has read what main has, but not beyond that time of the monotonic clock.
+    """Wait until the branch has read what main has, at most until that time of the monotonic clock.
 
     Raises `CommitConflictError`.
     """
@@ -41,12 +41,12 @@ def catch_up(replacing: Replacing, until: float) -> None:
 
 
 def last_look(replacing: Replacing, seal: Seal) -> float:
-    """Until when to wait while main is sealed, by the monotonic clock; what is left is for the decision."""
+    """Return the monotonic time until which to wait while main is sealed; the rest is left for the decision."""
     return replacing.main.runtime.clock.monotonic() + seal.timeout_millis * _SHARE_OF_TIMEOUT / 1000
 
 
 def last_catch_up(replacing: Replacing, last: Snapshot, seal: Seal, until: float | None) -> Covered | None:
-    """How far the branch is at the end; if asked to catch up, when it has or the time is nearly up."""
+    """Return the branch's final coverage of main; if asked to catch up, wait for it while time is left."""
     clock = replacing.main.runtime.clock
     until = last_look(replacing, seal) if until is None else until
     found = covered(replacing, last)
@@ -59,7 +59,7 @@ def last_catch_up(replacing: Replacing, last: Snapshot, seal: Seal, until: float
 
 
 def covered(replacing: Replacing, head: Snapshot | None) -> Covered | None:
-    """How far the branch is beside that head of main; None if it is not known."""
+    """Compare the branch's progress with that head of main; None if it is not known."""
     if replacing.wishes.coverage is None:
         return None
     target, fork = replacing.target, replacing.fork
@@ -72,7 +72,7 @@ def covered(replacing: Replacing, head: Snapshot | None) -> Covered | None:
 
 
 def only_on_main(replacing: Replacing) -> tuple[JobOnMain, ...]:
-    """What main has and the branch is not going to have, job by job; nothing if nobody knows."""
+    """Return the commits of main that the branch will not get, per job; empty if not known."""
     if replacing.wishes.gaps is None:
         return ()
     main, target = replacing.main, replacing.target

@@ -1,6 +1,6 @@
-"""Whether a branch can take the place of main. What stands against it are values, all listed at once.
+"""Checks whether a branch can replace main. The conflicts are values, all listed at once.
 
-| Conflict | stands against it |
+| Conflict | meaning |
 |---|---|
 | `MAIN_MOVED` | main is not at the snapshot that was expected |
 | `NOT_DESCENDED` | the branch did not begin in the history of main as it is now |
@@ -8,7 +8,7 @@
 | `CORRECTION_DROPPED` | somebody else has corrected main since the branch was made, and it lacks that correction |
 | `TAG_CLASH` | a tag of main's past has a name that the branch gave to something else |
 
-`force` goes on nevertheless, but for the first.
+`force` overrides all but the first.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from anabranch.kernel.replacement.wishes import Replacement, Replacing
 
 
 def check(main: TableContext, wishes: Replacement, *, as_commit: bool = False) -> Replacing:
-    """Find out whether a branch can take the place of main; nothing is changed. Raises as `replace.replace_main`.
+    """Check whether a branch can replace main; nothing is changed. Raises as `replace.replace_main`.
 
     Args:
         main: the main branch.
-        wishes: which branch, and under which conditions.
-        as_commit: whether main only gets the branch's rows: then tags stay where they are, and other engines may write.
+        wishes: the branch and the conditions.
+        as_commit: whether main only gets the branch's rows: then tags stay on main, and other engines may write.
     """
     target = open_branch(main, wishes.branch)
     if target.branch == main.branch:
@@ -68,7 +68,7 @@ def check(main: TableContext, wishes: Replacement, *, as_commit: bool = False) -
 def _fork(main: TableContext, target: TableContext) -> SnapshotRef:
     if target.fork is not None:
         return target.fork.snapshot
-    return SnapshotRef(main.branch_uuid, 0, "")  # of another engine, which does not say where it began
+    return SnapshotRef(main.branch_uuid, 0, "")  # of another engine, which does not record its fork
 
 
 def _descent(replacing: Replacing) -> Iterator[Conflict]:
@@ -83,14 +83,14 @@ def _descent(replacing: Replacing) -> Iterator[Conflict]:
 
 
 def _dropped_corrections(replacing: Replacing, head: Snapshot | None) -> Iterator[Conflict]:
-    """What others put in the place of main while the branch was worked on, and which it does not have."""
+    """Yield replacements of main made while the branch was worked on, and which it lacks."""
     main, target = replacing.main, replacing.target
     begun = target.fork
     if begun is None:
         return
     known = replacements(main)
     was_main = any(target.branch_uuid in (p.main.uuid, p.replaced.old.uuid) for p in known if p.replaced)
-    if not was_main:  # to put back what was main before is to undo, and nobody does it unawares
+    if not was_main:  # putting back a former main is an undo, which nobody does by accident
         for pointer in standing(known):
             unseen = pointer.main.uuid != begun.snapshot.branch_uuid
             if unseen and pointer.replaced is not None and begun.created_millis < pointer.made_millis:
@@ -125,7 +125,7 @@ def _foreign_writers(replacing: Replacing, head: Snapshot | None) -> Iterator[Co
 
 
 def foreign(main: TableContext, snapshots: Sequence[Snapshot]) -> Conflict:
-    """That another engine writes to main."""
+    """Return the conflict that another engine writes to main."""
     return Conflict(
         "FOREIGN_WRITER",
         f"another engine committed snapshot {snapshots[-1].id} to main of '{main.name}'; it does not know which branch is "
@@ -135,7 +135,7 @@ def foreign(main: TableContext, snapshots: Sequence[Snapshot]) -> Conflict:
 
 
 def moved_from(main: TableContext, head: Snapshot | None, wishes: Replacement) -> Conflict | None:
-    """A conflict if anything was committed to main after the snapshot that was expected, or it is not there."""
+    """Return a conflict if main moved after the expected snapshot, or that is not there."""
     seen = wishes.seen
     expected = wishes.expect_main if seen is None else Expected(seen.snapshot, seen.stamp)
     if expected is None:
@@ -145,7 +145,7 @@ def moved_from(main: TableContext, head: Snapshot | None, wishes: Replacement) -
     for snapshot in () if head is None else main.snapshots.backwards(head):
         if expected.is_met_by(snapshot):
             return None
-        if seal_of(snapshot) is not None:  # of a replacement that did not come to its end: it is no commit
+        if seal_of(snapshot) is not None:  # the seal of a replacement that did not finish is not a commit
             continue
         if seen is None or not seen.may_follow(snapshot):
             break
@@ -155,7 +155,7 @@ def moved_from(main: TableContext, head: Snapshot | None, wishes: Replacement) -
 
 
 def moved(main: TableContext, expected: Expected, found: str) -> Conflict:
-    """That main is not where it was expected to be."""
+    """Return the conflict that main is not at the expected snapshot."""
     return Conflict(
         "MAIN_MOVED",
         f"main of '{main.name}' was expected at snapshot {expected} and {found}",
@@ -164,6 +164,6 @@ def moved(main: TableContext, expected: Expected, found: str) -> Conflict:
 
 
 def refusal(conflicts: Sequence[Conflict]) -> CommitConflictError:
-    """The error that lists them all."""
+    """Return the error that lists all conflicts."""
     text = "; ".join(f"{conflict.kind}: {conflict.message}" for conflict in conflicts)
     return CommitConflictError(text, conflicts=tuple(conflicts), hint=conflicts[0].hint)

@@ -1,8 +1,8 @@
-"""The replacement of main that every engine understands: one OVERWRITE snapshot whose rows are those of a branch.
+"""Replacement of main that every engine understands: one OVERWRITE snapshot with the rows of a branch.
 
 No pointer is put and nobody is fenced: main stays where it is, with its history, and other Paimon engines go on
-reading and writing it. Main first gets the branch's schema, with all versions that the branch's files need to be read;
-the files are then declared under those versions. Repeating it changes nothing where main has the branch's rows already.
+reading and writing it. The commit brings the branch's schema, with all versions that the branch's files need to be
+read, and declares the files under those. Repeating it changes nothing where main has the branch's rows already.
 
 A replacement is an ordinary commit: rows that others append before it are replaced, and stay if they come after. A
 rollback takes it back.
@@ -10,16 +10,17 @@ rollback takes it back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from anabranch.errors import CommitConflictError, CommitRetriesExhaustedError, NotFoundError
+from anabranch.errors import NotFoundError
 from anabranch.format.records.data_file import FileKind, ManifestEntry
 from anabranch.format.records.entry_frame import IDENTITY, EntryFrame
 from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.format.records.snapshot_ref import SnapshotRef
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.base import Base, Change, Conflict
+from anabranch.kernel.commit.brought_schema import BroughtSchemas
 from anabranch.kernel.commit.order import ordered_as
 from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, commit
 from anabranch.kernel.commit.watermark import given_back
@@ -37,12 +38,9 @@ from anabranch.kernel.replacement.check import check, moved_from
 from anabranch.kernel.replacement.result import ReplaceResult
 from anabranch.kernel.replacement.wishes import Replacement, Replacing
 
-_SCHEMA_MOVED = "SCHEMA_CHANGED"
-_ROUNDS = 100
-
 
 def replace_content(context: TableContext, wishes: Replacement) -> ReplaceResult:
-    """Make main's rows and schema those of a branch, in one commit. Raises as `replace.replace_main`."""
+    """Give main the rows and schema of a branch, in one commit. Raises as `replace.replace_main`."""
     main = main_of(context)
     replacing = check(main, wishes, as_commit=True)
     if wishes.wait_millis is not None:
@@ -53,23 +51,15 @@ def replace_content(context: TableContext, wishes: Replacement) -> ReplaceResult
         raise NotFoundError(
             f"'{replacing.target.title}' has no snapshots: there is nothing to replace main with"
         )
-    origin = _origin(replacing, taken)
-    for _ in range(_ROUNDS):
-        versions = _put_schemas(main, replacing.target, taken)
-        action = ReplaceContent(taken, replacing.target, versions, wishes, origin)
+    action = ReplaceContent(taken, replacing.target, wishes, _origin(replacing, taken))
+    while True:
         base = _base(main)
         change = action.change_on(base)
-        if isinstance(change, Change) and not change.entries and base.snapshot is not None:
+        if not isinstance(change, Change) or change.entries or base.snapshot is None:
+            break
+        if BroughtSchemas(main).put(base.schema, change.schemas):
             return _result(replacing, before, base.snapshot, repeated=True)
-        try:
-            return _result(replacing, before, _commit(replacing, action), repeated=False)
-        except CommitConflictError as error:
-            if any(conflict.kind == _SCHEMA_MOVED for conflict in error.conflicts):
-                continue
-            raise
-    raise CommitRetriesExhaustedError(
-        f"the schema of '{main.title}' was changed by others {_ROUNDS} times in a row", hint="try again."
-    )
+    return _result(replacing, before, _commit(replacing, action), repeated=False)
 
 
 @dataclass(frozen=True)
@@ -78,38 +68,27 @@ class ReplaceContent:
 
     taken: Snapshot
     branch: TableContext
-    versions: Mapping[int, TableSchema]
-    """By the id of a schema of the branch, the version of main's under which its files are declared."""
     wishes: Replacement
     origin: Mapping[str, str] = field(default_factory=dict)
-    """What the snapshot says of where its rows come from."""
+    """Lineage properties of the snapshot: where its rows come from."""
 
     @property
     def depends_on_base(self) -> bool:
         return True
 
     def on(self, base: Base) -> Change | Conflict:
-        moved = moved_from(base.context, base.snapshot, self.wishes)
-        newest = self.branch.schemas.latest()
-        if moved is not None:
-            return moved
-        if newest is None or not _same(base.schema, newest):
-            return Conflict(
-                _SCHEMA_MOVED,
-                f"the schema of '{base.context.title}' was changed meanwhile",
-                "replace main again.",
-            )
-        return self.change_on(base)
+        return moved_from(base.context, base.snapshot, self.wishes) or self.change_on(base)
 
     def change_on(self, base: Base) -> Change | Conflict:
-        """The change, whatever main's schema is by now."""
+        """The change, whatever main is by now."""
         manifests = base.context.manifests
         wanted, live = manifests.entries(manifests.of_snapshot(self.taken)).live().df, base.live.df
         removed = EntryFrame(
             live.join(wanted.select(IDENTITY), on=IDENTITY, how="anti", maintain_order="left")
         )
         added = EntryFrame(wanted.join(live.select(IDENTITY), on=IDENTITY, how="anti", maintain_order="left"))
-        ordered = ordered_as(base, [*self._declared(added)], wanted)
+        versions = _Versions.of(base, self.branch, wanted["schema_id"].unique().to_list())
+        ordered = ordered_as(base, [*self._declared(added, versions.under)], wanted)
         if isinstance(ordered, Conflict):
             return ordered
         entries = [*removed.with_kind(FileKind.DELETE).to_entries(), *ordered]
@@ -120,17 +99,18 @@ class ReplaceContent:
             entries,
             {**said.to_properties(), **self.origin},
             adds_again=bool(len(added)),
+            schemas=versions.new,
             event_time=given_back(base.snapshot, self.taken),
         )
 
-    def _declared(self, added: EntryFrame) -> Iterator[ManifestEntry]:
+    def _declared(self, added: EntryFrame, under: Mapping[int, TableSchema]) -> Iterator[ManifestEntry]:
         for entry in added.with_kind(FileKind.ADD).to_entries():
             written = self.branch.schemas.get(entry.file.schema_id)
-            yield replace(entry, file=declared(entry.file, written, self.versions[entry.file.schema_id]))
+            yield replace(entry, file=declared(entry.file, written, under[entry.file.schema_id]))
 
 
 def _origin(replacing: Replacing, taken: Snapshot) -> Mapping[str, str]:
-    """What the commit says of where its rows come from: the branch's commits since it began."""
+    """Return the lineage properties of the commit: the branch's commits since its fork."""
     if replacing.wishes.origin is None:
         return {}
     commits = counting(replacing.target_since.until(taken))
@@ -138,7 +118,7 @@ def _origin(replacing: Replacing, taken: Snapshot) -> Mapping[str, str]:
 
 
 def _commit(replacing: Replacing, action: ReplaceContent) -> Snapshot:
-    """The commit; files that main had deleted since the two parted are pinned for the expiry of other engines."""
+    """Commit; files that main deleted since the fork are pinned against the expiry of other engines."""
     main = replacing.main
     identity = CommitIdentity.batch(main.runtime)
     begun = fork_snapshot(replacing.target, main)
@@ -154,43 +134,52 @@ def _commit(replacing: Replacing, action: ReplaceContent) -> Snapshot:
     return made
 
 
-def _put_schemas(main: TableContext, branch: TableContext, taken: Snapshot) -> dict[int, TableSchema]:
-    """Give main the branch's newest schema, after the versions that its files need; which file needs which."""
-    newest = branch.schemas.latest()
-    if newest is None:
-        raise NotFoundError(f"'{branch.title}' has no schema any more")
-    manifests = branch.manifests
-    frame = manifests.entries(manifests.of_snapshot(taken)).live().df
-    versions: dict[int, TableSchema] = {}
-    for schema_id in sorted(frame["schema_id"].unique().to_list()):
-        written = branch.schemas.get(schema_id)
-        versions[schema_id] = _version_for(main, written, newest) or _put(main, written)
-    if not _same(_base(main).schema, newest):
-        _put(main, newest)
-    return versions
+@dataclass
+class _Versions:
+    """The versions of main's schema with which a branch's files are read."""
 
+    base: Base
+    own: list[TableSchema]
+    """Main's, the newest first, those to be put included."""
+    new: list[TableSchema] = field(default_factory=list)
+    """Those to be put: what files of the branch need, at the end the branch's newest."""
+    under: dict[int, TableSchema] = field(default_factory=dict)
+    """By the id of a schema of the branch, the version of main's under which its files are declared."""
 
-def _version_for(main: TableContext, written: TableSchema, newest: TableSchema) -> TableSchema | None:
-    own = [main.schemas.get(schema_id) for schema_id in reversed(main.schemas.ids())]
-    found = declared_as(written, newest, own)
-    if found is not newest:
-        return found
-    return next((version for version in own if _same(version, newest)), None)
+    @classmethod
+    def of(cls, base: Base, branch: TableContext, schema_ids: Sequence[int]) -> _Versions:
+        """Those for the branch's newest schema and for files of these schemas of it. Nothing is put."""
+        newest = branch.schemas.latest()
+        if newest is None:
+            raise NotFoundError(f"'{branch.title}' has no schema any more")
+        ids = [number for number in reversed(base.context.schemas.ids()) if number <= base.schema.id]
+        made = cls(base, [base.context.schemas.get(number) for number in ids])
+        for schema_id in sorted(schema_ids):
+            written = branch.schemas.get(schema_id)
+            made.under[schema_id] = made._version_for(written, newest) or made._next(written)
+        if not _same(made.own[0], newest):
+            made._next(newest)
+        return made
 
+    def _version_for(self, written: TableSchema, newest: TableSchema) -> TableSchema | None:
+        found = declared_as(written, newest, self.own)
+        if found is not newest:
+            return found
+        return next((version for version in self.own if _same(version, newest)), None)
 
-def _put(main: TableContext, wanted: TableSchema) -> TableSchema:
-    """A version of the branch's schema as the newest of main's, numbering new columns in a block of main's own."""
-    highest = last_id_before(reserve_block(main, main.branch_uuid))
-    while True:
-        latest = _base(main).schema
+    def _next(self, wanted: TableSchema) -> TableSchema:
+        """A version of the branch's schema after the last, numbering new columns in a block of main's own."""
+        main, latest = self.base.context, self.own[0]
+        highest = last_id_before(reserve_block(main, main.branch_uuid))
         version = replace(
             wanted,
             id=latest.id + 1,
             highest_field_id=max(highest, wanted.highest_field_id, latest.highest_field_id),
             time_millis=main.runtime.clock.now_millis(),
         )
-        if main.schemas.add(version):
-            return version
+        self.own.insert(0, version)
+        self.new.append(version)
+        return version
 
 
 def _same(one: TableSchema, other: TableSchema) -> bool:

@@ -1,13 +1,13 @@
-"""A branch that becomes main takes over main's past: what main was before the two parted is the past of both.
+"""Copies main's past to a branch that becomes main: the history before the fork belongs to both.
 
-Snapshots are copied newest first, a batch at a time, so that the branch has a past without gap but for the batch that is
-being written: nobody needs that before the branch is main, and a repetition fills it. A batch is written first, side
-by side, and then one listing shows whether the originals are still there; if not, the copies go again: an expiry
-that removed an original before shows in that look, and one that comes later finds the copy. The same holds for tags,
-each by itself. A savepoint is the table's; the tag that pins it on a branch makes it one of the branch.
+Snapshots are copied newest first, in batches, so that the branch's past has no gap except for the batch being
+written: it is not needed before the branch is main, and a repetition fills it. A batch is written first, in
+parallel, and then one listing shows whether the originals still exist; if not, the copies are removed: an expiry
+that removed an original before shows in that check, and one that comes later finds the copy. The same holds for each
+single tag. A savepoint belongs to the table; the tag that pins it on a branch makes it one of the branch.
 
-All of it may be repeated, and does no harm to a branch that does not become main after all. Whoever dies before the
-look may leave a snapshot whose files are gone, so what main has expired goes from the branch too: see `drop_expired`.
+All of it is idempotent, and harmless for a branch that does not become main after all. A crash before the check
+may leave a snapshot whose files are gone, so what main has expired is removed from the branch too: see `drop_expired`.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from anabranch.kernel.log.savepoint_log import find_savepoint, savepoints
 from anabranch.kernel.log.tag_log import find_tag, find_tags, tag_names
 
 _AT_ONCE: Final = 512
-"""Snapshots of a batch: they are held in memory, and one listing serves them."""
+"""Snapshots per batch: they are held in memory and checked by one listing."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopiedPast:
-    """What a branch has of main's past."""
+    """Copied part of main's past on a branch."""
 
     snapshots: int
-    """How many were copied now."""
+    """Number of snapshots copied by this call."""
     tags: frozenset[str]
-    """Names of the tags, those that pin savepoints included."""
+    """Names of the copied tags, including those that pin savepoints."""
 
 
 def copy_past(main: TableContext, target: TableContext, fork: SnapshotRef) -> CopiedPast:
-    """Give a branch what main has below the snapshot where they parted, and the tags and savepoints up to it.
+    """Copy main's snapshots below the fork, and the tags and savepoints up to it, to a branch.
 
-    Where the branch does not have that snapshot any more, it gets tags and savepoints only.
+    If the branch no longer has the fork snapshot, only tags and savepoints are copied.
     """
     copied = _copy_snapshots(main, target, fork)
     drop_expired(main, target, fork)
@@ -57,13 +57,13 @@ def copy_past(main: TableContext, target: TableContext, fork: SnapshotRef) -> Co
 def copy_refs(
     main: TableContext, target: TableContext, fork: SnapshotRef, before: frozenset[str] = frozenset()
 ) -> frozenset[str]:
-    """The tags and savepoints of main's past, copied to a branch with what its ledger says; the names of the tags.
+    """Copy main's past tags, savepoints and ledger to a branch; return the names of the tags.
 
     Args:
         main: the main branch.
         target: the branch.
-        fork: where the two parted.
-        before: the tags that were copied already; what main has under these names is copied again.
+        fork: the fork snapshot.
+        before: the tags that were copied already; those are copied again if they changed on main.
     """
     take_over(main, target, fork)
     tags = _tags_of_past(main, fork)
@@ -74,7 +74,7 @@ def copy_refs(
 
 
 def drop_stale(target: TableContext, before: frozenset[str], now: frozenset[str]) -> None:
-    """Remove the tags that were copied and have been deleted from main since."""
+    """Remove copied tags that have been deleted from main since."""
     target.storage.delete_many([target.layout.tag_path(name) for name in sorted(before - now)])
 
 
@@ -118,13 +118,13 @@ def _copy_snapshots(main: TableContext, target: TableContext, fork: SnapshotRef)
 def _copy_batch(
     main: TableContext, target: TableContext, fork: SnapshotRef, snapshots: Mapping[int, bytes]
 ) -> int:
-    """How many of these snapshots were copied and are still main's."""
+    """Copy these snapshots; return how many were copied and are still main's."""
     paths = {target.layout.snapshot_path(number): data for number, data in snapshots.items()}
     each(lambda path: target.storage.put_if_absent(path, paths[path]), [*paths])
     there = set(main.snapshots.ids()) if snapshots else set()
     gone = [number for number in snapshots if number not in there]
     if gone:
-        # Another replacement may have copied what lies below: there is to be no gap.
+        # Another replacement may have copied what lies below: there must be no gap.
         drop_expired(main, target, fork)
     for number in sorted(gone):
         delete_exactly(target.storage, target.layout.snapshot_path(number), snapshots[number])
@@ -137,7 +137,7 @@ def _tags_of_past(main: TableContext, fork: SnapshotRef) -> list[Tag]:
 
 
 def _copy_tag(main: TableContext, target: TableContext, tag: Tag, *, again: bool) -> str | None:
-    """The name of the tag, or None if it is deleted or the branch has another of its name."""
+    """Copy a tag and return its name; None if it is deleted or the branch has another of its name."""
     path = target.layout.tag_path(tag.name)
     if again and find_tag(target, tag.name) == tag:
         return tag.name  # the copy was put before main's was read this time: that is the look
@@ -153,7 +153,7 @@ def _copy_tag(main: TableContext, target: TableContext, tag: Tag, *, again: bool
 
 
 def _take_savepoint(target: TableContext, savepoint: Savepoint) -> str | None:
-    """The name of the tag that makes it one of the branch; None for one that no tag can pin, or that is deleted."""
+    """Pin a savepoint on the branch and return the tag's name; None if it cannot be pinned, or is deleted."""
     if savepoint.saved_snapshot is None:
         return None
     path = target.layout.tag_path(savepoint.pin)

@@ -1,4 +1,4 @@
-"""Which snapshot of main somebody expects to replace: by its number, and by what tells it from others of that number."""
+"""The snapshot of main that a replacement expects: its number, and a stamp prefix that makes it unique."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _SHOWN: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What main is expected to be at."""
+    """The expected snapshot of main."""
 
     id: int
     stamp: str = ""
     """The beginning of the snapshot's stamp; empty if only its number is known."""
     branch_uuid: str | None = None
-    """Identity of the branch that is expected to be main, if that is known."""
+    """Identity of the branch that is expected to be main, if known."""
 
     @classmethod
     def of(cls, asked: ExpectedMain, branch_uuid: str | None = None) -> Expected:
-        """What somebody asked for, who knows which branch was main then. Raises `InvalidInputError`."""
+        """Parse a user's expectation; `branch_uuid` is the main it refers to. Raises `InvalidInputError`."""
         match asked:
             case Snapshot():
                 return cls(asked.id, asked.stamp, branch_uuid)
@@ -47,7 +47,7 @@ class Expected:
         )
 
     def is_met_by(self, snapshot: Snapshot) -> bool:
-        """Whether it is this snapshot."""
+        """Whether the expectation is met by this snapshot."""
         return snapshot.id == self.id and snapshot.stamp.startswith(self.stamp)
 
     def __str__(self) -> str:
@@ -55,5 +55,5 @@ class Expected:
 
 
 def identified(snapshot: Snapshot) -> str:
-    """A snapshot as text that no other one has: ``57@0c1f9a2b``."""
+    """Format a snapshot as unique text: ``57@0c1f9a2b``."""
     return str(Expected(snapshot.id, snapshot.stamp))

@@ -1,8 +1,8 @@
-"""Going on with the new main where main was replaced in the middle of an operation.
+"""Continues an operation on the new main if main was replaced in the middle of it.
 
 A commit collides with the seal of a replacement and is made again. A tag, a savepoint or a version of the schema does
-not collide, so whoever put one looks again. The replacement announces itself before it copies tags and savepoints for
-the last time: what was put before that look is copied, and who puts something after it finds the announcement.
+not collide, so whoever put one checks again. The replacement announces itself before its last copy of tags and
+savepoints: what was put before that copy is included, and a later put finds the announcement.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ def on_main(
     operation: Callable[[TableContext], T],
     is_done: Callable[[TableContext, T], bool] = lambda _main, _result: False,
 ) -> T:
-    """What `operation` returns for the branch, or for the main that there is when it has come to its end.
+    """Run `operation` on the branch, again if main was replaced meanwhile, and return its last result.
 
     Args:
-        context: the branch; one opened as main is followed to where main is.
+        context: the branch; one opened as main is followed to the current main.
         operation: puts something, and may be repeated on another branch.
-        is_done: whether a new main has a result of the operation already; never by default.
+        is_done: whether a new main already has a result of the operation; by default never.
 
-    Raises `NotFoundError`: the table was dropped since it was opened, be there another of its name or not.
+    Raises `NotFoundError`: the table was dropped since it was opened, even if recreated under its name.
     """
     context.check_same_table()
     if context.main_generation is None:
@@ -55,9 +55,9 @@ def on_main(
 def carried_over(
     messages: Sequence[CommitMessage], old: TableContext, new: TableContext
 ) -> tuple[CommitMessage, ...]:
-    """Rows that were written for a main that was replaced, as rows of the new one.
+    """Convert rows written for a replaced main into rows of the new one.
 
-    Their files lie in folders that all branches share, but each names its schema by a number, and the same number may
+    Their files lie in folders that all branches share, but name their schema by id, and the same id may
     mean another schema there. A file goes under the version of the new main that has the same columns.
 
     Raises `SealedBranchError`: there is no such version.

@@ -1,16 +1,16 @@
-"""Putting branches in the place of main in several tables at once: all of them, or none.
+"""Replacing main in several tables atomically: in all of them, or in none.
 
-Each table is replaced as `replace` does it for one, up to the pointer. That names the group and counts for nobody until
-the group is decided, by one put-if-absent in the warehouse: with it all pointers count, or none does.
+Each table is replaced as `replace` does it for one, up to the pointer. That names the group and takes effect only when
+the group is decided, by one put-if-absent in the warehouse: with it all pointers take effect, or none does.
 
 1. *Check*, *catch up* and *copy* for each table.
-2. *Announce* the group (``GROUP-<k>``), then *seal* each table, in an order that is the same for everybody.
+2. *Announce* the group (``GROUP-<k>``), then *seal* each table, in a globally consistent order.
 3. *Propose*: put ``MAIN-<g>`` of each table, naming the group.
 4. *Decide*, with one put-if-absent of ``GROUP-<k>.decided``.
 
-What stands in the way of one table stands in the way of all. Whoever waits at the seal of a table, when the time is up,
-decides for all tables of its group that their mains stay, by the same put; so a process that died holds up nobody. A
-pointer that was proposed and not made uses up its number. Running it again finishes it.
+A conflict in one table blocks all of them. A process that waits at the seal of a table until the deadline
+decides for all tables of its group that their mains stay, by the same put; so a dead process blocks nobody. A
+pointer that was proposed and not decided uses up its number. Running the replacement again finishes it.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ from anabranch.storage.protocol import Storage
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A table, and what is to take the place of its main."""
+    """A table of the group, and the replacement of its main."""
 
     context: TableContext
     wishes: Replacement
 
 
 def replace_group(members: Sequence[Member]) -> GroupResult:
-    """Put a branch in the place of main in each of several tables, in all of them at once.
+    """Replace main by a branch in each of several tables, atomically.
 
     Args:
-        members: the tables. How long to wait for them, by whom and why is what the first of them says.
+        members: the tables. Wait time, author and reason are taken from the first of them.
 
     Raises:
-        InvalidInputError: a table is there twice, or they are not all of one warehouse.
+        InvalidInputError: a table is named twice, or they are not all of one warehouse.
         NotFoundError: there is no such branch, or it was dropped.
-        CommitConflictError: checks found something (``conflicts`` lists all of it, of all tables); all mains are as
-            they were.
-        CommitOutcomeUnknownError: the store did not say whether it was decided; running it again does.
+        CommitConflictError: checks failed (``conflicts`` lists all of it, of all tables); all mains are
+            unchanged.
+        CommitOutcomeUnknownError: the store did not say whether it was decided; running it again finishes it.
     """
     groups = groups_of([member.context for member in members])
     first = members[0]
@@ -80,7 +80,7 @@ def replace_group(members: Sequence[Member]) -> GroupResult:
 
 
 def planned_group(members: Sequence[Member]) -> GroupResult:
-    """What `replace_group` would do now; nothing is changed. Raises as it for what can be known before."""
+    """Return what `replace_group` would do now, without changes. Raises the same where known beforehand."""
     groups_of([member.context for member in members])
     mains = [main_of(member.context) for member in members]
     done = _made_before([*zip(mains, (m.wishes.branch for m in members), strict=True)])
@@ -93,9 +93,9 @@ def planned_group(members: Sequence[Member]) -> GroupResult:
 
 
 def groups_of(contexts: Sequence[TableContext]) -> Storage:
-    """Where the warehouse of these tables keeps its groups.
+    """Return the folder in which the warehouse of these tables keeps its groups.
 
-    Raises `InvalidInputError`: they are not of one warehouse, one is there twice, or there is none.
+    Raises `InvalidInputError`: they are not of one warehouse, one is named twice, or there is none.
     """
     uuids = [context.table_uuid for context in contexts]
     if not uuids or len(set(uuids)) < len(uuids):
@@ -116,7 +116,7 @@ def groups_of(contexts: Sequence[TableContext]) -> Storage:
 
 
 def _made_before(targets: Sequence[tuple[TableContext, str]]) -> GroupResult | None:
-    """The group by which these branches are main already, if it has no other tables."""
+    """Return the group by which these branches are main already, if it has no other tables."""
     made = [(main, last_replacement(main, branch)) for main, branch in targets]
     found = [(main, pointer) for main, pointer in made if pointer is not None]
     numbers = {pointer.group for _, pointer in found}
@@ -129,7 +129,7 @@ def _made_before(targets: Sequence[tuple[TableContext, str]]) -> GroupResult | N
 
 
 def _checked(members: Sequence[Member]) -> list[Replacing]:
-    """All of them, checked. Raises `CommitConflictError` with what stands against any of them."""
+    """Check all members. Raises `CommitConflictError` with the conflicts of all of them."""
     found: list[Replacing] = []
     conflicts: list[Conflict] = []
     for member in members:

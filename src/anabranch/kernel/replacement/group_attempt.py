@@ -1,6 +1,6 @@
-"""One way from the announcement of a group of replacements to its decision.
+"""One attempt at a group of replacements, from its announcement to its decision.
 
-See `anabranch.kernel.replacement.group` for what comes before.
+See `anabranch.kernel.replacement.group` for the steps before.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Ready:
 
     replacing: Replacing
     copied: CopiedPast | None = None
-    """What the target has of main's past; None if it needs nothing."""
+    """Copied part of main's past on the target; None if it needs nothing."""
 
     @property
     def main(self) -> TableContext:
@@ -49,14 +49,14 @@ class Ready:
 def decide_together(
     groups: Storage, members: Sequence[Ready], *, undoes: int | None = None
 ) -> GroupResult | None:
-    """Seal all mains and put the decision; None if it was decided otherwise, so that one has to start over.
+    """Seal all mains and put the decision; None if it was decided otherwise and the caller must start over.
 
     Args:
         groups: where the warehouse keeps its groups.
         members: the tables.
-        undoes: the group that is taken back.
+        undoes: the group that this undoes.
     """
-    # Two groups that meet in several tables seal them in the same order, so that one of them comes through.
+    # Groups that overlap in several tables seal them in the same order, so that one of them succeeds.
     ordered = sorted(members, key=lambda member: member.main.table_uuid)
     attempt = _Attempt(groups, ordered, undoes)
     try:
@@ -71,7 +71,7 @@ def decide_together(
         attempt.give_up()
         return None
     except AnabranchError:
-        attempt.give_up()  # nobody shall wait for what will not come
+        attempt.give_up()  # nobody should wait for a decision that will not come
         raise
     pointers = {pointer_main.table_uuid: pointer for pointer_main, pointer in made}
     tables = tuple(
@@ -83,7 +83,7 @@ def decide_together(
 
 @dataclass
 class _Attempt:
-    """One way from the announcement of a group to its decision."""
+    """One attempt, from the announcement of a group to its decision."""
 
     groups: Storage
     members: Sequence[Ready]
@@ -91,9 +91,9 @@ class _Attempt:
     number: int = 0
     token: str = ""
     announced: list[Ready] = field(default_factory=list)
-    """Whose ``SEAL-<g>`` is there."""
+    """Members whose ``SEAL-<g>`` was put."""
     occupied: Ready | None = None
-    """Where another replacement was under way."""
+    """Member in whose table another replacement was under way."""
 
     def make(self) -> list[tuple[TableContext, MainPointer]] | None:
         timeout = max(seal_timeout(member.main) for member in self.members)
@@ -123,7 +123,7 @@ class _Attempt:
         return made
 
     def give_up(self) -> None:
-        """Decide that all mains stay, and let go of those that were announced."""
+        """Decide that all mains stay, and release the announced members."""
         by = self.members[0].replacing.wishes.by
         if self.number:
             put_decision(self.groups, self.number, self._decision(made=False))
@@ -131,7 +131,7 @@ class _Attempt:
             stay(member.main, next_number(member.replacing), by)
 
     def wait_for_others(self) -> None:
-        """Until the replacement that was in the way is decided."""
+        """Wait until the replacement that was in the way is decided."""
         if self.occupied is not None:
             decision(self.occupied.main, next_number(self.occupied.replacing))
 
@@ -161,7 +161,7 @@ class _Attempt:
 
 
 def _finish(main: TableContext, pointer: MainPointer, decided: GroupDecision) -> None:
-    """What a table gets once its group is made: nobody depends on it, so what fails is left for `maintain`."""
+    """Write a table's copies of the group's decision: optional, so failures are left for `maintain`."""
     with suppress(StorageError):
         keep_group_decision(main, pointer.generation, decided)
     write_hint(main, pointer)

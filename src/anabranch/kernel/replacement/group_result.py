@@ -1,4 +1,4 @@
-"""What became of a replacement of main in several tables at once, and what such there were."""
+"""Result of a multi-table replacement, and past ones."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from anabranch.storage.protocol import Storage
 
 @dataclass(frozen=True, slots=True)
 class GroupResult:
-    """A replacement of main in several tables that was made."""
+    """Result of a replacement of main in several tables."""
 
     number: int | None
-    """Of the group, in its warehouse; None if it was only looked at what would be done."""
+    """Number of the group in its warehouse; None for a dry run."""
     tables: tuple[tuple[str, ReplaceResult], ...]
-    """What was done in each table, in the order in which they were given."""
+    """Result for each table, in the given order."""
     repeated: bool
     """Whether it had been made before this call."""
     dry_run: bool = False
     undoes: int | None = None
-    """The group that it took back."""
+    """The group that this undid."""
 
     def __str__(self) -> str:
         names = ", ".join(name for name, _ in self.tables)
@@ -37,22 +37,22 @@ class GroupResult:
 
 @dataclass(frozen=True, slots=True)
 class GroupInfo:
-    """A group as the warehouse's log has it."""
+    """A group in the warehouse's log."""
 
     number: int
     outcome: Literal["replaced", "stay", "undecided"]
-    """``stay``: none of the mains was replaced; ``undecided``: it is under way, or its process died just now."""
+    """``stay``: none of the mains was replaced; ``undecided``: it is under way, or its process just died."""
     tables: tuple[tuple[str, str, int], ...]
-    """Name, branch that was to be main (``main`` for the table's own folder), number of the replacement in the table."""
+    """Name, branch to become main (``main`` for the table's own folder), number of the replacement in the table."""
     made_millis: int
-    """When it was decided, or else announced; epoch milliseconds."""
+    """Time of the decision, or else of the announcement; epoch milliseconds."""
     made_by: str | None
     reason: str | None
     undoes: int | None
 
 
 def group_infos(groups: Storage) -> list[GroupInfo]:
-    """All groups of a warehouse, oldest first. Raises `CorruptTableError`."""
+    """Return all groups of a warehouse, oldest first. Raises `CorruptTableError`."""
     found = []
     for number in group_numbers(groups):
         intent, decided = find_intent(groups, number), find_decision(groups, number)

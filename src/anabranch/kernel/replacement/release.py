@@ -1,14 +1,14 @@
-"""What becomes of a replaced main: it is kept for a while, then dropped, unless it is taken back as main.
+"""Release of replaced mains: each is kept for a while, then dropped, unless the replacement is undone.
 
-Both are settled by one write-once ``RELEASE-<g>``: whoever puts it first. So nothing is taken back that is being
-dropped, and nothing dropped that is being taken back. A branch that was to be taken back and was not, because that
-replacement did not come to its end, is kept until it is main again.
+Either outcome is fixed by one write-once ``RELEASE-<g>``: the first put wins. So nothing is made main again while being
+dropped, and nothing dropped while being made main again. If such an undo does not finish, its branch
+is kept until it is main again.
 
-A replaced main is dropped when it was kept long enough and nobody needs it: no tag or savepoint is above the snapshot
-where it parted from the new main, no consumer has yet to read it, no branch began there, and no other engine went on
-with it. What was main until a replacement was taken back is a branch like any other again, which goes when somebody
-deletes it. The snapshot that sealed the table's own folder stays for ever, so that a writer which was paused all the time
-still collides with it; it reaches no file any more (`seal.is_remnant`).
+A replaced main is dropped when its retention is over and nothing needs it: no tag or savepoint is above its
+fork from the new main, no consumer still has to read it, no branch was forked there, and no other engine continued
+it. A former main whose replacement was undone is an ordinary branch again, which is removed when somebody
+deletes it. The snapshot that sealed the table's own folder stays for ever, so that a writer that was paused since then
+still collides with it; it no longer reaches any file (`seal.is_remnant`).
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from anabranch.kernel.log.tag_log import find_tags, is_internal, tag_names
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """What became of the replaced mains of a table, by their names."""
+    """Dropped and kept former mains of a table, by name."""
 
     dropped: tuple[str, ...] = ()
     kept: tuple[tuple[str, str], ...] = ()
-    """Those whose time is up, each with what needs it."""
+    """Those whose retention is over, each with what needs it."""
 
     def __str__(self) -> str:
         kept = [f"kept {name}, because of {what}" for name, what in self.kept]
@@ -48,9 +48,9 @@ class Releases:
 
 
 def release_due(context: TableContext, retained: int, *, dry_run: bool = False) -> Releases:
-    """Drop the replaced mains that were kept for so many milliseconds and that nobody needs.
+    """Drop former mains that were kept for so many milliseconds and are no longer needed.
 
-    Finishes what a drop that was killed left, or a replacement of several mains. Costs one look where main was never
+    Completes what a killed drop or a killed replacement of several mains left. Costs one look where main was never
     replaced.
     """
     main = main_of(context)
@@ -82,9 +82,9 @@ def release_due(context: TableContext, retained: int, *, dry_run: bool = False) 
 
 
 def take_back(main: TableContext, branch_uuid: str) -> None:
-    """Keep a branch that was main from being dropped, because it is to be main again.
+    """Keep a former main from being dropped, because it is to be main again.
 
-    Nothing happens for one that never was. Raises `NotFoundError`: it was dropped or deleted.
+    Does nothing for a branch that never was main. Raises `NotFoundError`: it was dropped or deleted.
     """
     for pointer in _standing(main):
         assert pointer.replaced is not None, "it is a replacement"
@@ -103,7 +103,7 @@ def take_back(main: TableContext, branch_uuid: str) -> None:
 
 
 def needed_by(main: TableContext, pointer: MainPointer) -> Iterator[str]:
-    """What needs a replaced main, for people, most important first."""
+    """Describe what still needs a former main, for people, most important first."""
     assert pointer.replaced is not None, "it is a replacement"
     old, fork = former_main(main, pointer.generation), pointer.replaced.fork
     on_top = foreign_after(main, pointer)
@@ -125,7 +125,7 @@ def needed_by(main: TableContext, pointer: MainPointer) -> Iterator[str]:
 
 
 def _standing(main: TableContext) -> Iterator[MainPointer]:
-    """For each branch that was main and is not any more, its last replacement."""
+    """Yield the last replacement of each former main."""
     seen = {main.branch_uuid}
     for pointer in reversed(replacements(main)):
         if pointer.replaced is not None and pointer.replaced.old.uuid not in seen:
@@ -141,7 +141,7 @@ def _is_there(main: TableContext, old: BranchRef) -> bool:
 
 
 def _settle(main: TableContext, generation: int, what: Literal["drop", "back"]) -> bool:
-    """Whether this is what becomes of it."""
+    """Decide the outcome for a former main; return whether it is `what`."""
     runtime = main.runtime
     wanted = Release("drop" if what == "drop" else "back", runtime.clock.now_millis(), runtime.ids.uuid())
     if put_release(main, generation, wanted):
@@ -172,7 +172,7 @@ def _drop(main: TableContext, pointer: MainPointer) -> None:
 
 
 def _rest(old: TableContext, seal_id: int) -> Iterator[str]:
-    """What is left of the metadata in the table's own folder, but for its schemas and the seal."""
+    """Yield the remaining metadata in the table's own folder, except its schemas and the seal."""
     layout = old.layout
     for folder in (layout.snapshot_folder, layout.tag_folder, layout.consumer_folder):
         for info in old.storage.list(folder):

@@ -1,13 +1,13 @@
-"""Putting a branch in the place of main, while everybody reads and writes.
+"""Replacing main by a branch while readers and writers continue.
 
-1. *Check*: the branch left main at a snapshot that main still knows, no tag stands in the way, no other engine writes.
+1. *Check*: main still knows the branch's fork snapshot, no tag is in the way, no other engine writes.
 2. *Catch up*, if asked to: until the branch has read from its sources what main has.
 3. *Copy* main's past to the branch: snapshots, tags, savepoints.
 4. *Seal*: announce the replacement (``SEAL-<g>``), then end main by a snapshot that changes nothing.
 5. *Decide*, with one put-if-absent of ``MAIN-<g>``. From then on the branch is main.
 
-Up to the last step nothing has changed for anybody, and whoever waits for it goes on after the deadline with main as
-it was. Nothing of the old main is removed: see `release`. Running a replacement again that was killed at any point
+Until the last step nothing has changed for anybody, and processes that wait for it continue with main after the
+deadline. Nothing of the old main is removed: see `release`. Running a killed replacement again
 finishes it.
 """
 
@@ -43,16 +43,16 @@ _REQUESTS: Final = 3
 
 
 def replace_main(context: TableContext, wishes: Replacement) -> tuple[MainPointer, bool]:
-    """Put a branch in the place of main.
+    """Replace main by a branch.
 
     Returns:
-        the decision, and whether it had been made before.
+        The decision, and whether it had been made before.
 
     Raises:
         NotFoundError: there is no such branch, or it was dropped.
-        CommitConflictError: the check found something (``conflicts`` lists all of it), or main is not at the snapshot
-            that was expected; main is as it was.
-        CommitOutcomeUnknownError: the store did not say whether it was decided; running it again does.
+        CommitConflictError: the check failed (``conflicts`` lists all of it), or main is not at the snapshot
+            that was expected; main is unchanged.
+        CommitOutcomeUnknownError: the store did not say whether it was decided; running it again finishes it.
     """
     expected, clock = wishes.expect_main, context.runtime.clock
     begun, until = main_of(context), clock.monotonic() + (wishes.wait_millis or 0) / 1000
@@ -77,7 +77,7 @@ def replace_main(context: TableContext, wishes: Replacement) -> tuple[MainPointe
 
 
 def planned(context: TableContext, wishes: Replacement, *, as_commit: bool = False) -> ReplaceResult:
-    """What a replacement would do now; nothing is changed. Raises as `replace_main` for what can be known before."""
+    """Return what a replacement would do now, without changes. Raises as `replace_main` where known beforehand."""
     main = main_of(context)
     done = None if as_commit else last_replacement(main, wishes.branch)
     if done is not None:
@@ -101,11 +101,11 @@ def planned(context: TableContext, wishes: Replacement, *, as_commit: bool = Fal
 
 
 def decide(replacing: Replacing, copied: CopiedPast | None = None) -> MainPointer | None:
-    """Seal main and put the pointer; None if it was decided otherwise, so that one has to start over.
+    """Seal main and put the pointer; None if it was decided otherwise and the caller must start over.
 
     Args:
-        replacing: what passed the check.
-        copied: what the target has of main's past; None if it needs nothing.
+        replacing: the checked replacement.
+        copied: copied part of main's past on the target; None if it needs nothing.
     """
     main = replacing.main
     generation = next_number(replacing)
@@ -120,18 +120,18 @@ def decide(replacing: Replacing, copied: CopiedPast | None = None) -> MainPointe
             return None
     except CommitOutcomeUnknownError:
         raise
-    except SealedBranchError:  # our time was up, and somebody else replaced main
+    except SealedBranchError:  # our time was up, and another process replaced main
         stay(main, generation, replacing.wishes.by)
         return None
     except AnabranchError:
-        stay(main, generation, replacing.wishes.by)  # nobody shall wait for what will not come
+        stay(main, generation, replacing.wishes.by)  # nobody should wait for a decision that will not come
         raise
     write_hint(main, pointer)
     return pointer
 
 
 def _put(main: TableContext, pointer: MainPointer) -> bool:
-    """The decision. Raises `CommitOutcomeUnknownError` if the store does not say whether it was made."""
+    """Put the decision. Raises `CommitOutcomeUnknownError` if the store does not say whether it was stored."""
     for _ in range(_REQUESTS):
         try:
             return put_pointer(main, pointer)

@@ -1,4 +1,4 @@
-"""What became of a replacement of main."""
+"""Result of a replacement of main."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from anabranch.kernel.provenance.coverage import JobOnMain, OnlyOnMain
 
 @dataclass(frozen=True, slots=True)
 class ReplaceResult:
-    """A replacement that was made."""
+    """Result of a replacement of main, or of its dry run."""
 
     branch: str
-    """The branch that is main now, or whose rows main has; ``main`` for the one in the table's own folder."""
+    """The new main, or the branch whose rows main has; ``main`` for the one in the table's own folder."""
     number: int | None
-    """Of the replacement; None for one that was made as a commit."""
+    """Number of the replacement; None for one that was made as a commit."""
     fork: int
     """The newest snapshot that the old and the new main both have."""
     old_snapshot: int
-    """The last snapshot of the old main. What it has above `fork` is not in the new one."""
+    """The last snapshot of the old main. Its snapshots above `fork` are not in the new one."""
     new_snapshot: int
     """The newest snapshot of the new main when it was decided."""
     repeated: bool
     """Whether it had been made before this call."""
     dry_run: bool = False
-    """Whether it was only looked at what would be done; the number is then the one that is next."""
+    """Whether nothing was changed; the number is then the next one."""
     expect_main: str | None = None
-    """Of a dry run, main's newest snapshot as the argument of that name takes it; no other one is called so."""
+    """In a dry run, main's newest snapshot in the form that the argument of that name takes; unique."""
 
     only_on_main: tuple[OnlyOnMain, ...] = ()
-    """Of a dry run, the commits of main that the branch lacks and that none of its jobs is going to make."""
+    """In a dry run, the commits of main that the branch lacks and that none of its jobs will make."""
     jobs_only_on_main: tuple[JobOnMain, ...] = ()
-    """The same job by job, with what to do to have it on the branch as well."""
+    """The same per job, with what to do to have it on the branch as well."""
 
     @classmethod
     def of(cls, pointer: MainPointer, *, repeated: bool) -> ReplaceResult:
-        """What a decision did."""
+        """Build the result of a decision."""
         assert pointer.replaced is not None, "it is a replacement"
         return cls(
             pointer.main.name or MAIN_BRANCH,
@@ -50,7 +50,7 @@ class ReplaceResult:
 
     @property
     def former(self) -> str | None:
-        """The name under which the old main can be read: ``main@1``; None for a replacement as a commit."""
+        """The name by which the old main can be read: ``main@1``; None for a replacement as a commit."""
         return None if self.number is None else former_main_name(self.number)
 
     def __str__(self) -> str:

@@ -1,8 +1,8 @@
-"""The moment in which main is replaced, for one table: the old main is ended, and the pointer made that says so.
+"""The critical section of a replacement, for one table: the old main is sealed, and the new pointer is built.
 
-In between, nobody can commit to the old main, so all that is done here is short: what others may have put since main's
-past was copied, and the last look whether the branch may take its place. Whether the pointer then stands for itself or is
-one of a group is for the caller.
+Meanwhile nobody can commit to the old main, so the work here is short: copying what was put since main's
+past was copied, and the last check whether the branch may replace it. The caller decides whether the pointer stands
+for itself or belongs to a group.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from anabranch.options import BRANCH_SEAL_TIMEOUT
 
 @dataclass(frozen=True)
 class PutSeal:
-    """End main with a snapshot that changes nothing."""
+    """Seal main with a snapshot that changes nothing."""
 
     generation: int
     wishes: Replacement
-    """They say which snapshot must be the last one."""
+    """Conditions, including which snapshot must be the last one."""
 
     @property
     def depends_on_base(self) -> bool:
@@ -48,19 +48,19 @@ class PutSeal:
 
 
 def next_number(replacing: Replacing) -> int:
-    """The number that the replacement will have in its table."""
+    """Return the number that the replacement will have in its table."""
     assert replacing.main.main_generation is not None, "it was opened as main"
     return replacing.main.main_generation + 1
 
 
 def seal_timeout(main: TableContext) -> int:
-    """How many milliseconds others wait at most for the decision."""
+    """Return how many milliseconds others wait at most for the decision."""
     schema = main.schemas.latest()
     return BRANCH_SEAL_TIMEOUT.of({} if schema is None else schema.options)
 
 
 def new_seal(replacing: Replacing, timeout: int) -> Seal:
-    """The announcement."""
+    """Build the announcement."""
     main, target = replacing.main, replacing.target
     return Seal(
         BranchRef(target.branch, target.branch_uuid),
@@ -74,7 +74,7 @@ def new_seal(replacing: Replacing, timeout: int) -> Seal:
 def end_main(replacing: Replacing) -> Snapshot:
     """Put the seal after the last snapshot of main.
 
-    Raises `CommitConflictError`: that is not the one that was expected. `SealedBranchError`: another branch is main.
+    Raises `CommitConflictError`: it is not the expected snapshot. `SealedBranchError`: another branch is main.
     """
     main, wishes = replacing.main, replacing.wishes
     seal = PutSeal(next_number(replacing), wishes)
@@ -86,16 +86,16 @@ def end_main(replacing: Replacing) -> Snapshot:
 def pointer_after(
     replacing: Replacing, last: Snapshot, seal: Seal, copied: CopiedPast | None, until: float | None = None
 ) -> MainPointer | None:
-    """Do for the last time what others may have got in the way of; the pointer to put then, or None if it may not be.
+    """Re-check after sealing; return the pointer to publish, or None to abandon.
 
     Args:
-        replacing: what passed the check.
+        replacing: the checked replacement.
         last: the snapshot that sealed main.
-        seal: what was announced.
-        copied: what the target has of main's past; None if it needs nothing.
+        seal: the announcement.
+        copied: copied part of main's past on the target; None if it needs nothing.
         until: how long to wait for the target to catch up, by the monotonic clock; None for a share of the seal's time.
 
-    Raises `NotFoundError`: the branch was deleted since it was opened, be there another of its name or not.
+    Raises `NotFoundError`: the branch was deleted since it was opened, even if recreated under its name.
     """
     main, target, wishes = replacing.main, replacing.target, replacing.wishes
     if copied is not None:
@@ -103,15 +103,15 @@ def pointer_after(
     found = last_catch_up(replacing, last, seal, until)
     newest = target.snapshots.head()
     is_behind = wishes.wait_millis is not None and found is not None and found.behind > 0
-    # Whoever deletes the target marks it first and then looks for our announcement, so one of us gives way.
+    # A deletion of the target marks it first and then looks for our announcement, so one of the two gives way.
     if newest is None or is_being_deleted(target) or is_behind:
         return None
-    check_still_the_same(target)  # a deletion that came to its end leaves no mark, but also no branch
+    check_still_the_same(target)  # a finished deletion leaves no mark, but also no branch
     if wishes.audit:
         check_audited(target, newest, wishes.audit)
     on_top = main.snapshots.find(last.id + 1)
     if on_top is not None and WRITER_PROPERTY in on_top.properties:
-        return None  # one of ours waited long enough, and decided that main stays
+        return None  # another waiting process of ours decided at the deadline that main stays
     if on_top is not None and not wishes.force:
         raise refusal([foreign(main, [on_top])])
     resume = newest if found is None else found.resume
@@ -137,12 +137,12 @@ def pointer_after(
 
 
 def in_group(pointer: MainPointer, number: int, token: str) -> MainPointer:
-    """The same as one of a group: it counts if the group is made."""
+    """Return the pointer as a member of a group: it takes effect if the group is decided so."""
     return replace(pointer, group=number, token=token)
 
 
 def last_replacement(main: TableContext, branch: str) -> MainPointer | None:
-    """The replacement by which the branch is main, or None if it is not or was not put there by one."""
+    """Return the replacement by which the branch is main, or None if it is not main, or was always main."""
     if main.branch != branch or main.main_generation is None:
         return None
     for generation in range(main.main_generation, 0, -1):
@@ -153,7 +153,7 @@ def last_replacement(main: TableContext, branch: str) -> MainPointer | None:
 
 
 def write_hint(main: TableContext, pointer: MainPointer) -> None:
-    """The name of main for people, and a copy of the decision for who may lose it. To write neither is no failure."""
+    """Write main's name for people, and a copy of the decision for recovery. Failure is ignored."""
     keep_copy(main, pointer)
     name = pointer.main.name or "main"
     try:
@@ -163,7 +163,7 @@ def write_hint(main: TableContext, pointer: MainPointer) -> None:
 
 
 def _time_of(main: TableContext, last: Snapshot, newest: Snapshot) -> int:
-    """When it is decided: not before any commit or replacement that it comes after, whatever the clocks say."""
+    """Return the decision time: never before a commit or replacement that precedes it, whatever the clocks say."""
     before = find_pointer(main, main.main_generation) if main.main_generation else None
     earlier = 0 if before is None else before.made_millis
     return max(main.runtime.clock.now_millis(), last.time_millis, newest.time_millis, earlier)

@@ -1,4 +1,4 @@
-"""Which replacements of main still count, where some were taken back."""
+"""Selects the replacements of main that are in effect, after undos."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from anabranch.kernel.log.context import TableContext
 
 
 def standing(known: Sequence[MainPointer]) -> list[MainPointer]:
-    """Those that were not taken back, oldest first.
+    """Return the replacements that were not undone, oldest first.
 
     Args:
         known: all replacements, oldest first.
@@ -25,16 +25,16 @@ def standing(known: Sequence[MainPointer]) -> list[MainPointer]:
 
 
 def last_standing(main: TableContext, known: Sequence[MainPointer], asked: int | None) -> MainPointer:
-    """The last replacement that counts, which is the only one that can be taken back.
+    """Return the last replacement in effect, the only one that can be undone.
 
     Args:
         main: the main branch.
         known: all replacements, oldest first.
-        asked: number of the one that is meant; None for the last.
+        asked: number of the requested one; None for the last.
 
     Raises:
         NotFoundError: there is none.
-        InvalidInputError: another one is meant.
+        InvalidInputError: another one is requested.
     """
     found = standing(known)
     if not found:

@@ -1,4 +1,4 @@
-"""Taking a replacement of main back: the replaced branch takes the place of main again.
+"""Undoing a replacement of main: the replaced branch becomes main again.
 
 It is itself a replacement, with the same seal and the same decision: what was committed to main meanwhile stays on the
 branch that was main, and can be read and merged from there.
@@ -27,22 +27,22 @@ def undo_replace(
     by: str | None = None,
     reason: str | None = None,
 ) -> tuple[MainPointer, bool]:
-    """Take back the last replacement of main.
+    """Undo the last replacement of main.
 
     Args:
         context: the table.
-        replacement: its number; if None the last one. Where that took one back itself nothing is left to do, and to
-            go back further the number is to be given.
-        alone: take it back although it was made together with those of other tables, which stay.
-        by: who takes it back, for people.
+        replacement: its number; if None the last one. If that was itself an undo, nothing is left to do, and to
+            go back further the number must be given.
+        alone: undo it although it was made together with those of other tables, which stay.
+        by: who undoes it, for people.
         reason: why.
 
     Returns:
-        the decision, and whether it had been made before.
+        The decision, and whether it had been made before.
 
     Raises:
-        NotFoundError: main was never replaced, or what was replaced has been dropped.
-        InvalidInputError: that replacement is not the last one that still counts, or was made together with others.
+        NotFoundError: main was never replaced, or the old main has been dropped.
+        InvalidInputError: that replacement is not the last one in effect, or was made together with others.
     """
     while True:
         main = main_of(context)
@@ -65,7 +65,7 @@ def undo_replace(
 
 
 def _made_before(known: list[MainPointer], replacement: int | None) -> MainPointer | None:
-    """The decision that took it back, if that is the newest one."""
+    """Return the decision that undid it, if that is the newest one."""
     last = known[-1] if known else None
     if last is None or last.replaced is None or last.replaced.undoes is None:
         return None

@@ -1,6 +1,6 @@
-"""Taking a replacement of main in several tables back: in all of them at once, by the same way.
+"""Undoing a replacement of main in several tables, atomically and by the same steps.
 
-A table that was replaced together with others is not taken back alone, unless somebody asks for just that: its new main
+A table that was replaced together with others is not undone alone, unless explicitly requested: its new main
 was made from the new mains of the others.
 """
 
@@ -26,7 +26,7 @@ from anabranch.storage.protocol import Storage
 
 
 def group_to_undo(groups: Storage, number: int | None) -> int:
-    """The group that is meant; if None what `last_to_undo` says. Raises `NotFoundError`: there is none."""
+    """Return the requested group; if None, that of `last_to_undo`. Raises `NotFoundError`: there is none."""
     if number is not None:
         return number
     found = last_to_undo(group_infos(groups))
@@ -36,14 +36,14 @@ def group_to_undo(groups: Storage, number: int | None) -> int:
 
 
 def last_to_undo(known: Iterable[GroupInfo], of: Callable[[GroupInfo], bool] = lambda _: True) -> int | None:
-    """The last group that was made and not taken back, or None if none was made.
+    """Return the last group in effect, or None if there is none.
 
-    If the last thing that was done is that one was taken back, it is that one: so a call that is repeated finds it done,
-    and does not take back the one before.
+    If the newest group is an undo, return the group that it undid: so a repeated call finds it done,
+    and does not undo the one before.
 
     Args:
         known: all groups of the warehouse, oldest first.
-        of: which of them are meant.
+        of: which of them to consider.
     """
     made = [group for group in known if group.outcome == "replaced"]
     taken_back = {group.undoes for group in made[:-1]}
@@ -52,7 +52,7 @@ def last_to_undo(known: Iterable[GroupInfo], of: Callable[[GroupInfo], bool] = l
 
 
 def members_of(groups: Storage, number: int) -> tuple[GroupMember, ...]:
-    """The tables of a group that was made. Raises `NotFoundError`: there is none of that number, or it was not made."""
+    """Return the tables of a completed group. Raises `NotFoundError`: it does not exist, or was not completed."""
     intent, decided = find_intent(groups, number), find_decision(groups, number)
     if intent is None or decided is None or not decided.made:
         what = "there is no group" if intent is None else "nothing was replaced by group"
@@ -65,17 +65,17 @@ def members_of(groups: Storage, number: int) -> tuple[GroupMember, ...]:
 def undo_group(
     contexts: Sequence[TableContext], number: int, *, by: str | None = None, reason: str | None = None
 ) -> GroupResult:
-    """Take back a replacement that was made in several tables at once.
+    """Undo a replacement that was made in several tables at once.
 
     Args:
         contexts: the tables of the group, all of them.
         number: of the group.
-        by: who takes it back, for people.
+        by: who undoes it, for people.
         reason: why.
 
     Raises:
-        NotFoundError: what was replaced in one of the tables has been dropped.
-        InvalidInputError: main of one of them was replaced since, or it was taken back before that, or takes one back itself.
+        NotFoundError: the old main of one of the tables has been dropped.
+        InvalidInputError: main of one of them was replaced since, or it was undone before that, or is itself an undo.
     """
     groups = groups_of(contexts)
     while True:
@@ -105,7 +105,7 @@ def _ready(main: TableContext, pointer: MainPointer, by: str | None, reason: str
 def _counting(
     groups: Storage, mains: Sequence[TableContext], number: int
 ) -> list[tuple[TableContext, MainPointer]]:
-    """The replacement of each table by the group. Raises `InvalidInputError` if one of them does not count any more."""
+    """Return each table's replacement by the group. Raises `InvalidInputError` if one is no longer in effect."""
     found: list[tuple[TableContext, MainPointer]] = []
     gone: list[str] = []
     for main in mains:
@@ -122,7 +122,7 @@ def _counting(
 def _not_any_more(
     groups: Storage, number: int, gone: Sequence[str], left: Sequence[str]
 ) -> InvalidInputError:
-    """Why a group does not count in the tables `gone`; it does in `left`."""
+    """Return why a group is not in effect in the tables `gone`; it is in `left`."""
     made = {group.number: group for group in group_infos(groups) if group.outcome == "replaced"}
     undoes = made[number].undoes
     if undoes is not None:
@@ -145,7 +145,7 @@ def _not_any_more(
 
 
 def _made_before(mains: Sequence[TableContext], number: int) -> GroupResult | None:
-    """The group that took it back, if that is the newest replacement in each table."""
+    """Return the group that undid it, if that is the newest replacement in each table."""
     found = []
     for main in mains:
         known = replacements(main)

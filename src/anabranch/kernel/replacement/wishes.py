@@ -1,4 +1,4 @@
-"""What is to take the place of main, and what is known of both while that is going on."""
+"""The request and state of a replacement of main."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from anabranch.lazy import lazy
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What main was when somebody looked whether the branch has all that it has to have."""
+    """State of main when the branch's content was checked against it."""
 
     snapshot: int
     """Id of its newest snapshot."""
     stamp: str
-    """Of the same."""
+    """Stamp of that snapshot."""
     may_follow: Callable[[Snapshot], bool]
-    """Whether a commit that came to main since does not matter."""
+    """Whether a given later commit to main is harmless."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What is to take the place of main, and under which conditions."""
+    """A requested replacement of main, with its conditions."""
 
     branch: str
     expect_main: Expected | None = None
-    """Main's newest snapshot; with another one nothing is done."""
+    """Expected newest snapshot of main; if it differs, nothing is done."""
     wait_millis: int | None = None
-    """How long to wait until the branch has caught up with main; None not to ask."""
+    """How long to wait until the branch has caught up with main; None to skip the check."""
     force: bool = False
-    """Replace main although the check found something, or it is not known how far the branch is."""
+    """Replace main even if the check failed, or the branch's progress is not known."""
     audit: str | bool = False
-    """An audit that the branch must have passed as it is: by name, or any if True."""
+    """An audit that the branch must have passed in its current state: by name, or any if True."""
     by: str | None = None
     reason: str | None = None
     coverage: Coverage | None = None
-    """Compares what both have read of their sources; None if nobody knows."""
+    """Compares what both have read of their sources; None if not known."""
     gaps: Gaps | None = None
-    """Finds what only main has; None if nobody knows."""
+    """Finds what only main has; None if not known."""
     origin: Origin | None = None
-    """What the commit says of where its rows come from, if it is one that replaces rows; None if nobody knows."""
+    """Lineage of the commit's rows, if it is one that replaces rows; None if not known."""
     seen: Seen | None = None
-    """What main was, and what may have come to it since; with anything else nothing is done."""
+    """State of main and what may have been added since; with anything else nothing is done."""
 
 
 @dataclass(frozen=True)
@@ -60,22 +60,22 @@ class Replacing:
     fork: SnapshotRef
     wishes: Replacement
     undoes: int | None = None
-    """The replacement that is taken back; its past is there already."""
+    """The replacement that is undone; its past is there already."""
 
     @lazy
     def main_since(self) -> SinceFork:
-        """What main has above the snapshot where the two parted."""
+        """Snapshots of main above the fork."""
         return SinceFork(self.main, self.fork)
 
     @lazy
     def target_since(self) -> SinceFork:
-        """The same of the branch."""
+        """Snapshots of the branch above the fork."""
         return SinceFork(self.target, self.fork)
 
 
 @dataclass
 class SinceFork:
-    """The snapshots of a branch above the one where it parted from another, each read once."""
+    """The snapshots of a branch above its fork, each read once."""
 
     context: TableContext
     fork: SnapshotRef
@@ -84,7 +84,7 @@ class SinceFork:
         self._known: list[Snapshot] = []
 
     def until(self, head: Snapshot | None) -> list[Snapshot]:
-        """Those up to `head` that are there, oldest first."""
+        """Return the retained ones up to `head`, oldest first."""
         last = self._known[-1].stamp if self._known else None
         new: list[Snapshot] = []
         goes_on = False

@@ -1,1 +1,1 @@
-"""Going back to a moment: as a new snapshot, or by removing what came after it."""
+"""Rolling back to a moment: as a new snapshot, or by removing what came after it."""

@@ -1,18 +1,18 @@
-"""Rolling a branch back for good: the snapshots after the target are removed, with what refers to them.
+"""Destructive rollback: removes the snapshots after the target, with what refers to them.
 
-Every moment of it is a whole table, so that a removal which was killed can be repeated and ends in the same
-place: first a record of what goes (`anabranch.format.records.rewind`; `removals`, by which what an overtaken writer builds on it is
-known as a leftover), then the hint to the newest snapshot (which readers check), then the references to what goes,
-then the snapshots, newest first, then what the archive has of such snapshots. Data files and manifests stay for expiry
-and orphan cleaning, which ask what is reached.
+Every intermediate state is a complete table, so that a killed removal can be repeated and ends in the same
+place: first a record of the removal (`anabranch.format.records.rewind`; `removals`, which marks late writes on it as
+leftovers), then the hint to the newest snapshot (which readers check), then the references to removed snapshots,
+then the snapshots, newest first, then their archived metadata. Data files and manifests stay for expiry
+and orphan cleaning, which check reachability.
 
-An expiry may be under way that takes the target for old: it read the history that is about to go. So the target is held
-by a pin from before the last look at it until the end, and stored again if it is gone by then; the expiry, for its part,
-looks after its removals whether what it kept is still there, and puts them back if not. Whichever comes second sees
+A concurrent expiry may take the target for old: it read the history that is about to go. So the target is held
+by a pin from before its last check until the end, and stored again if it is gone by then; the expiry, for its part,
+checks after its removals whether what it kept still exists, and restores it if not. Whichever comes second sees
 what the other did.
 
-Stop the writers first. A commit that lands while this works builds on what is being removed and goes with it; what
-a writer of ours puts after a snapshot that is gone by then, that writer takes back.
+Stop the writers first. A commit that lands meanwhile builds on what is being removed and is removed with it; one of
+our writers that puts a snapshot after a removed one takes it back.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from anabranch.kernel.rollback.holders import Holder, holders_after, release
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What rolling back for good takes away."""
+    """Plan of a destructive rollback."""
 
     moment: Moment
-    """Whose snapshot is the newest afterwards."""
+    """The moment whose snapshot will be the newest."""
     snapshots: tuple[Snapshot, ...]
-    """Those that go, newest first."""
+    """The snapshots to remove, newest first."""
     holders: tuple[Holder, ...]
-    """What refers to them, and goes with them if that is forced."""
+    """References to them, removed with them if forced."""
 
     @property
     def target(self) -> Snapshot:
@@ -59,7 +59,7 @@ class Removal:
 
 
 def plan_removal(context: TableContext, moment: Moment) -> Removal:
-    """What `remove_after` would take away now.
+    """Plan what `remove_after` would remove now.
 
     Raises `CommitConflictError` if the moment is not part of the current history.
     """
@@ -79,11 +79,11 @@ def plan_removal(context: TableContext, moment: Moment) -> Removal:
 
 
 def remove_after(context: TableContext, removal: Removal, *, force: bool = False) -> None:
-    """Carry the removal out.
+    """Carry out the removal.
 
     Args:
         context: the branch.
-        removal: what `plan_removal` found; exactly that is removed.
+        removal: the result of `plan_removal`; exactly that is removed.
         force: remove what refers to the snapshots as well.
 
     Raises:
@@ -92,7 +92,7 @@ def remove_after(context: TableContext, removal: Removal, *, force: bool = False
         NotFoundError: the moment was removed meanwhile; nothing was removed.
     """
     snapshots, target = context.snapshots, removal.target
-    user = target.stamp  # the same if it is repeated, so that nothing is left of one that was killed
+    user = target.stamp  # the same if it is repeated, so that nothing is left of a killed one
     if not removal.snapshots:
         archive.forget_after(context, target.id)
         unpin(context, user)
@@ -127,7 +127,7 @@ def remove_after(context: TableContext, removal: Removal, *, force: bool = False
 
 
 def _store(context: TableContext, target: Snapshot) -> bool:
-    """Make sure that the target is there; whether it was not."""
+    """Store the target again if it is missing; return whether it was."""
     return context.storage.put_if_absent(context.layout.snapshot_path(target.id), target.to_json())
 
 
@@ -152,7 +152,7 @@ def _check(context: TableContext, removal: Removal, *, force: bool) -> None:
 
 
 def _sweep(context: TableContext, removal: Removal) -> None:
-    """Remove what landed meanwhile on the snapshots that are gone, and says so; anything else is left to who finds it."""
+    """Remove and report what landed meanwhile on the removed snapshots; other leftovers are handled when found."""
     gone = {snapshot.stamp for snapshot in removal.snapshots}
     landed: list[Snapshot] = []
     for number in context.snapshots.ids():

@@ -1,4 +1,4 @@
-"""What holds on to the snapshots after a moment: whoever removes these must let go of that first."""
+"""References that hold snapshots after a moment, and must be released before these are removed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from anabranch.options import LEDGER_TIME_RETAINED
 
 
 class HolderKind(StrEnum):
-    """What kind of thing holds on."""
+    """Kind of a reference."""
 
     TAG = "tag"
     SAVEPOINT = "savepoint"
@@ -37,11 +37,11 @@ class HolderKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Something that refers to a snapshot."""
+    """A reference to a snapshot."""
 
     kind: HolderKind
     name: str
-    """Of the tag, branch or consumer; the savepoint's id; the commit user of a stream."""
+    """Name of the tag, branch or consumer; id of the savepoint; commit user of the stream."""
     snapshot_id: int
     """The newest snapshot it refers to."""
 
@@ -50,7 +50,7 @@ class Holder:
 
 
 def holders_after(context: TableContext, target: Snapshot, later: Sequence[Snapshot]) -> list[Holder]:
-    """All that refers to something newer than `target`, in the order in which to let go of it.
+    """Return all references to anything newer than `target`, in the order in which to release them.
 
     Args:
         context: the branch.
@@ -74,7 +74,7 @@ def holders_after(context: TableContext, target: Snapshot, later: Sequence[Snaps
 
 
 def release(context: TableContext, holder: Holder) -> None:
-    """Let go: remove the file or, of a branch, all that is only its own. Data files stay."""
+    """Remove the reference: its file or, for a branch, all that only it owns. Data files stay."""
     storage, layout = context.storage, context.layout
     match holder.kind:
         case HolderKind.TAG:
@@ -96,12 +96,12 @@ def release(context: TableContext, holder: Holder) -> None:
 
 
 def _is_pin(tag_name: str) -> bool:
-    """Whether a tag goes with what it is there for: a rollback, a branch or a merge."""
+    """Whether a tag is removed together with its owner: a rollback, a branch or a merge."""
     return is_rollback_pin(tag_name) or is_fork_pin(tag_name) or is_merge_pin(tag_name)
 
 
 def _branches(context: TableContext, after: int, later: Sequence[Snapshot]) -> Iterator[Holder]:
-    """Branches that left main after the snapshot."""
+    """Yield branches forked after the snapshot."""
     is_main = context.branch is None or context.main_generation is not None
     stamps = {snapshot.stamp for snapshot in later}
     for name in branch_names(context) if is_main else ():
@@ -110,18 +110,18 @@ def _branches(context: TableContext, after: int, later: Sequence[Snapshot]) -> I
         branch = context.on_branch(name)
         if branch.fork is not None:
             begun = branch.fork.snapshot
-            # By its stamp where main was replaced since, and has the snapshot as a part of its copied past.
+            # By stamp if main was replaced since, and has the snapshot as a part of its copied past.
             if begun.id > after and (begun.branch_uuid == context.branch_uuid or begun.stamp in stamps):
                 yield Holder(HolderKind.BRANCH, name, begun.id)
             continue
-        # Of a branch that another engine made, the oldest that it knows is the one it began with.
+        # For a branch made by another engine, its oldest known snapshot counts as its fork.
         known = [*branch.snapshots.ids(), *(tag.snapshot.id for tag in find_tags(branch, tag_names(branch)))]
         if known and min(known) > after:
             yield Holder(HolderKind.BRANCH, name, min(known))
 
 
 def _consumers(context: TableContext, after: int) -> Iterator[Holder]:
-    """Consumers that have read beyond the snapshot."""
+    """Yield consumers that have read beyond the snapshot."""
     for info in context.storage.list(context.layout.consumer_folder):
         name = consumer_id_of(info.path)
         consumer = None if name is None else find_consumer(context, name)
@@ -130,7 +130,7 @@ def _consumers(context: TableContext, after: int) -> Iterator[Holder]:
 
 
 def _streams(context: TableContext, after: int, later: Sequence[Snapshot]) -> Iterator[Holder]:
-    """Streaming queries that committed after the snapshot, and not so long ago that they cannot come back."""
+    """Yield streaming queries that committed after the snapshot, recently enough to come back."""
     newest = recorded_after(context, after)
     for snapshot in sorted(later, key=lambda snapshot: snapshot.id):
         if snapshot.commit_identifier != BATCH_COMMIT_IDENTIFIER:
@@ -141,6 +141,6 @@ def _streams(context: TableContext, after: int, later: Sequence[Snapshot]) -> It
     retained = LEDGER_TIME_RETAINED.of({} if schema is None else schema.options)
     oldest = context.runtime.clock.now_millis() - retained
     for user, entry in sorted(newest.items()):
-        # A merge is not a query that comes back: what was merged is merged again if that is asked for.
+        # A merge is not a query that comes back: it is merged again if that is asked for.
         if entry.time_millis >= oldest and not user.startswith(MERGE_USER):
             yield Holder(HolderKind.STREAM, user, entry.snapshot_id)

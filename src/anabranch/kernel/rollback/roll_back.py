@@ -1,6 +1,6 @@
 """Rolling a branch back to an earlier state, as one new commit.
 
-What the new snapshot holds and why:
+Content of the new snapshot, and why:
 
 * Its delta list says what changed, as any overwrite does: DELETEs for files that go, ADDs for files that come
   back. Streams and record counts need that.
@@ -10,9 +10,9 @@ What the new snapshot holds and why:
 * Data files are shared, not copied: rolling back costs no more than its metadata. Pins keep other engines from
   deleting them (`rollback_pins`), and that they are in the store is checked before the commit.
 * The schema stays the newest, the watermark is the one that belongs to the rows of the target, sequence numbers of
-  queues go on above those of the files that are taken away.
+  queues continue above those of the removed files.
 
-Nothing of the history in between goes away; see `history_removal` for the other way.
+The history in between stays; see `history_removal` for the other way.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from anabranch.kernel.refs.moments import resolve
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Files and rows that a rollback takes away and brings back."""
+    """Files and rows that a rollback removes and restores."""
 
     files_removed: int = 0
     rows_removed: int = 0
@@ -49,7 +49,7 @@ class Changed:
 
 
 def preview(context: TableContext, version: str | int) -> tuple[Moment, Changed]:
-    """The moment that a rollback would go to, and what it would change. Raises as `roll_back`."""
+    """Return the target of a rollback and what it would change. Raises as `roll_back`."""
     target = _target(context, version)
     return target, Changed.of(difference_to(_newest(context), target.snapshot))
 
@@ -57,9 +57,9 @@ def preview(context: TableContext, version: str | int) -> tuple[Moment, Changed]
 def roll_back(context: TableContext, version: str | int) -> Snapshot:
     """Make the live files those of an earlier moment, in one new snapshot of kind OVERWRITE.
 
-    Whatever else was committed meanwhile is taken away too; what is committed afterwards stays. Where the live
-    files are those of the target already, nothing is committed and the newest snapshot returned: so a rollback
-    that was killed may be repeated.
+    Everything committed since the target is undone; what is committed afterwards stays. If the live
+    files are those of the target already, nothing is committed and the newest snapshot returned: so a killed
+    rollback may be repeated.
 
     Args:
         context: the branch.
@@ -67,15 +67,15 @@ def roll_back(context: TableContext, version: str | int) -> Snapshot:
 
     Raises:
         NotFoundError: there is no such moment, or it was removed while it was rolled back to.
-        CommitConflictError: data files of the target are not there; nothing was published.
-        UnsupportedFeatureError: the target or the newest snapshot uses what we do not implement.
+        CommitConflictError: data files of the target are missing; nothing was published.
+        UnsupportedFeatureError: the target or the newest snapshot uses an unsupported feature.
         CommitError: as for any commit.
     """
     moment = _target(context, version)
     newest = _newest(context)
     if newest.snapshot is not None and difference_to(newest, moment.snapshot).is_empty:
         if ROLLBACK_PROPERTY in newest.snapshot.properties and brings_back(context, newest.snapshot):
-            pin_result(context, newest.snapshot)  # in case whoever made it was killed before
+            pin_result(context, newest.snapshot)  # in case the process that made it was killed before
         return newest.snapshot
     identity = CommitIdentity.batch(context.runtime)
     pin = pin_target(context, moment.snapshot, identity.user)

@@ -1,1 +1,1 @@
-"""From a snapshot and a predicate to the files that must be read."""
+"""Scan planning: from a snapshot and a predicate to the files that must be read."""

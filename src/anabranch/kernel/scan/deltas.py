@@ -1,7 +1,7 @@
-"""The files that each of many snapshots added, found together.
+"""Plans the added files of many snapshots together.
 
-One snapshot of a stream adds a file or two. To decode its manifest, order its files and find their folders costs a
-hundred times what one file more costs, so the snapshots of a backlog are planned as one, and their files parted then.
+One snapshot of a stream adds a file or two. Decoding its manifest, ordering its files and finding their folders costs a
+hundred times what one more file costs, so the snapshots of a backlog are planned as one, and their files split then.
 Each snapshot's files are those of `ScanRequest.plan_delta`, in its order.
 """
 
@@ -35,7 +35,7 @@ class AddedFile(NamedTuple):
 def added_files(
     context: TableContext, schema: TableSchema, snapshots: Sequence[Snapshot], order: PartitionOrder
 ) -> list[list[AddedFile]]:
-    """What each snapshot added, in the order of its plan.
+    """Return the files that each snapshot added, in plan order.
 
     Raises `CorruptTableError`, `UnsupportedFeatureError` as a plan of one of them does.
     """
@@ -79,7 +79,7 @@ def added_files(
 def _in_order(
     frame: pl.DataFrame, schema: TableSchema, order: PartitionOrder
 ) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """Files by snapshot, then as `ScanRequest` orders them, with the number of their folder; and the folders."""
+    """Order files by snapshot, then as `ScanRequest` does; add folder numbers, and return the folders."""
     rows = frame["partition"].unique(maintain_order=True)
     if order is PartitionOrder.VALUE:
         rows = in_order_of_values(rows, schema)

@@ -1,4 +1,4 @@
-"""What identifies a partition."""
+"""Partition identity: keys, order and text of partition rows."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ PartitionKey = tuple[Any, ...]
 
 
 def partition_key(values: Sequence[Any]) -> PartitionKey:
-    """Equal for partitions that are one; `values` are physical.
+    """Return a key that is equal for equal partitions; `values` are physical.
 
-    The bytes of partition rows do not tell: engines spell nulls of some types differently. As in folder names,
+    The bytes of partition rows are not unique: engines encode nulls of some types differently. As in folder names,
     NaN is one value and 0.0 and -0.0 are two.
     """
     return tuple(value.hex() if isinstance(value, float) else value for value in values)
 
 
 def key_of_row(row: bytes, schema: TableSchema) -> PartitionKey:
-    """The key of a partition row as manifests store it. Raises `CorruptTableError`."""
+    """Return the key of a partition row as stored in manifests. Raises `CorruptTableError`."""
     types = [f.type for f in schema.partition_fields]
     return partition_key(decode_row(types, row, where="the partition of a manifest entry"))
 
 
 def keys_of_rows(rows: pl.Series, schema: TableSchema) -> list[PartitionKey]:
-    """The key of each of many partition rows. Raises `CorruptTableError`."""
+    """Return the keys of many partition rows. Raises `CorruptTableError`."""
     fields = schema.partition_fields
     if not fields:
         return [()] * len(rows)
@@ -44,7 +44,7 @@ def keys_of_rows(rows: pl.Series, schema: TableSchema) -> list[PartitionKey]:
 
 
 def in_order_of_values(rows: pl.Series, schema: TableSchema) -> pl.Series:
-    """Partition rows by the values of the partition fields, nulls first, as other engines compare them."""
+    """Sort partition rows by the values of the partition fields, nulls first, as other engines do."""
     if not schema.partition_fields:
         return rows
     values = partition_values(rows, schema)
@@ -55,7 +55,7 @@ def in_order_of_values(rows: pl.Series, schema: TableSchema) -> pl.Series:
 
 
 def partition_text(row: bytes, schema: TableSchema) -> str:
-    """A partition row for people, unlike that of any other partition: ``dt=2026-01-01/hour=5``."""
+    """Format a partition row as unique text for people: ``dt=2026-01-01/hour=5``."""
     fields = schema.partition_fields
     values = decode_row([f.type for f in fields], row, where="the partition of a manifest entry")
     return partition_label(fields, values) or "(the whole table)"
@@ -64,7 +64,7 @@ def partition_text(row: bytes, schema: TableSchema) -> str:
 def of_partitions(
     files: EntryFrame, wanted: Iterable[PartitionKey], schema: TableSchema
 ) -> Mapping[PartitionKey, pl.DataFrame]:
-    """The files of some partitions, each in their order."""
+    """Return the files of some partitions, each in order."""
     chosen = set(wanted)
     rows = files.df["partition"].unique(maintain_order=True)
     found: dict[PartitionKey, pl.DataFrame] = {}

@@ -1,4 +1,4 @@
-"""The result of planning: which files to read, packed into splits, and how it came about."""
+"""The result of planning: which files to read, packed into splits, and how they were chosen."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ EMPTY_FILES = pl.DataFrame(
         "schema_id": pl.Int64,
     }
 )
-"""The planned files of an empty plan, for its columns."""
+"""Empty frame of planned files, for its columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanStep:
-    """What one pruning step left over."""
+    """Result of one pruning step."""
 
     name: str
     manifests: int
@@ -41,7 +41,7 @@ class PlanStep:
 
 @dataclass(frozen=True, slots=True)
 class PlanReport:
-    """How planning came to its files, step by step."""
+    """Statistics of planning, step by step."""
 
     steps: tuple[PlanStep, ...]
     splits: int
@@ -51,12 +51,12 @@ class PlanReport:
 
 @dataclass(frozen=True, repr=False)
 class Plan(Shown):
-    """Files to read of one snapshot, in order. A value: it stays true whatever is committed meanwhile."""
+    """Files to read of one snapshot, in order. Immutable: stays valid whatever is committed meanwhile."""
 
     snapshot: Snapshot | None
     """None for a table that was never written."""
     files: pl.DataFrame = field(repr=False)
-    """One row a file, with the columns of `EMPTY_FILES`."""
+    """One row per file, with the columns of `EMPTY_FILES`."""
     folders: tuple[str, ...] = field(repr=False)
     """Folders of the partitions, by the number in column `folder`; empty text without partitions."""
     starts: np.ndarray = field(repr=False)
@@ -72,7 +72,7 @@ class Plan(Shown):
 
     @lazy
     def formats(self) -> frozenset[str]:
-        """Formats that the files are of, by their names."""
+        """Formats of the files, by their names."""
         return frozenset(self.files["file_name"].str.extract(r"\.([^.]*)$").fill_null("").unique())
 
     @lazy
@@ -103,7 +103,7 @@ class Plan(Shown):
         )
 
     def restricted_to(self, files: pl.DataFrame) -> Plan:
-        """The plan without all files but these, told by partition, bucket and name; splits stay within their bounds."""
+        """Keep only these files, given by partition, bucket and name; splits keep their bounds."""
         numbers = np.repeat(np.arange(len(self.starts)), np.diff([*self.starts, self.files.height]))
         kept = self.files.with_columns(split=pl.Series(numbers, dtype=pl.Int64)).join(
             files, on=["partition", "bucket", "file_name"], how="semi", maintain_order="left"
@@ -123,7 +123,7 @@ class Plan(Shown):
 
 
 def split_starts(group: np.ndarray, sizes: np.ndarray, *, target: int, open_cost: int) -> np.ndarray:
-    """Where splits begin in files ordered by group, the bucket of a partition.
+    """Return where splits begin in files ordered by group, the bucket of a partition.
 
     A split takes files of one bucket until the next one would make it heavier than `target` bytes; a file
     weighs at least `open_cost`, so that very small files do not pile up in one split.

@@ -1,4 +1,4 @@
-"""Leaving out what a predicate cannot match: manifests, partitions, buckets and files, each by column."""
+"""Prunes what a predicate cannot match: manifests, partitions, buckets and files, column by column."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Mask = np.ndarray
 
 
 def partition_values(partitions: pl.Series, schema: TableSchema) -> pa.Table:
-    """Partition rows as a table of their values, one column a partition field."""
+    """Decode partition rows into a table with one column per partition field."""
     rows = partitions.to_arrow()
     fields = schema.partition_fields
     arrays = [
@@ -39,7 +39,7 @@ def partition_values(partitions: pl.Series, schema: TableSchema) -> pa.Table:
 def manifests_may_match(
     metas: Sequence[ManifestFileMeta], predicate: BoundPredicate, schema: TableSchema
 ) -> list[ManifestFileMeta]:
-    """The manifests whose partition range may hold a match."""
+    """Return the manifests whose partition range may hold a match."""
     statistics = Statistics(
         fields=schema.partition_fields,
         table_fields=schema.partition_fields,
@@ -53,7 +53,7 @@ def manifests_may_match(
 
 
 def partitions_match(frame: pl.DataFrame, predicate: BoundPredicate, schema: TableSchema) -> pl.DataFrame:
-    """The entries whose partition satisfies the predicate, decided exactly."""
+    """Return the entries whose partition satisfies the predicate, decided exactly."""
     unique = frame["partition"].unique()
     mask = filter_mask(predicate, partition_values(unique, schema))
     kept = unique.filter(pl.Series(np.asarray(mask, dtype=bool)))
@@ -63,10 +63,10 @@ def partitions_match(frame: pl.DataFrame, predicate: BoundPredicate, schema: Tab
 def buckets_match(
     frame: pl.DataFrame, predicate: BoundPredicate, schema: TableSchema, schemas: SchemaLog
 ) -> pl.DataFrame:
-    """The entries whose bucket can hold one of the bucket keys that the predicate asks for.
+    """Return the entries whose bucket can hold one of the bucket keys that the predicate asks for.
 
     The number of buckets may have changed over time, so each entry is judged by its own. So may the key and its
-    types, if another engine changed them: such files are judged as if nothing was known of their buckets.
+    types, if another engine changed them: such files are not pruned by bucket.
     """
     keys = [schema.field(name) for name in schema.bucket_keys]
     if not keys:
@@ -87,7 +87,7 @@ def buckets_match(
 
 
 def _hashes_vary(data_type: DataType, value: pa.Scalar | None) -> bool:
-    """Whether engines lay out the value differently, so that they put it into different buckets.
+    """Whether engines encode the value differently, so that they put it into different buckets.
 
     They differ in nulls of types that take more than a slot, and in the length of some wide decimals.
     """
@@ -109,7 +109,7 @@ def _has_keys(schema: TableSchema, keys: Sequence[Field]) -> bool:
 def files_may_match(
     frame: pl.DataFrame, predicate: BoundPredicate, schema: TableSchema, schemas: SchemaLog
 ) -> pl.DataFrame:
-    """The entries whose column statistics may hold a match."""
+    """Return the entries whose column statistics may hold a match."""
     keep = np.ones(frame.height, dtype=bool)
     for rows, statistics in statistics_of_files(frame, schema, schemas):
         mask = np.asarray(may_match(predicate, statistics), dtype=bool)
@@ -123,7 +123,7 @@ def files_may_match(
 def statistics_of_files(
     frame: pl.DataFrame, schema: TableSchema, schemas: SchemaLog
 ) -> Iterator[tuple[np.ndarray | None, Statistics]]:
-    """Column statistics of entries, with the rows they are of (None for all).
+    """Yield column statistics of entries, with the rows they belong to (None for all).
 
     They are laid out by the schema a file was written with, so they come in groups of one schema and one choice
     of columns; asked for by the field ids of `schema`.
@@ -158,7 +158,7 @@ def statistics_of_files(
 
 
 def _layouts(frame: pl.DataFrame) -> list[tuple[int, list[str] | None, np.ndarray | None]]:
-    """Groups of rows whose statistics are laid out alike: schema id, column names, rows (None for all)."""
+    """Group rows whose statistics are laid out alike: schema id, column names, rows (None for all)."""
     dense = frame["value_stats_cols"]
     if frame["schema_id"].n_unique() == 1 and dense.null_count() == len(dense):
         return [(int(frame["schema_id"][0]), None, None)]

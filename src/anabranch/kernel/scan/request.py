@@ -44,25 +44,25 @@ TO_LOCATE = (
     *("kind", "partition", "bucket", "total_buckets", "file_name", "file_size", "row_count"),
     *("min_sequence_number", "schema_id", "level", "external_path", "write_cols"),
 )
-"""Columns of manifest entries that every plan needs."""
+"""Manifest entry columns that every plan needs."""
 _TO_PRUNE = (*TO_LOCATE, "value_min", "value_max", "value_null_counts", "value_stats_cols")
-"""Those and the statistics, which take as long to decode as all of them."""
+"""The same and the statistics, which take as long to decode as all of them."""
 
 
 class PartitionOrder(StrEnum):
-    """Which partition's files come first in a plan."""
+    """Order of partitions in a plan."""
 
     APPEARANCE = "appearance"
-    """In the order of commits: the one whose oldest entry is oldest."""
+    """In commit order, by the oldest entry of each partition."""
     CREATION = "creation"
-    """By the time at which the oldest of the planned files was made, as its writer's clock said."""
+    """By creation time of the oldest planned file, by its writer's clock."""
     VALUE = "value"
     """By partition value, nulls first."""
 
 
 @dataclass(frozen=True)
 class ScanRequest:
-    """What to plan: rows of one snapshot (or only those it added) that may satisfy a predicate."""
+    """A scan to plan: rows of one snapshot (or only those it added) that may satisfy a predicate."""
 
     context: TableContext
     snapshot: Snapshot | None
@@ -71,52 +71,83 @@ class ScanRequest:
     limit: int | None = None
     """With no predicate, stop after files that hold this many rows."""
     options: Mapping[str, str] | None = None
-    """Options of the read, over the table's."""
+    """Options of the read, overriding the table's."""
     partition_order: PartitionOrder = PartitionOrder.APPEARANCE
 
     def plan(self) -> Plan:
-        """All live files of the snapshot. Raises `CorruptTableError`, `UnsupportedFeatureError`."""
+        """Plan all live files of the snapshot. Raises `CorruptTableError`, `UnsupportedFeatureError`."""
         if self.snapshot is None:
             return self._packed(EMPTY_FILES, [])
         check_snapshot_readable(self.context, self.snapshot)
         return self._plan(self.context.manifests.of_snapshot(self.snapshot), EntryFrame.live)
 
     def plan_delta(self, *, removed: bool = False) -> Plan:
-        """Only the files that the snapshot itself added; or, if `removed`, took away. What it did both to is neither."""
+        """Plan files that the snapshot added, or removed if `removed`; those it both added and removed are skipped."""
         if self.snapshot is None:
             return self._packed(EMPTY_FILES, [])
         check_snapshot_readable(self.context, self.snapshot)
         lists = self.context.manifests.read_list(self.snapshot.delta_manifest_list)
         return self._plan(lists, _removed if removed else _added)
 
+    def live_files(self, *, statistics: bool) -> pl.DataFrame:
+        """Return the entries of the live files in the partitions that the predicate asks for.
+
+        Args:
+            statistics: whether with those of the columns.
+        """
+        columns = _TO_PRUNE if statistics else TO_LOCATE
+        if self.snapshot is None:
+            return EntryFrame.empty().df.select(columns)
+        check_snapshot_readable(self.context, self.snapshot)
+        metas = self.context.manifests.of_snapshot(self.snapshot)
+        frame = EntryFrame(self._entries(metas, self._conjuncts[0], columns, [])).live().df
+        check_supported(frame, self.context)
+        return frame
+
     def _plan(self, metas: Sequence[ManifestFileMeta], kept: Callable[[EntryFrame], EntryFrame]) -> Plan:
         steps = [PlanStep("snapshot", len(metas), None)]
-        on_partitions, on_rows, predicate = None, None, self.predicate
-        if predicate is not None:
-            on_partitions, on_rows = split_conjuncts(predicate, {f.id for f in self.schema.partition_fields})
-            if on_partitions is not None and metas:
-                metas = manifests_may_match(metas, on_partitions, self.schema)
-                steps.append(PlanStep("manifests", len(metas), None))
+        on_partitions, on_rows = self._conjuncts
         columns = TO_LOCATE if on_rows is None else _TO_PRUNE
         if self.partition_order is PartitionOrder.CREATION:
             columns = (*columns, "creation_time")
+        frame = self._entries(metas, on_partitions, columns, steps)
+        if self.predicate is not None and frame.height and self.schema.bucket_follows_from_keys:
+            frame = buckets_match(frame, self.predicate, self.schema, self.context.schemas)
+            steps.append(PlanStep("buckets", steps[-1].manifests, frame.height))
+        frame = kept(EntryFrame(frame)).df
+        steps.append(PlanStep("live", steps[-1].manifests, frame.height))
+        # Before pruning by statistics: where rows are split over files, those of one file say nothing.
+        check_supported(frame, self.context)
+        if on_rows is not None and self.predicate is not None and frame.height:
+            frame = files_may_match(frame, self.predicate, self.schema, self.context.schemas)
+            steps.append(PlanStep("statistics", steps[-1].manifests, frame.height))
+        return self._packed(frame, steps)
+
+    @property
+    def _conjuncts(self) -> tuple[BoundPredicate | None, BoundPredicate | None]:
+        """The part of the predicate that is about partitions, and the rest."""
+        if self.predicate is None:
+            return None, None
+        return split_conjuncts(self.predicate, {f.id for f in self.schema.partition_fields})
+
+    def _entries(
+        self,
+        metas: Sequence[ManifestFileMeta],
+        on_partitions: BoundPredicate | None,
+        columns: tuple[str, ...],
+        steps: list[PlanStep],
+    ) -> pl.DataFrame:
+        """Return the entries of the partitions that are asked for; adds to the steps how they were found."""
+        if on_partitions is not None and metas:
+            metas = manifests_may_match(metas, on_partitions, self.schema)
+            steps.append(PlanStep("manifests", len(metas), None))
         metas = self._enough(metas)
         frame = self.context.manifests.entries(metas, only=columns).df
         steps.append(PlanStep("entries", len(metas), frame.height))
         if on_partitions is not None and frame.height:
             frame = partitions_match(frame, on_partitions, self.schema)
             steps.append(PlanStep("partitions", len(metas), frame.height))
-        if predicate is not None and frame.height and self.schema.bucket_follows_from_keys:
-            frame = buckets_match(frame, predicate, self.schema, self.context.schemas)
-            steps.append(PlanStep("buckets", len(metas), frame.height))
-        frame = kept(EntryFrame(frame)).df
-        steps.append(PlanStep("live", len(metas), frame.height))
-        # Before statistics leave files out: where rows are split over files, those of one file say nothing.
-        check_supported(frame, self.context)
-        if on_rows is not None and predicate is not None and frame.height:
-            frame = files_may_match(frame, predicate, self.schema, self.context.schemas)
-            steps.append(PlanStep("statistics", len(metas), frame.height))
-        return self._packed(frame, steps)
+        return frame
 
     def _enough(self, metas: Sequence[ManifestFileMeta]) -> Sequence[ManifestFileMeta]:
         """The first of the manifests, as many as have the rows of the limit; all where their order is not that of the plan.
@@ -156,7 +187,7 @@ class ScanRequest:
     def _located(
         self, frame: pl.DataFrame, options: Mapping[str, str]
     ) -> tuple[pl.DataFrame, tuple[str, ...]]:
-        """Files ordered by partition, bucket and sequence number, and the partitions' folders."""
+        """Order files by partition, bucket and sequence number; return them with the partitions' folders."""
         partitions, folders = partition_folders(self.schema, self._partitions(frame), options)
         frame = frame.select(*EMPTY_FILES.columns[1:], "min_sequence_number", "total_buckets")
         if partitions.height == 1:
@@ -170,7 +201,7 @@ class ScanRequest:
         return frame.select(EMPTY_FILES.columns), folders
 
     def _partitions(self, frame: pl.DataFrame) -> pl.Series:
-        """The partition rows of files, each once, in the order of the plan."""
+        """Return the distinct partition rows of files, in plan order."""
         match self.partition_order:
             case PartitionOrder.CREATION:
                 created = frame.group_by("partition", maintain_order=True).agg(pl.col("creation_time").min())
@@ -184,7 +215,7 @@ class ScanRequest:
 def partition_folders(
     schema: TableSchema, partitions: pl.Series, options: Mapping[str, str]
 ) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """Number of the folder of each partition row, and the folders in the order partitions came up."""
+    """Number the folders of partition rows; return the numbers and the folders."""
     fields = schema.partition_fields
     columns = partition_values(partitions, schema)
     arrays = [physical_values(c, f.type) for c, f in zip(columns, fields, strict=True)]
@@ -223,7 +254,7 @@ def _without(entries: EntryFrame, others: EntryFrame) -> EntryFrame:
 
 
 def check_supported(frame: pl.DataFrame, context: TableContext) -> None:
-    """Refuse files whose rows cannot be told from their entries alone. Raises `UnsupportedFeatureError`."""
+    """Refuse files whose rows do not follow from their entries alone. Raises `UnsupportedFeatureError`."""
     if frame.height == 0:
         return
     refusals = (

@@ -1,4 +1,4 @@
-"""The unit of reading: some files of one bucket, small enough for one task."""
+"""The unit of reading: files of one bucket, few enough for one task."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class SplitFile(NamedTuple):
-    """One data file to read. A named tuple, because a plan of a large table makes very many of them."""
+    """One data file to read. A named tuple for speed, because a plan of a large table has very many of them."""
 
     path: str
     """Relative to the table's root."""
@@ -22,7 +22,7 @@ class SplitFile(NamedTuple):
 class Split:
     """Files of one bucket of one partition, to be read in this order. An immutable, picklable value.
 
-    A plan may hold hundreds of thousands of files, so the files of a split are made when they are asked for.
+    A plan may hold hundreds of thousands of files, so the files of a split are built lazily.
     """
 
     __slots__ = ("_files", "bucket", "partition")

@@ -1,4 +1,4 @@
-"""Column statistics of many files at once, read out of their packed rows only for the columns asked for."""
+"""Column statistics of many files, decoded from their packed rows only for the requested columns."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from anabranch.lazy import lazy
 
 @dataclass(frozen=True)
 class Statistics:
-    """Minimum, maximum and null count by field id, for N files or manifests; what is unknown is null."""
+    """Minimum, maximum and null count by field id, for N files or manifests; unknown values are null."""
 
     fields: tuple[Field, ...]
-    """What the packed rows hold, in order, in the types of the time of writing."""
+    """Fields of the packed rows, in order, with their types at the time of writing."""
     table_fields: tuple[Field, ...]
-    """The fields in today's types."""
+    """The fields in their current types."""
     min_rows: pa.Array
     max_rows: pa.Array
     null_counts: pl.Series
     row_counts: pa.Array
     absent_ids: frozenset[int] = frozenset()
-    """Fields that the files do not have: every row of theirs reads null."""
+    """Fields that the files do not have, and which read null."""
     partitions: tuple[pl.Series, TableSchema] | None = field(default=None, repr=False)
-    """Partition rows of the files: for partition columns they are exact."""
+    """Partition rows of the files, exact for partition columns."""
 
     @property
     def row_count(self) -> pa.Array:
         return self.row_counts
 
     def min(self, field_id: int) -> pa.Array | None:
-        """Lower bounds in the type of today, or None where nothing is known."""
+        """Lower bounds in the current type, or None if unknown."""
         return self._bound(field_id, self.min_rows)
 
     def max(self, field_id: int) -> pa.Array | None:
-        """Upper bounds in the type of today, or None where nothing is known."""
+        """Upper bounds in the current type, or None if unknown."""
         return self._bound(field_id, self.max_rows)
 
     def null_count(self, field_id: int) -> pa.Array | None:
-        """Null counts (int64), or None where nothing is known."""
+        """Null counts (int64), or None if unknown."""
         if field_id in self.absent_ids:
             return self.row_counts
         exact = self._partition_value(field_id)
@@ -73,7 +73,7 @@ class Statistics:
         return values.cast(to_arrow_type(self._today[field_id].type))
 
     def _keeps_values(self, position: int, field_id: int) -> bool:
-        """Whether the field's type was changed at most so that values, and with them order and nulls, stay."""
+        """Whether the field's type changed at most in ways that keep values, and so order and nulls."""
         return converts_exactly(self.fields[position].type, self._today[field_id].type)
 
     def _partition_value(self, field_id: int) -> pa.Array | None:

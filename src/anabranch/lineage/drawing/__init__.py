@@ -1,9 +1,9 @@
-"""Drawings of a `Trace`: for terminals, programs, Graphviz, Mermaid, and as an SVG that needs no program at all.
+"""Drawings of a `Trace`: for terminals, programs, Graphviz, Mermaid, and as a self-contained SVG.
 
     drawn(trace, "mermaid")
 
-All are pure functions of the value: the same trace gives the same text. Names may hold anything. Where a format has no
-way to show a character, as a line end inside of a name, it is written as an escape, and JSON has it as it is.
+All are pure functions: the same trace gives the same text. Names may hold any character. One that a format cannot
+show, such as a line end in a name, is written as an escape; JSON has it unchanged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FORMATS = ("tree", "json", "dot", "mermaid", "svg")
 
 
 def drawn(trace: Trace, format: str) -> str:
-    """A trace as text of that format, which ends with a line end. Raises `InvalidInputError` for a format unknown."""
+    """Draw a trace as text of a format, ending with a line end. Raises `InvalidInputError` for an unknown format."""
     match format:
         case "tree":
             from anabranch.lineage.drawing.tree import as_text

@@ -1,4 +1,4 @@
-"""A trace in the language of Graphviz."""
+"""Draws a trace in Graphviz's DOT language."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SHAPES = {"table": "box", "kafka": "cds", "files": "folder", "unknown": "box"}
 
 
 def as_dot(trace: Trace) -> str:
-    """A directed graph: a node for each dataset, an edge for each pair, labelled with the jobs."""
+    """Draw a directed graph: a node for each dataset, an edge for each pair, labelled with the jobs."""
     numbers = {dataset.id: f"n{number}" for number, dataset in enumerate(trace.datasets)}
     between: dict[tuple[str, str], list[Flow]] = defaultdict(list)
     for flow in trace.flows:
@@ -47,6 +47,6 @@ def _edge(source: str, sink: str, flows: list[Flow]) -> str:
 
 
 def _quoted(text: str) -> str:
-    r"""A string of Graphviz. A backslash would begin an escape such as ``\N``, an ampersand an entity of HTML."""
+    r"""Quote a string for Graphviz. A backslash would begin an escape such as ``\N``, an ampersand an HTML entity."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;").replace("\n", "\\n")
     return f'"{escaped}"'

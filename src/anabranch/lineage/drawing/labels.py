@@ -1,4 +1,4 @@
-"""The words that all drawings share: names made printable, ranges of snapshots, and how wide a text is."""
+"""Text shared by all drawings: printable names, ranges of snapshots, and the width of a text."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from anabranch.lineage.trace import Dataset, Flow, Range
 
 _FEW = 4
-"""Ranges that are shown one by one; of more, the first and the last ones."""
+"""Ranges shown one by one; of more, only the first and last ones."""
 
 
 def printable(text: str) -> str:
-    """A text of one line: line ends, signs for terminals and invisible marks as escapes."""
+    """Return a text on one line: line ends, control characters and invisible marks as escapes."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def ranges_text(ranges: Sequence[Range], *, most: int | None = _FEW) -> str:
-    """``5..9, 12``; of many ranges the outer ones and how many there are, unless `most` is None."""
+    """Format ranges as ``5..9, 12``; of many, only the outer ones and the count, unless `most` is None."""
     shown = [str(first) if first == last else f"{first}..{last}" for first, last in ranges]
     if most is None or len(shown) <= most:
         return ", ".join(shown)
@@ -25,12 +25,12 @@ def ranges_text(ranges: Sequence[Range], *, most: int | None = _FEW) -> str:
 
 
 def is_asked(dataset: Dataset) -> bool:
-    """Whether it is what the question was about; in an answer about whole tables none is."""
+    """Whether the question was about this dataset; never in an answer about whole tables."""
     return dataset.depth == 0 and bool(dataset.snapshots)
 
 
 def snapshots_text(dataset: Dataset, *, most: int | None = _FEW) -> str:
-    """``snapshots 5..9, 12``, or what it is that has no snapshots; empty for a whole table."""
+    """Return ``snapshots 5..9, 12``, or the kind of source if it has no snapshots; empty for a whole table."""
     if dataset.kind != "table":
         return {"kafka": "topic of Kafka", "files": "files"}.get(dataset.kind, "unknown source")
     if not dataset.snapshots:
@@ -40,19 +40,19 @@ def snapshots_text(dataset: Dataset, *, most: int | None = _FEW) -> str:
 
 
 def commits_text(flow: Flow) -> str:
-    """``1 commit``, ``12 commits``."""
+    """Return ``1 commit``, ``12 commits``."""
     return f"{flow.commits:,} commit{'' if flow.commits == 1 else 's'}"
 
 
 def width(text: str) -> int:
-    """Columns of a font of one width: two for the wide characters of East Asia, none for marks that combine."""
+    """Return the width of a text in columns: two for East Asian wide characters, none for combining marks."""
     return sum(
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
     )
 
 
 def shortened(text: str, columns: int) -> str:
-    """A text that is no wider; what is left out is the middle, because names differ at their ends."""
+    """Shorten a text to that width; the middle is left out, because names differ at their ends."""
     if width(text) <= columns:
         return text
     head, tail = (columns - 1) // 2, columns - 1 - (columns - 1) // 2

@@ -21,7 +21,7 @@ _SETTLING = 12
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a node is: the middle of its left edge, and its size."""
+    """Position of a node: the middle of its left edge, and its size."""
 
     x: float
     y: float
@@ -35,7 +35,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Places of all nodes, and the ways of all arrows."""
+    """Positions of all nodes, and paths of all arrows."""
 
     places: dict[Node, Place]
     ways: dict[tuple[Node, Node], tuple[tuple[float, float], ...]]
@@ -46,7 +46,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class _Bend:
-    """Where an arrow passes a column."""
+    """The point where an arrow passes through a column."""
 
     arrow: tuple[Node, Node]
     column: int
@@ -59,11 +59,11 @@ def layout(
     column_gap: float,
     row_gap: float,
 ) -> Layout:
-    """Place nodes.
+    """Lay out nodes and arrows.
 
     Args:
-        sizes: width and height of each node, in the order in which they stand where nothing else decides.
-        arrows: pairs of nodes. Where some go in a circle, one of them points back; one to its own node is left out.
+        sizes: width and height of each node, in the order used where nothing else decides.
+        arrows: pairs of nodes. In a cycle one arrow points back; one from a node to itself is left out.
         column_gap: between columns.
         row_gap: between nodes of a column.
     """
@@ -96,7 +96,7 @@ def layout(
 
 
 def _in_order(nodes: Sequence[Node], arrows: Sequence[tuple[Node, Node]]) -> list[Node]:
-    """Nodes behind those that lead to them; where there is a circle, it begins with its first node."""
+    """Return nodes after those that lead to them; a cycle begins with its first node."""
     number = {node: place for place, node in enumerate(nodes)}
     waiting = dict.fromkeys(nodes, 0)
     out: dict[Node, list[Node]] = defaultdict(list)
@@ -122,7 +122,7 @@ def _in_order(nodes: Sequence[Node], arrows: Sequence[tuple[Node, Node]]) -> lis
 def _columns(
     nodes: Sequence[Node], forward: Sequence[tuple[Node, Node]]
 ) -> tuple[list[list[Node]], dict[tuple[Node, Node], list[Node]]]:
-    """Nodes and bends by column, and for each arrow all it passes."""
+    """Return nodes and bends by column, and for each arrow all that it passes."""
     into: dict[Node, list[Node]] = defaultdict(list)
     out: dict[Node, list[Node]] = defaultdict(list)
     for a, b in forward:
@@ -131,7 +131,7 @@ def _columns(
     at: dict[Node, int] = {}
     for node in nodes:
         at[node] = max((at[a] + 1 for a in into[node]), default=0)
-    for node in reversed(nodes):  # what nothing leads to stands right before its first reader
+    for node in reversed(nodes):  # a node without predecessors stands right before its first reader
         if not into[node] and out[node]:
             at[node] = min(at[b] for b in out[node]) - 1
     columns: list[list[Node]] = [[] for _ in range(max(at.values(), default=-1) + 1)]
@@ -149,7 +149,7 @@ def _columns(
 def _neighbours(
     chains: Mapping[tuple[Node, Node], list[Node]],
 ) -> tuple[dict[Node, list[Node]], dict[Node, list[Node]]]:
-    """For each node those it is joined with in the column before, and in the one after."""
+    """Return, for each node, its neighbours in the column before and in the one after."""
     before: dict[Node, list[Node]] = defaultdict(list)
     after: dict[Node, list[Node]] = defaultdict(list)
     for chain in chains.values():
@@ -162,7 +162,7 @@ def _neighbours(
 def _untangle(
     columns: list[list[Node]], neighbours: tuple[dict[Node, list[Node]], dict[Node, list[Node]]]
 ) -> None:
-    """Order each column by where its neighbours stand; the order with the fewest crossings stays."""
+    """Order each column by the positions of its neighbours; keep the order with the fewest crossings."""
     before, after = neighbours
     best, fewest = [list(column) for column in columns], _crossings(columns, after)
     for sweep in range(_SWEEPS):
@@ -186,7 +186,7 @@ def _crossings(columns: list[list[Node]], after: Mapping[Node, list[Node]]) -> i
     for left, right in pairwise(columns):
         place = {node: at for at, node in enumerate(right)}
         above: list[int] = []
-        """Where the arrows end that begin above, ascending."""
+        """Ends of the arrows that begin above, ascending."""
         for a in left:
             ends = [place[b] for b in after[a]]
             crossed += sum(len(above) - bisect_right(above, end) for end in ends)
@@ -201,7 +201,7 @@ def _settle(
     heights: Mapping[Node, float],
     gap: float,
 ) -> dict[Node, float]:
-    """Heights of the middles: as near to the neighbours' as order and gaps let them be; none above 0."""
+    """Return vertical middles: as near to the neighbours' as order and gaps allow; none above 0."""
     before, after = neighbours
     ys: dict[Node, float] = {}
     for column in columns:
@@ -223,7 +223,7 @@ def _stack(
     gap: float,
     ys: dict[Node, float],
 ) -> None:
-    """Put a column's nodes where they want to be; those that would overlap form a block around their common mean."""
+    """Place a column's nodes at their wanted positions; overlapping ones form a block around their common mean."""
     blocks: list[
         tuple[float, float, list[tuple[Node, float]]]
     ] = []  # sum of wishes of the top, length, members

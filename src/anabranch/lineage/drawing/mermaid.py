@@ -1,4 +1,4 @@
-"""A trace as a flowchart of Mermaid, which pages in Markdown draw."""
+"""Draws a trace as a Mermaid flowchart, which Markdown pages can show."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from anabranch.lineage.trace import Dataset, Flow, Trace
 
 _SHAPES = {"table": ("[", "]"), "kafka": (">", "]"), "files": ("[(", ")]"), "unknown": ("{{", "}}")}
 _MEANINGFUL = re.compile(r"[^\w .,:/=+@()~$-]|(?<=\$)\$|^[-+]|(?<=\d)[.)](?=\s)")
-"""Whatever Mermaid, HTML or Markdown may take for theirs: ``$$`` begins a formula, ``1. `` a list."""
+"""Characters with a meaning in Mermaid, HTML or Markdown: ``$$`` begins a formula, ``1. `` a list."""
 
 
 def as_mermaid(trace: Trace) -> str:
-    """A flowchart from left to right: a node for each dataset, an arrow for each pair, labelled with the jobs."""
+    """Draw a flowchart from left to right: a node for each dataset, an arrow for each pair, labelled with the jobs."""
     numbers = {dataset.id: f"n{number}" for number, dataset in enumerate(trace.datasets)}
     between: dict[tuple[str, str], list[Flow]] = defaultdict(list)
     for flow in trace.flows:
@@ -25,7 +25,7 @@ def as_mermaid(trace: Trace) -> str:
         f"{line}\n"
         for line in (
             "---",
-            f"title: {json.dumps(printable(trace.question))}",  # front matter is YAML, to which JSON belongs
+            f"title: {json.dumps(printable(trace.question))}",  # front matter is YAML, of which JSON is a subset
             "---",
             "flowchart LR",
             *(f"  %% may be incomplete: {_comment(problem)}" for problem in trace.problems),

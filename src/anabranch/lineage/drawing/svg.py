@@ -1,6 +1,6 @@
-"""A trace as an SVG: boxes of datasets, arrows with the jobs on them. It needs no program and nothing from elsewhere.
+"""Draws a trace as a self-contained SVG: boxes of datasets, and arrows with the jobs on them.
 
-Colours follow the light or dark scheme of whoever looks, on a background of its own, so that it can be read anywhere.
+Colours follow the viewer's light or dark scheme, on a background of its own, so that it can be read anywhere.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from anabranch.lineage.drawing.layers import Layout, Node, Place, layout
 from anabranch.lineage.trace import Dataset, Flow, Trace
 
 _COLUMN = 7.3
-"""Pixels of a character of the font, a little more than it has."""
+"""Pixels per character of the font, slightly more than it needs."""
 _LINE, _PAD, _MARGIN = 16, 10, 20
 _MOST = 44
-"""Columns of a text in a box; the whole of it is shown when the pointer rests on it."""
+"""Columns of a text in a box; the full text is a tooltip."""
 
 _STYLE = """
 .page { fill: #ffffff } text { fill: #1f2328; font: 12px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace }
@@ -44,9 +44,9 @@ _HEAD = (
 
 
 def as_svg(trace: Trace) -> str:
-    """A picture from left to right.
+    """Draw the trace from left to right.
 
-    A job stands on the way into its sink, as a label through which the arrows from all its sources pass. What is asked about
+    A job stands before its sink, as a label through which the arrows from all its sources pass. What is asked about
     has a thick border; what only merged a branch is dashed.
     """
     return _Picture(trace).text()
@@ -56,7 +56,7 @@ class _Picture:
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self._jobs: dict[tuple[str, str, str], list[Flow]] = defaultdict(list)
-        """By job, kind and sink: what it took from each source."""
+        """Flows by job, kind and sink: one for each source."""
         for flow in trace.flows:
             self._jobs[flow.job, flow.kind, flow.sink].append(flow)
 
@@ -181,7 +181,7 @@ def _line(x: float, y: float, text: str, kind: str, most: int, *, middle: bool =
 
 
 def _curve(points: tuple[tuple[float, float], ...]) -> str:
-    """Straight on through columns, and in a curve between them."""
+    """Return an SVG path: straight through columns, curved between them."""
     (x, y), *others = points
     d = f"M{x:.1f} {y:.1f}"
     for number, (to_x, to_y) in enumerate(others):

@@ -1,4 +1,4 @@
-"""A trace as a tree for terminals: under each dataset what its rows became, or what they came from."""
+"""Draws a trace as a tree for terminals: under each dataset what its rows became, or came from."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _WIDEST = 100_000
 
 
 def as_tree(trace: Trace) -> Tree:
-    """A tree that a console prints with colours.
+    """Return a tree that a console prints with colours.
 
-    A dataset that is reached on several ways is unfolded where it is met first; elsewhere it refers there.
+    A dataset reached along several paths is unfolded at its first place; the others refer to it.
     """
     return _Drawing(trace).tree()
 
 
 def as_text(trace: Trace) -> str:
-    """The same as text without colours, however long its lines."""
+    """Return the tree as text without colours, however long its lines."""
     page = io.StringIO()
     Console(file=page, width=_WIDEST, color_system=None, legacy_windows=False).print(as_tree(trace))
     return "".join(line.rstrip() + "\n" for line in page.getvalue().splitlines())
 
 
 def is_upstream(trace: Trace) -> bool:
-    """Whether the flows lead to what was asked about, not away from it."""
+    """Whether the flows lead towards what was asked about, not away from it."""
     depths = {dataset.id: dataset.depth for dataset in trace.datasets}
     towards = sum(depths[flow.sink] < depths[flow.source] for flow in trace.flows)
     return towards > sum(depths[flow.source] < depths[flow.sink] for flow in trace.flows)
@@ -58,7 +58,7 @@ class _Drawing:
         return top
 
     def _add(self, above: Tree, first: Dataset) -> None:
-        """A dataset and all that hangs on it; without recursion, because chains may be long."""
+        """Add a dataset and everything below it; without recursion, because chains may be long."""
         waiting: list[tuple[Tree, Dataset, Flow | None]] = [(above, first, None)]
         while waiting:
             node, dataset, flow = waiting.pop()

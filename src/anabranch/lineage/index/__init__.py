@@ -1,7 +1,7 @@
-"""The index of lineage: what the commits of a warehouse say, in a database that answers fast.
+"""The lineage index: what the commits of a warehouse record, in a database for fast queries.
 
-It is a cache. The commits themselves, and the archive of those that have expired, are the truth: the index is brought up
-to date when it is asked, and built anew where it is missing, damaged or of an older release. Importing this loads
+It is a cache. The commits themselves, and the archive of expired ones, are the truth: the index is brought up
+to date when queried, and rebuilt if it is missing, damaged or of an older release. Importing this loads
 SQLAlchemy.
 """
 

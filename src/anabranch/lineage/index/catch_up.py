@@ -1,9 +1,9 @@
-"""Finding out what is new in the tables of a warehouse, and putting it into the index.
+"""Finds what is new in the tables of a warehouse, and puts it into the index.
 
-First every table is looked at, without holding anybody up: a branch that is as the index has it costs two reads. Then
-each table with news is brought up to date in one transaction, in which it is looked at again; so two who do this at once
-do it one after the other, and the second finds nothing to do. Whoever is killed leaves the index as it was before the
-table, and the next one heals it.
+First every table is checked without a lock: a branch that is unchanged since the last time costs two reads. Then
+each changed table is brought up to date in one transaction, in which it is checked again; so concurrent runs
+work one after the other, and the second finds nothing to do. A killed run leaves the index as it was before the
+table, and the next run repairs it.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ _UNREADABLE: Final = (CorruptTableError, UnsupportedFeatureError)
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """What was new to the index."""
+    """Result of a catch-up: what was new to the index."""
 
     commits: int = 0
-    """How many commits were put in."""
+    """Commits that were added."""
     removed: int = 0
-    """How many were taken out, because history was rolled back for good."""
+    """Commits that were removed, because history was rolled back for good."""
     tables: tuple[str, ...] = ()
-    """Names of the tables with news."""
+    """Names of the changed tables."""
     problems: tuple[str, ...] = ()
-    """Tables that could not be read, and why; what the index had of them stays."""
+    """Tables that could not be read, and why; their rows in the index stay."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What the index has of one table."""
+    """The content of the index for one table."""
 
     lines: Mapping[str, Line]
     newest: Mapping[str, Newest]
-    """By the identity of the branch; not of those without commits."""
+    """Newest commit by branch identity; branches without commits are left out."""
 
 
 _NOTHING: Final = _Known({}, {})
@@ -90,7 +90,7 @@ def catch_up(database: Database, catalog: FilesystemCatalog) -> CaughtUp:
 
 
 def forget(database: Database, warehouse: str) -> None:
-    """Take out all that the index has of a warehouse."""
+    """Remove all rows of a warehouse from the index."""
     with database.writing() as connection:
         mine = sa.select(LINES.c.branch).where(LINES.c.warehouse == warehouse)
         for table in (*OF_COMMITS, GAPS, FLOWS, JOBS, INPUT_KEYS):
@@ -106,7 +106,7 @@ def _names(catalog: FilesystemCatalog, database: str) -> list[Identifier]:
 
 
 def _open(catalog: FilesystemCatalog, name: Identifier) -> TableContext | str | None:
-    """None for a table that was dropped meanwhile; what is wrong with one that cannot be opened."""
+    """Open a table; None if it was dropped meanwhile, or the problem as text if it cannot be opened."""
     try:
         return catalog.open(name)
     except NotFoundError:
@@ -116,7 +116,7 @@ def _open(catalog: FilesystemCatalog, name: Identifier) -> TableContext | str | 
 
 
 def _told_apart(tables: Sequence[TableContext]) -> tuple[list[TableContext], list[str]]:
-    """The tables of which each has an identity of its own, and what is wrong with the others: somebody copied a folder."""
+    """Return the tables with unique identities, and a problem for each other one: its folder was copied."""
     first: dict[str, TableContext] = {}
     for table in tables:
         first.setdefault(table.table_uuid, table)
@@ -129,7 +129,7 @@ def _told_apart(tables: Sequence[TableContext]) -> tuple[list[TableContext], lis
 
 
 def _look(table: TableContext, known: _Known) -> bool | str:
-    """Whether there is anything that the index does not have, or what is wrong with the table."""
+    """Whether there is anything that the index lacks, or the problem with the table as text."""
     try:
         branches, _ = branches_of(table, known.lines)
         lines = {branch.line.branch_uuid: branch.line for branch in branches}
@@ -163,12 +163,12 @@ def _update(connection: sa.Connection, table: TableContext, warehouse: str) -> C
 
 
 def _left_without_trace(known: _Known, there: Collection[str]) -> list[str]:
-    """Branches that were deleted before anything was committed on them."""
+    """Return branches that were deleted before anything was committed on them."""
     return sorted(known.lines.keys() - set(there) - known.newest.keys())
 
 
 def _known(connection: sa.Connection, table_uuid: str | None = None) -> dict[str, _Known]:
-    """By the identity of the table."""
+    """Return the content of the index by table identity."""
     wanted = (
         sa.select(LINES) if table_uuid is None else sa.select(LINES).where(LINES.c.table_uuid == table_uuid)
     )

@@ -1,11 +1,12 @@
-"""The database of the index: opening it, its transactions, and what its errors mean.
+"""The database of the index: opening it, its transactions, and the translation of its errors.
 
-SQLite in a file of its own, or PostgreSQL by a URL. One writer at a time works on a table of the warehouse, others wait
-for it; who reads sees one moment for as long as it reads.
+SQLite in a file of its own, or PostgreSQL by a URL. Writers of a table of the warehouse take turns; readers see one
+consistent snapshot for as long as they read.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 import tempfile
@@ -19,7 +20,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from anabranch.errors import OptionError, StorageError, UnsupportedFeatureError
+from anabranch.errors import OptionError, StorageError
+from anabranch.format.text.json_object import check_version
 from anabranch.lineage.index.tables import META, METADATA, PREFIX, VERSION
 
 _WAIT_SECONDS: Final = 600
@@ -28,27 +30,27 @@ _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _VERSION_KEY: Final = "version"
 _POSTGRES: Final = "postgresql"
 _LOCK: Final = 0x616E616272616E63
-"""The lock of PostgreSQL that writers hold one after the other."""
+"""The PostgreSQL advisory lock that writers take in turn."""
 
 
 class DamagedIndexError(StorageError):
-    """The file of the index is no database any more."""
+    """The file of the index is not, or no longer, a valid database."""
 
 
 class Database:
-    """A database with the tables of the index. May be used by several threads; cannot be sent to another process."""
+    """A database with the tables of the index. Thread-safe; cannot be sent to another process."""
 
     def __init__(self, url: str | sa.URL, *, durable: bool = True) -> None:
-        """Open it, and make its tables where there are none or those of an older release.
+        """Open it, and create its tables if they are missing or of an older release.
 
         Args:
-            url: as SQLAlchemy writes it: ``postgresql://user@host/database`` or ``sqlite:////folder/file.db``.
-            durable: whether a crash of the machine may not damage it.
+            url: in SQLAlchemy's form: ``postgresql://user@host/database`` or ``sqlite:////folder/file.db``.
+            durable: whether it must survive a crash of the machine undamaged.
 
         Raises:
-            OptionError: the URL is none that can be used.
+            OptionError: the URL cannot be used.
             StorageError: the database cannot be reached.
-            DamagedIndexError: the file is no database.
+            DamagedIndexError: the file is not a database.
             UnsupportedFeatureError: a newer release made its tables.
         """
         self._url = _parsed(url)
@@ -72,8 +74,14 @@ class Database:
 
     @classmethod
     def temporary(cls) -> Database:
-        """One for this process alone, which is gone with it."""
-        folder = Path(tempfile.mkdtemp(prefix="anabranch-lineage-"))
+        """Create one for this process alone, deleted when the process ends."""
+        try:
+            folder = Path(tempfile.mkdtemp(prefix=f"anabranch-lineage-{os.getpid()}-"))
+        except OSError as error:
+            raise StorageError(
+                f"the lineage index finds no room for temporary files: {error.strerror}",
+                hint="point TMPDIR at a disk with room, or name a database that stays with 'lineage.index'.",
+            ) from error
         database = cls(sa.URL.create("sqlite", database=str(folder / "index.db")), durable=False)
         database._end = weakref.finalize(database, shutil.rmtree, folder, ignore_errors=True)
         return database
@@ -83,12 +91,12 @@ class Database:
 
     @property
     def place(self) -> str:
-        """Where it is, for people."""
+        """Location, for people; without a password."""
         return self._url.render_as_string(hide_password=True)
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """One moment of it, in which nothing is written. Raises `StorageError`, `DamagedIndexError`."""
+        """Open a read-only snapshot of it. Raises `StorageError`, `DamagedIndexError`."""
         with self._translated(), self._engine.connect() as plain:
             moment = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
             connection = plain if self._is_file else plain.execution_options(**moment)
@@ -97,7 +105,7 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
-        """A transaction, whole or not at all; others that write wait for it. Raises as `reading`."""
+        """Open an atomic transaction; other writers wait for it. Raises as `reading`."""
         with self._translated(), self._engine.connect() as plain:
             connection = plain.execution_options(immediate=True)
             with connection.begin():
@@ -106,7 +114,7 @@ class Database:
                 yield connection
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close its connections."""
         self._engine.dispose()
         if self._end is not None:
             self._end()
@@ -118,13 +126,7 @@ class Database:
     def _make_tables(self) -> None:
         with self.writing() as connection:
             version = _version(connection)
-            if version is not None and version > VERSION:
-                raise UnsupportedFeatureError(
-                    f"the lineage index {self.place} has version {version}, this release knows {VERSION}",
-                    feature="lineage-index-version",
-                    hint="use the newer release, or another index with the option 'lineage.index': it is built from the "
-                    "tables.",
-                )
+            check_version(version, VERSION, path=f"the lineage index {self.place}")
             if version == VERSION:
                 return  # somebody else made them meanwhile
             old = [name for name in sa.inspect(connection).get_table_names() if name.startswith(PREFIX)]
@@ -154,7 +156,7 @@ class Database:
 
 
 def is_sound(file: Path) -> bool:
-    """Whether a file is a whole database of SQLite; reads all of it."""
+    """Whether a file is an intact SQLite database; reads all of it."""
     try:
         with closing(sqlite3.connect(file)) as connection:
             return bool(connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok")
@@ -163,7 +165,7 @@ def is_sound(file: Path) -> bool:
 
 
 def _version(connection: sa.Connection) -> int | None:
-    """Of the tables; 0 if it cannot be read, None if there are none."""
+    """Return the version of the tables; 0 if it cannot be read, None if there are none."""
     if not sa.inspect(connection).has_table(META.name):
         return None
     text = connection.scalar(sa.select(META.c.value).where(META.c.key == _VERSION_KEY))
@@ -200,15 +202,13 @@ def _server(url: sa.URL) -> sa.Engine:
 
 
 def _sqlite(url: sa.URL, *, durable: bool) -> sa.Engine:
-    # A connection for each transaction: none outlives a fork, or a file that was set aside.
+    # A connection per transaction: none outlives a fork, or a file that was set aside.
     engine = sa.create_engine(url, poolclass=NullPool, connect_args={"timeout": _WAIT_SECONDS})
 
     @sa.event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, _: Any) -> None:
-        connection.isolation_level = None  # transactions begin as told, not by themselves
-        with suppress(
-            sqlite3.OperationalError
-        ):  # somebody else sets it just now, or the file can only be read
+        connection.isolation_level = None  # transactions begin explicitly, not by themselves
+        with suppress(sqlite3.OperationalError):  # another process is setting it, or the file is read-only
             connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
 

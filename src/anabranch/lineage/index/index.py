@@ -1,4 +1,4 @@
-"""The index of a warehouse: where it lies, and how it heals."""
+"""The lineage index of a warehouse: its location, and its repair."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _T = TypeVar("_T")
 
 
 class LineageIndex:
-    """The index of a warehouse. Nothing is opened before it is first asked. May be used by several threads."""
+    """The lineage index of a warehouse. Opened on first use. Thread-safe."""
 
     def __init__(self, catalog: FilesystemCatalog, url: str | None, *, is_named: bool = True) -> None:
-        """Get one with `of`.
+        """Use `of` to get one.
 
         Args:
             catalog: the warehouse.
-            url: of the database; None for one that this process has for itself.
-            is_named: whether somebody wants it there, so that another place will not do.
+            url: of the database; None for a temporary one of this process.
+            is_named: whether the user asked for this place, so that there is no falling back to another.
         """
         self._catalog = catalog
         self._url = url
@@ -51,12 +51,12 @@ class LineageIndex:
         options: Mapping[str, str] | None = None,
         environment: Mapping[str, str] = os.environ,
     ) -> LineageIndex:
-        """The index that a warehouse has.
+        """Return the index of a warehouse.
 
-        The option ``lineage.index``, or else the variable ANABRANCH_LINEAGE_INDEX, says where: a URL of PostgreSQL or of
-        a file of SQLite, or the path of such a file. Where neither does, it is the file ``lineage/index.db`` in a
-        warehouse that is a local folder. In an object store there is no place for it: it is built when it is first asked,
-        in a file for this process alone.
+        The option ``lineage.index``, or else the variable ANABRANCH_LINEAGE_INDEX, names it: a URL of PostgreSQL or of
+        a SQLite file, or the path of such a file. Without either it is the file ``lineage/index.db`` in a
+        warehouse that is a local folder. For a warehouse in an object store it is built on first use,
+        in a temporary file of this process.
         """
         named = LINEAGE_INDEX.of(options or {}) or environment.get(_VARIABLE)
         if named is not None:
@@ -70,7 +70,7 @@ class LineageIndex:
 
     @property
     def place(self) -> str:
-        """Where it lies, for people; without a password."""
+        """Location, for people; without a password."""
         if self._url is None:
             return "of this process"
         try:
@@ -79,33 +79,33 @@ class LineageIndex:
             return "of no known place"
 
     def catch_up(self) -> CaughtUp:
-        """Take in what was committed, archived, made and deleted since; cheap where that is nothing.
+        """Add what was committed, archived, made and deleted since the last time; cheap if nothing was.
 
-        A file that is damaged is set aside, and the index built anew.
+        A damaged file is set aside, and the index rebuilt.
 
         Raises:
-            StorageError: the store, or the database, does not answer; what was taken in before stays.
+            StorageError: the store, or the database, does not answer; what was added before stays.
             UnsupportedFeatureError: a newer release made the index.
-            OptionError: there can be no index at the place that was named.
+            OptionError: the named place cannot hold an index.
         """
         return self._healing(lambda database: catch_up(database, self._catalog))
 
     def rebuild(self) -> CaughtUp:
-        """Forget all about this warehouse, and take it in again. Raises as `catch_up`."""
+        """Remove all rows of this warehouse and add them again. Raises as `catch_up`."""
         self._healing(lambda database: forget(database, self._catalog.storage.url))
         return self.catch_up()
 
     @contextmanager
     def reading(self) -> Iterator[IndexStore]:
-        """What the index says, at one moment and for as long as the block lasts; it is not brought up to date before.
+        """Open a consistent snapshot of the index for the length of the block; it is not brought up to date before.
 
-        Raises as `catch_up`; and `StorageError` if the file is damaged, which `catch_up` would heal.
+        Raises as `catch_up`; and `StorageError` if the file is damaged, which `catch_up` would repair.
         """
         with self._open().reading() as connection:
             yield IndexStore(connection)
 
     def close(self) -> None:
-        """Let go of the database. It is opened again when it is asked again."""
+        """Close the database. The next query opens it again."""
         with self._lock:
             if self._database is not None:
                 self._database.close()
@@ -134,7 +134,7 @@ class LineageIndex:
             return Database.temporary()
 
     def _is_warehouse_there(self) -> bool:
-        """To ask what is in a warehouse does not make one."""
+        """Whether the warehouse's folder exists: asking what is in a warehouse does not create one."""
         folder = local_folder(self._catalog.storage.url)
         return folder is not None and os.path.isdir(folder)  # noqa: PTH112 - Path raises what a folder above forbids
 
@@ -166,7 +166,7 @@ def _is_writable(path: Path) -> bool:
 
 
 def _set_aside(path: Path, error: DamagedIndexError) -> None:
-    """Give a damaged file another name, unless somebody else has put a sound one in its place."""
+    """Rename a damaged file, unless another process has put a sound one in its place."""
     if is_sound(path):
         return
     number = next(n for n in itertools.count(1) if not path.with_name(f"{path.name}.damaged-{n}").exists())

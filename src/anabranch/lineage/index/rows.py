@@ -1,4 +1,4 @@
-"""What a commit is in the tables of the index."""
+"""Converts commits to rows of the index's tables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Rows = dict[sa.Table, list[dict[str, Any]]]
 
 
 def insert_commits(connection: sa.Connection, words: Words, commits: Sequence[Commit]) -> None:
-    """Insert commits of one branch that are not there."""
+    """Insert commits of one branch that are not in the index yet."""
     words.learn(text for commit in commits for text in _texts(commit))
     rows: Rows = {table: [] for table in (*OF_COMMITS, INPUT_KEYS)}
     for commit in commits:
@@ -111,7 +111,7 @@ def _row(words: Words, commit: Commit) -> dict[str, Any]:
 
 
 def _inputs(commit: Commit) -> Iterator[tuple[str, str | None, str]]:
-    """Job, query and source that the commit tells the position of; see `CommitStore.newest_inputs`."""
+    """Yield job, query and source for each position that the commit records; see `CommitStore.newest_inputs`."""
     entry = commit.entry
     if entry is None or entry.taken is not None or entry.is_of_no_job or not commit.may_bring_rows:
         return
@@ -120,7 +120,7 @@ def _inputs(commit: Commit) -> Iterator[tuple[str, str | None, str]]:
 
 
 def _texts(commit: Commit) -> Iterable[str]:
-    """All that `_add` needs the numbers of."""
+    """Yield all texts whose numbers `_add` needs."""
     yield commit.branch_uuid
     if commit.base is not None:
         yield commit.base.branch_uuid

@@ -1,4 +1,4 @@
-"""What the index is asked, each statement made once. They take ``branch``, a number of `words`, and often a range of ids."""
+"""The index's SELECT statements, built once. They take ``branch``, a number of `words`, and often a range of ids."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ READERS: Final = _READ.where(
     READS.c.through.between(_FIRST, sa.bindparam("furthest", type_=sa.BigInteger)),
     READS.c.after < _LAST,
 )
-"""``furthest`` is where a read of that width ends at most if it begins before the end of the range."""
+"""``furthest`` is the highest end of a read of that width that begins before the end of the range."""
 
 OTHER_READS_OF: Final = (
     sa.select(

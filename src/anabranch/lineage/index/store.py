@@ -1,7 +1,7 @@
-"""The index as what questions ask: `anabranch.lineage.store.CommitStore`, over one moment of the database.
+"""Implements `anabranch.lineage.store.CommitStore` on the index, over one snapshot of the database.
 
-Every question about a range is answered by a range of an index, whose cost does not depend on how many commits there
-are besides. Which reads meet a range is asked for each class of widths: reads of a class that meet it end within a
+Every question about a range is answered by an index range scan, whose cost does not depend on how many other
+commits there are. Reads that meet a range are looked up per class of widths: reads of one class that meet it end within
 narrow range.
 """
 
@@ -28,13 +28,13 @@ from anabranch.lineage.trace import Range
 
 _AT_ONCE: Final = 1_000
 _FIRST: Final = 50
-"""Commits that are looked up before it is known that more are wanted."""
+"""Commits looked up before it is known that more are wanted."""
 _BEYOND: Final = 2**62
 """An id that no snapshot has."""
 
 
 class IndexStore:
-    """What the index says at one moment. Get one from `LineageIndex.reading`."""
+    """A consistent snapshot of the index. Get one from `LineageIndex.reading`."""
 
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection
@@ -104,7 +104,7 @@ class IndexStore:
     def flows(self) -> Sequence[FlowSummary]:
         titles = {line.branch_uuid: line.title for line in self.lines()}
         found = [FlowSummary(*row) for row in self._connection.execute(statements.ALL_FLOWS)]
-        # Of a table that was never seen here only those know the name that have read it.
+        # A table that was never seen here is known by name only to those that have read it.
         for flow in found:
             if flow.source_kind == "table" and flow.source not in titles:
                 titles[flow.source] = self._called(flow.source)
@@ -125,7 +125,7 @@ class IndexStore:
                 yield NewestInput(job, query, key, snapshot)
 
     def _called(self, source: str) -> str:
-        """What a commit calls a branch of a table that it has read; its identity if none says it."""
+        """Return the name by which a commit read a branch of a table; its identity if none did."""
         for read in self.readers(source, 1, _BEYOND):
             commit = self.commit(CommitRef(read.sink, read.snapshot))
             if commit is not None:
@@ -136,7 +136,7 @@ class IndexStore:
         return self._connection.execute(statement, {"branch": self._number(branch_uuid), **values})
 
     def _number(self, text: str) -> int:
-        """The number of a word; one that nothing has if the index does not know it."""
+        """Return the number of a word; one that matches nothing if the index does not know it."""
         found = self._numbers.get(text)
         if found is None:
             found = self._connection.scalar(statements.NUMBER, {"text": text}) or 0
@@ -145,7 +145,7 @@ class IndexStore:
 
 
 def line_of(row: Any) -> Line:
-    """A row of the lines as what it stands for."""
+    """Convert a row of the lines to a `Line`."""
     fork = None if row.fork_branch is None else CommitRef(row.fork_branch, row.fork_snapshot)
     return Line(row.table_uuid, row.branch_uuid, row.table_name, row.branch_name, fork, row.is_main)
 

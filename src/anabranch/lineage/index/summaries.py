@@ -1,4 +1,4 @@
-"""Sums over the commits of a branch, so that what flows through a whole lake is known without looking at each."""
+"""Totals over the commits of a branch, so that the flows of a whole lake are known without reading each commit."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Sums = dict[tuple[Any, ...], dict[str, Any]]
 
 
 def summarise(connection: sa.Connection, sink: int, after: int | None) -> None:
-    """Bring the sums of a branch up to date.
+    """Bring the totals of a branch up to date.
 
     Args:
         connection: in a transaction.
         sink: the branch.
-        after: what is newer is not in the sums yet; None if anything else may have changed too.
+        after: commits newer than this are not in the totals yet; None if anything else may have changed too.
     """
     if after is None:
         for table in (FLOWS, JOBS, INPUT_KEYS):
@@ -95,7 +95,7 @@ def _jobs(connection: sa.Connection, sink: int, after: int) -> Sums:
 
 
 def _add(connection: sa.Connection, table: sa.Table, sink: int, new: Sums) -> None:
-    """Add sums to those that are there."""
+    """Add new totals to the existing ones."""
     if not new:
         return
     keys = [column.name for column in table.primary_key.columns]

@@ -1,6 +1,6 @@
-"""The tables of the index. Texts that come again and again (identities, names of jobs) are numbers, by `words`.
+"""The tables of the index. Repeated texts (identities, names of jobs) are stored as numbers, by `words`.
 
-An index is a cache: where its version is an older one it is dropped and built anew, where it is a newer one it is left
+An index is a cache: one of an older version is dropped and rebuilt, one of a newer version is left
 alone and refused.
 """
 
@@ -23,12 +23,12 @@ from sqlalchemy import (
 )
 
 VERSION: Final = 2
-"""Changes whenever the tables do, or what is put into them."""
+"""Schema version: changes whenever the tables do, or what is put into them."""
 
 METADATA: Final = MetaData()
 PREFIX: Final = "anabranch_lineage_"
 _ID: Final = BigInteger().with_variant(Integer, "sqlite")
-"""SQLite numbers rows by themselves only where the column is INTEGER."""
+"""SQLite autonumbers rows only if the column is INTEGER."""
 
 
 def _table(name: str, *parts: Column[Any]) -> Table:
@@ -36,7 +36,7 @@ def _table(name: str, *parts: Column[Any]) -> Table:
 
 
 def _key(name: str) -> Column[int]:
-    """Part of the key: a number of `words`, or of a snapshot."""
+    """Return a column of the key: a number of `words`, or a snapshot id."""
     return Column(name, BigInteger, primary_key=True, autoincrement=False)
 
 
@@ -67,7 +67,7 @@ LINES: Final = _table(
     Column("newest", BigInteger, nullable=False),
     Column("newest_stamp", Text, nullable=False),
 )
-"""`newest` is 0 for a branch without commits of its own. `is_dropped` if the table was not in its warehouse any more."""
+"""`newest` is 0 for a branch without own commits. `is_dropped` if the table was last missing from its warehouse."""
 
 COMMITS: Final = _table(
     "commits",
@@ -95,7 +95,7 @@ for _name, _flag, _value, _more in (
     ("rowless", COMMITS.c.has_rows, false(), ()),
     ("unsaid", COMMITS.c.is_unsaid, true(), ()),
 ):
-    # SQLite prefers it to the key because the flag is among its columns, and so is all that is asked for.
+    # SQLite prefers it to the key because the flag is among its columns, and it covers the query.
     Index(
         f"{PREFIX}{_name}",
         COMMITS.c.branch,
@@ -107,14 +107,14 @@ for _name, _flag, _value, _more in (
     )
 
 ENTRIES: Final = _table("entries", _key("branch"), _key("snapshot"), Column("entry", Text, nullable=False))
-"""As in the property of the snapshot."""
+"""The entry as in the snapshot's property."""
 
 PROBLEMS: Final = _table(
     "problems", _key("branch"), _key("snapshot"), _key("number"), Column("problem", Text, nullable=False)
 )
 
 GAPS: Final = _table("gaps", _key("branch"), _key("first"), _number("last"))
-"""Ids between commits of a branch of which nothing is known."""
+"""Ids between commits of a branch about which nothing is known."""
 
 READS: Final = _table(
     "reads",
@@ -156,10 +156,10 @@ INPUTS: Final = _table(
     _key("source"),
     _key("snapshot"),
 )
-"""Which commit named which source: `input_key` in `words`. `query` is 0 for a commit of none."""
+"""The commits that named each source: `input_key` in `words`. `query` is 0 for a commit without one."""
 
 INPUT_KEYS: Final = _table("input_keys", _key("sink"), _key("job"), _key("query"), _key("source"))
-"""The few combinations of these that there are."""
+"""The distinct combinations of these."""
 
 FLOWS: Final = _table(
     "flows",
@@ -173,7 +173,7 @@ FLOWS: Final = _table(
     _number("first_millis"),
     _number("last_millis"),
 )
-"""Sums over the commits. `name` for sources that are no tables."""
+"""Totals over the commits. `name` for sources other than tables."""
 
 JOBS: Final = _table(
     "jobs",
@@ -185,12 +185,12 @@ JOBS: Final = _table(
     _number("last_snapshot"),
     _number("engine"),
 )
-"""Sums over the commits; `engine` is that of the newest."""
+"""Totals over the commits; `engine` is that of the newest."""
 
 OF_COMMITS: Final = (COMMITS, ENTRIES, PROBLEMS, READS, OTHER_READS, INPUTS)
-"""What each commit has rows in."""
+"""The tables with rows per commit."""
 
 
 def owner(table: Table) -> Column[int]:
-    """The column that says of which branch a row is."""
+    """Return the column that identifies the branch of a row."""
     return table.c.branch if "branch" in table.c else table.c.sink

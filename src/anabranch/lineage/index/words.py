@@ -1,4 +1,4 @@
-"""Texts as numbers: identities, names of jobs and sources come in every row of the index."""
+"""Texts as numbers: identities, names of jobs and sources occur in every row of the index."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _AT_ONCE: Final = 500
 
 
 class Words:
-    """The numbers of texts, as one transaction sees them."""
+    """The numbers of texts, as seen by one transaction."""
 
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection
         self._known: dict[str, int] = {}
 
     def __getitem__(self, text: str) -> int:
-        """The number of a text that has one: `learn` gives it one."""
+        """Return the number of a text that `learn` has seen."""
         return self._known[text]
 
     def learn(self, texts: Iterable[str]) -> None:
-        """Give texts numbers that have none yet."""
+        """Assign numbers to texts that have none yet."""
         missing = sorted({text for text in texts if text not in self._known})
         self._look(missing)
         new = [{"text": text} for text in missing if text not in self._known]
@@ -42,7 +42,7 @@ class Words:
 
 
 def insert_new(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows but for those whose key is there."""
+    """Insert rows, skipping those whose key exists."""
     insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
     if rows:
         connection.execute(insert(table).on_conflict_do_nothing(), list(rows))

@@ -1,4 +1,4 @@
-"""Bringing what the index has of one branch up to date, inside a transaction that is somebody else's."""
+"""Brings the index's rows for one branch up to date, inside the caller's transaction."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _AT_ONCE: Final = 512
 
 
 class Change(NamedTuple):
-    """How many commits were put in, and taken out."""
+    """Number of commits that were added, and removed."""
 
     added: int
     removed: int
 
 
 def put_line(connection: sa.Connection, words: Words, line: Line, warehouse: str) -> None:
-    """Say who a branch is, as of now."""
+    """Insert or update the row of a branch."""
     words.learn([line.branch_uuid])
     number = words[line.branch_uuid]
     values: dict[str, Any] = {
@@ -49,21 +49,21 @@ def put_line(connection: sa.Connection, words: Words, line: Line, warehouse: str
 def put_commits(
     connection: sa.Connection, words: Words, line: Line, newest: int, backwards: Iterable[Commit]
 ) -> Change:
-    """Make the commits of a branch what they are by now.
+    """Bring the commits of a branch in the index up to date.
 
     Args:
         connection: in a transaction.
         words: of the transaction.
-        line: the branch, which `put_line` has put.
+        line: the branch, already written by `put_line`.
         newest: id of the newest commit that the index has of it; 0 without any.
-        backwards: its commits, newest first. It is read up to the first that the index has, and if there is none the
+        backwards: its commits, newest first. Read up to the first that the index has; if there is none the
             older ones in the index stay: another engine may have removed what lies between.
     """
     branch, commits = words[line.branch_uuid], iter(backwards)
     head, kept, above = None, None, None
     ids: list[int] = []
     removed = 0
-    at_once = 2  # usually one is new: then no more than that one and the one before it is read
+    at_once = 2  # usually one is new: then only that one and the one before it are read
     while kept is None and (chunk := list(islice(commits, at_once))):
         at_once = min(2 * at_once, _AT_ONCE)
         head = head or chunk[0]
@@ -87,7 +87,7 @@ def put_commits(
 def _until_known(
     connection: sa.Connection, branch: int, chunk: Sequence[Commit], newest: int
 ) -> Iterator[Commit]:
-    """The commits before the first that the index has."""
+    """Yield the commits before the first that the index has."""
     known: dict[int, str] = {}
     if chunk[-1].snapshot <= newest:
         wanted = sa.select(COMMITS.c.snapshot, COMMITS.c.stamp).where(
@@ -99,7 +99,7 @@ def _until_known(
 
 
 def _delete(connection: sa.Connection, branch: int, first: int, above: int | None, newest: int) -> int:
-    """Take out the commits from an id on, up to the one below `above`; how many there were."""
+    """Delete the commits from an id up to the one below `above`; return how many there were."""
     if first > newest:
         return 0
     counts = []
@@ -125,7 +125,7 @@ def _begin(line: Line) -> int:
 
 
 def _put_gaps(connection: sa.Connection, branch: int, ids: Sequence[int], kept: int) -> None:
-    """Write down which ids are missing between these, which descend, and forget what was missing above the kept one."""
+    """Write the ids missing between these, which descend, and delete the gaps recorded above the kept one."""
     connection.execute(GAPS.delete().where(GAPS.c.branch == branch, GAPS.c.first > kept))
     missing = [
         {"branch": branch, "first": older + 1, "last": younger - 1}

@@ -1,7 +1,7 @@
-"""Handing lineage on to others, in the words of OpenLineage: one event for each commit that a job made.
+"""Exports lineage as OpenLineage events: one event for each commit that a job made.
 
-    naming     what tables, topics and files are called
-    windows    commits that are told together, so that no job says more than one thing an interval
+    naming     names of tables, topics and files
+    windows    commits reported together, so that no job sends more than one event an interval
     facts      what is read of the tables for an event: schemas, rows and bytes
     facets     the parts of events
     events     an event, by the classes of the official client

@@ -1,7 +1,7 @@
-"""An event of OpenLineage about commits, by the classes of the official client.
+"""OpenLineage events about commits, built with the official client's classes.
 
-A commit is a run that is complete: of the job it names, with the job's own run as the parent. Its id is derived from the commit
-alone, so an event that is sent again says nothing new. An event that sums up several commits is of the newest of them.
+A commit is a completed run of the job it names, with the job's own run as the parent. Its id is derived from the commit
+alone, so an event sent again adds nothing. An event for several commits takes the id of the newest.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ from anabranch.lineage.openlineage.windows import Told
 from anabranch.version import __version__
 
 _RUNS = uuid.UUID("0b0f63b4-5c9d-5c0e-9d55-0f6f8c1f3a52")
-"""Namespace of the ids of runs."""
+"""Namespace of run ids."""
 
 
 @dataclass(frozen=True)
 class Events:
-    """Makes events of one warehouse."""
+    """Builds the events of one warehouse."""
 
     naming: Naming
     facts: Facts
     job_namespace: str
 
     def event(self, told: Told) -> RunEvent:
-        """The event about some commits of one job."""
+        """Return the event for some commits of one job."""
         last = told.last
         entry = _entry(last)
         return RunEvent(
@@ -108,7 +108,7 @@ class Events:
         return facets
 
     def _inputs(self, told: Told) -> list[InputDataset]:
-        """Each dataset once, with all ranges of it; its version is the newest of them."""
+        """Return each dataset once, with all its ranges; its version is the newest of them."""
         ranges: dict[Name, list[dict[str, object]]] = defaultdict(list)
         versions: dict[Name, DatasetFacet] = {}
         for read in joined(read for commit in told.commits for read in inputs_of(_entry(commit))):
@@ -185,7 +185,7 @@ class Events:
 
 
 def commit_run(commit: Commit) -> str:
-    """Id of the run that a commit is: from the job's run, the batch and the commit's own identity, the same whenever asked."""
+    """Return the run id of a commit, always the same: from the job's run, the batch and the commit's own identity."""
     entry = _entry(commit)
     known = (
         entry.run,
@@ -199,7 +199,7 @@ def commit_run(commit: Commit) -> str:
 
 
 def job_run(entry: LineageEntry) -> str | None:
-    """Id of the job's run that a commit belongs to, as a UUID; None if it is not known."""
+    """Return the id of the job's run that a commit belongs to, as a UUID; None if it is not known."""
     if entry.run is None:
         return None
     try:
@@ -209,12 +209,12 @@ def job_run(entry: LineageEntry) -> str | None:
 
 
 def inputs_of(entry: LineageEntry) -> tuple[Input, ...]:
-    """What rows came from directly: for a merge the branch, whose own commits tell what they came from."""
+    """Return the direct inputs of a commit's rows: for a merge the branch, whose own commits record theirs."""
     return made_of(entry)
 
 
 def is_urgent(commit: Commit) -> bool:
-    """Whether the commit says of itself that something went wrong, which no throttle may hold back."""
+    """Whether the commit records a problem, which no throttle may delay."""
     return bool(_entry(commit).problems)
 
 

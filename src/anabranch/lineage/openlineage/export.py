@@ -1,8 +1,8 @@
-"""Sending all commits of a warehouse as events, once or for as long as it goes on.
+"""Sends all commits of a warehouse as events, once or continuously.
 
-Every commit that says where its rows come from is told at least once: the cursor moves after its event has arrived. Whoever takes the
-events tells repetitions by the ids of their runs. An export reads what was committed and holds nothing up: a server that is away
-is tried again, after longer and longer pauses, and all that was committed meanwhile is told when it is back.
+Every commit with a lineage entry is sent at least once: the cursor moves after its event has arrived. Receivers
+detect repetitions by run id. An export only reads commits and delays nothing: an unreachable server
+is retried with growing pauses, and everything committed meanwhile is sent when it is back.
 """
 
 from __future__ import annotations
@@ -26,41 +26,41 @@ from anabranch.lineage.store import CommitStore
 from anabranch.runtime import Runtime
 
 _SAVE_EVERY = 100
-"""Events after which the cursor is saved, at most; so many are sent again after a crash."""
+"""Events at most between saves of the cursor; so many are sent again after a crash."""
 _AT_ONCE = 1_000
-"""Commits that are held in memory, besides those that wait for their interval."""
+"""Commits held in memory, besides those that wait for their interval."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 """Seconds between attempts."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """What is exported, and how."""
+    """What to export, and how."""
 
     job_namespace: str = "anabranch"
     kafka_namespace: str = "kafka"
     throttle_millis: int = 0
-    """At most one event a job in so long; 0 for one each commit."""
+    """Minimum time between events of a job; 0 for one event per commit."""
     since_millis: int | None = None
-    """Tell, also again, what was committed at or after this time; None to go on where the last export ended."""
+    """Send, also again, what was committed at or after this time; None to continue where the last export ended."""
     follow: bool = False
     """Go on until `stop` says so."""
     poll_seconds: float = 1.0
     patience_seconds: float = 60.0
-    """How long an export that does not follow tries to reach a server that is away."""
+    """How long an export that does not follow retries an unreachable server."""
 
 
 @dataclass
 class Exported:
-    """What an export did."""
+    """Result of an export."""
 
     events: int = 0
     commits: int = 0
-    """Told by these events."""
+    """Commits reported by these events."""
     unsaid: int = 0
-    """Commits of rows that do not say where these come from, and are not told."""
+    """Commits of rows without a lineage entry, which are not sent."""
     refused: list[str] = field(default_factory=list)
-    """Events that the server does not take, and why."""
+    """Events that the server rejects, and why."""
     failure: str | None = None
     """Why not all was sent; None if it was."""
 
@@ -71,13 +71,13 @@ class Exporter:
 
     catalog: FilesystemCatalog
     commits: Callable[[], AbstractContextManager[CommitStore]]
-    """Opens the store of all commits, caught up. It is closed before anything is sent: sending may take long."""
+    """Opens the store of all commits, brought up to date. Closed before anything is sent: sending may take long."""
     destination: Destination
     cursor: Cursor
     options: ExportOptions
     runtime: Runtime
     report: Callable[[str], None] = lambda _: None
-    """Is told what people should know while it goes on."""
+    """Called with progress messages for people."""
     stop: Callable[[], bool] = lambda: False
 
     def __post_init__(self) -> None:
@@ -90,7 +90,7 @@ class Exporter:
     def run(self) -> Exported:
         """Export. What could not be sent is in the result and stays for the next run.
 
-        Raises what reading the lineage raises, unless it follows: then it tries again.
+        Raises what reading the lineage raises, unless it follows: then it retries.
         """
         if self._since is not None:
             self.cursor.forget()
@@ -107,7 +107,7 @@ class Exporter:
         return self.done
 
     def _round(self) -> bool:
-        """Find and tell what is new. Whether to go on."""
+        """Find and send what is new. Return whether to go on."""
         while True:
             try:
                 found = self._found()
@@ -125,7 +125,7 @@ class Exporter:
         return sent
 
     def _found(self) -> list[Commit]:
-        """The next commits that were not found before, of all branches, in the order of their times."""
+        """Return the next new commits of all branches, ordered by time."""
         with self.commits() as store:
             self._events = self._made_of(store)
             branches = list(self._new_branches(store, self._events))
@@ -167,7 +167,7 @@ class Exporter:
         return self._windows.add(commit, urgent=is_changed or is_urgent(commit))
 
     def _send_all(self, told: list[Told]) -> bool:
-        """Whether all of it arrived, or is refused for good."""
+        """Send events. Whether all arrived, or were rejected for good."""
         return all(self._send(one) for one in told)
 
     def _send(self, told: Told) -> bool:

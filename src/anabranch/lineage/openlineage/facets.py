@@ -1,4 +1,4 @@
-"""The parts of events: facets of OpenLineage, and two of our own."""
+"""OpenLineage facets, the parts of events, including two of our own."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from anabranch.lineage.openlineage.naming import Name
 from anabranch.version import __version__
 
 PRODUCER = f"urn:anabranch:openlineage:{__version__}"
-"""Who says it: a URI."""
+"""URI of the producer of the events."""
 
 _DEFINITIONS = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs"
 _GIT_COMMIT = 40
-"""Hexadecimal digits of one."""
+"""Hexadecimal digits of a git commit."""
 
 
 @attr.define
 class CommitsRunFacet(RunFacet):
-    """Ours, ``anabranch_commits``: which commits the event tells."""
+    """Our facet ``anabranch_commits``: the commits that the event reports."""
 
     commits: int
     sinks: list[dict[str, object]]
@@ -45,7 +45,7 @@ class CommitsRunFacet(RunFacet):
 
 @attr.define
 class RangesInputFacet(InputDatasetFacet):
-    """Ours, ``anabranch_ranges``: what went in, snapshots of a table or offsets of another source."""
+    """Our facet ``anabranch_ranges``: what was read, snapshots of a table or offsets of another source."""
 
     ranges: list[dict[str, object]]
     """Each with ``after`` (exclusive; the beginning if absent) and ``through`` (inclusive)."""
@@ -56,7 +56,7 @@ class RangesInputFacet(InputDatasetFacet):
 
 
 def job_facets(entry: LineageEntry) -> dict[str, JobFacet]:
-    """What kind of job it is, and the version of its code; a git commit has an address everywhere."""
+    """Return the job's type and the version of its code; a git commit gets a URL everywhere."""
     is_stream = entry.engine.query is not None
     facets: dict[str, JobFacet] = {
         "jobType": job_type_job.JobTypeJobFacet(
@@ -79,7 +79,7 @@ def job_facets(entry: LineageEntry) -> dict[str, JobFacet]:
 
 
 def place_facets(name: Name) -> dict[str, DatasetFacet]:
-    """What people call a dataset, if that is not what it is named by."""
+    """Return a symlink facet with the name people use for a dataset, if it differs from its own."""
     if name.alias is None:
         return {}
     alias = symlinks_dataset.Identifier(name.alias.namespace, name.alias.name, "TABLE")
@@ -87,13 +87,13 @@ def place_facets(name: Name) -> dict[str, DatasetFacet]:
 
 
 def version_facet(snapshot: int, stamp: str | None) -> DatasetFacet:
-    """A version of a table: a number alone is used again after a rollback; with the stamp it is one version for ever."""
+    """Return a table version: ids can be reused after a rollback; with the stamp a version is unique."""
     text = str(snapshot) if stamp is None else f"{snapshot}-{stamp}"
     return dataset_version_dataset.DatasetVersionDatasetFacet(text, producer=PRODUCER)
 
 
 def schema_facet(columns: Sequence[Field]) -> DatasetFacet:
-    """Columns in their order, with their types as SQL spells them."""
+    """Return the columns in order, with their SQL types."""
     return schema_dataset.SchemaDatasetFacet(
         [
             schema_dataset.SchemaDatasetFacetFields(

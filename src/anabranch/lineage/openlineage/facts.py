@@ -1,7 +1,7 @@
-"""What the tables themselves say about a commit: its columns, and how much it wrote.
+"""Facts about a commit read from its table: its columns, and how much it wrote.
 
-Both are extras of an event. What cannot be read any more, because the snapshot has expired or the branch is gone, is left out;
-nothing here raises for it.
+Both are optional parts of an event. What cannot be read, because the snapshot has expired or the branch is gone, is
+left out; nothing here raises for it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from anabranch.lineage.commit import Commit, Line
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What commits added."""
+    """Rows, bytes and files added by commits."""
 
     rows: int
     bytes: int | None = None
-    """None if it is not known of all of them."""
+    """None if not known of all commits."""
     files: int | None = None
 
     def plus(self, other: Written) -> Written:
-        """Both together."""
+        """Return the sum of both."""
         whole = None not in (self.bytes, other.bytes, self.files, other.files)
         return Written(
             self.rows + other.rows,
@@ -41,23 +41,23 @@ class Written:
 
 @dataclass
 class Facts:
-    """Facts of the tables of a warehouse."""
+    """Reads facts from the tables of a warehouse."""
 
     catalog: FilesystemCatalog
     lines: Mapping[str, Line]
-    """Branches that are known, by identity."""
+    """Known branches, by identity."""
     _open: dict[str, TableContext | None] = field(default_factory=dict)
     _columns: dict[tuple[str, int], tuple[Field, ...] | None] = field(default_factory=dict)
 
     def columns(self, commit: Commit) -> tuple[Field, ...] | None:
-        """The columns of the table as the commit had them; None if nobody knows them any more."""
+        """Return the columns of the table as of the commit; None if no longer known."""
         key = (commit.branch_uuid, commit.schema_id)
         if key not in self._columns:
             self._columns[key] = self._read_columns(commit)
         return self._columns[key]
 
     def written(self, commit: Commit) -> Written | None:
-        """What the commit added; rows alone if its snapshot has expired, None if not even these are known."""
+        """Return what the commit added; only rows if its snapshot has expired, None if not even these are known."""
         context = self._context(commit.branch_uuid)
         try:
             snapshot = None if context is None else context.snapshots.find(commit.snapshot)
@@ -79,7 +79,7 @@ class Facts:
         return None if schema is None else tuple(schema.fields)
 
     def _context(self, branch_uuid: str) -> TableContext | None:
-        """The branch, if it is the one that is there under its name."""
+        """Return the branch, if the one under its name is still the same."""
         if branch_uuid not in self._open:
             line = self.lines.get(branch_uuid)
             try:

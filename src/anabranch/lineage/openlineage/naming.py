@@ -1,7 +1,7 @@
-"""What datasets are called in OpenLineage, so that what others say of them meets what we say.
+"""Dataset names in OpenLineage, chosen so that they match those of other producers.
 
-The conventions are OpenLineage's: a dataset is named by where it is (the namespace) and by its path there. A table in a warehouse
-is the folder it lies in, and what people call it is a symlink. A topic is in its cluster, files are in their store.
+The conventions are OpenLineage's: a dataset is named by its store (the namespace) and its path there. A table in a
+warehouse is the folder it lies in, and its usual name is a symlink. A topic is in its cluster, files in their store.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from anabranch.lineage.model import SourceInput, TableInput
 from anabranch.lineage.store import names_of
 
 UNKNOWN = "unknown"
-"""Namespace of sources of which nobody knows where they are."""
+"""Namespace of sources whose location is unknown."""
 
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "wasb": "wasbs", "abfs": "abfss"}
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -27,29 +27,29 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A dataset."""
+    """Name of a dataset."""
 
     namespace: str
     name: str
     alias: Name | None = None
-    """What people call it."""
+    """The name people use."""
 
 
 @dataclass(frozen=True)
 class Naming:
-    """Names of one warehouse."""
+    """Dataset names of one warehouse."""
 
     warehouse: str
     """Its URL."""
     lines: Mapping[str, Line]
-    """Branches that are known, by identity."""
+    """Known branches, by identity."""
     kafka: str = "kafka"
-    """Namespace of topics: ``kafka://host:port``. Positions in topics do not tell whose topics they are."""
+    """Namespace of topics: ``kafka://host:port``. Topic positions do not say which cluster they belong to."""
     elsewhere: Mapping[str, str] = field(default_factory=dict)
-    """URLs of the warehouses of branches that are in another one, by identity."""
+    """URLs of the warehouses of branches that lie in another one, by branch identity."""
 
     def of_branch(self, branch_uuid: str, otherwise: str = "") -> Name:
-        """A branch of a table; `otherwise` is its name if the branch itself is not known."""
+        """Return the name of a table's branch; `otherwise` is its title if the branch is not known."""
         line = self.lines.get(branch_uuid)
         if line is None:
             return self.of_title(otherwise)
@@ -58,7 +58,7 @@ class Naming:
         return _located(warehouse, line.table, folder, line.title)
 
     def of_title(self, title: str) -> Name:
-        """A table by the name that people write, ``db.t`` or ``db.t$branch_fix``."""
+        """Return the name of a table by its title, ``db.t`` or ``db.t$branch_fix``."""
         try:
             found = Identifier.parse(title)
         except InvalidNameError:
@@ -66,11 +66,11 @@ class Naming:
         return _located(self.warehouse, found.full_name, found.branch, title)
 
     def of_table(self, read: TableInput) -> Name:
-        """A table that was read."""
+        """Return the name of a table that was read."""
         return self.of_branch(read.branch_uuid, read.name)
 
     def of_source(self, read: SourceInput, job: str) -> tuple[Name, ...]:
-        """A source that is no table: one dataset for each topic, a folder, or what it is called."""
+        """Return the names of a source other than a table: one for each topic, a folder, or whatever is known."""
         names = names_of(read, job)
         if read.kind == "kafka":
             return tuple(Name(self.kafka, topic) for topic in names)
@@ -78,7 +78,7 @@ class Naming:
 
 
 def of_location(url: str) -> Name:
-    """Something that lies in a store, by its URL or path: ``s3://bucket/a/b`` is ``a/b`` in ``s3://bucket``."""
+    """Return the name of something in a store, by URL or path: ``s3://bucket/a/b`` is ``a/b`` in ``s3://bucket``."""
     if not _URL.match(url):
         return Name("file", url or "/")
     parts = urlsplit(url)

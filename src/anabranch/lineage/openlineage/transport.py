@@ -1,6 +1,6 @@
-"""Where events go, by the transports of the official client: a file, an event a line, or a server by HTTP.
+"""Destinations of events, using the official client's transports: a file with an event per line, or a server by HTTP.
 
-The transports are used without the client's `OpenLineageClient`: that one would add what it finds around this process, such as the
+The client's `OpenLineageClient` is not used: it would add facts about this process, such as the
 git repository it runs in, to events of jobs that ran elsewhere.
 """
 
@@ -24,39 +24,39 @@ API_KEY_VARIABLE = "OPENLINEAGE_API_KEY"
 """Environment variable with the key of the server, as the official client calls it."""
 
 _REFUSALS = frozenset({400, 413, 422})
-"""Answers that concern this event; all others may change."""
+"""HTTP statuses that reject this event for good; all others may change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """That an event did not arrive."""
+    """The failure to deliver an event."""
 
     why: str
     is_final: bool
-    """Whether this very event is refused, so that sending it again would be in vain."""
+    """Whether this very event is rejected, so that resending is useless."""
 
 
 class Destination(Protocol):
-    """Where events go."""
+    """A destination of events."""
 
     def send(self, event: RunEvent) -> Failure | None:
-        """Hand over one event; None if it arrived."""
+        """Send one event; None if it arrived."""
         ...
 
     def settle(self) -> None:
-        """Return when what was sent survives a crash of this machine."""
+        """Return when what was sent will survive a crash of this machine."""
         ...
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         ...
 
 
 class EventFile:
-    """A file to which events are appended, each a line of JSON."""
+    """A file to which events are appended, one JSON line each."""
 
     def __init__(self, path: str) -> None:
-        """Raises `InvalidInputError` if there is no such folder."""
+        """Raises `InvalidInputError` if the folder does not exist."""
         self._path = Path(path).absolute()
         # Of os, because Path raises what a folder above forbids.
         is_folder = os.path.isdir(self._path)  # noqa: PTH112
@@ -88,12 +88,12 @@ class EventFile:
 
 
 class Server:
-    """A server that takes events by HTTP, such as Marquez."""
+    """A server that receives events by HTTP, such as Marquez."""
 
     def __init__(self, url: str, *, api_key: str | None = None, timeout: float = 5.0) -> None:
-        """A path in the URL is the endpoint; without one it is OpenLineage's ``/api/v1/lineage``.
+        """Configure the client. A path in the URL is the endpoint; the default is OpenLineage's ``/api/v1/lineage``.
 
-        Raises `InvalidInputError` if the URL names no server.
+        Raises `InvalidInputError` if the URL has no host.
         """
         parts = urlsplit(url)
         if not parts.hostname:
@@ -101,7 +101,7 @@ class Server:
         config: dict[str, Any] = {"endpoint": parts.path} if parts.path.strip("/") else {}
         if api_key is not None:
             config["auth"] = ApiKeyTokenProvider({"api_key": api_key})
-        # Waiting and trying again is the exporter's, which knows how long it may take.
+        # Retries are the exporter's, which knows how long it may take.
         root = urlunsplit((parts.scheme, parts.netloc, "", "", ""))
         self._transport = HttpTransport(HttpConfig(root, timeout=timeout, retry={"total": 0}, **config))
 
@@ -118,14 +118,14 @@ class Server:
         return None
 
     def settle(self) -> None:
-        """What the server has accepted is the server's."""
+        """Do nothing: what the server has accepted is its responsibility."""
 
     def close(self) -> None:
         self._transport.close()
 
 
 def open_destination(target: str, environment: Mapping[str, str] = os.environ) -> Destination:
-    """``file:PATH``, ``http://...`` or ``https://...``. Raises `InvalidInputError`."""
+    """Open ``file:PATH``, ``http://...`` or ``https://...``. Raises `InvalidInputError`."""
     scheme, colon, rest = target.partition(":")
     if colon and scheme == "file" and rest:
         return EventFile(rest.removeprefix("//"))
@@ -138,7 +138,7 @@ def open_destination(target: str, environment: Mapping[str, str] = os.environ) -
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """What went wrong in the first place; the client's own words about it are long."""
+    """Return the root cause of an error; the client's own messages about it are long."""
     while error.__context__ is not None:
         error = error.__context__
     return error

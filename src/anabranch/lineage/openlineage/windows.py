@@ -1,8 +1,8 @@
-"""Which commits are told by one event.
+"""Groups commits by the event that reports them.
 
-Without a throttle it is each its own. With one, the commits of a job whose times lie in the same interval are told together,
-by an event that sums them up. Intervals begin at multiples of their length since the epoch, so that the same commits give the
-same events however often and in how many parts they are sent. What may not wait is told at once, and alone.
+Without a throttle each commit has its own. With one, the commits of a job within one interval are reported together
+by a summary event. Intervals begin at multiples of their length since the epoch, so that the same commits give the
+same events however often and in how many parts they are sent. Urgent commits are reported at once, and alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from anabranch.lineage.commit import Commit
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Commits of one job that an event tells, in the order in which they were found; at least one."""
+    """Commits of one job that an event reports, in the order in which they were found; at least one."""
 
     commits: tuple[Commit, ...]
 
@@ -25,14 +25,14 @@ class Told:
 
 @dataclass
 class Windows:
-    """Commits that wait for their interval to end, by job."""
+    """Commits waiting for their interval to end, by job."""
 
     interval_millis: int
-    """0 to tell each commit by itself."""
+    """0 to report each commit by itself."""
     _waiting: dict[str, list[Commit]] = field(default_factory=dict)
 
     def add(self, commit: Commit, *, urgent: bool = False) -> list[Told]:
-        """What is to be told now that this commit was found; often nothing. An urgent one is told at once."""
+        """Add a commit and return what is to be reported now; often nothing. An urgent commit is reported at once."""
         assert commit.entry is not None, "a commit without an entry has no job"
         job = commit.entry.job
         if urgent or not self.interval_millis:
@@ -43,13 +43,13 @@ class Windows:
         return done
 
     def due(self, now_millis: int) -> list[Told]:
-        """What waits in intervals that are over."""
+        """Return the commits waiting in intervals that are over."""
         over = now_millis // self.interval_millis if self.interval_millis else 0
         jobs = [job for job, waiting in self._waiting.items() if self._window(waiting[0]) < over]
         return [told for job in jobs for told in self._taken(job)]
 
     def rest(self) -> list[Told]:
-        """All that waits."""
+        """Return everything that is still waiting."""
         return [told for job in list(self._waiting) for told in self._taken(job)]
 
     def _window(self, commit: Commit) -> int:

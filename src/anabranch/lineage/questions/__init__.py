@@ -1,1 +1,1 @@
-"""What lineage answers. Each question is a function of a store of commits; answers are values of `lineage.trace`."""
+"""Questions about lineage. Each is a function of a store of commits; answers are values of `lineage.trace`."""

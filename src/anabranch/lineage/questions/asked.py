@@ -1,4 +1,4 @@
-"""What a question is about: commits of a branch, named by their ids or by a moment."""
+"""The subject of a question: commits of a branch, named by their ids or by a moment."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ from anabranch.lineage.store import CommitStore
 _RANGE = re.compile(r"(.*?)\.\.(.*)", re.DOTALL)
 
 Resolve = Callable[[str], CommitRef]
-"""Finds the commit that a name stands for: a tag, a savepoint, a snapshot. Raises `NotFoundError`."""
+"""Resolves the name of a tag, savepoint or snapshot to a commit. Raises `NotFoundError`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Commits that are asked about. A branch has, under the ids up to its fork, commits of the one that it left."""
+    """Commits that are asked about. Under ids up to its fork a branch has commits of the one that it left."""
 
     branch: str
-    """Identity of the branch that was named."""
+    """Identity of the named branch."""
     segments: Segments
     text: str
     """For people: ``db.orders, snapshots 5..9``."""
 
 
 def whole(store: CommitStore, branch: str) -> Asked:
-    """All commits that a branch has or ever had, whether they are still part of what it contains or not."""
+    """Return all commits that a branch has or ever had, whether it still contains them or not."""
     last = max(store.newest(branch), _begun_with(store, branch))
     return Asked(branch, Contents(store).history(branch, 1, last), _title(store, branch))
 
 
 def contained(store: CommitStore, moment: CommitRef, name: str) -> Asked:
-    """What a table contained at a moment."""
+    """Return the commits that a table contained at a moment."""
     content = Contents(store).content(moment)
     return Asked(moment.branch_uuid, content, f"{_title(store, moment.branch_uuid)} as of {name}")
 
 
 def commits(store: CommitStore, branch: str, text: str, resolve: Resolve) -> Asked:
-    """One commit, or those of a range of ids.
+    """Return one commit, or those of a range of ids.
 
     Args:
         store: where commits are known.
         branch: identity of the branch.
         text: ``5``, ``5..9``, ``5..``, ``..9``, also with names in place of numbers: ``good..``. Both ends are included.
-        resolve: what numbers and names stand for.
+        resolve: resolves numbers and names to commits.
 
     Raises:
-        InvalidInputError: that is no range, or it ends before it begins.
+        InvalidInputError: the range cannot be parsed, or it ends before it begins.
         NotFoundError: lineage knows no such commit.
     """
     found = Contents(store)
@@ -83,7 +83,7 @@ def commits(store: CommitStore, branch: str, text: str, resolve: Resolve) -> Ask
 
 
 def _on(contents: Contents, branch: str, ref: CommitRef, text: str) -> int:
-    """The id of a commit in the history of a branch."""
+    """Return the id of a commit in the history of a branch."""
     if contents.own(CommitRef(branch, ref.snapshot)) != contents.own(ref):
         raise InvalidInputError(
             f"'{text}' is snapshot {ref.snapshot} of another branch: a range is of one branch",

@@ -1,4 +1,4 @@
-"""Where rows went: the commits that took in what is asked about, those that took in these, and so on."""
+"""Downstream lineage: the commits that took in what is asked about, those that took in these, and so on."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from anabranch.lineage.trace import Trace
 def downstream(
     store: CommitStore, asked: Asked, *, depth: int | None = None, verb: str = "downstream"
 ) -> Trace:
-    """All that was derived from commits, over any number of steps.
+    """Return everything derived from commits, over any number of steps.
 
     Args:
         store: where commits are known.
         asked: the commits.
         depth: at most so many steps, 1 or more; all if None.
-        verb: what the answer calls the question.
+        verb: name of the question in the answer.
     """
     check_depth(depth)
     walk = _Downstream(store)
@@ -38,13 +38,13 @@ def downstream(
 
 
 def impact(store: CommitStore, asked: Asked, *, depth: int | None = None) -> Trace:
-    """What bad commits have spoilt: exactly which snapshots of which tables, and by which jobs. See `downstream`."""
+    """Return what bad commits have spoilt: the exact snapshots of which tables, and by which jobs. See `downstream`."""
     return downstream(store, asked, depth=depth, verb="impact")
 
 
 class _Downstream(Walk):
     def everything(self, begun: list[str]) -> None:
-        """Go on until there is nothing more: branch by branch, each when all that flows into it is known."""
+        """Follow all flows to their end: branch by branch, each when everything that flows into it is known."""
         network = Network(self.all_flows, self.contents)
         for group in network.downstream(begun):
             if network.has_cycle(group):
@@ -53,7 +53,7 @@ class _Downstream(Walk):
                 self._through(group[0], self.commits.get(group[0], Ids()))
 
     def _through(self, branch: str, ids: Ids) -> None:
-        """From own commits of a branch, which is on no cycle, to those that took them in."""
+        """Go from own commits of a branch, which is on no cycle, to those that took them in."""
         found: dict[str, list[int]] = {}
         for read in self._readers(branch, ids):
             self.flow(branch, read)
@@ -62,7 +62,7 @@ class _Downstream(Walk):
             self.commits[sink] = Ids([*self.commits.get(sink, ()), *((i, i) for i in snapshots)])
 
     def steps(self, depth: int) -> None:
-        """Go so many steps."""
+        """Go this many steps."""
         newest = {branch: Ids(ids) for branch, ids in self.commits.items()}
         for _ in range(depth):
             found: dict[str, Ids] = {}
@@ -75,8 +75,8 @@ class _Downstream(Walk):
     def _around(self, group: list[str]) -> None:
         """Go through branches that flow into each other.
 
-        Who reads does so before it commits, so one pass in the order of the commits finds all; where clocks differ
-        it takes another one. It ends when one finds nothing new.
+        A reader reads before it commits, so one pass in the order of the commits finds all; if clocks differ
+        another is needed. It ends when a pass finds nothing new.
         """
         waiting = [
             (branch, read)
@@ -96,14 +96,14 @@ class _Downstream(Walk):
             waiting = left
 
     def _possible(self, group: list[str], branch: str) -> Ids:
-        """The commits of a branch of a cycle that may turn out to be downstream."""
+        """Return the commits of a branch on a cycle that may turn out to be downstream."""
         begun = self.commits.get(branch, Ids())
         if len(group) > 1:
             return Ids([(1, BEYOND)])
         return Ids([(begun.hull[0], BEYOND)]) if begun else begun
 
     def _readers(self, branch: str, ids: Ids) -> Iterator[Read]:
-        """The reads that took in any of some own commits of a branch; one that meets two ranges may come twice."""
+        """Return the reads that took in any of a branch's own commits; one that meets two ranges may come twice."""
         reached: dict[str, Ids] = {}
         for first, last in asked_for(ids):
             for other, images in self.contents.images(branch, first, last).items():
@@ -126,7 +126,7 @@ class _Downstream(Walk):
         return False
 
     def _take(self, branch: str, read: Read) -> bool:
-        """Note that a commit took in some of a branch; whether it was not known to be downstream."""
+        """Record that a commit took in some of a branch; return whether it was not yet known to be downstream."""
         self.flow(branch, read)
         known = self.commits.setdefault(read.sink, Ids())
         if read.snapshot in known:

@@ -1,4 +1,4 @@
-"""Which branches take from which: in what order a walk goes through them, so that it meets each only once."""
+"""The graph of branches that read from each other, and an order in which a walk meets each only once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from anabranch.lineage.store import FlowSummary
 
 
 class Network:
-    """The branches of a store, and between which of them rows may have flowed."""
+    """The branches of a store, and the flows that may exist between them."""
 
     def __init__(self, flows: Iterable[FlowSummary], contents: Contents) -> None:
         self._sinks: dict[str, set[str]] = {}
@@ -25,11 +25,11 @@ class Network:
                 self._sources.setdefault(flow.sink, set()).add(source)
 
     def downstream(self, begun: Iterable[str]) -> list[list[str]]:
-        """The branches that can be reached, in groups: a group comes after all that flows into it."""
+        """Return the branches that can be reached, in groups: a group comes after all that flows into it."""
         return components(begun, self._sinks)
 
     def upstream(self, begun: Iterable[str]) -> list[list[str]]:
-        """The branches that can be reached against the flows: a group comes after all that it flows into."""
+        """Return the branches that can be reached against the flows: a group comes after all that it flows into."""
         return components(begun, self._sources)
 
     def has_cycle(self, group: list[str]) -> bool:

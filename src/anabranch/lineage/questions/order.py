@@ -1,4 +1,4 @@
-"""Orders of a directed graph: its components, and the order in which an answer lists it. Both end where it has cycles."""
+"""Orders of a directed graph: its components, and the order in which an answer lists it. Both handle cycles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Edges = Mapping[Node, Collection[Node]]
 
 
 def components(roots: Iterable[Node], edges: Edges[Node]) -> list[list[Node]]:
-    """The nodes that can be reached, in groups of those that reach each other; a group comes before what it reaches."""
+    """Return the reachable nodes, in groups of those that reach each other; a group comes before what it reaches."""
     number: dict[Node, int] = {}
     lowest: dict[Node, int] = {}
     stack: list[Node] = []
@@ -49,7 +49,7 @@ def components(roots: Iterable[Node], edges: Edges[Node]) -> list[list[Node]]:
 
 
 def without_ways_back(roots: Iterable[Node], edges: Edges[Node]) -> dict[Node, list[Node]]:
-    """The edges but those that lead back to a node on the way to where they begin, as a walk in depth meets them."""
+    """Return the edges without those that lead back to a node on the current path, as a depth-first walk meets them."""
     kept: dict[Node, list[Node]] = {}
     for root in roots:
         if root in kept:
@@ -75,7 +75,7 @@ def without_ways_back(roots: Iterable[Node], edges: Edges[Node]) -> dict[Node, l
 
 
 def topological(edges: Edges[Node], by: Callable[[Node], tuple[str, ...]]) -> list[Node]:
-    """All nodes of a graph without cycles, each after those that lead to it; ties by a key."""
+    """Return all nodes of an acyclic graph, each after those that lead to it; ties broken by a key."""
     missing = dict.fromkeys(edges, 0)
     for following in edges.values():
         for other in following:
@@ -96,7 +96,7 @@ def topological(edges: Edges[Node], by: Callable[[Node], tuple[str, ...]]) -> li
 
 
 def longest_ways(order: Iterable[Node], edges: Edges[Node]) -> dict[Node, int]:
-    """How many edges the longest way to each node has; `order` is topological."""
+    """Return the number of edges on the longest path to each node; `order` is topological."""
     longest: dict[Node, int] = {}
     for node in order:
         longest.setdefault(node, 0)

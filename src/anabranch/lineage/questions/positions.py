@@ -1,4 +1,4 @@
-"""How far jobs had read their sources at a moment of a table: from where they are to go on exactly after it."""
+"""Positions of jobs in their sources at a moment of a table, from which they continue exactly after it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from anabranch.streaming.offsets import Offset, Position
 _STARTING_OFFSETS = "startingOffsets"
 
 _Rank = tuple[int, ...]
-"""Where a commit stands in what a table contains; what is newer is smaller."""
+"""Position of a commit in the table's content; newer is smaller."""
 
 
 def positions(store: CommitStore, moment: CommitRef) -> tuple[Positions, ...]:
-    """For each job whose rows a table contained at a moment: how far it had read each of its sources.
+    """Return, for each job whose rows a table contained at a moment, how far it had read each source.
 
-    Everything up to there is in the table, and nothing after it. A batch of a stream names only sources that had
+    Everything up to there is in the table, and nothing after it. A streaming batch names only sources that had
     something new; for the others the last batch that named them counts. Rows that came by a merge count as well.
 
     Args:
@@ -42,7 +42,7 @@ def positions(store: CommitStore, moment: CommitRef) -> tuple[Positions, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Own commits of a branch that the table contained, and where they stand in that."""
+    """Own commits of a branch that the table contained, and their rank in its content."""
 
     segment: Segment
     rank: _Rank
@@ -70,7 +70,7 @@ class _Positions:
                 self.jobs.setdefault(newest.job, []).append((part, newest))
 
     def of_job(self, job: str) -> Positions:
-        """How far a job had come."""
+        """Return how far a job had read its sources."""
         named = self.jobs[job]
         part, newest = min(named, key=lambda one: _rank(*one))
         own = CommitRef(part.segment.branch, newest.snapshot)
@@ -101,7 +101,7 @@ class _Positions:
         )
 
     def _parts(self, segments: Segments, above: _Rank) -> Iterator[_Part]:
-        """What a table contained, with the commits of branches that were merged into it."""
+        """Yield the parts of a table's content, with the commits of branches that were merged into it."""
         for place, segment in enumerate(segments):
             yield _Part(segment, (*above, place))
             for flow in self._merges:
@@ -113,7 +113,7 @@ class _Positions:
                         yield from self._parts(self._contents.taken(read), (*above, place, -read.snapshot))
 
     def _finds(self, job: str, query: str | None) -> Iterator[_Found]:
-        """The commits that name the sources of a job. Those of an earlier query of its name began elsewhere."""
+        """Return the commits that name the sources of a job, without those of earlier queries of the same name."""
         for part, newest in self.jobs[job]:
             commit = self._store.commit(CommitRef(part.segment.branch, newest.snapshot))
             if newest.query != query or commit is None or commit.entry is None:
@@ -123,7 +123,7 @@ class _Positions:
                     yield _Found(commit, read, _rank(part, newest))
 
     def _source(self, read: Input) -> tuple[str, ...]:
-        """What is one source: main is, whichever branch was main."""
+        """Return a key that identifies a source; all branches that were ever main are one source."""
         if not isinstance(read, TableInput):
             return (input_key(read),)
         if read.branch_uuid in self._mains(read.table_uuid):
@@ -166,7 +166,7 @@ def _rank(part: _Part, newest: NewestInput) -> _Rank:
 
 
 def _furthest(found: list[_Found]) -> _Found:
-    """The newest, unless another one has come at least as far everywhere and further somewhere."""
+    """Return the newest, unless another is at least as far everywhere and further somewhere."""
     ordered = sorted(found, key=lambda one: one.rank)
     best = ordered[0]
     for other in ordered[1:]:

@@ -1,4 +1,4 @@
-"""What made a snapshot: the job, its run and code, and what it read."""
+"""The producer of a snapshot: the job, its run and code, and what it read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from anabranch.lineage.trace import Producer
 
 
 def producer(store: CommitStore, ref: CommitRef) -> Producer:
-    """What made a snapshot. Raises `NotFoundError` if lineage does not know it.
+    """Return the producer of a snapshot. Raises `NotFoundError` if lineage does not know it.
 
     Args:
         store: where commits are known.

@@ -1,4 +1,4 @@
-"""All jobs and tables: who reads and writes what."""
+"""The graph of all jobs and tables: which job reads and writes what."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from anabranch.lineage.trace import Dataset, Flow, Job, Trace
 
 
 def topology(store: CommitStore, problems: Iterable[str] = ()) -> Trace:
-    """Whole tables, and what jobs ever took from one into another; tables that nobody reads or writes as well.
+    """Return whole tables, and what jobs ever took from one into another; including tables without readers or writers.
 
     Args:
         store: where commits are known.
-        problems: what the answer may lack.
+        problems: possible gaps in the answer.
     """
     lines = {line.branch_uuid: line for line in store.lines()}
     flows = store.flows()
@@ -40,7 +40,7 @@ def topology(store: CommitStore, problems: Iterable[str] = ()) -> Trace:
 
 
 def jobs(store: CommitStore) -> tuple[Job, ...]:
-    """All jobs that ever wrote, by name."""
+    """Return all jobs that ever wrote, by name."""
     found: dict[str, Job] = {}
     read: dict[str, set[str]] = {}
     for flow in store.flows():

@@ -1,7 +1,7 @@
-"""Commits of other tables that may belong to an answer: it is not known where their rows come from.
+"""Commits of other tables that may belong to an answer, because the origin of their rows is unknown.
 
-Whoever read rows committed after they were there. So of all tables only commits count that are not older than what is
-asked about, give or take what the clocks of two machines may differ by.
+A reader commits after the rows it read. So only commits count that are not older than what is
+asked about, allowing for clock differences between two machines.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NOT_SAID: Final = "not said where the rows come from"
 def may_belong(
     store: CommitStore, contents: Contents, asked: Collection[Segment], found: Sequence[tuple[str, Ids]]
 ) -> Iterator[Unknown]:
-    """The commits of main of every table whose rows may come from what is asked about, without anybody having said so.
+    """Return commits of every table's main whose rows may come from what is asked about, without a record of it.
 
     Args:
         store: where commits are known.
@@ -60,13 +60,13 @@ def _of_table(
 
 
 def _time_from(store: CommitStore, segment: Segment) -> int | None:
-    """When the first commit of a range was made of which anything is known."""
+    """Return the time of the first known commit of a range."""
     first = next(store.commits(segment.branch, segment.first), None)
     return None if first is None or first.snapshot > segment.last else first.time_millis
 
 
 def _first_since(store: CommitStore, branch: str, first: int, last: int, since: int) -> int:
-    """The first id of a range from which on commits are not older than a time; one of which nothing is known counts."""
+    """Return the first id of a range from which on commits are not older than a time; unknown commits count."""
     low, high = first, last + 1
     while low < high:
         middle = (low + high) // 2

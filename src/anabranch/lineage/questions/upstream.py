@@ -1,4 +1,4 @@
-"""Where rows came from: the commits that went into what is asked about, those that went into these, and so on."""
+"""Upstream lineage: the commits that went into what is asked about, those that went into these, and so on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anabranch.lineage.trace import Range, Trace
 
 
 def upstream(store: CommitStore, asked: Asked, *, depth: int | None = None) -> Trace:
-    """All that commits were derived from, over any number of steps.
+    """Return everything that commits were derived from, over any number of steps.
 
     Args:
         store: where commits are known.
@@ -34,7 +34,7 @@ def upstream(store: CommitStore, asked: Asked, *, depth: int | None = None) -> T
 
 class _Upstream(Walk):
     def everything(self, begun: list[str]) -> None:
-        """Go on until there is nothing more: branch by branch, each when all that it flowed into is known."""
+        """Follow all flows back to their start: branch by branch, each when all that it flowed into is known."""
         network = Network(self.all_flows, self.contents)
         for group in network.upstream(begun):
             if network.has_cycle(group):
@@ -45,7 +45,7 @@ class _Upstream(Walk):
                 self.commits[branch] = self._known(branch)
 
     def steps(self, depth: int) -> None:
-        """Go so many steps."""
+        """Go this many steps."""
         newest = dict(self.commits)
         for _ in range(depth):
             before = dict(self.commits)
@@ -58,7 +58,7 @@ class _Upstream(Walk):
                 newest[branch] = found.without(before.get(branch, Ids()))
 
     def unknown(self) -> Iterable[str]:
-        """What the commits that were found do not say."""
+        """Yield what is not known about the commits that were found."""
         for branch in sorted(self.commits, key=self.title):
             ids = self.commits[branch]
             silent: list[int] = []
@@ -74,7 +74,7 @@ class _Upstream(Walk):
                 yield f"{self.named(branch, Ids.of(numbers))}: {problem}"
 
     def _through(self, branch: str, ids: Ids) -> None:
-        """From own commits of a branch to what they took in."""
+        """Go from own commits of a branch to what they took in."""
         found: dict[str, list[Range]] = {}
         for first, last in asked_for(ids):
             for read in self.store.reads(branch, first, last):
@@ -115,14 +115,14 @@ class _Upstream(Walk):
                     self.other_flow(read)
 
     def _taken(self, read: Read) -> Iterator[Segment]:
-        """What a commit took in, noting the flow; of it, what brought no rows is left out when the walk comes to it."""
+        """Yield the commits that a commit took in, recording the flow; rowless ones are dropped later in the walk."""
         for segment in self.contents.taken(read):
             if not self.silent(segment.branch).covers(segment.first, segment.last):
                 self.flow(segment.branch, read)
                 yield segment
 
     def _known(self, branch: str) -> Ids:
-        """The commits of a branch that were found so far and brought rows."""
+        """Return the commits of a branch that were found so far and brought rows."""
         return self.commits.get(branch, _NONE).without(self.silent(branch))
 
 

@@ -1,4 +1,4 @@
-"""What the walks along lineage share: what they have found, and how an answer is made of it."""
+"""The base of walks along lineage: what they have found, and how an answer is made of it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ BEYOND = 2**62
 
 _NAMED_AT_MOST = 5
 _RANGES_AT_MOST = 16
-"""Of more ranges the store is asked for all that lies between the first and the last."""
+"""With more ranges, the store is asked for everything between the first and the last."""
 
 
 class Walk:
-    """Commits and flows that a walk has come to."""
+    """Commits and flows that a walk has reached."""
 
     def __init__(self, store: CommitStore) -> None:
         self.store = store
@@ -32,13 +32,13 @@ class Walk:
         self.commits: dict[str, Ids] = {}
         """Own commits by branch."""
         self.others: dict[str, tuple[DatasetKind, str]] = {}
-        """Sources that are no tables: kind and name by identity."""
+        """Sources other than tables: kind and name by identity."""
         self._flows: dict[tuple[str, str, str, bool], _Commits] = {}
         """By source, sink, job, and whether it is a merge."""
         self._silent: dict[str, Ids] = {}
 
     def begin(self, asked: Asked) -> list[str]:
-        """Begin with the commits that are asked about, as far as they brought rows. The branches they are on."""
+        """Begin with the commits that are asked about and brought rows. Return the branches they are on."""
         for segment in asked.segments:
             self.commits.setdefault(segment.branch, Ids()).add(segment.first, segment.last)
         for branch, ids in self.commits.items():
@@ -48,9 +48,9 @@ class Walk:
         return begun
 
     def silent(self, branch: str) -> Ids:
-        """Ids of a branch under which no rows are known: commits that brought none, gaps, and what is still to come.
+        """Return ids of a branch with no known rows: commits that brought none, gaps, and ids not used yet.
 
-        Of a table that was never seen nothing is known; then what is said of it stands as it is.
+        For a table that was never seen this is empty: what others say of it is taken as it is.
         """
         found = self._silent.get(branch)
         if found is None:
@@ -63,7 +63,7 @@ class Walk:
         return found
 
     def flow(self, source: str, read: Read) -> None:
-        """Note that a commit took something of a source."""
+        """Record that a commit took in rows of a source."""
         key = (source, read.sink, read.job, read.kind == "merge")
         flow = self._flows.get(key)
         if flow is None:
@@ -71,14 +71,14 @@ class Walk:
         flow.add(read.snapshot, read.time_millis)
 
     def other_flow(self, read: OtherRead) -> None:
-        """Note that a commit took something of a source that is no table."""
+        """Record that a commit took in rows of a source other than a table."""
         source = source_id(read.kind, read.name)
         self.others[source] = (read.kind, read.name)
         flow = self._flows.setdefault((source, read.sink, read.job, False), _Commits())
         flow.add(read.snapshot, read.time_millis)
 
     def doubts(self, asked: Asked) -> Iterator[str]:
-        """What is not known of the commits that are asked about."""
+        """Yield what is not known about the commits that are asked about."""
         if not any(self.commits.values()):
             yield f"{asked.text}: nothing there brought rows of its own"
         for segment in asked.segments:
@@ -88,7 +88,7 @@ class Walk:
                     yield f"{self.named(segment.branch, gone)} had expired before lineage saw them"
 
     def named(self, branch: str, ids: Ids) -> str:
-        """Commits of a branch, for people."""
+        """Return a text for people that names commits of a branch."""
         ranges = list(ids)
         texts = [
             str(first) if first == last else f"{first}..{last}" for first, last in ranges[:_NAMED_AT_MOST]
@@ -98,19 +98,19 @@ class Walk:
         return f"{self.title(branch)}, {noun} {', '.join(texts)}{more}"
 
     def title(self, branch: str) -> str:
-        """What a branch is called; if it was never seen, as those call it that have read it."""
+        """Return the name of a branch; of one that was never seen, the name by which it was read."""
         line = self.contents.line(branch)
         return self._names.get(branch, branch) if line is None else line.title
 
     def trace(
         self, question: str, begun: Collection[str], problems: Iterable[str], *, against: bool = False
     ) -> Trace:
-        """The answer.
+        """Return the answer.
 
         Args:
             question: what was asked.
             begun: identities of the branches that the walk began with.
-            problems: where the answer may lack something.
+            problems: possible gaps in the answer.
             against: whether the walk went from sinks to sources.
         """
         nodes = dict.fromkeys(branch for branch, ids in self.commits.items() if ids or branch in begun)
@@ -169,7 +169,7 @@ class _Commits:
 
 
 def check_depth(depth: int | None) -> None:
-    """Raises `InvalidInputError` unless it is None, or 1 or more."""
+    """Raise `InvalidInputError` unless it is None, or 1 or more."""
     if depth is not None and depth < 1:
         raise InvalidInputError(
             f"depth is {depth}: a question goes at least one step", hint="leave it out for all steps."
@@ -177,7 +177,7 @@ def check_depth(depth: int | None) -> None:
 
 
 def asked_for(ids: Ids) -> Iterator[Range]:
-    """Ranges to ask a store for: these, or all between the first and the last if there are many."""
+    """Return ranges to ask a store for: these, or the span from first to last if there are many."""
     if ids:
         yield from ids if len(ids) <= _RANGES_AT_MOST else (ids.hull,)
 
@@ -190,7 +190,7 @@ def arranged(
     *,
     against: bool = False,
 ) -> tuple[list[str], dict[str, int]]:
-    """Nodes in topological order of their flows, and how far each is from the beginning.
+    """Return nodes in topological order of their flows, and the distance of each from the beginning.
 
     Args:
         flows: source and sink.

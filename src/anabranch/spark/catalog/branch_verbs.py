@@ -1,4 +1,4 @@
-"""The procedures about branches: making, comparing, checking and merging them, and putting one in the place of main."""
+"""Procedures for branches: create, compare, check and merge them, and make one main."""
 
 from __future__ import annotations
 

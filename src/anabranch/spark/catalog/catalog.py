@@ -28,7 +28,7 @@ from anabranch.table import Table
 
 _CATALOG = f"{java.CONNECTOR}.catalog"
 _TABLES = 32
-"""The newest states of so many tables are kept as Spark was given them, with the plans of their files."""
+"""Number of tables whose newest state, as given to Spark, is cached with the plans of their files."""
 
 
 class LakeCatalog(JavaProxy):
@@ -47,7 +47,7 @@ class LakeCatalog(JavaProxy):
         self._tables = MetadataCache(_TABLES)
 
     def for_spark(self) -> Any:
-        """The catalog as the JVM has it."""
+        """The catalog as a JVM object."""
         known = {
             "name": self.name(),
             "defaultNamespace": self.defaultNamespace(),
@@ -61,7 +61,7 @@ class LakeCatalog(JavaProxy):
         return self._warehouse.catalog
 
     def initialize(self, _name: str, _options: Any) -> None:
-        """Nothing is left to do: the object was made with all it needs."""
+        """Do nothing: the object was constructed with all it needs."""
 
     def defaultNamespace(self) -> Any:  # noqa: N802
         return java.strings(self.jvm, [])
@@ -158,13 +158,13 @@ class LakeCatalog(JavaProxy):
         return True
 
     def invalidateTable(self, _found: Any) -> None:  # noqa: N802
-        """Nothing is kept that could be out of date."""
+        """Do nothing: no cached entry can be out of date."""
 
     def createTable(self, found: Any, *arguments: Any) -> Any:  # noqa: N802
         return self._made(found, self._definition(arguments))
 
     def createTableLike(self, found: Any, info: Any, source: Any) -> Any:  # noqa: N802
-        """With columns, partition columns, comment and options of a table of ours; of another with its columns."""
+        """Create a table with columns, partition columns, comment and options of ours, or columns only of another's."""
         new = self._definition([info])
         seen = TABLES.get((source.toString(), source.version()))
         return self._made(found, new if seen is None else like(seen.schema, new))
@@ -223,7 +223,7 @@ class LakeCatalog(JavaProxy):
         names = procedure_names() if list(levels) == [SYSTEM_DATABASE] else []
         return self.jvm.array(f"{_CATALOG}.Identifier", [make(levels, name) for name in names])
 
-    # What the interfaces share
+    # Shared by the interfaces
 
     def _listed(self, levels: Any) -> list[Any]:
         names = list(levels)
@@ -233,7 +233,7 @@ class LakeCatalog(JavaProxy):
         return [make(levels, name) for name in self._warehouse.tables(names[0])]
 
     def _definition(self, arguments: Sequence[Any]) -> TableDefinition:
-        """What is to be created, in any of the forms in which Spark says it."""
+        """Return the definition of the table to create, from any of the argument forms that Spark uses."""
         if len(arguments) == 1:
             (info,) = arguments
             schema, transforms, properties = info.schema(), info.partitions(), info.properties()
@@ -283,7 +283,7 @@ class LakeCatalog(JavaProxy):
         self._warehouse.connectors.create(identifier, new.fields, options=new.options, comment=new.comment)
 
     def _free(self, found: Any) -> Identifier:
-        """The name, which no topic has, in a database that there is."""
+        """Return the identifier, after checking that its database exists and that no topic has the name."""
         identifier = java.identifier(found)
         if not self._warehouse.has_database(identifier.database):
             raise java.no_such_namespace(self.jvm, [identifier.database])
@@ -292,7 +292,7 @@ class LakeCatalog(JavaProxy):
         return identifier
 
     def _undo_creation(self, table: Table, found: Any) -> None:
-        """Remove a table that a statement made which failed, unless others have made something of it since."""
+        """Remove a table made by a failed statement, unless others have changed it since."""
         try:
             there = self._warehouse.table(java.name_of(found))
         except (NotFoundError, NoSuchTableError):
@@ -323,7 +323,7 @@ def _database(levels: Any) -> str:
 
 
 def _asked(arguments: Sequence[Any]) -> Asked:
-    """What Spark says of the view it wants, in the forms of its versions.
+    """Parse the arguments with which Spark selects a view of a table, in the forms of all its versions.
 
     They are a version, a time in microseconds, privileges of a write, or (since 4.3) a context and options.
     """

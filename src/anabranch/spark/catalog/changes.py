@@ -1,4 +1,4 @@
-"""ALTER TABLE, from Spark's changes into ours."""
+"""Translation of ALTER TABLE from Spark's changes into ours."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _REFUSED = {
 
 
 def altered(alter: Alter, changes: Sequence[Any]) -> Alter:
-    """These changes of Spark's, added to what is to be applied.
+    """Return `alter` with Spark's changes added to it.
 
     Raises `UnsupportedFeatureError` for a change that tables do not have, `SchemaError` for a type.
     """

@@ -1,4 +1,4 @@
-"""The condition of an overwrite, from Spark's words into a predicate of ours.
+"""Translation of an overwrite's condition from Spark's expressions into our predicates.
 
 Only what both understand alike is translated: a condition on a column whose values are the same here and there.
 Floating point numbers (NaN), texts of fixed length and times with more digits than Spark's are not among them.
@@ -53,7 +53,7 @@ _ALIKE = (
 
 
 def translated(predicates: Sequence[Any], fields: Sequence[Field]) -> list[tuple[Any, Predicate]]:
-    """Those of Spark's predicates that can be said in ours, with what they mean.
+    """Return the Spark predicates that we can express, each with its translation.
 
     Args:
         predicates: objects of the JVM, of which all must hold.
@@ -154,7 +154,7 @@ def _is_literal(node: Any) -> bool:
 
 
 def _is(node: Any, interface: str) -> bool:
-    """Whether the object is one of Spark's expressions of that kind."""
+    """Whether the object is a Spark expression of that kind."""
     return bool(
         node.getClass()
         .getClassLoader()
@@ -164,7 +164,7 @@ def _is(node: Any, interface: str) -> bool:
 
 
 def _literal(node: Any, data_type: DataType) -> Literal | None:
-    """The value, if it is of the kind that the column has."""
+    """The value as a literal, if its type matches the column's."""
     value = node.value()
     kind = str(node.dataType().typeName())
     if value is None:

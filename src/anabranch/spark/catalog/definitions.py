@@ -1,4 +1,4 @@
-"""What CREATE TABLE says, from Spark's terms into ours."""
+"""Translation of CREATE TABLE from Spark's terms into ours."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from anabranch.spark.types.columns import fields_from_spark
 
 PROVIDER = "anabranch"
 _BINARY = "UTF8_BINARY"
-"""The collation of texts that are compared by their bytes."""
+"""The collation that compares texts by their bytes."""
 
 
 def definition(
     schema: Any, transforms: Any, properties: Any, *, default_provider: str | None = None
 ) -> TableDefinition:
-    """The definition that Spark's three pieces make.
+    """Return the table definition for Spark's schema, transforms and properties.
 
     Args:
         schema: a ``StructType`` of the JVM.
@@ -43,15 +43,16 @@ def definition(
 
 
 def like(schema: TableSchema, new: TableDefinition) -> TableDefinition:
-    """What CREATE TABLE LIKE makes of a table: all that it is, but for what the statement says of the `new` one."""
-    kept = {key: value for key, value in schema.options.items() if not key.startswith(OWN_PREFIX)}
+    """Return the definition for CREATE TABLE LIKE: everything of the source table, overridden by `new`."""
+    # The format of files is a matter of who writes them: that of another engine's table may be one we only read.
+    kept = {k: v for k, v in schema.options.items() if not k.startswith(OWN_PREFIX) and k != FILE_FORMAT.key}
     return TableDefinition(
         schema.fields, tuple(schema.partition_keys), {**kept, **new.options}, schema.comment
     )
 
 
 def _format(given: Mapping[str, str], default_provider: str | None) -> dict[str, str]:
-    """What USING says of the files."""
+    """Return the file format option for a USING clause."""
     provider = given.get("provider", PROVIDER).lower()
     if provider in (PROVIDER, default_provider):
         return {}
@@ -84,7 +85,7 @@ def _check_collation(given: Mapping[str, str]) -> None:
 
 
 def _placed(transforms: Sequence[Any]) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Partition columns, and the options of the buckets."""
+    """Return the partition columns and the bucket options."""
     keys: list[str] = []
     buckets: dict[str, str] = {}
     for transform in transforms:

@@ -1,4 +1,4 @@
-"""Catalogs for sessions that are made from one that has them: by ``newSession``, and by streams for their batches.
+"""Inheritance of catalogs by sessions made from one that has them: by ``newSession``, or by streams for batches.
 
 Spark makes the catalogs of each session anew, from names of classes in its configuration, and ours is an object. So the
 first session that gets one also gets an extension, which Spark hands on to all sessions made from it: a rule of the
@@ -16,6 +16,8 @@ from weakref import WeakKeyDictionary
 from py4j.protocol import Py4JError
 
 from anabranch.runtime import SYSTEM
+from anabranch.spark.catalog.format_tables import register_format
+from anabranch.spark.context.attached import known_options
 from anabranch.spark.jvm.callbacks import compiled
 from anabranch.spark.jvm.proxy import JavaProxy, Jvm
 
@@ -24,22 +26,22 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _PLACES: dict[str, tuple[str, Mapping[str, str]]] = {}
-"""Names and options of the catalogs of this process, by a word that stands for each in the configuration."""
+"""Names and options of the catalogs of this process, by the random token that identifies each in the configuration."""
 _INHERITING: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
-"""The extensions of sessions that have ours, of each gateway to a JVM."""
+"""Session extensions with our catalogs, per JVM gateway."""
 _SOURCES = ("anabranch", "anabranch-scan", "anabranch-kafka")
 
 Put = Callable[["SparkSession", str, Mapping[str, str]], object]
-"""Gives a session a catalog: the session, the name, warehouse and credentials."""
+"""Function that gives a session a catalog: the session, the name, warehouse and credentials."""
 
 
 def place_key(name: str) -> str:
-    """The setting that says which warehouse a catalog is of; a copy of the session has it too."""
+    """The setting that holds the token of a catalog's warehouse; copies of the session inherit it."""
     return f"spark.sql.catalog.{name}.anabranch-place"
 
 
 def place_of(name: str, options: Mapping[str, str]) -> str:
-    """The word that stands for a catalog. It tells nothing, and nobody guesses it."""
+    """Return the random token of a catalog. It reveals nothing and cannot be guessed."""
     for word, known in _PLACES.items():
         if known == (name, options):
             return word
@@ -68,7 +70,7 @@ def hand_on(jvm: Jvm, first: str, put: Put) -> None:
 
 
 class _Heir(JavaProxy):
-    """What is told of each session made from one that has a catalog."""
+    """Callback that Spark invokes for each session made from one that has a catalog."""
 
     class Java:
         implements: ClassVar = ["scala.Function1"]
@@ -103,10 +105,12 @@ class _Heir(JavaProxy):
         for name in _SOURCES:
             if made is not None and not sources.dataSourceExists(name) and ours.dataSourceExists(name):
                 sources.registerDataSource(name, ours.lookupDataSource(name))
+        if made is not None:
+            register_format(made, known_options(self.jvm.spark))
 
 
 def _names(manager: Any) -> set[str]:
-    """Names of the catalogs that a session has made by now."""
+    """Names of the catalogs that a session has created so far."""
     field = manager.getClass().getDeclaredField("catalogs")
     field.setAccessible(True)
     return {str(name) for name in field.get(manager).keySet().mkString("\n").split("\n")}

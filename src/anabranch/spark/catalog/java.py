@@ -1,4 +1,4 @@
-"""Values of the catalog's interfaces, between the JVM and Python."""
+"""Conversion of values of the catalog's interfaces between the JVM and Python."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def java_set(jvm: Jvm, items: Iterable[Any] = ()) -> Any:
 
 
 def case_insensitive(jvm: Jvm, items: Mapping[str, str]) -> Any:
-    """Options as Spark hands them around."""
+    """Options as the case-insensitive map that Spark passes around."""
     return jvm.root.org.apache.spark.sql.util.CaseInsensitiveStringMap(jvm.map(items))
 
 
 def python_map(java_map: Any) -> dict[str, str]:
     """A Java map of text."""
-    # To iterate a Java collection ends with an exception of the JVM, which takes longer than all else here.
+    # Iterating a Java collection ends with a JVM exception, which is slower than everything else here.
     return {str(key): str(java_map.get(key)) for key in java_map.keySet().toArray()}
 
 
@@ -94,7 +94,7 @@ def identities(jvm: Jvm, names: Sequence[str]) -> Any:
 
 
 def identifier(found: Any, *, catalog: str | None = None) -> Identifier:
-    """The table, as a whole, that a Java ``Identifier`` names, which may begin with the catalog.
+    """Return the whole table that a Java ``Identifier`` names; the identifier may begin with the catalog.
 
     Raises `InvalidNameError`, `InvalidInputError` for the name of a branch (``t$branch_main`` too) or system table.
     """
@@ -125,20 +125,20 @@ def name_of(found: Any) -> str:
 
 
 def no_such_table(jvm: Jvm, found: Any) -> Exception:
-    """To be raised where Spark expects to hear that there is no such table."""
+    """Return the exception that tells Spark that a table does not exist."""
     return java_error(jvm.of(f"{_ANALYSIS}.NoSuchTableException")(found))
 
 
 def table_exists(jvm: Jvm, found: Any) -> Exception:
-    """To be raised where Spark expects to hear that there is such a table already."""
+    """Return the exception that tells Spark that a table already exists."""
     return java_error(jvm.of(f"{_ANALYSIS}.TableAlreadyExistsException")(found))
 
 
 def no_such_namespace(jvm: Jvm, levels: Sequence[str]) -> Exception:
-    """To be raised where Spark expects to hear that there is no such database."""
+    """Return the exception that tells Spark that a database does not exist."""
     return java_error(jvm.of(f"{_ANALYSIS}.NoSuchNamespaceException")(strings(jvm, levels)))
 
 
 def namespace_exists(jvm: Jvm, levels: Sequence[str]) -> Exception:
-    """To be raised where Spark expects to hear that there is such a database already."""
+    """Return the exception that tells Spark that a database already exists."""
     return java_error(jvm.of(f"{_ANALYSIS}.NamespaceAlreadyExistsException")(strings(jvm, levels)))

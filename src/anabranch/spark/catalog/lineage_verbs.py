@@ -1,4 +1,4 @@
-"""The procedures about lineage: what rows came from and became, what made them, and from where to go on."""
+"""Procedures for lineage: trace rows back and forward, find their producer, and find where to resume."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _impact(table: Table, given: Arguments) -> Iterable[Row]:
 
 
 def _rows(trace: Trace, *, towards: bool = False) -> Iterator[Row]:
-    """A row for each range of snapshots of each dataset, with the jobs on the way to it."""
+    """Yield a row for each range of snapshots of each dataset, with the jobs on the way to it."""
     for dataset in trace.datasets:
         near = (flow.job for flow in trace.flows if dataset.id == (flow.source if towards else flow.sink))
         jobs = ", ".join(dict.fromkeys(near)) or None
@@ -60,7 +60,7 @@ def _positions(table: Table, given: Arguments) -> Iterator[Row]:
 
 
 def _producer(table: Table, given: Arguments) -> Iterator[Row]:
-    """A row for each input, or one without."""
+    """Yield a row for each input, or a single row if there are none."""
     found = table.lineage.producer(given.get("snapshot"))
     entry = found.entry
     made = (found.snapshot, found.kind)

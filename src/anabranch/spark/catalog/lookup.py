@@ -1,4 +1,4 @@
-"""From a name in a statement to what it names in the warehouse."""
+"""Resolution of names in statements to tables and views in the warehouse."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from anabranch.table.lake_lineage import LakeLineage
 
 
 class NoSuchTableError(Exception):
-    """There is no such table, in whatever state: for Spark to hear, which has a word of its own for it."""
+    """The table does not exist in any state; translated into Spark's own error."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a statement says about the view of a table, beside its name."""
+    """View of a table that a statement asks for, besides its name."""
 
     version: str | None = None
-    """``VERSION AS OF``."""
+    """Value of ``VERSION AS OF``."""
     millis: int | None = None
-    """``TIMESTAMP AS OF``, in milliseconds since the epoch."""
+    """Value of ``TIMESTAMP AS OF``, in milliseconds since the epoch."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """``WITH (...)``, or those of a reader."""
+    """Options of ``WITH (...)`` or of a reader."""
 
 
 @dataclass(frozen=True)
 class Warehouse:
-    """The tables of one warehouse under the name that a session's catalog has."""
+    """The tables of one warehouse, under the catalog name in a session."""
 
     catalog: str
     files: FilesystemCatalog
@@ -51,7 +51,7 @@ class Warehouse:
     engine: Engine
 
     def has_database(self, name: str) -> bool:
-        """Whether there is such a database; ``sys`` always is."""
+        """Whether the database exists; ``sys`` always does."""
         return name == SYSTEM_DATABASE or name in self.files.databases()
 
     def tables(self, database: str) -> list[str]:
@@ -62,21 +62,21 @@ class Warehouse:
 
     @lazy
     def lineage(self) -> LakeLineage:
-        """Who reads and writes what in the warehouse."""
+        """Lineage of the warehouse: which jobs read and write which tables."""
         return LakeLineage(self.files, self.options)
 
     @property
     def connectors(self) -> Connectors:
-        """Definitions of tables that lie elsewhere."""
+        """Definitions of external tables."""
         return Connectors(self.files.storage)
 
     def topic(self, name: str) -> TableSchema | None:
-        """The definition of a table ``db.t`` that lies elsewhere; None if it is none."""
+        """Return the definition of an external table ``db.t``, or None if it is not external."""
         database, _, table = name.partition(".")
         return self.connectors.get(database, table)
 
     def place(self, name: str) -> Place:
-        """Where others find the table of that name."""
+        """Return the location of the table, for readers and writers in other processes."""
         return Place(self.catalog, name, self.options)
 
     def table(self, name: str) -> Table:
@@ -96,7 +96,7 @@ class Warehouse:
         return table if identifier.branch is None else table.branch(identifier.branch)
 
     def relation(self, jvm: Jvm, name: str, asked: Asked) -> Relation:
-        """What a statement reads or writes by that name.
+        """Return the relation that a statement reads or writes under that name.
 
         Raises what `table` does, and `NotFoundError` if there is no such moment or system table.
         """
@@ -126,7 +126,7 @@ class Warehouse:
         return SystemTable(jvm, self.place(name), system_table(system).schema, moment)
 
     def _view(self, name: str, asked: Asked) -> tuple[Table, bool]:
-        """The table at the moment that is meant, and whether a clause of the statement named that."""
+        """Return the table at the requested moment, and whether a clause of the statement named that moment."""
         table = self.table(name)
         named = {key: asked.options[key] for key in STATE_OPTIONS if key in asked.options}
         if SCAN_MODE.of(asked.options) == "from-snapshot":

@@ -1,4 +1,4 @@
-"""Batches of streams, and overwrites of the partitions that occur in the rows, by Spark's own tasks.
+"""Batches of streams, overwrites of the partitions that occur in the rows, and ``save``, by Spark's own tasks.
 
 Spark's tasks hand their answers to these objects, which commit what `StreamWriter` and `BatchWriter` commit of rows that
 processes of Python wrote. Everything else is theirs.
@@ -51,13 +51,15 @@ def native_stream(
     return None if files is None else NativeStream(jvm, writer, files)
 
 
-def native_overwrite(jvm: Jvm, place: Place, info: Any, options: Mapping[str, str]) -> NativeOverwrite | None:
-    """A ``BatchWrite`` that replaces the partitions it brings rows of; None if Python writes them."""
+def native_batch(
+    jvm: Jvm, place: Place, info: Any, options: Mapping[str, str], *, overwrite: bool
+) -> NativeBatch | None:
+    """A ``BatchWrite`` that appends, or replaces what the options say; None if Python writes the rows."""
     known = spelled({**place.options, **options, PATH.key: place.path}, is_checked=True)
     schema = java.python_struct(info.schema())
-    writer = BatchWriter.of(open_table(known), schema, known, overwrite=True)
+    writer = BatchWriter.of(open_table(known), schema, known, overwrite=overwrite)
     files = _files(jvm, place, writer.rows, schema)
-    return None if files is None else NativeOverwrite(jvm, writer, files)
+    return None if files is None else NativeBatch(jvm, writer, files)
 
 
 def _files(jvm: Jvm, place: Place, rows: RowWriter, schema: Any, *, first_batch: int = 0) -> Any:
@@ -102,8 +104,8 @@ class _Native(JavaProxy):
         return heard
 
 
-class NativeOverwrite(_Native):
-    """Replaces the partitions that occur in the rows."""
+class NativeBatch(_Native):
+    """Writes a batch of rows, to append them or in place of others."""
 
     class Java:
         implements = [f"{_WRITE}.BatchWrite"]  # noqa: RUF012

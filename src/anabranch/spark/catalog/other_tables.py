@@ -1,4 +1,4 @@
-"""What the catalog hands out that is no table of ours: tables of metadata, and definitions of topics."""
+"""Catalog entries that are not our tables: metadata tables and definitions of topics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CATALOG = f"{java.CONNECTOR}.catalog"
 
 
 class SystemTable(Relation):
-    """A system table of a table, or of the warehouse: made from metadata when it is read, by the portable door."""
+    """System table of a table or warehouse: computed from metadata when read, through the portable door."""
 
     class Java:
         implements = [f"{_CATALOG}.SupportsRead"]  # noqa: RUF012
@@ -33,7 +33,7 @@ class SystemTable(Relation):
 
 
 class Topic(Relation):
-    """A table that lies elsewhere: Spark sees what it is, and statements of `lake.sql` read it."""
+    """External table: Spark sees its definition, and statements of `lake.sql` read it."""
 
     class Java:
         implements = [f"{_CATALOG}.SupportsRead"]  # noqa: RUF012
@@ -57,7 +57,7 @@ class Topic(Relation):
 
 
 class AnyScan(JavaProxy):
-    """A read for which nothing is left to be decided."""
+    """A read with nothing left to decide."""
 
     class Java:
         implements = [f"{java.CONNECTOR}.read.ScanBuilder"]  # noqa: RUF012

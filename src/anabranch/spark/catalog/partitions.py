@@ -20,7 +20,7 @@ _CATALOG = f"{java.CONNECTOR}.catalog"
 
 
 class PartitionedTable(LakeTable):
-    """A table with partition columns. A partition is there while it has rows; several go in one commit."""
+    """A table with partition columns. A partition exists while it has rows; several can be dropped in one commit."""
 
     class Java:
         implements = [*LakeTable.Java.implements, f"{_CATALOG}.SupportsAtomicPartitionManagement"]  # noqa: RUF012
@@ -73,7 +73,7 @@ class PartitionedTable(LakeTable):
         raise self._refused("renamed", "INSERT its rows under the other value, and drop it.")
 
     def _partitions(self) -> list[tuple[bytes, Any]]:
-        """Partitions with rows in the order of their values, as metadata and as Spark have them."""
+        """Partitions with rows in the order of their values, as metadata bytes and as Spark rows."""
         partitions = in_order_of_values(
             self.seen.scan.plan().files["partition"].unique(), self._schema
         ).to_list()
@@ -85,7 +85,7 @@ class PartitionedTable(LakeTable):
         return next((partition for partition, row in self._partitions() if is_it(row)), None)
 
     def _matcher(self, names: Sequence[str], values: Any) -> Callable[[Any], bool]:
-        """Whether a row of Spark's has these values in the columns of these names."""
+        """Return a function that tells whether a Spark row has these values in the named columns."""
         types = [field.dataType() for field in self.partitionSchema().fields()]
         places = [self._schema.partition_keys.index(name) for name in names]
         wanted = [values.get(i, types[place]) for i, place in enumerate(places)]

@@ -1,4 +1,4 @@
-"""``CALL lake.sys.<verb>(...)``: the declared verbs as procedures of Spark."""
+"""``CALL lake.sys.<verb>(...)``: the declared verbs as Spark procedures."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _PROCEDURES = f"{java.CONNECTOR}.catalog.procedures"
 
 
 def procedure_names() -> list[str]:
-    """Names of all procedures."""
+    """Return the names of all procedures."""
     return list(VERBS)
 
 
 def procedure(jvm: Jvm, warehouse: Warehouse, levels: Sequence[str], name: str) -> Procedure:
-    """The procedure of that name. Raises `NotFoundError`."""
+    """Return the procedure of that name. Raises `NotFoundError`."""
     if [str(level) for level in levels] != [SYSTEM_DATABASE]:
         raise NotFoundError(
             f"there is no procedure '{'.'.join([warehouse.catalog, *map(str, levels), name])}'",
@@ -39,7 +39,7 @@ def procedure(jvm: Jvm, warehouse: Warehouse, levels: Sequence[str], name: str) 
 
 
 class Procedure(JavaProxy):
-    """A verb that Spark can call."""
+    """A verb as a procedure that Spark can call."""
 
     class Java:
         implements = [f"{_PROCEDURES}.UnboundProcedure", f"{_PROCEDURES}.BoundProcedure"]  # noqa: RUF012
@@ -92,7 +92,7 @@ class Procedure(JavaProxy):
 
 
 class Answer(JavaProxy):
-    """The rows that a procedure gives."""
+    """Result rows of a procedure."""
 
     class Java:
         implements = [f"{java.CONNECTOR}.read.LocalScan"]  # noqa: RUF012

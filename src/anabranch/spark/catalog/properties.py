@@ -1,4 +1,4 @@
-"""What a statement says of a table beside its columns, and the options that this is."""
+"""Table properties in statements, and the table options they translate to."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from anabranch.format.text.tokens import Tokens
 from anabranch.format.types.data_types import Field
 
 WATERMARK = "watermark"
-"""Property for what Spark's grammar has no place for: ``order_time - INTERVAL '5' SECOND``."""
+"""Property for watermarks, which Spark's grammar cannot express: ``order_time - INTERVAL '5' SECOND``."""
 RESERVED = frozenset(
     {"provider", "owner", "comment", "is_managed_location", "external", "location", "collation"}
 )
-"""Properties that Spark sets for what its grammar says elsewhere; tables have none of that name."""
+"""Properties that Spark sets for other clauses of its grammar; tables have no properties of these names."""
 OWN_PREFIX = "anabranch."
-"""How options begin that the table made for itself."""
+"""Prefix of options that the table sets for itself."""
 _COMMENT = "comment"
 _OPTION_PREFIX = "option."
-"""Spark says what stands in OPTIONS twice, the second time with this."""
+"""Prefix with which Spark repeats the OPTIONS clause among the properties."""
 
 
 @dataclass(frozen=True)
 class TableDefinition:
-    """A table to be made, or to take another one's place."""
+    """A table to create, or to replace another with."""
 
     fields: tuple[Field, ...]
     partition_by: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class TableDefinition:
 
 
 def table_properties(given: Mapping[str, str]) -> dict[str, str]:
-    """The table options among the properties of a statement. Raises `SchemaError` for a watermark it cannot read."""
+    """Return the table options among the properties. Raises `SchemaError` for a watermark it cannot read."""
     options: dict[str, str] = {}
     for key, value in given.items():
         if key == WATERMARK:
@@ -46,7 +46,7 @@ def table_properties(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def set_properties(given: Mapping[str, str]) -> list[SchemaChange]:
-    """The changes that SET TBLPROPERTIES asks for.
+    """Return the schema changes for SET TBLPROPERTIES.
 
     Raises `UnsupportedFeatureError` for a property that tables do not have, `SchemaError` as `table_properties` does.
     """
@@ -61,7 +61,7 @@ def set_properties(given: Mapping[str, str]) -> list[SchemaChange]:
 
 
 def unset_properties(keys: Iterable[str]) -> list[SchemaChange]:
-    """The changes that UNSET TBLPROPERTIES asks for. Raises `UnsupportedFeatureError` as `set_properties` does."""
+    """Return the schema changes for UNSET TBLPROPERTIES. Raises `UnsupportedFeatureError` as `set_properties` does."""
     changes: list[SchemaChange] = []
     for key in keys:
         _check_changeable(key)
@@ -88,7 +88,7 @@ def _check_changeable(key: str) -> None:
 
 
 def watermark_options(text: str) -> dict[str, str]:
-    """The options that define a watermark, from ``order_time - INTERVAL '5' SECOND``. Raises `SchemaError`."""
+    """Return the options that define a watermark, from ``order_time - INTERVAL '5' SECOND``. Raises `SchemaError`."""
     column = Tokens(text).name("the column of event times")
     quoted = "`" + column.replace("`", "``") + "`"
     found = read_watermark(Tokens(f"{quoted} AS {text}"))

@@ -1,6 +1,6 @@
-"""What Spark has cached of a table whose rows a procedure changes.
+"""Invalidation of Spark's cache for tables whose rows a procedure changes.
 
-Spark itself sees to statements that it carries out; of a rollback or a merge it does not know.
+Spark invalidates by itself for its own statements; it does not know about a rollback or a merge.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from anabranch.spark.catalog.lookup import NoSuchTableError, Warehouse
 from anabranch.spark.jvm.proxy import Jvm
 
 _State = tuple[str, int | None]
-"""The branch, and its newest snapshot."""
+"""The branch, and its newest snapshot id."""
 
 
 @contextmanager
 def recached(jvm: Jvm, warehouse: Warehouse, name: str, branch: str | None) -> Iterator[None]:
-    """Let Spark read again what it has cached of a table, of the branch named with it, and of its main, if they moved.
+    """Invalidate Spark's cached data of a table, of the named branch and of its main, where the block moved them.
 
     Args:
         jvm: of the session.

@@ -1,4 +1,4 @@
-"""Putting the catalog into a session.
+"""Registration of the catalog in a session.
 
 A session's ``CatalogManager`` makes its catalogs from class names, and keeps them in a private map. There is no public
 way to give it an object; so it is put into that map. Where that cannot be done, in sessions of Spark Connect and
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _RESERVED = frozenset({"spark_catalog", "system", "session", "global_temp"})
 _MARK = "anabranch.spark.attach(spark, warehouse)"
-"""What stands in the configuration where the name of a class would. A session made from this one inherits the
-configuration and not the catalog; Spark then says that it does not find this, which is what to do."""
+"""Placeholder in the configuration for the class name. A session made from this one inherits the configuration but not
+the catalog; Spark then reports that it cannot find this class, and this text is the remedy."""
 
 
 _USE_OURS = (
@@ -33,11 +33,11 @@ _USE_OURS = (
     "spark=spark), and spark.read.format('anabranch').load('db.t')"
 )
 _KNOWN: WeakKeyDictionary[SparkSession, dict[str, object]] = WeakKeyDictionary()
-"""Catalogs of sessions: the warehouse and credentials of each by its name."""
+"""Catalogs per session: the identity of warehouse and credentials, by catalog name."""
 
 
 def register_catalog(spark: SparkSession, name: str, options: Mapping[str, str]) -> bool:
-    """Let the session's SQL know the warehouse as a catalog; in place of what it knew under the name.
+    """Make the warehouse a catalog of the session's SQL, replacing any catalog of that name.
 
     Args:
         spark: the session.
@@ -71,7 +71,7 @@ def register_catalog(spark: SparkSession, name: str, options: Mapping[str, str])
 
 
 def _tell_whoever_asks(spark: SparkSession, name: str) -> None:
-    """Let the server's error name what to use where somebody asks a session of Spark Connect for a table of the catalog.
+    """Make Spark Connect's error name the remedy when a session asks for a table of the catalog.
 
     Spark keeps catalogs on the server, and takes the setting for the name of a class, which its error shows.
     """
@@ -83,7 +83,7 @@ def _tell_whoever_asks(spark: SparkSession, name: str) -> None:
 
 
 def catalog_name(spark: SparkSession, options: Mapping[str, str]) -> str:
-    """The name under which the session's SQL knows a warehouse; it gets one if it has none.
+    """Return the name under which the session's SQL knows a warehouse, registering it if necessary.
 
     Args:
         spark: the session; one of Spark Connect was attached by Anabranch.
@@ -106,7 +106,7 @@ def catalog_name(spark: SparkSession, options: Mapping[str, str]) -> str:
 
 
 def _identity(options: Mapping[str, str]) -> object:
-    """Equal for options that mean the same warehouse, however its path is written."""
+    """Return a value that is equal for options of the same warehouse, however its path is written."""
     return catalog_of(options).storage.url, {k: v for k, v in options.items() if k != WAREHOUSE.key}
 
 

@@ -1,4 +1,4 @@
-"""What takes the place of a table: its schema as changes of the old one, and its rows as one overwrite."""
+"""Replacement of a table: new schema as changes of the old one, new rows as one overwrite."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _REPLACED_PREFIX = "replaced-"
 
 
 class Replacement:
-    """New columns and rows for a table, first written where nobody sees them and then put in place.
+    """New columns and rows for a table, first written invisibly and then put in place.
 
     It never drops: after the files come one new version of the schema and one overwrite of all rows. Whatever dies in
     between, the old rows can still be read, and they are right under the new schema: columns that keep name and type
@@ -52,7 +52,7 @@ class Replacement:
         self._alter = _collected(table.alter(), replacing(table.schema, new))
         self._is_same = not replacing(table.schema, new)
         self.schema = table.schema if self._is_same else self._alter.preview()
-        """The schema that the table will have."""
+        """Schema of the table after the replacement."""
         self._files: list[CommitMessage] = []
         self._origin: Mapping[str, str] = {}
 
@@ -63,7 +63,7 @@ class Replacement:
             self._files, self._origin = [*written.messages], written.origin
 
     def put_in_place(self) -> None:
-        """One version of the schema and one overwrite.
+        """Commit the schema change, then one overwrite.
 
         Raises `CommitConflictError` if others changed the schema meanwhile; the old rows stay then.
         """
@@ -92,7 +92,7 @@ class Replacement:
 
 
 def replacing(old: TableSchema, new: TableDefinition) -> list[SchemaChange]:
-    """The changes that make of a table's schema that of the definition; options that it does not name stay.
+    """Return the changes that turn a schema into that of the definition; options it does not name stay.
 
     Columns of the same name and type stay the same columns; others are dropped and made.
     """

@@ -1,4 +1,4 @@
-"""The portable door, as the catalog uses it: the Python data source under a table's name."""
+"""The portable door as the catalog uses it: the Python data source under a table's name."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from anabranch.spark.source.data_source import stream_follower
 from anabranch.spark.tasks.stream_compaction import watch
 
 _KEPT_BY_ONE = (CONSUMER_ID.key, "scan.watermark.alignment.")
-"""Options, or how they begin, of what one process does for a stream."""
+"""Options, or prefixes of options, that only one process of a stream may handle."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a table is: what readers and writers in other processes are told."""
+    """Location of a table, for readers and writers in other processes."""
 
     catalog: str
-    """Name of the catalog in the session."""
+    """Name of the catalog in the session; empty for ``format("anabranch")``."""
     path: str
     """``db.t``, ``db.t$branch_fix`` or ``db.t$files``."""
     options: Mapping[str, str]
@@ -42,8 +42,8 @@ class Place:
 
     @property
     def name(self) -> str:
-        """The table as statements name it."""
-        return f"{self.catalog}.{self.path}"
+        """Qualified name of the table in statements; of one that is named outside of a catalog its name or path."""
+        return f"{self.catalog}.{self.path}" if self.catalog else self.path
 
 
 def source_scan(jvm: Jvm, place: Place, schema: Any, options: Mapping[str, str]) -> Any:
@@ -83,7 +83,7 @@ def source_stream(jvm: Jvm, place: Place, schema: Any, options: Mapping[str, str
 
 
 def source_write(jvm: Jvm, place: Place, info: Any, options: Mapping[str, str], *, overwrite: bool) -> Any:
-    """A ``Write`` of the Python data source, of the rows that Spark's `info` is about."""
+    """Return a ``Write`` of the Python data source for the rows that Spark's `info` describes."""
     table, known = _source_table(jvm, place, info.schema(), options)
     made = jvm.of(f"{java.CONNECTOR}.write.LogicalWriteInfoImpl")
     same = made(info.queryId(), info.schema(), known, info.rowIdSchema(), info.metadataSchema())
@@ -92,17 +92,17 @@ def source_write(jvm: Jvm, place: Place, info: Any, options: Mapping[str, str], 
 
 
 def _source_table(jvm: Jvm, place: Place, schema: Any, options: Mapping[str, str]) -> tuple[Any, Any]:
-    """Spark's own table over the Python data source, with columns that are known already; and its options."""
+    """Return Spark's own table over the Python data source, with known columns, and its options."""
     known = jvm.map({**place.options, **options, PATH.key: place.path})
-    provider = jvm.of("org.apache.spark.sql.execution.datasources.DataSource").lookupDataSourceV2(
-        "anabranch", jvm.session.sessionState().conf()
-    )
-    table = provider.get().getTable(schema, java.identities(jvm, []), known)
+    # By name Spark would find `anabranch.spark.catalog.format_tables`.
+    provider = jvm.of("org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2")()
+    provider.setShortName("anabranch")
+    table = provider.getTable(schema, java.identities(jvm, []), known)
     return table, jvm.root.org.apache.spark.sql.util.CaseInsensitiveStringMap(known)
 
 
 def moment_options(moment: Moment, context: TableContext) -> dict[str, str]:
-    """The options by which another process reads the same moment of the same branch with the same columns."""
+    """Return the options by which another process reads the same moment, branch and columns."""
     replaced = {} if context.known_as is None else {BRANCH.key: context.known_as}
     match moment.found_by:
         case "savepoint":

@@ -1,4 +1,4 @@
-"""Tables that a statement makes together with their rows, for Spark to hold until they are committed.
+"""Staged tables: created together with their rows, and held by Spark until they are committed.
 
 A creation makes the table first, so that nobody else can, and takes it back if the rows cannot be had. For a
 replacement see `anabranch.spark.catalog.replacement`.
@@ -29,7 +29,7 @@ _ABILITIES = ("BATCH_WRITE", "V1_BATCH_WRITE", "TRUNCATE")
 
 
 class Staged(Relation):
-    """What both kinds have."""
+    """Common part of staged tables."""
 
     def __init__(self, jvm: Jvm, place: Place, schema: TableSchema) -> None:
         super().__init__(jvm, place, jvm.struct(spark_schema(schema.fields)))
@@ -55,7 +55,7 @@ class Staged(Relation):
 
 
 class StagedCreation(Staged):
-    """A table that is new."""
+    """A staged new table."""
 
     class Java:
         implements = [f"{_CATALOG}.StagedTable", f"{_CATALOG}.SupportsWrite"]  # noqa: RUF012
@@ -66,7 +66,7 @@ class StagedCreation(Staged):
         self._undo = undo
 
     def commitStagedChanges(self) -> None:  # noqa: N802
-        """Nothing is left to do: the rows were committed when they were written."""
+        """Do nothing: the rows were committed when they were written."""
 
     def abortStagedChanges(self) -> None:  # noqa: N802
         self._undo()
@@ -76,7 +76,7 @@ class StagedCreation(Staged):
 
 
 class StagedReplacement(Staged):
-    """A table in the place of another one."""
+    """A staged table that replaces an existing one."""
 
     class Java:
         implements = [f"{_CATALOG}.StagedTable", f"{_CATALOG}.SupportsWrite"]  # noqa: RUF012
@@ -96,7 +96,7 @@ class StagedReplacement(Staged):
 
 
 class WholeWrite(JavaProxy):
-    """A write of all the rows there are; what it replaces is settled."""
+    """A write of all rows; which rows it replaces is already decided."""
 
     class Java:
         implements = [f"{_WRITE}.SupportsTruncate"]  # noqa: RUF012

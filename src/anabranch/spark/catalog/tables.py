@@ -44,7 +44,7 @@ _READ_AND_WRITE = (
 
 
 class Relation(JavaProxy):
-    """What tables of all kinds have."""
+    """Base of the tables of all kinds."""
 
     def __init__(self, jvm: Jvm, place: Place, schema: Any) -> None:
         self.jvm = jvm
@@ -76,7 +76,7 @@ class Relation(JavaProxy):
         return self.jvm.map({"provider": PROVIDER})
 
     def for_spark(self, _kept: MetadataCache) -> Any:
-        """What Spark is given.
+        """Return the JVM object for Spark.
 
         Args:
             _kept: what it was given, by names: of a table the same as long as nothing is committed.
@@ -102,7 +102,7 @@ class Relation(JavaProxy):
 
 
 class LakeTable(Relation):
-    """One branch of a table, at its newest state or at a moment."""
+    """One branch of a table, at its newest state or at a given moment."""
 
     class Java:
         implements = [  # noqa: RUF012 - Py4J reads it so
@@ -112,20 +112,20 @@ class LakeTable(Relation):
             f"{_CATALOG}.SupportsRowLevelOperations",
         ]
 
-    def __init__(self, jvm: Jvm, seen: TableState, place: Place) -> None:
-        super().__init__(jvm, place, jvm.struct(catalog_schema_json(seen.schema.fields)))
+    def __init__(self, jvm: Jvm, seen: TableState, place: Place, columns: Any = None) -> None:
+        super().__init__(jvm, place, columns or jvm.struct(catalog_schema_json(seen.schema.fields)))
         self.table = seen.table
         self._snapshot = seen.snapshot
         self._schema = seen.schema
         self._past = seen.past
-        # Spark asks for a table often; all that are the same share what they saw.
+        # Spark loads a table often; equal ones share their state.
         name = self.toString(), self.version()
         self.seen = TABLES.setdefault(name, seen)
         if not self.seen.shows(seen):
             self.seen = TABLES[name] = seen
 
     def toString(self) -> str:  # noqa: N802 - Java's name
-        """Equal for views of the same rows, which Spark may take for one another: what it has cached it finds by this."""
+        """Return a text that is equal for views of the same rows: Spark finds its cached data by it."""
         at = "" if self.table.moment is None else f", {self.table.moment.name}"
         snapshot = "never written"
         if self._snapshot is not None:  # whose number may be given again
@@ -167,7 +167,7 @@ class LakeTable(Relation):
         return self.jvm.map(shown_properties(self._schema))
 
     def newScanBuilder(self, options: Any) -> ScanBuilder:  # noqa: N802
-        """What plans a read of the snapshot that was the newest, or the one, when the table was loaded."""
+        """Return a builder for reading the snapshot that was chosen or newest when the table was loaded."""
         asked = spelled(java.given_options(options))
 
         def streamed(checkpoint: str) -> Any:
@@ -181,7 +181,7 @@ class LakeTable(Relation):
 
         return ScanBuilder(self.jvm, lambda: self._scan(asked), streams=streamed)
 
-    def newWriteBuilder(self, info: Any) -> WriteBuilder:  # noqa: N802
+    def newWriteBuilder(self, info: Any) -> JavaProxy:  # noqa: N802
         return WriteBuilder(self.jvm, self.table, self.place, info)
 
     def truncateTable(self, *_options: Any) -> bool:  # noqa: N802
@@ -225,6 +225,6 @@ class LakeTable(Relation):
 
 
 def shown_properties(schema: TableSchema) -> dict[str, str]:
-    """The properties of a table that people see."""
+    """Return the properties of a table that users see."""
     options = {k: v for k, v in schema.options.items() if not k.startswith(OWN_PREFIX)}
     return {**options, "provider": PROVIDER, **({"comment": schema.comment} if schema.comment else {})}

@@ -1,4 +1,4 @@
-"""What a procedure of the catalog is: its parameters, the columns of its answer, and what it calls."""
+"""Definition of a catalog procedure: its parameters, result columns, and the function it calls."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Parameter:
-    """What a procedure is given."""
+    """Parameter of a procedure."""
 
     name: str
     type: str
-    """In Spark's SQL: STRING, BIGINT or BOOLEAN."""
+    """Type in Spark's SQL: STRING, BIGINT or BOOLEAN."""
     meaning: str
     required: bool = False
 
@@ -31,19 +31,19 @@ class Verb:
     name: str
     meaning: str
     parameters: tuple[Parameter, ...]
-    """Those besides `table`, which comes first."""
+    """Parameters besides `table`, which comes first."""
     columns: str
-    """Of the answer, as DDL."""
+    """Result columns, as DDL."""
     rows: Callable[[Table, Arguments], Iterable[Row]]
 
 
 TABLE: Final = Parameter("table", "STRING", "the table, db.t", required=True)
-"""The first of every procedure."""
+"""First parameter of every procedure."""
 DRY_RUN: Final = Parameter("dry_run", "BOOLEAN", "only say what would be done")
 
 
 def checked(found: Verb, given: Arguments) -> dict[str, Any]:
-    """The arguments that are not NULL. Raises `InvalidInputError` if a required one is missing."""
+    """Return the arguments that are not NULL. Raises `InvalidInputError` if a required one is missing."""
     missing = [p.name for p in found.parameters if p.required and given.get(p.name) is None]
     if missing:
         raise InvalidInputError(
@@ -54,5 +54,5 @@ def checked(found: Verb, given: Arguments) -> dict[str, Any]:
 
 
 def without(given: Arguments, name: str) -> dict[str, Any]:
-    """The arguments but one."""
+    """Return the arguments except one."""
     return {key: value for key, value in given.items() if key != name}

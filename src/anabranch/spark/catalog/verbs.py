@@ -1,4 +1,4 @@
-"""The procedures of the catalog: for each its parameters, the columns of its answer, and the call of a table it is.
+"""The catalog's procedures: parameters, result columns, and the table method each one calls.
 
     CALL lake.sys.create_tag(table => 'db.t', tag => 'good', snapshot => '5')
 
@@ -26,7 +26,7 @@ from anabranch.table import Table
 
 
 def verb(name: str) -> Verb:
-    """The procedure of that name. Raises `NotFoundError` naming the one that was probably meant."""
+    """Return the procedure of that name. Raises `NotFoundError` naming the most similar one."""
     found = VERBS.get(name.lower())
     if found is None:
         near = difflib.get_close_matches(name.lower(), VERBS, n=1)

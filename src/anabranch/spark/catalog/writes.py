@@ -16,7 +16,7 @@ from anabranch.lineage.model import LINEAGE_PROPERTY
 from anabranch.options import DYNAMIC_PARTITION_OVERWRITE, LINEAGE_ENTRY, OVERWRITE_IF_UNCHANGED_SINCE
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.conditions import translated
-from anabranch.spark.catalog.native_sinks import native_overwrite, native_stream
+from anabranch.spark.catalog.native_sinks import native_batch, native_stream
 from anabranch.spark.catalog.source import Place, source_write
 from anabranch.spark.context.options import spelled, table_options
 from anabranch.spark.jvm.proxy import JavaProxy, Jvm
@@ -27,7 +27,7 @@ from anabranch.spark.rows.row_writer import RowWriter
 from anabranch.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame
 
@@ -35,7 +35,7 @@ _WRITE = f"{java.CONNECTOR}.write"
 
 
 class WriteBuilder(JavaProxy):
-    """Hears from Spark which rows a write replaces."""
+    """Write builder: Spark tells it which rows a write replaces."""
 
     class Java:
         implements = [f"{_WRITE}.SupportsDynamicOverwrite", f"{_WRITE}.SupportsOverwriteV2"]  # noqa: RUF012
@@ -102,22 +102,35 @@ class WriteBuilder(JavaProxy):
 
     def _stream(self) -> Any:
         """A ``StreamingWrite``."""
-        native = native_stream(self.jvm, self._place, self._info, self._options, overwrite=self._everything)
-        if native is not None:
-            return native
-        portable = source_write(self.jvm, self._place, self._info, self._options, overwrite=self._everything)
-        return portable.toStreaming()
+        return stream_write(self.jvm, self._place, self._info, self._options, overwrite=self._everything)
 
     def _partitions(self) -> Any:
         """A ``BatchWrite`` that replaces the partitions which occur in the rows."""
         options = {**self._options, DYNAMIC_PARTITION_OVERWRITE.key: "true"}
-        # What commits may be another process, which cannot look at the plan.
-        with taking_part(self.jvm.spark) as run:
-            options[LINEAGE_ENTRY.key] = command_origin(self.jvm, self._table, run)[LINEAGE_PROPERTY]
-        native = native_overwrite(self.jvm, self._place, self._info, options)
-        if native is not None:
-            return native
-        return source_write(self.jvm, self._place, self._info, options, overwrite=True).toBatch()
+        options |= known_origin(self.jvm, self._table)
+        return batch_write(self.jvm, self._place, self._info, options, overwrite=True)
+
+
+def batch_write(jvm: Jvm, place: Place, info: Any, options: Mapping[str, str], *, overwrite: bool) -> Any:
+    """A ``BatchWrite`` of the rows that Spark's `info` describes, by tasks of Spark where possible."""
+    native = native_batch(jvm, place, info, options, overwrite=overwrite)
+    if native is not None:
+        return native
+    return source_write(jvm, place, info, options, overwrite=overwrite).toBatch()
+
+
+def stream_write(jvm: Jvm, place: Place, info: Any, options: Mapping[str, str], *, overwrite: bool) -> Any:
+    """A ``StreamingWrite`` of the rows that Spark's `info` describes, by tasks of Spark where possible."""
+    native = native_stream(jvm, place, info, options, overwrite=overwrite)
+    if native is not None:
+        return native
+    return source_write(jvm, place, info, options, overwrite=overwrite).toStreaming()
+
+
+def known_origin(jvm: Jvm, table: Table) -> dict[str, str]:
+    """The option that tells what commits, which may be another process that sees no plan, where the rows come from."""
+    with taking_part(jvm.spark) as run:
+        return {LINEAGE_ENTRY.key: command_origin(jvm, table, run)[LINEAGE_PROPERTY]}
 
 
 class FrameWrite(JavaProxy):
@@ -166,7 +179,7 @@ class FrameWrite(JavaProxy):
 
 
 class Insert(JavaProxy):
-    """Takes the rows."""
+    """Insertion of the rows into the table."""
 
     class Java:
         implements = ["org.apache.spark.sql.sources.InsertableRelation"]  # noqa: RUF012
@@ -183,7 +196,7 @@ class Insert(JavaProxy):
 
 
 class PartitionsWrite(JavaProxy):
-    """A write that replaces the partitions it brings rows of; Spark brings those of one partition together."""
+    """Write that replaces the partitions its rows belong to; Spark groups rows by partition first."""
 
     class Java:
         implements = [f"{_WRITE}.RequiresDistributionAndOrdering"]  # noqa: RUF012

@@ -1,1 +1,1 @@
-"""What a session, a read or a write was given: warehouse, table, options."""
+"""Resolution of warehouse, table and options for a session, a read or a write."""

@@ -31,7 +31,7 @@ _FILES: Final = {"partition": pl.Binary, "bucket": pl.Int32, "file_name": pl.Str
 
 
 def context_values(context: TableContext) -> dict[str, Any]:
-    """A branch of a table at its place, as a JSON object. Raises `NotFoundError` if there is no such table."""
+    """Return a branch of a table and its location as JSON. Raises `NotFoundError` if there is no such table."""
     return {
         "url": context.storage.url,
         "name": context.name,
@@ -44,7 +44,7 @@ def context_values(context: TableContext) -> dict[str, Any]:
 
 
 def context_from(content: JsonObject, settings: Mapping[str, str]) -> TableContext:
-    """The branch again.
+    """Rebuild the branch from JSON.
 
     Args:
         content: what `context_values` gave.
@@ -65,7 +65,7 @@ def context_from(content: JsonObject, settings: Mapping[str, str]) -> TableConte
 
 
 def scan_values(scan: Scan) -> dict[str, Any]:
-    """A scan without its limit, as a JSON object. Raises `NotFoundError` if its table is gone."""
+    """Return a scan without its limit as JSON. Raises `NotFoundError` if its table is gone."""
     return {
         "table": context_values(scan.context),
         "snapshot": None if scan.snapshot is None else _snapshot_values(scan.snapshot),
@@ -78,7 +78,7 @@ def scan_values(scan: Scan) -> dict[str, Any]:
 
 
 def scan_from(content: JsonObject, settings: Mapping[str, str]) -> Scan:
-    """The scan again; raises as `context_from` does, and `PredicateError`, `SchemaError`."""
+    """Rebuild the scan from JSON; raises as `context_from` does, and `PredicateError`, `SchemaError`."""
     schema = TableSchema.from_json(content.text("schema").encode(), path=f"{content.path}.schema")
     filter_text = content.optional_text("filter")
     columns = None if content.values.get("columns") is None else content.texts("columns")
@@ -94,7 +94,7 @@ def scan_from(content: JsonObject, settings: Mapping[str, str]) -> Scan:
 
 
 def _snapshot_values(snapshot: Snapshot) -> dict[str, Any]:
-    """As in its file; what stands for a savepoint whose snapshot is gone lacks a list, and is no file."""
+    """Return the snapshot as in its file; the stand-in for a savepoint's expired snapshot has null lists."""
     named = _with_lists(snapshot, NO_LIST, _NO_LIST_NAME)
     found = {
         "baseManifestList": snapshot.base_manifest_list,
@@ -110,7 +110,7 @@ def _snapshot_from(content: JsonObject) -> Snapshot:
 
 
 def _with_lists(snapshot: Snapshot, old: str, new: str) -> Snapshot:
-    """The snapshot with another word for a list that there is not."""
+    """Return the snapshot with the placeholder for a missing list replaced."""
     base, delta = snapshot.base_manifest_list, snapshot.delta_manifest_list
     return replace(
         snapshot,

@@ -1,4 +1,4 @@
-"""Which warehouse a session was attached to, for what is called with a DataFrame and a table's name only."""
+"""Warehouse a session was attached to, for functions that get only a DataFrame and a table name."""
 
 from __future__ import annotations
 
@@ -18,12 +18,17 @@ _OPTIONS: WeakKeyDictionary[SparkSession, Mapping[str, str]] = WeakKeyDictionary
 
 
 def remember(spark: SparkSession, options: Mapping[str, str]) -> None:
-    """The session's tables are found with these options, in place of those it had."""
+    """Set the options with which the session's tables are found, replacing earlier ones."""
     _OPTIONS[spark] = options
 
 
+def known_options(spark: SparkSession) -> Mapping[str, str]:
+    """Return the options with which the session's tables are found; none if it knows no warehouse."""
+    return _OPTIONS.get(spark, {})
+
+
 def table_of(spark: SparkSession, name: str) -> Table:
-    """The table of that name, ``db.t``, or of that path.
+    """Return the table of that name, ``db.t``, or of that path.
 
     Raises:
         NotFoundError: there is no such table, or the session knows no warehouse.
@@ -32,7 +37,7 @@ def table_of(spark: SparkSession, name: str) -> Table:
 
 
 def options_of(spark: SparkSession, name: str) -> Mapping[str, str]:
-    """The options with which the session finds the table of that name or path.
+    """Return the options with which the session finds the table of that name or path.
 
     Raises `NotFoundError` if the session knows no warehouse that could have it.
     """

@@ -1,4 +1,4 @@
-"""Word from where Spark runs a stream's sources and sink to the process that started the stream.
+"""Messages from the processes of a stream's sources and sink to the process that started the stream.
 
 Spark commits the batches of a Python sink in short-lived processes of their own, on the driver's machine, and asks
 a source for its offsets in another. They have no session that could run a compaction or end a query, so they leave
@@ -12,7 +12,6 @@ import hashlib
 import json
 import logging
 import os
-import shutil
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -23,6 +22,7 @@ from typing import Any
 from anabranch.format.text.json_object import JsonObject
 from anabranch.kernel.log.context import TableContext
 from anabranch.spark.context.as_json import context_from, context_values
+from anabranch.spark.context.temporary import remove_abandoned
 from anabranch.storage.open import open_storage, settings_of
 from anabranch.storage.protocol import Storage
 
@@ -33,43 +33,43 @@ _SUFFIX = ".notice"
 
 @dataclass(frozen=True)
 class Notice:
-    """A query has committed a batch to a branch of a table."""
+    """Message that a query has committed a batch to a branch of a table."""
 
     query: str
     """Id of the query, the same over all its runs."""
     context: TableContext
     options: Mapping[str, str]
-    """Options of the write, which lie over the table's."""
+    """Options of the write, which override the table's."""
     checkpoint: Storage | None = None
-    """The folder of the query's checkpoint, to be told what its sources are called; None if there is nothing to tell."""
+    """Folder of the query's checkpoint, to record the names of its sources in; None if there is nothing to record."""
 
     @property
     def key(self) -> tuple[str, str, str | None]:
-        """Query, place of the table and branch: of notices that share them the last is enough."""
+        """Query, table location and branch: only the last notice per key matters."""
         return self.query, self.context.storage.url, self.context.branch
 
 
 @dataclass(frozen=True)
 class BoundReached:
-    """Some query has read a branch of a table up to its bound."""
+    """Message that some query has read a branch of a table up to its bound."""
 
     table_uuid: str
     branch_uuid: str
 
     @property
     def key(self) -> tuple[str, str]:
-        """Table and branch: of notices that share them one is enough."""
+        """Table and branch: one notice per key is enough."""
         return self.table_uuid, self.branch_uuid
 
 
 def make_folder() -> Path:
-    """A folder for the notices to this process, which other users can neither read nor write."""
-    _remove_abandoned(Path(tempfile.gettempdir()))
+    """Create a folder for notices to this process, which other users can neither read nor write."""
+    remove_abandoned(Path(tempfile.gettempdir()), (_PREFIX,))
     return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
 
 
 def leave(notice: Notice | BoundReached, folder: Path) -> None:
-    """Put a notice into the folder, in place of an earlier one of the same key. Never raises."""
+    """Put a notice into the folder, replacing an earlier one of the same key. Never raises."""
     name = hashlib.sha256(repr(notice.key).encode()).hexdigest()[:32]
     draft = folder / f"{name}.{os.getpid()}"
     try:
@@ -86,7 +86,7 @@ def leave(notice: Notice | BoundReached, folder: Path) -> None:
 
 
 def take(folder: Path) -> list[Notice | BoundReached]:
-    """The notices in the folder, which are removed from it.
+    """Return the notices in the folder and remove them from it.
 
     One that is put there between reading and removing is lost, but what it tells of is in the table by then, and
     whoever took the earlier one looks there afterwards. Raises `FileNotFoundError` if the folder is gone.
@@ -103,7 +103,7 @@ def take(folder: Path) -> list[Notice | BoundReached]:
 
 
 def _values(notice: Notice | BoundReached) -> dict[str, Any]:
-    """A notice as a JSON object, with the credentials of its places."""
+    """Return a notice as a JSON object, including the credentials of its locations."""
     if isinstance(notice, BoundReached):
         return {"table": notice.table_uuid, "branch": notice.branch_uuid}
     place = notice.checkpoint
@@ -129,22 +129,3 @@ def _notice(content: JsonObject) -> Notice | BoundReached:
         if checkpoint is None
         else open_storage(checkpoint, content.optional_text_map("checkpointSettings")),
     )
-
-
-def _remove_abandoned(parent: Path) -> None:
-    """Remove folders of this user's processes that were killed: options in notices may be credentials."""
-    if os.name != "posix":  # elsewhere one cannot ask for a process by a signal that does nothing
-        return
-    for folder in parent.glob(f"{_PREFIX}*-*"):
-        pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
-        with suppress(OSError, ValueError):
-            if folder.stat(follow_symlinks=False).st_uid == os.getuid() and not _is_alive(int(pid)):
-                shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True

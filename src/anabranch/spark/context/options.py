@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from anabranch.errors import OptionError
+from anabranch.errors import InvalidInputError, OptionError
 from anabranch.format.schema.per_use import check_use
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS
 from anabranch.options import (
@@ -52,32 +52,36 @@ SPARK_OPTIONS = (
     LOOKED_UP,
     STREAM_SCHEMA,
 )
-"""Options that exist on Spark's readers and writers beside those of tables."""
+"""Options of Spark's readers and writers besides those of tables."""
 
 MOMENT_KEYS = tuple(option.key for option in MOMENT_OPTIONS)
-"""Options that name the moment a batch read sees; there may be one of them."""
+"""Options that select the moment a batch read sees; at most one may be set."""
 
 CHECKPOINT = "checkpointLocation"
 QUERY_NAME = "queryName"
 
 _KNOWN = {key.lower(): key for key in (*(o.key for o in ALL), CHECKPOINT, QUERY_NAME)}
 _TRAVEL = {"versionasof": SCAN_VERSION.key, "timestampasof": SCAN_TIMESTAMP.key}
-"""Spark's options for the moment of a table of a catalog, in lower case, and ours of the same meaning."""
+"""Spark's time travel options for catalog tables, in lower case, mapped to ours."""
+
+
+_OWNER = "owner"
+"""What Spark's own catalog says of every table that it is to have."""
 
 
 def spelled(
     options: Mapping[str, str], *, besides: Iterable[str] = (), is_checked: bool = False
 ) -> dict[str, str]:
-    """The options under their proper names.
+    """Return the options under their proper names.
 
     Those by which Spark finds the moment of a table of a catalog are left out: the catalog heard of it already.
 
     Args:
         options: as Spark hands them over.
-        besides: options that may be there though nobody here knows them: those of the session or warehouse.
+        besides: unknown options that are allowed: those of the session or warehouse.
         is_checked: whether they were looked at before.
 
-    Raises `OptionError` for one that nobody knows.
+    Raises `OptionError` for an unknown one.
     """
     named = {
         _KNOWN.get(key.lower(), key): value for key, value in options.items() if key.lower() not in _TRAVEL
@@ -96,9 +100,15 @@ def spelled(
     return named
 
 
-def refuse_travel(names: Iterable[str]) -> None:
-    """Raise `OptionError` for options that name a moment only where Spark reads a table of a catalog."""
+def refuse_catalog_options(names: Iterable[str]) -> None:
+    """Raise `OptionError` for options that tables of a catalog have: time travel, and the owner of a table of Spark's own."""
     for key in names:
+        if key.lower() == _OWNER:
+            raise OptionError(
+                "a table of Spark's own catalog cannot be USING anabranch",
+                hint="make it in the catalog of the warehouse: CREATE TABLE lake.db.t ..., df.writeTo('lake.db.t').create(). "
+                "CREATE TEMPORARY VIEW v USING anabranch OPTIONS (path 'db.t') gives a table a name.",
+            )
         ours = _TRAVEL.get(key.lower())
         if ours is not None:
             raise OptionError(
@@ -107,7 +117,18 @@ def refuse_travel(names: Iterable[str]) -> None:
             )
 
 
+def refuse_moment(name: str, options: Mapping[str, str]) -> None:
+    """Raise `InvalidInputError` if the options of a write into the table called `name` say which moment to read."""
+    for key in MOMENT_KEYS:
+        if key in options:
+            raise InvalidInputError(
+                f"rows are to be written into '{name}', but the write names a moment, {key} = '{options[key]}': the past "
+                "cannot be written",
+                hint="leave the option out; the option branch, or db.t$branch_fix, names a branch to write to.",
+            )
+
+
 def table_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Those that a table understands or that some other engine may."""
+    """Return the options that belong to the table: all but those of Spark's readers and writers."""
     ours = {o.key for o in SPARK_OPTIONS} | {CHECKPOINT, QUERY_NAME}
     return {key: value for key, value in options.items() if key not in ours}

@@ -1,4 +1,4 @@
-"""Tables and scans that Spark holds of us, by what its plans call them."""
+"""Registry of our tables and scans that Spark holds, by their names in its plans."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class TableState:
     snapshot: Snapshot | None
     schema: TableSchema
     past: bool = False
-    """Whether the statement itself says that it means the past, which cannot be written."""
+    """Whether the statement itself asks for the past, which cannot be written."""
 
     @classmethod
     def of(cls, table: Table, *, past: bool = False) -> TableState:
-        """The newest state of a view, or what it is pinned to."""
+        """Return the state of a view: the newest one, or the one it is pinned to."""
         snapshot = table.snapshot  # before the schema: no file of it is of a later one
         return cls(table, snapshot, table.schema, past)
 
     def by(self, options: Mapping[str, str]) -> TableState:
-        """What a read with these options sees, in the columns that Spark knows already."""
+        """Return the state that a read with these options sees, with the columns that Spark already knows."""
         if not any(key in options for key in STATE_OPTIONS):
             return self
         state = {key: options[key] for key in STATE_OPTIONS if key in options}
@@ -44,17 +44,17 @@ class TableState:
         return TableState(view, view.snapshot, self.schema)
 
     def shows(self, other: TableState) -> bool:
-        """Whether both are of the same rows: numbers of snapshots are given again, and a warehouse may be copied."""
+        """Whether both show the same rows: ids alone do not tell, as they are reused and warehouses copied."""
         here, there = self.table.context.storage.url, other.table.context.storage.url
         return self.snapshot == other.snapshot and here == there
 
     @lazy
     def scan(self) -> Scan:
-        """All rows; its files are planned once, however many statements read them."""
+        """Scan of all rows; its files are planned once, however many statements read them."""
         return Scan(self.table.context, self.snapshot, self.schema, options=self.table.options)
 
 
 TABLES: WeakValueDictionary[tuple[str, str | None], TableState] = WeakValueDictionary()
-"""Tables that Spark has, by what they say of themselves and by their snapshot."""
+"""Tables that Spark holds, by their ``toString`` and their snapshot."""
 FILES: WeakValueDictionary[str, Scan] = WeakValueDictionary()
-"""Scans whose files Spark has, by the path that stands for their snapshot."""
+"""Scans whose files Spark holds, by the path that represents their snapshot."""

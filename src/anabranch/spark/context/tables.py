@@ -1,4 +1,4 @@
-"""From the options of a read or a write to the table they mean."""
+"""Resolution of the options of a read or a write to a table."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def open_table(options: Mapping[str, str]) -> Table:
-    """The table that `path` names, at its newest state, on the branch that `branch` names.
+    """Open the table that `path` names, at its newest state, on the branch that `branch` names.
 
     `path` is ``db.t`` (also ``db.t$branch_fix``) in the `warehouse`, or the table's own path or URL.
 
@@ -60,7 +60,7 @@ def open_table(options: Mapping[str, str]) -> Table:
 
 
 def neighbour(options: Mapping[str, str], name: str) -> TableContext:
-    """The table or branch that is called ``db.t`` in the warehouse of the table that the options name.
+    """Return the table or branch ``db.t`` in the same warehouse as the table that the options name.
 
     Raises `NotFoundError` if there is none, or if the options name a table outside of any warehouse.
     """
@@ -74,19 +74,19 @@ def neighbour(options: Mapping[str, str], name: str) -> TableContext:
 
 @dataclass(frozen=True)
 class View:
-    """What a batch read sees: the rows of one snapshot under the columns of one schema."""
+    """Rows of one snapshot under the columns of one schema, as a batch read sees them."""
 
     table: Table
     snapshot: Snapshot | None
-    """None for a table that was never written."""
+    """Snapshot to read; None for a table that was never written."""
     schema: TableSchema
 
     def predicate(self, filter: str | None) -> BoundPredicate | None:
-        """A filter in SQL, bound to the columns of the view. Raises `PredicateError`."""
+        """Bind a filter in SQL to the columns of the view. Raises `PredicateError`."""
         return None if filter is None else bind(parse(filter), self.schema.fields)
 
     def plan(self, predicate: BoundPredicate | None) -> Plan:
-        """The files to read. Raises `CorruptTableError`, `UnsupportedFeatureError`."""
+        """Plan the files to read. Raises `CorruptTableError`, `UnsupportedFeatureError`."""
         context = self.table.context
         check_readable(self.schema, path=context.layout.schema_path(self.schema.id))
         if self.snapshot is not None:
@@ -96,19 +96,19 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """What was the newest when a table was opened: later actions of a DataFrame see the same rows."""
+    """Newest state when a table was opened, so that later actions of a DataFrame see the same rows."""
 
     snapshot_id: int | None
     schema_id: int
 
 
 def names_moment(options: Mapping[str, str]) -> bool:
-    """Whether the options say which moment to read."""
+    """Whether the options select a moment to read."""
     return any(key in options for key in MOMENT_KEYS)
 
 
 def columns_of(options: Mapping[str, str]) -> tuple[TableSchema, Newest | None]:
-    """The columns that a read by these options has, and what was the newest if it reads that.
+    """Return the columns of a read by these options, and the newest state if the read is of that.
 
     A moment is seen with the columns it had. With a `scan.mode` that names where a stream begins the read has
     today's columns, whether or not the moment is still there: a stream that began at it goes on long after it has
@@ -117,33 +117,40 @@ def columns_of(options: Mapping[str, str]) -> tuple[TableSchema, Newest | None]:
 
     Raises as `view_of`.
     """
-    if _is_start(options):
-        return open_table(options).schema, None
-    if not names_moment(options):
-        view = view_of(options)
-        return view.schema, Newest(None if view.snapshot is None else view.snapshot.id, view.schema.id)
+    view, _ = first_view(options)
+    if _is_start(options) or names_moment(options):
+        return view.schema, None
+    return view.schema, Newest(None if view.snapshot is None else view.snapshot.id, view.schema.id)
+
+
+def first_view(options: Mapping[str, str]) -> tuple[View, NotFoundError | None]:
+    """Return what a read sees that may turn out to be a stream, and why a batch cannot read it, if it cannot.
+
+    Raises as `view_of`.
+    """
     try:
-        return view_of(options).schema, None
+        return view_of(options), None
     except NotFoundError as error:
         table = open_table(options)
         try:
             first_position(table.context, options)
         except NotFoundError:
-            raise NotFoundError(
-                error.message,
-                hint=f"{error.hint or ''} A stream that began there goes on from its checkpoint if {SCAN_MODE.key} is "
-                f"set to {scan_mode(options)}.".strip(),
-            ) from None
-        return table.schema, None
+            if not _is_start(options):
+                raise NotFoundError(
+                    error.message,
+                    hint=f"{error.hint or ''} A stream that began there goes on from its checkpoint if {SCAN_MODE.key} is "
+                    f"set to {scan_mode(options)}.".strip(),
+                ) from None
+        return View(table, None, table.schema), error
 
 
 def _is_start(options: Mapping[str, str]) -> bool:
-    """Whether the options say that what they name is where a stream begins."""
+    """Whether the options select a moment as the start of a stream."""
     return SCAN_MODE.of(options).startswith("from-")
 
 
 def view_of(options: Mapping[str, str], newest: Newest | None = None) -> View:
-    """What the options of a batch read mean.
+    """Resolve the options of a batch read to a view.
 
     Args:
         options: of the read.
@@ -169,7 +176,7 @@ def view_of(options: Mapping[str, str], newest: Newest | None = None) -> View:
 
 
 def absolute(path: str) -> str:
-    """A local path made absolute, because other processes have another working folder; URLs as they are."""
+    """Make a local path absolute, because other processes have other working folders; URLs stay unchanged."""
     return path if _URL.match(path) else os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111 - text
 
 
@@ -184,7 +191,7 @@ def _storage(place: str, options: Mapping[str, str]) -> Storage:
 
 
 def warehouse_of(options: Mapping[str, str]) -> Storage | None:
-    """The warehouse of the table that the options name; None for a table that lies in none."""
+    """Return the warehouse of the table that the options name; None for a table outside of any."""
     path = PATH.of(options) or ""
     if "/" not in path:
         return catalog_of(options).storage
@@ -193,7 +200,7 @@ def warehouse_of(options: Mapping[str, str]) -> Storage | None:
 
 
 def catalog_of(options: Mapping[str, str]) -> FilesystemCatalog:
-    """The warehouse that the options name. Raises `OptionError` if they name none."""
+    """Return the catalog of the warehouse in the options. Raises `OptionError` if they name none."""
     warehouse = WAREHOUSE.of(options)
     if warehouse is None:
         raise OptionError(

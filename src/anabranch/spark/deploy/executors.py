@@ -1,4 +1,4 @@
-"""What executors have: their interpreter, their packages, and the folders of the driver that they see.
+"""Check of executors: their interpreter, their packages, and which of the driver's folders they see.
 
 They are asked by a function that takes its code along and needs nothing but Python and Spark, so that executors
 without Anabranch can say so.
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 PACKAGES = ("anabranch", "pyarrow", "polars", "obstore", "fastavro")
-"""What tasks import."""
+"""Packages that tasks import."""
 PATIENCE_SECONDS = 8.0
-"""How long an executor is waited for before that is told."""
+"""Seconds to wait for an executor before the log reports the delay."""
 _LOOK_SECONDS = 0.2
 _MOST_TASKS = 64
 _TAG = "anabranch-executors"
@@ -52,32 +52,32 @@ _ALONG = (
 
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """What one Python process of an executor has."""
+    """Environment of one Python process of an executor."""
 
     host: str
     interpreter: str
     python: str
-    """Its version."""
+    """Python version."""
     packages: Mapping[str, str]
-    """Versions, by name."""
+    """Package versions, by name."""
     missing: Mapping[str, str]
-    """Why it cannot be imported, by name."""
+    """Import errors, by package name."""
     unseen: tuple[str, ...]
-    """Files that were asked for and that are not there."""
+    """Requested files that the executor does not see."""
 
 
 Answer = list[Executor] | UnsupportedFeatureError
-"""What executors have; or why Spark could not run Python in them."""
+"""Environments of the executors; or the reason why Spark could not run Python in them."""
 
 
 def is_cluster(spark: SparkSession) -> bool:
-    """Whether tasks run in other processes than the driver, which may be on other machines; False if it is not known."""
+    """Whether tasks run in processes other than the driver, perhaps on other machines; False if unknown."""
     context = context_of(spark)
     return context is not None and _LOCAL.match(str(context.master)) is None
 
 
 def check_executors(spark: SparkSession, warehouse: str) -> None:
-    """Raise what names the remedy if executors cannot run tasks of ours, or do not see the warehouse.
+    """Raise an error naming the remedy if executors cannot run our tasks, or do not see the warehouse.
 
     Asks nothing of a Spark in one process. Where no executor comes, the log says so, and one is waited for, as Spark's
     own jobs would do.
@@ -110,7 +110,7 @@ def check_executors(spark: SparkSession, warehouse: str) -> None:
 
 
 def check_shared(spark: SparkSession, folder: str, *, patience: float = PATIENCE_SECONDS) -> str | None:
-    """The machine of an executor that does not see a folder of the driver's; None if all do that have answered.
+    """Return the host of an executor that does not see the driver's folder; None if all that answered do.
 
     Of a Spark in one process nothing is asked. Raises as `ask_executors`, and what stands against running tasks at all.
     """
@@ -127,7 +127,7 @@ def check_shared(spark: SparkSession, folder: str, *, patience: float = PATIENCE
 
 @contextmanager
 def _marked(folder: str | None) -> Iterator[str | None]:
-    """A file in a folder for as long as executors are asked for it; None where none can be made."""
+    """Create a marker file in a folder for the duration of the block; None if that is not possible."""
     mark = None if folder is None else Path(folder, f".anabranch-executors-{SYSTEM.ids.uuid()}")
     try:
         if mark is not None:
@@ -149,7 +149,7 @@ def _blind(found: Answer) -> Executor | None:
 def ask_executors(
     spark: SparkSession, files: Sequence[str] = (), *, patience: float = PATIENCE_SECONDS
 ) -> Answer:
-    """What executors have.
+    """Return the environments of the executors.
 
     Args:
         spark: a classic session.
@@ -172,7 +172,7 @@ def ask_executors(
 
 
 def problem_of(found: Answer) -> UnsupportedFeatureError | None:
-    """What stands against running tasks of ours, if anything does."""
+    """Return the error that keeps executors from running our tasks, or None."""
     if isinstance(found, UnsupportedFeatureError):
         return found
     for executor in found:
@@ -182,7 +182,7 @@ def problem_of(found: Answer) -> UnsupportedFeatureError | None:
 
 
 class _Question:
-    """A question to executors, which they may be slow to answer; it is asked at once, by a thread of its own."""
+    """A question to executors, which may answer late; its own thread asks it at once."""
 
     def __init__(self, spark: SparkSession, files: Sequence[str]) -> None:
         from pyspark import InheritableThread
@@ -197,7 +197,7 @@ class _Question:
         self._thread.start()
 
     def answer(self, patience: float | None) -> Answer | None:
-        """The answer; None if no executor has come in so many seconds, if there is a number of them."""
+        """Return the answer; None if no executor has come within `patience` seconds (None: wait on)."""
         clock = SYSTEM.clock
         deadline = None if patience is None else clock.monotonic() + patience
         while self._thread.is_alive():
@@ -208,7 +208,7 @@ class _Question:
 
     @property
     def no_executor(self) -> str:
-        """What to say of it, for people."""
+        """Message for users that no executor has come."""
         conf = self._context.getConf()
         keys = ("spark.executor.memory", "spark.executor.cores", "spark.cores.max")
         told = ", ".join(f"{key}={conf.get(key)}" for key in keys if conf.get(key) is not None)
@@ -223,7 +223,7 @@ class _Question:
         return int(status.size()) > 1  # the driver is one of them
 
     def cancel(self) -> None:
-        """Ask no more."""
+        """Cancel the question."""
         self._cancelled = True
         self._context.cancelJobsWithTag(_TAG)
 
@@ -242,7 +242,7 @@ class _Question:
 
 
 def _distinct(answers: Sequence[Mapping[str, Any]]) -> list[Executor]:
-    """One for each machine and interpreter; of a machine that both see and does not see a file, what does not."""
+    """Return one executor per machine and interpreter, keeping the answer in which most files are unseen."""
     found: dict[tuple[str, str], Executor] = {}
     for answer in sorted(answers, key=lambda one: (one["host"], one["interpreter"], len(one["unseen"]))):
         executor = Executor(**{**answer, "unseen": tuple(answer["unseen"])})
@@ -251,7 +251,7 @@ def _distinct(answers: Sequence[Mapping[str, Any]]) -> list[Executor]:
 
 
 def _look(packages: Sequence[str], files: Sequence[str]) -> Any:
-    """The function that looks around in an executor. It is defined in here so that it takes its code along."""
+    """Return the function that inspects an executor. It is nested so that it is pickled with its code."""
 
     def look(_: Iterator[int]) -> Iterator[dict[str, Any]]:
         import importlib
@@ -385,7 +385,7 @@ _FAILURES: tuple[tuple[str, str, str], ...] = (
 
 
 def _not_run(error: Exception, context: SparkContext) -> Answer:
-    """Why Spark could not run Python in executors; nothing of any executor if that is not known."""
+    """Return why Spark could not run Python in executors; no executors if that is unknown."""
     text = str(error)
     for pattern, message, hint in _FAILURES:
         match = re.search(pattern, text)

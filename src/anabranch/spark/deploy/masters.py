@@ -1,4 +1,4 @@
-"""Whether somebody listens at the address of a standalone master: Spark itself tries for a minute, and says little."""
+"""Check that a standalone master listens at its address: Spark itself retries for a minute and says little."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from anabranch.errors import NotFoundError
 _SECONDS = 3.0
 _PORT = 7077
 _WEB_PORTS = (8080, 8081)
-"""Of the web pages of masters and workers, whose addresses are taken for the master's."""
+"""Ports of the web pages of masters and workers, which users mistake for the master's."""
 _ADDRESS = re.compile(r"(?P<host>\[[^\]]+\]|[^:,\s]+):(?P<port>\d{1,5})$")
 
 
 def check_master(master: str | None) -> None:
-    """Raise `NotFoundError` if none of the masters of ``spark://host:port,...`` is there. Of other kinds nothing is asked."""
+    """Raise `NotFoundError` if no master of ``spark://host:port,...`` listens. Other kinds are not checked."""
     if master is None or not master.startswith("spark://"):
         return
     problems = []
@@ -32,7 +32,7 @@ def check_master(master: str | None) -> None:
 
 
 def _problem(place: str) -> str | None:
-    """Why no master is reached at ``host:port``; None if somebody listens there."""
+    """Return why no master is reached at ``host:port``; None if something listens there."""
     match = _ADDRESS.match(place)
     if match is None:
         return f"'{place}' is not HOST:PORT"

@@ -1,1 +1,1 @@
-"""The bridge to the JVM: Python objects that it calls, and calls put together to few."""
+"""The bridge to the JVM: Python objects that it calls, and several calls combined into few."""

@@ -1,4 +1,4 @@
-"""Proxies that the JVM need not call for what is known when they are made.
+"""Proxies whose constant answers are stored in the JVM, so that it need not call Python for them.
 
 Spark asks a table for its name, or a scan for its description, a hundred times for one query, and a call of a proxy
 takes far longer than its answer. So what does not change is put into a map of the JVM, where handles of Java's own
@@ -23,14 +23,14 @@ _HANDLER, _PROXY = "java.lang.reflect.InvocationHandler", "java.lang.reflect.Pro
 
 
 class Answers:
-    """What the JVM answers for a proxy, by the names of methods without arguments."""
+    """Stored answers of a proxy in the JVM, by the names of methods without arguments."""
 
     def __init__(self, jvm: Jvm) -> None:
         self._jvm = jvm
         self._map = jvm.of("java.util.concurrent.ConcurrentHashMap")()
 
     def learn(self, answers: Mapping[str, Any]) -> None:
-        """Answer this too, ten at most; None, which Java's maps do not hold, is left to the proxy."""
+        """Store more answers, at most ten; None, which Java's maps do not hold, is left to the proxy."""
         known = {name: value for name, value in answers.items() if value is not None}
         names = tuple(known)
         self._jvm.once(("learning", *names), lambda: _learning(self._jvm, names)).apply(
@@ -38,15 +38,15 @@ class Answers:
         )
 
     def forget(self, *names: str) -> None:
-        """Let the proxy answer again."""
+        """Remove stored answers, so that the proxy is asked again."""
         for name in names:
             self._map.remove(name)
 
     def before(self, proxy: JavaProxy) -> Any:
-        """The object for the JVM, for which the proxy answers what is not known here.
+        """Return the object for the JVM, which asks the proxy for what is not stored here.
 
         Two whose ``toString`` is the same are equal, which the JVM sees for itself. A proxy must not keep this: the
-        JVM lets go of both when nobody has it. In a JVM where it cannot be made, it is the proxy itself.
+        JVM frees both when the object is unreferenced. In a JVM where it cannot be made, it is the proxy itself.
         """
         self.learn({"toString": proxy.toString(), "hashCode": proxy.hashCode()})
         interfaces = tuple(proxy.Java.implements)  # type: ignore[attr-defined]
@@ -55,7 +55,7 @@ class Answers:
 
 
 def answered(proxy: JavaProxy, known: Mapping[str, Any]) -> Any:
-    """A proxy for the JVM which it need not ask for what is known, as `Answers.learn` has it; see `Answers.before`."""
+    """Return a proxy for the JVM with known answers, as in `Answers.learn`; see `Answers.before`."""
     answers = Answers(proxy.jvm)
     answers.learn(known)
     return answers.before(proxy)
@@ -73,7 +73,7 @@ def _tried(jvm: Jvm, interfaces: Sequence[str]) -> Any:
 
 
 def _learning(jvm: Jvm, names: Sequence[str]) -> Any:
-    """A function of Scala that puts values into a map, under these names."""
+    """Return a Scala function that puts values into a map, under these names."""
     handles = Handles(jvm)
     make = handles.static("java.util.Map", "of", f"({2 * len(names) * _OBJECT}){_MAP}")
     for place, name in enumerate(names):
@@ -83,7 +83,7 @@ def _learning(jvm: Jvm, names: Sequence[str]) -> Any:
 
 
 def _answering(jvm: Jvm, interfaces: Sequence[str]) -> Any:
-    """A function of Scala that makes of a map of answers, and of a proxy, the object that asks one and then the other."""
+    """Return a Scala function that combines a map of answers and a proxy into one object."""
     handles = Handles(jvm)
     found, methods = classes(jvm, *interfaces), described("java.lang.invoke.MethodHandle")
     new = handles.static(
@@ -108,7 +108,7 @@ def _answering(jvm: Jvm, interfaces: Sequence[str]) -> Any:
 
 
 def _handle(handles: Handles) -> Any:
-    """``(answers, other, proxy, method, arguments) -> answer``, as Java would write it::
+    """Return the handle ``(answers, other, proxy, method, arguments) -> answer``; in Java::
 
     name = method.getName()
     if answers.containsKey(name): return answers.get(name)

@@ -1,4 +1,4 @@
-"""Many values of the JVM in few calls, by what Java and Jackson have for that."""
+"""Bulk transfer of values to and from the JVM in few calls, by Java's and Jackson's own means."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SEPARATORS = ("\x1f", "\x1e", "\x00\x1f\x00")
 
 
 def read_json(jvm: Jvm, value: Any, kind: str) -> Any:
-    """What Jackson makes of a value as JSON: an object of that class, whose fields it sets."""
+    """Create a JVM object of a class from a value, by Jackson, which sets the fields."""
     return jvm.once("mapper", lambda: _mapper(jvm)).readValue(json.dumps(value), class_of(jvm, kind))
 
 
@@ -23,7 +23,7 @@ def text_array(jvm: Jvm, texts: Sequence[str]) -> Any:
 
 
 def member_texts(members: Any) -> list[str] | None:
-    """The members of a Scala collection as the JVM spells them; None if no separator keeps them apart."""
+    """The members of a Scala collection as the JVM formats them; None if no separator keeps them apart."""
     size = int(members.size())
     for separator in _SEPARATORS:
         texts = str(members.mkString(separator)).split(separator)
@@ -33,7 +33,7 @@ def member_texts(members: Any) -> list[str] | None:
 
 
 def each(jvm: Jvm, kind: str, method: str, items: Any, *, gives: str) -> Any:
-    """What a method of a class, without arguments, gives for each item, as a Scala ``Seq``.
+    """Map a method without arguments over the items; return the results as a Scala ``Seq``.
 
     Args:
         jvm: of the session.
@@ -51,7 +51,7 @@ def each(jvm: Jvm, kind: str, method: str, items: Any, *, gives: str) -> Any:
 
 
 def pairs(jvm: Jvm, kind: str, firsts: Any, others: Any, *, of: tuple[str, str]) -> Any:
-    """What ``apply(first, other)`` of a class makes of each first and its other, as a Scala ``Seq``.
+    """Map ``apply(first, other)`` of a class over pairs; return the results as a Scala ``Seq``.
 
     Args:
         jvm: of the session.
@@ -67,7 +67,7 @@ def pairs(jvm: Jvm, kind: str, firsts: Any, others: Any, *, of: tuple[str, str])
 
 
 def _mapper(jvm: Jvm) -> Any:
-    """Jackson as Spark ships it, setting the fields of objects themselves."""
+    """Return Jackson as shipped with Spark, configured to set fields directly."""
     annotation = "com.fasterxml.jackson.annotation"
     mapper = jvm.of("com.fasterxml.jackson.databind.ObjectMapper")()
     accessors = jvm.of(f"{annotation}.PropertyAccessor")

@@ -1,4 +1,4 @@
-"""The connections by which the JVM calls this process: few, however many threads call, and only for this JVM.
+"""Pooled connections by which the JVM calls this process: few for all threads, and only for this JVM.
 
 Py4J opens one for each thread of the JVM that ever calls and closes none, with a thread of Python at its end. Spark runs
 the stages of queries in threads that come and go; so a driver would run out of files after some thousand queries. Here
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _STARTING = threading.Lock()
 _STARTED: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-"""The server for calls of the JVM, of each gateway to one."""
+"""Server for calls from the JVM, per gateway."""
 
 
 def start_callbacks(spark: SparkSession) -> None:
-    """Let the JVM call this process, once for each JVM. To be done before a proxy is handed over.
+    """Let the JVM call this process, once per JVM. Must be called before a proxy is handed over.
 
     The threads that answer are daemons: they end with the process, and keep nothing from ending.
     """
@@ -81,7 +81,7 @@ def _start(gateway: Any) -> None:
 
 
 def _compiled(gateway: Any) -> Any:
-    """The constructor of the class; None where connections do not stay behind, or it cannot be compiled."""
+    """Return the constructor of the class; None where connections are not left open, or it does not compile."""
     if not isinstance(gateway, ClientServer):
         return None  # with spark.python.pinnedThread=false Py4J shares connections by itself
     try:
@@ -96,7 +96,7 @@ def _compiled(gateway: Any) -> Any:
 
 
 def compiled(jvm: Any, name: str) -> Any:
-    """The constructor of a class of ours in Java, by the compiler that Spark ships.
+    """Compile one of our Java classes with the compiler that Spark ships; return its constructor.
 
     Raises ``Py4JError`` or ``TypeError`` where that is not there, or is another one.
     """
@@ -107,7 +107,7 @@ def compiled(jvm: Any, name: str) -> Any:
 
 
 def _lend(gateway: Any, make: Any, token: str | None) -> None:
-    """Put the class in the place of Py4J's own, whose connections that are there go on."""
+    """Replace Py4J's own class by ours; connections that exist go on."""
     java = JavaObject("GATEWAY_SERVER", gateway._gateway_client).getGateway()  # noqa: SLF001
     former = java.getCallbackClient()
     of_threads = _field(former.getClass(), "threadConnection")
@@ -126,7 +126,7 @@ def _field(owner: Any, name: str) -> Any:
 
 
 class _EachOnce(deque[Any]):
-    """The connections of threads of Python to the JVM, each once.
+    """Connections of Python threads to the JVM, without duplicates.
 
     Py4J puts one here after each call, and twice after a call within which the JVM called back. When its thread ends it
     takes it out once, and then the connection stays open.
@@ -138,7 +138,7 @@ class _EachOnce(deque[Any]):
 
 
 class _AlreadyRaised(logging.Filter):
-    """Py4J logs every exception of a proxy, with its traceback; those that the JVM was given need not be."""
+    """Log filter: drops Py4J's tracebacks of exceptions that the JVM was given."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         from py4j.protocol import Py4JJavaError

@@ -1,4 +1,4 @@
-"""Connectors of Hadoop, through which Spark itself reads object stores: which one a store needs. PySpark comes without them."""
+"""Hadoop connectors that Spark needs to read object stores. PySpark comes without them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ __all__ = ["CONNECTORS", "Connector", "connector_for", "hadoop_version", "jars_o
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """A connector."""
+    """A Hadoop connector."""
 
     name: str
     group: str
-    """Of Maven."""
+    """Maven group."""
     has_hadoops_version: bool = True
 
     def coordinates(self, hadoop: str | None) -> str:
-        """How Maven knows it, for ``spark.jars.packages``.
+        """Maven coordinates, for ``spark.jars.packages``.
 
         Args:
             hadoop: version of Spark's Hadoop, if it is known.
@@ -38,11 +38,11 @@ CONNECTORS: Mapping[str, Connector] = {
     **dict.fromkeys(("az", "azure", "abfs", "abfss"), _AZURE),
     "gs": _GOOGLE,
 }
-"""By the scheme of URLs."""
+"""Connectors by URL scheme."""
 
 
 def connector_for(url: str) -> Connector | None:
-    """The connector that a place needs; None for a folder."""
+    """Return the connector that a location needs; None for a folder."""
     return CONNECTORS.get(url.partition(":")[0].lower()) if "://" in url else None
 
 

@@ -1,4 +1,4 @@
-"""Methods of Java put together to one, so that what would take several calls of the JVM takes one.
+"""Java method handles combined into one, so that several calls of the JVM become one.
 
 Types are written as the JVM writes them: ``(Ljava/lang/Object;)Z`` takes an object and gives a boolean.
 """
@@ -13,7 +13,7 @@ _INVOKE = "java.lang.invoke"
 
 
 def class_of(jvm: Jvm, name: str) -> Any:
-    """The ``Class`` of that name."""
+    """Return the ``Class`` of that name."""
     found = jvm.of("org.apache.spark.util.Utils")
     return jvm.once(("class", name), lambda: found.classForName(name, True, False))
 
@@ -24,12 +24,12 @@ def classes(jvm: Jvm, *names: str) -> Any:
 
 
 def described(name: str) -> str:
-    """A class as it is written in the types of a method."""
+    """Return the name of a class in the JVM's method type notation."""
     return name.replace(".", "/") if name.startswith("[") else f"L{name.replace('.', '/')};"
 
 
 class Handles:
-    """Handles of public methods, and what is made of them."""
+    """Factory for handles of public methods and their combinations."""
 
     def __init__(self, jvm: Jvm) -> None:
         self._jvm = jvm
@@ -38,7 +38,7 @@ class Handles:
         self._lookup = self._make.lookup()
 
     def method(self, owner: str, name: str, kind: str) -> Any:
-        """One of an object, which is its first parameter."""
+        """Return a handle of an instance method, with the object as its first parameter."""
         return self._lookup.findVirtual(class_of(self._jvm, owner), name, self._kind(kind))
 
     def static(self, owner: str, name: str, kind: str) -> Any:
@@ -48,32 +48,32 @@ class Handles:
         return self._lookup.findConstructor(class_of(self._jvm, owner), self._kind(kind))
 
     def first_constructor(self, owner: str) -> Any:
-        """That of a class which has one."""
+        """Return the handle of the first constructor of a class."""
         return self._lookup.unreflectConstructor(class_of(self._jvm, owner).getConstructors()[0])
 
     def element(self, place: int) -> Any:
-        """What an ``Object[]`` has there."""
+        """Return a handle that reads one element of an ``Object[]``."""
         getter = self._make.arrayElementGetter(class_of(self._jvm, "[Ljava.lang.Object;"))
         return self.given(getter, 1, place)
 
     def typed(self, handle: Any, kind: str) -> Any:
-        """The handle with other types, between which values are cast."""
+        """Return the handle with other types; values are cast."""
         return handle.asType(self._kind(kind))
 
     def given(self, handle: Any, place: int, *values: Any) -> Any:
-        """The handle with its parameters from that place on already there."""
+        """Return the handle with the parameters from that place on bound to values."""
         return self._make.insertArguments(handle, place, self._jvm.array("java.lang.Object", values))
 
     def through(self, handle: Any, place: int, inner: Any) -> Any:
-        """The handle, given at that place what another makes of all its own parameters."""
+        """Return the handle with that parameter computed by `inner` from all of its own parameters."""
         return self._make.collectArguments(handle, place, inner)
 
     def after(self, first: Any, handle: Any) -> Any:
-        """Both, one after the other, with the same parameters; what the first gives is dropped."""
+        """Return a handle that calls both in turn with the same parameters and drops the first result."""
         return self._make.foldArguments(handle, first.asType(first.type().changeReturnType(self._void)))
 
     def among(self, handle: Any, kind: str, *places: int) -> Any:
-        """The handle as one of that kind, of whose parameters it takes those at some places."""
+        """Return the handle as one of type `kind`, using only its parameters at some places."""
         numbers = self._jvm.gateway.new_array(self._jvm.root.int, len(places))
         for at, place in enumerate(places):
             numbers[at] = place
@@ -82,15 +82,15 @@ class Handles:
         return self._make.permuteArguments(given, whole, numbers)
 
     def constant(self, kind: str, value: bool) -> Any:
-        """What gives always the same, of a type as `typed` has it: ``()Z``."""
+        """Return a handle that returns a constant, of a type as in `typed`: ``()Z``."""
         return self._make.constant(self._kind(kind).returnType(), value)
 
     def choice(self, test: Any, handle: Any, otherwise: Any) -> Any:
-        """One or the other."""
+        """Return a handle that calls one or the other depending on `test`."""
         return self._make.guardWithTest(test, handle, otherwise)
 
     def function(self, handle: Any) -> Any:
-        """A Scala function: what it is called with is cast, what it gives is an object."""
+        """Return the handle as a Scala function: arguments are cast, the result is an object."""
         kind = f"scala.Function{handle.type().parameterCount()}"
         return self._jvm.of(f"{_INVOKE}.MethodHandleProxies").asInterfaceInstance(
             class_of(self._jvm, kind), handle

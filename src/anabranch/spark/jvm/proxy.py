@@ -1,4 +1,4 @@
-"""Python objects that the JVM calls, and the JVM's values that such calls exchange.
+"""Python objects that the JVM calls, and conversion of values for these calls.
 
 Py4J lets a Python object stand in for a Java interface. Every call then comes back into this process, so a proxy
 is small and its methods are few. It has none of the interface's default methods: each must be written.
@@ -32,14 +32,14 @@ _NUMBERS = itertools.count()
 _CLASSES: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 """Classes of each gateway to a JVM, by their full names."""
 _MADE: WeakKeyDictionary[Any, dict[object, Any]] = WeakKeyDictionary()
-"""What was made once for each session."""
+"""Objects made once per session."""
 
 _STRUCT_BYTES = 1 << 20
-"""The most that descriptions of tables' columns may be, by which they are found in the JVM."""
+"""Upper limit for the total size of column descriptions that are cached with their JVM structs."""
 
 _UNCHECKED = ("java.lang.RuntimeException", "java.lang.Error")
 _ALL_MESSAGE = "_LEGACY_ERROR_TEMP_3100"
-"""Spark's condition of an error that is its message and nothing else."""
+"""Spark's error condition for an error that consists of its message only."""
 
 
 class JavaProxy:
@@ -60,20 +60,20 @@ class JavaProxy:
     """The JVM the object was made for."""
 
     def equals(self, other: Any) -> bool:
-        """Whether another object says the same of itself; each proxy is one of its own unless it says otherwise."""
+        """Whether another object has the same text; by default each proxy equals only itself."""
         return other is not None and other.toString() == self.toString()
 
     def hashCode(self) -> int:  # noqa: N802 - Java's name
         return zlib.crc32(self.toString().encode()) & 0x7FFFFFFF
 
     def toString(self) -> str:  # noqa: N802
-        """What the proxy is, for plans and messages, and whom it equals."""
+        """Text of the proxy in plans and messages, which also defines its equality."""
         number = self.__dict__.setdefault("_number", next(_NUMBERS))
         return f"{type(self).__name__}#{number}"
 
 
 class Jvm:
-    """The JVM of a session, and its collections."""
+    """The JVM of a session, and constructors for its collections."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
@@ -84,7 +84,7 @@ class Jvm:
         self._made = _MADE.setdefault(spark, {})
 
     def of(self, name: str) -> Any:
-        """The class of that full name, to make objects of or to call its static methods.
+        """Return the class of that full name, to make objects of or to call its static methods.
 
         Py4J asks the JVM about every part of a name, and about a static method at every call; so classes are kept,
         with the methods that were called.
@@ -97,7 +97,7 @@ class Jvm:
         return found
 
     def once(self, what: object, make: Callable[[], Made]) -> Made:
-        """What `make` gives, made once for a session: for what nobody changes and Spark often asks for.
+        """Return the result of `make`, computed once per session: for constants that Spark often asks for.
 
         Args:
             what: names it.
@@ -164,7 +164,7 @@ class Jvm:
 
 
 class _KnownClass(JavaClass):  # type: ignore[misc]
-    """A class that asks only once what a static method is."""
+    """A class that looks up a static method only once."""
 
     def __getattr__(self, name: str) -> Any:
         found = super().__getattr__(name)
@@ -174,7 +174,7 @@ class _KnownClass(JavaClass):  # type: ignore[misc]
 
 
 def java_error(throwable: Any) -> Exception:
-    """What a method of a proxy raises so that its caller in the JVM catches this ``Throwable``."""
+    """Return an exception that a proxy's method raises to throw this ``Throwable`` in the JVM."""
     error: Exception = Py4JJavaError.__new__(Py4JJavaError)
     Exception.__init__(error, "an exception for the JVM")
     vars(error).update(errmsg="an exception for the JVM", exception_cmd="", java_exception=throwable)
@@ -182,7 +182,7 @@ def java_error(throwable: Any) -> Exception:
 
 
 def thrown(error: AnabranchError, jvm: Jvm) -> Any:
-    """The Java exception whose message is the error's, with its hint: PySpark shows it as it is.
+    """Return the Java exception with the error's message and hint: PySpark shows it as it is.
 
     It is an unchecked one: a checked one that the interface's method does not declare would reach the user as an
     ``UndeclaredThrowableException`` without a message.
@@ -203,7 +203,7 @@ def thrown(error: AnabranchError, jvm: Jvm) -> Any:
 
 
 def _as_declared(proxy: JavaProxy, method: str, throwable: Any) -> Any:
-    """The throwable as callers of that method may catch it: a checked one that it does not declare in an unchecked one.
+    """Wrap a checked throwable that the method does not declare in an unchecked one; return others as they are.
 
     The JVM would put it into an ``UndeclaredThrowableException``, which has no message.
     """

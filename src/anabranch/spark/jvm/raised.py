@@ -1,4 +1,4 @@
-"""From an error of PySpark back to the error of ours that it is about."""
+"""Recovery of our errors from the PySpark errors that carry their text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ERRORS: OrderedDict[str, AnabranchError] = OrderedDict()
 
 
 def remember_raised(error: AnabranchError) -> None:
-    """An error is on its way through the JVM, which keeps only its text."""
+    """Remember an error on its way through the JVM, which keeps only its text."""
     with _LOCK:
         _ERRORS[str(error)] = error
         _ERRORS.move_to_end(str(error))
@@ -22,7 +22,7 @@ def remember_raised(error: AnabranchError) -> None:
 
 
 def raised_as(error: Exception) -> AnabranchError | None:
-    """The error of ours whose text is in that of PySpark's error; None if it is Spark's own."""
+    """Return our error whose text is in PySpark's error; None if it is Spark's own."""
     text = str(error)
     with _LOCK:
         return next((known for shown, known in reversed(_ERRORS.items()) if shown in text), None)

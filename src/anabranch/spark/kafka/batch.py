@@ -23,7 +23,7 @@ class RangePartition(InputPartition):
 
 
 class KafkaBatchReader(DataSourceReader):
-    """Reads what lies between two positions, both found out when the read is planned."""
+    """Reader of the records between two positions, both determined when the read is planned."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings

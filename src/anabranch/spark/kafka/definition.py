@@ -27,7 +27,7 @@ _STARTS: Final = {"earliest-offset": "earliest", "latest-offset": "latest"}
 _WHAT: Final = frozenset({"subscribe", "subscribePattern", "assign"})
 _TIME: Final = "__anabranch_event_time"
 MARK: Final = "spark.watermarkDelayMs"
-"""The key under which Spark notes, at a column, that it is an event time."""
+"""Metadata key by which Spark marks an event time column."""
 
 
 def _one_of(key: str, values: tuple[str, ...], meaning: str) -> Option[str]:
@@ -55,7 +55,7 @@ _OWN: Final = frozenset(
 
 
 def check(fields: tuple[Field, ...], options: Mapping[str, str]) -> None:
-    """Whether a table can be defined so.
+    """Check the definition of a table over a topic.
 
     Raises:
         UnsupportedFeatureError: the connector is another one.
@@ -82,14 +82,14 @@ def check(fields: tuple[Field, ...], options: Mapping[str, str]) -> None:
 
 
 def is_bounded(definition: TableSchema) -> bool:
-    """Whether a stream of it ends with what is there when it starts."""
+    """Whether a stream of it ends with the records that exist when it starts."""
     return END.of(definition.options) == "latest-offset"
 
 
 def frame(
     spark: SparkSession, definition: TableSchema, options: Mapping[str, str], *, streaming: bool
 ) -> DataFrame:
-    """The rows: those that are there now, or a stream with the watermark that is declared.
+    """Return the current rows, or a stream with the declared watermark.
 
     Args:
         spark: the session.
@@ -112,7 +112,7 @@ def frame(
 def _source_options(
     options: Mapping[str, str], fields: Sequence[Field], *, streaming: bool
 ) -> dict[str, str]:
-    """The options of the source. Raises `OptionError`."""
+    """Return the options of the source. Raises `OptionError`."""
     found = {k: v for k, v in options.items() if k not in _OWN and not k.startswith(_PROPERTIES)}
     for key, value in options.items():
         if key.startswith(_PROPERTIES):
@@ -146,7 +146,7 @@ def _source_options(
 
 
 def _raw(records: DataFrame, definition: TableSchema) -> DataFrame:
-    """The column of a table that has the values as they are."""
+    """Return the column of a table whose value format is raw."""
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
     (column,) = spark_schema(definition.fields)
@@ -158,7 +158,7 @@ def _quoted(name: str) -> str:
 
 
 def _in_event_time(rows: DataFrame, definition: TableSchema, watermark: WatermarkDefinition) -> DataFrame:
-    """With Spark's watermark as it is declared. Spark takes it from instants only, so a TIMESTAMP has one beside it."""
+    """Apply Spark's watermark as declared. Spark takes only instants, so a TIMESTAMP gets an extra instant column."""
     delay = f"{watermark.delay_millis} milliseconds"
     if isinstance(definition.field(watermark.column).type, LocalZonedTimestampType):
         return rows.withWatermark(watermark.column, delay)
@@ -175,7 +175,7 @@ def _in_event_time(rows: DataFrame, definition: TableSchema, watermark: Watermar
 
 
 def _utc(column: str) -> Column:
-    """The instant at which a clock in UTC shows that time, whatever the session's zone is."""
+    """Return the instant of a clock time in UTC, whatever the session's time zone is."""
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
     return F.expr(

@@ -57,7 +57,7 @@ _FROM_SPARK: Final = {CHECKPOINT.lower(), "queryname", "path"}
 
 @dataclass(frozen=True)
 class SinkSettings:
-    """What the options of a write say. Picklable."""
+    """Settings of a write to topics. Picklable."""
 
     sending: Sending
     topic: str | None
@@ -66,7 +66,7 @@ class SinkSettings:
 
     @classmethod
     def of(cls, options: Mapping[str, str], schema: StructType) -> SinkSettings:
-        """Raises `OptionError`, and `SchemaError` if rows have other columns than a sink takes."""
+        """Parse the options. Raises `OptionError`, and `SchemaError` if rows have columns that a sink does not take."""
         named: dict[str, str] = {}
         for key, value in options.items():
             lower = key.lower()
@@ -101,7 +101,7 @@ class SinkSettings:
         return settings
 
     def records(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Record]:
-        """The rows as records. Raises `SchemaError` for a row without a topic."""
+        """Yield the rows as records. Raises `SchemaError` for a row without a topic."""
         for batch in batches:
             for row in batch.to_pylist():
                 topic = row.get("topic") or self.topic
@@ -121,13 +121,13 @@ class SinkSettings:
 
 @dataclass(frozen=True)
 class TaskRecords(WriterCommitMessage):
-    """What one task has to be sent."""
+    """Records that one task hands to the commit for sending."""
 
     records: tuple[Record, ...]
 
 
 class KafkaStreamWriter(DataSourceStreamArrowWriter):
-    """Sends the rows of each batch."""
+    """Writer that sends the rows of each batch."""
 
     def __init__(self, settings: SinkSettings, options: Mapping[str, str]) -> None:
         self._settings = settings
@@ -154,11 +154,11 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
         self._settings.sending.send_once(records, f"{self._settings.prefix}-{query}", batchId, topic)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Nothing was sent, or it was sent at least once."""
+        """Do nothing: either nothing was sent, or records were sent at least once."""
 
 
 class KafkaBatchWriter(DataSourceArrowWriter):
-    """Sends rows, each at least once: what a task that failed has sent stays."""
+    """Writer that sends each row at least once: records of failed tasks are not taken back."""
 
     def __init__(self, settings: SinkSettings) -> None:
         self._settings = settings

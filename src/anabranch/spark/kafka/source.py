@@ -46,10 +46,10 @@ _HEADERS = StructField("headers", ArrayType(StructType().add("key", StringType()
 
 
 class KafkaSource(DataSource):
-    """Batch and streaming, reading and writing, of topics."""
+    """Batch and streaming data source and sink for topics."""
 
     defaults: ClassVar[Mapping[str, str]] = {}
-    """Warehouse of the session, and options of its store: where dead letters go."""
+    """Warehouse of the session, where dead letters go, and options of its store."""
 
     @classmethod
     def name(cls) -> str:
@@ -114,6 +114,6 @@ class KafkaSource(DataSource):
 
 
 def kafka_source_with(defaults: Mapping[str, str]) -> type[KafkaSource]:
-    """The data source with the warehouse of a session, to be registered there."""
-    # Made at run time, so pickle takes the class by value and the options travel with it.
+    """Return the data source class with the warehouse of a session, to be registered there."""
+    # Defined at run time, so that the class is pickled by value together with the options.
     return type("KafkaSource", (KafkaSource,), {"defaults": dict(defaults)})

@@ -43,10 +43,10 @@ _NO_LIMIT = (1 << 63) - 1
 
 
 class KafkaStreamReader(DataSourceStreamReader):
-    """Follows topics, with what every supported version of Spark asks for."""
+    """Streaming reader of topics, with the methods that every supported version of Spark calls."""
 
     rejecting: Callable[[OffsetRange, pa.Table], None] | None = None
-    """Takes records whose values cannot be read; they are counted in the log if None."""
+    """Handler of records whose values cannot be read; if None they are counted in the log."""
 
     def __init__(self, settings: KafkaSettings, runtime: Runtime = SYSTEM) -> None:
         cluster = Cluster(settings.client, settings.patience_millis / 1000, runtime)
@@ -56,7 +56,7 @@ class KafkaStreamReader(DataSourceStreamReader):
         self._group = None if group is None else GroupOffsets(settings.client, group)
         self._initial: Offsets | None = None
         self._begun = False
-        """Whether Spark's log has a batch of this query."""
+        """Whether Spark's log already has a batch of this query."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         if self._initial is None:
@@ -81,7 +81,7 @@ class KafkaStreamReader(DataSourceStreamReader):
             yield from self._ranges.read(partition.value, rejected=self.rejecting)
 
     def _told(self, offsets: Offsets) -> dict[str, Any]:
-        """An offset for Spark's log, with the ids of the topics, by which a topic that is made anew is known."""
+        """Return an offset for Spark's log, with the topic ids, which reveal when a topic was recreated."""
         return to_json(offsets, self._follower.ids(offsets))
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -97,10 +97,10 @@ class KafkaStreamReader(DataSourceStreamReader):
 if HAS_READ_LIMITS:
 
     class LimitedKafkaStreamReader(KafkaStreamReader, SupportsTriggerAvailableNow):
-        """Takes as much in a batch as the options and the trigger allow."""
+        """Streaming reader whose batches are limited by the options and the trigger."""
 
         _until: Offsets | None = None
-        """Where a query ends that takes what is available now."""
+        """Offsets at which a query with the available-now trigger ends."""
 
         def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
             once = isinstance(
@@ -125,7 +125,7 @@ if HAS_READ_LIMITS:
 
 
 def stream_reader(settings: KafkaSettings, runtime: Runtime = SYSTEM) -> KafkaStreamReader:
-    """A reader as able as the running version of Spark allows."""
+    """Return the most capable reader that the running version of Spark supports."""
     if HAS_READ_LIMITS:
         return LimitedKafkaStreamReader(settings, runtime)
     if settings.max_per_trigger is not None or settings.min_per_trigger is not None:

@@ -1,1 +1,1 @@
-"""Where the rows of a write come from, as Spark's plans and checkpoints tell it."""
+"""Lineage of writes by Spark: the sources of rows, found from Spark's plans and checkpoints."""

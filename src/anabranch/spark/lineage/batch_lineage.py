@@ -1,4 +1,4 @@
-"""Where the rows of a batch of Spark come from: the job, and the sources that the plan of its frame names.
+"""Lineage of Spark's batches: the job, and the sources that the plan of the frame names.
 
 The job is the one of `Lake.job`, where one is running; else what the option ``anabranch.job`` of the write says, or the
 setting of that name of the session; else it is called as the application. Nothing here raises: what cannot be found out
@@ -48,12 +48,12 @@ _BEFORE_BATCH: Final = (
 )
 _LOG = logging.getLogger(__name__)
 _TOLD: set[tuple[str, str]] = set()
-"""Of jobs and problems, what the log has said already."""
+"""Jobs and problems that the log has reported already."""
 
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """Who writes, as far as the session says it."""
+    """Job, run, code version and engine of a write, as far as the session knows them."""
 
     job: str
     run: str | None
@@ -66,7 +66,7 @@ _STATEMENT: ContextVar[str | None] = ContextVar("anabranch statement", default=N
 
 @contextmanager
 def statement(text: str) -> Iterator[None]:
-    """The frames that are written meanwhile are of this statement, which Spark was not given as it is."""
+    """Attribute the frames written in the block to this statement, which Spark got in another form."""
     token = _STATEMENT.set(text)
     try:
         yield
@@ -75,10 +75,10 @@ def statement(text: str) -> Iterator[None]:
 
 
 class FrameOrigin:
-    """Where the rows of a frame come from: to be made before they are written, and asked afterwards."""
+    """Lineage of a frame: to be made before the rows are written, and queried afterwards."""
 
     def __init__(self, frame: DataFrame, table: Table, run: JobRun | None) -> None:
-        """Looks at the sources if Spark will not say afterwards what it read.
+        """Look at the sources now if Spark will not say afterwards what it read.
 
         Args:
             frame: as it was handed over.
@@ -99,7 +99,7 @@ class FrameOrigin:
                 _LOG.debug("the plan cannot be read: %s", error)
 
     def properties(self, written: DataFrame) -> Mapping[str, str]:
-        """Properties for the commit, once `written` was carried out, which wrote the rows."""
+        """Return the properties for the commit, once `written`, which wrote the rows, was carried out."""
         spark, table, run = self._frame.sparkSession, self._table, self._run
         try:
             if context_of(spark) is not None:
@@ -116,13 +116,13 @@ class FrameOrigin:
             return _hardly(table, run, error)
 
     def told(self, sink: str) -> None:
-        """A commit to the branch of that identity has these properties."""
+        """Record the lineage of a commit to the branch of that identity."""
         if self._run is not None and self._taken is not None:
             self._run.committed(sink, self._taken)
 
 
 def command_origin(jvm: Jvm, table: Table, run: JobRun | None) -> Mapping[str, str]:
-    """The same for the command that this thread of Spark is planning."""
+    """Return the lineage properties of the command that this thread of Spark is planning."""
     try:
         found = found_in(jvm, lambda: plans.command_leaves(jvm))
         return _said(jvm.spark, table, run, found, _taken(table, run, found), text=plans.command_text(jvm))
@@ -131,7 +131,7 @@ def command_origin(jvm: Jvm, table: Table, run: JobRun | None) -> Mapping[str, s
 
 
 def rows_in_batch(table: Any, rows: Handed | None) -> Mapping[str, str] | None:
-    """The same for rows of the program that a function of ``foreachBatch`` writes; None if this thread runs none."""
+    """Return the properties for in-memory rows written by a ``foreachBatch`` function; None outside of one."""
     if SparkContext._active_spark_context is None:  # noqa: SLF001 - there is no public word for it
         return None
     try:
@@ -148,7 +148,7 @@ def rows_in_batch(table: Any, rows: Handed | None) -> Mapping[str, str] | None:
 
 
 def producer(spark: SparkSession, options: Mapping[str, str], run: JobRun | None) -> Producer:
-    """Who writes with these options."""
+    """Return the producer of a write with these options."""
     application = spark.conf.get("spark.app.id", None)
     engine = Engine("spark", pyspark.__version__, application)
     if run is not None:
@@ -159,7 +159,7 @@ def producer(spark: SparkSession, options: Mapping[str, str], run: JobRun | None
 
 
 def _taken(table: Table, run: JobRun | None, found: Found) -> Taken | None:
-    """What the rows may hold of what the job has read besides their plan; None without a job."""
+    """Return the reads of the job besides the plan that the rows may contain; None without a job."""
     return None if run is None else run.taken(table.branch_uuid, is_planned=not found.has_others)
 
 
@@ -205,7 +205,7 @@ def _said(
 
 
 def _of_batch(spark: SparkSession, batch: plans.Batch) -> BatchSources:
-    """What a batch of a stream was made of, by the checkpoint of its query and by its plan."""
+    """Return the sources of a streaming batch, from its query's checkpoint and its plan."""
     try:
         checkpoint = Checkpoint.of({CHECKPOINT: batch.checkpoint})
         return batch_sources(checkpoint, batch.batch, lookups_of(spark, batch.query, batch.batch))
@@ -236,7 +236,7 @@ def _properties(
 
 
 def _hardly(table: Table, run: JobRun | None, error: Exception) -> Mapping[str, str]:
-    """What can be said where nothing could be found out."""
+    """Return the minimal lineage properties for a write whose sources could not be determined."""
     job = JOB.of(table.options) or "spark" if run is None else run.name
     by = Producer(job, None if run is None else run.run, None, Engine("spark", pyspark.__version__))
     return _properties(by, BatchSources(problems=[f"what the rows were computed from: {_first_line(error)}"]))

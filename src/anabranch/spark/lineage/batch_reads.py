@@ -1,4 +1,4 @@
-"""What a function of ``foreachBatch`` reads besides the frame it is given: it may go into whatever the function writes.
+"""Reads of a ``foreachBatch`` function besides its frame: they may go into whatever the function writes.
 
 Spark tells a thread which batch it works on. So reads of Python and of the catalog are found to be of a batch by their
 thread. Reads through the data source are planned in other processes: they are of the thread that waits for these just then.
@@ -32,7 +32,7 @@ _LOG = logging.getLogger(__name__)
 _MOST_QUERIES: Final = 100
 _LOCK = threading.Lock()
 _BATCHES: Final[dict[str, _Batch]] = {}
-"""By the id of its query, the batch of which something was read last."""
+"""Per query id, the latest batch in which something was read."""
 
 
 @dataclass
@@ -40,32 +40,32 @@ class _Batch:
     number: int
     reads: JobRun
     before: dict[str, TableInput]
-    """What the function saw for earlier batches and may have kept, the newest of each branch."""
+    """Reads of earlier batches that the function may have kept, the newest per branch."""
 
     def and_before(self, found: Gathered) -> Gathered:
-        """The same, with what the function may have kept."""
+        """Return the reads together with what the function may have kept from earlier batches."""
         own = {read.branch_uuid for read in found.inputs if isinstance(read, TableInput)}
         kept = (read for branch, read in self.before.items() if branch not in own)
         return replace(found, inputs=joined([*kept, *found.inputs]))
 
 
 def seen(batch: plans.Batch) -> Gathered:
-    """What the function has seen so far, of this batch and of earlier ones."""
+    """Return what the function has read so far, in this batch and in earlier ones."""
     known = _batch(batch.query, batch.batch)
     return known.and_before(known.reads.seen)
 
 
 def gathered(batch: plans.Batch) -> Gathered:
-    """The same, and what the plans of its writes have read, of whose rows the program may have got some too."""
+    """Return the same plus the reads of its writes' plans, as the program may have got some of those rows too."""
     known = _batch(batch.query, batch.batch)
     return known.and_before(known.reads.gathered)
 
 
 @contextmanager
 def reading(spark: SparkSession) -> Iterator[bool]:
-    """What is read meanwhile for this thread of Spark is for the job, or else the batch, that it works for.
+    """Attribute reads in the block, for this Spark thread, to its job or else its batch.
 
-    Gives whether a plan says where it goes: then it is not noted at all for a thread that works for nobody.
+    Yields whether a plan says where the rows go: then reads of a thread without job or batch are not noted.
     """
     is_planned = _is_command(spark)
     with taking_part(spark) as run:
@@ -82,16 +82,16 @@ def reading(spark: SparkSession) -> Iterator[bool]:
 
 @contextmanager
 def writing() -> Iterator[None]:
-    """What Spark reads meanwhile for this thread goes into what it writes, and its plan says so."""
+    """Attribute reads in the block, for this thread, to the data being written, as its plan does."""
     run = current() or _reader()
     with nullcontext() if run is None else run.writing():
         yield
 
 
 def note_planned(spark: SparkSession, read: TableInput) -> None:
-    """Register a read that another process plans for Spark just now, for whose thread waits for it. Never raises.
+    """Register a read that another process is planning for Spark, for the waiting thread's job. Never raises.
 
-    Spark may plan in a thread of its own, which works for who knows whom. Then it is of the job or function that is under
+    Spark may plan in a thread of unknown purpose. Then the read is attributed to the job or function that is under
     way, and a problem of each if there are several, or if a stream may just as well be looking the table up.
     """
     waiting: list[Reader] = []
@@ -150,7 +150,7 @@ def _batch(query: str, number: int) -> _Batch:
 
 
 def _of_thread() -> _Batch | None:
-    """The batch that this thread works on."""
+    """Return the batch that this thread works on, or None."""
     context = SparkContext._active_spark_context  # noqa: SLF001 - there is no public word for it
     if context is None:
         return None

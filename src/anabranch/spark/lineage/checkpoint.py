@@ -1,4 +1,4 @@
-"""The checkpoint of a streaming query, as the sink needs it: read by us, written by Spark.
+"""Checkpoint of a streaming query, as the sink needs it: written by Spark, read by us.
 
 We add one folder of our own, ``anabranch/`` (`anabranch.streaming.sink_identity`), and read:
 
@@ -30,7 +30,7 @@ class Checkpoint:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Checkpoint:
-        """The checkpoint that the options of a stream name.
+        """Open the checkpoint that the options of a stream name.
 
         Raises:
             OptionError: it is not named, or not found where it is said to be.
@@ -62,5 +62,5 @@ class Checkpoint:
         return cls(storage, str(content["id"]))
 
     def batch_offsets(self, batch: int) -> BatchOffsets:
-        """What a batch reads. Raises `NotFoundError`, `InvalidInputError`, `StorageError`."""
+        """Return the offsets that a batch reads. Raises `NotFoundError`, `InvalidInputError`, `StorageError`."""
         return parse_batch_offsets(self.storage.get(f"offsets/{batch}").decode())

@@ -1,4 +1,4 @@
-"""The sources of a frame of Spark Connect, by the plan that the client sends: it names them, but not their snapshots.
+"""Sources of a Spark Connect frame, from the plan that the client sends: it names them, but not their snapshots.
 
 The server finds these when it carries out the plan. So what is the newest is looked up before and after: where nothing
 was committed meanwhile, that is what was read.
@@ -23,17 +23,17 @@ _FILES = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
 
 
 def plan_of(frame: Any) -> Any:
-    """The plan of a frame as a message."""
+    """Return the plan of a frame as a protobuf message."""
     return frame._plan.to_proto(frame._session.client)  # noqa: SLF001 - the client keeps it to itself
 
 
 def statement_of(plan: Any) -> str | None:
-    """The statement in SQL that the plan is, if it is one."""
+    """Return the SQL statement of a plan; None if it is not one."""
     return next((str(message.query) for name, message in _messages(plan) if name == "SQL"), None)
 
 
 def sources_of(frame: DataFrame, plan: Any) -> Found:
-    """What the plan names, as it is now."""
+    """Return the sources that the plan names, at their newest snapshots."""
     found = Found()
     for name, message in _messages(plan):
         match name:
@@ -50,7 +50,7 @@ def sources_of(frame: DataFrame, plan: Any) -> Found:
 
 
 def settled(before: Found, after: Found) -> Found:
-    """What was read, from what there was before and after."""
+    """Return what was read, given the sources before and after; a commit in between becomes a problem."""
     moved = [read for read in after.inputs if isinstance(read, TableInput) and read not in before.inputs]
     problems = [
         f"'{read.name}' was committed to while the rows were read: they may be of an older snapshot than "
@@ -79,7 +79,7 @@ def _source(frame: DataFrame, message: Any, found: Found) -> None:
 
 
 def _messages(message: Any) -> Iterator[tuple[str, Any]]:
-    """All messages in a message, with the names of their types."""
+    """Yield all messages nested in a message, with the names of their types."""
     yield message.DESCRIPTOR.name, message
     for descriptor, value in message.ListFields():
         if descriptor.type != descriptor.TYPE_MESSAGE:

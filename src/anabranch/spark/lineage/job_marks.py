@@ -1,4 +1,4 @@
-"""The job of this process in the threads of Spark, which do not know what Python's threads do.
+"""Link between a job of this process and the threads of Spark, which know nothing of Python's threads.
 
 A run that was begun with `Lake.job` is marked in the local properties of Spark's context. Spark hands these from a
 thread to those that it starts and to tasks, so that a call back from the JVM finds the run, and a task its name.
@@ -25,7 +25,7 @@ _PROPERTY = "anabranch.job"
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What the properties say of a run."""
+    """Job, run and code version as stored in Spark's local properties."""
 
     job: str
     run: str
@@ -38,18 +38,18 @@ class Worker:
 
     run: JobRun
     thread: Any
-    """That of the JVM, in which Spark does what the thread of Python asks for."""
+    """JVM thread in which Spark executes the calls of the Python thread."""
     ident: int
-    """Number of the thread of Python."""
+    """Identifier of the Python thread."""
 
 
 WORKERS: Final[list[Worker]] = []
-"""The threads that work for runs of this process now."""
+"""Threads that currently work for runs of this process."""
 
 
 @contextmanager
 def marked(spark: SparkSession, run: JobRun) -> Iterator[None]:
-    """Let what this thread does with a classic session be found to belong to a run."""
+    """Mark this thread's work with a classic session as belonging to a run."""
     context = context_of(spark)
     if context is None:
         yield
@@ -67,7 +67,7 @@ def marked(spark: SparkSession, run: JobRun) -> Iterator[None]:
 
 @contextmanager
 def taking_part(spark: SparkSession) -> Iterator[JobRun | None]:
-    """Take part in the run for which Spark calls this process back, if there is one."""
+    """Join the run for which Spark calls this process back, if there is one."""
     run = current()
     if run is None and is_any_open():
         context = context_of(spark)
@@ -81,12 +81,12 @@ def taking_part(spark: SparkSession) -> Iterator[JobRun | None]:
 
 
 def mark_of_task(task: Any) -> Mark | None:
-    """The run that a task of Spark belongs to, by its ``TaskContext``."""
+    """Return the run that a task of Spark belongs to, by its ``TaskContext``."""
     return mark_of(task.getLocalProperty(_PROPERTY))
 
 
 def mark_of(text: str | None) -> Mark | None:
-    """What a property says; None if there is none, or it is not ours."""
+    """Parse the mark in a property; None if it is missing or not ours."""
     try:
         value = json.loads(text or "")
         return Mark(str(value["job"]), str(value["run"]), value["code"])

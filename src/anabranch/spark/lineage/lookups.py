@@ -1,9 +1,9 @@
-"""What a batch of a stream looked up besides its streams: tables and other sources that its plan reads as they are.
+"""Lookups of a streaming batch: tables and other sources that its plan reads besides its streams.
 
 The offset log of a query names its streams only. What else a batch reads is in its plan, which is in the JVM: the process
 that started the query can look there while the batch is being committed, and the process that commits it cannot. So the
 first answers questions of the second, by a socket of this machine. Its address lies in the folder of the session
-(`anabranch.spark.context.notices`), which only this user can read. Where nobody answers, that is a problem of the commit.
+(`anabranch.spark.context.notices`), which only this user can read. A missing answer becomes a problem of the commit.
 """
 
 from __future__ import annotations
@@ -45,40 +45,40 @@ OF_PROGRAM: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Lookups:
-    """What a batch looked up."""
+    """Inputs that a batch looked up."""
 
     inputs: tuple[Input, ...] = ()
     problems: tuple[str, ...] = ()
-    """What of it is not known."""
+    """Reasons why the lookups may be incomplete."""
 
     @classmethod
     def of(cls, gathered: Gathered) -> Lookups:
-        """What somebody has read who makes the rows of batches."""
+        """Return the lookups for reads gathered while rows of batches were made."""
         return cls(tuple(map(_as_lookup, gathered.inputs)), gathered.problems)
 
     def and_(self, other: Lookups) -> Lookups:
-        """Both together."""
+        """Return both combined."""
         problems = dict.fromkeys((*self.problems, *other.problems))
         return Lookups((*self.inputs, *other.inputs), tuple(problems))
 
     @classmethod
     def unknown(cls, reason: str) -> Lookups:
-        """Nothing is known of it."""
+        """Return lookups of which nothing is known, for that reason."""
         return cls(problems=(f"what the batch looked up besides its streams is not known: {reason}",))
 
     def to_json(self) -> str:
-        """For another process."""
+        """Serialise for another process."""
         return json.dumps({"inputs": [i.to_dict() for i in self.inputs], "problems": self.problems})
 
     @classmethod
     def from_json(cls, text: str) -> Lookups:
-        """Raises `ValueError`, `KeyError` or `TypeError` if it is none."""
+        """Parse the JSON. Raises `ValueError`, `KeyError` or `TypeError` if it is invalid."""
         value: Any = json.loads(text)
         return cls(tuple(input_of(i) for i in value["inputs"]), tuple(map(str, value["problems"])))
 
 
 def lookups_of(spark: SparkSession, query: str, batch: int) -> Lookups:
-    """What the plan of a batch under way looks up, asked in the process that started its query. Never raises."""
+    """Return the lookups of a running batch, in the process that started its query. Never raises."""
     if context_of(spark) is None:
         return Lookups.unknown("Spark Connect does not show the plan of a batch")
     jvm = Jvm(spark)
@@ -88,14 +88,14 @@ def lookups_of(spark: SparkSession, query: str, batch: int) -> Lookups:
 
 
 def _as_lookup(read: Input) -> Input:
-    """An input that is told from the streams of the query, also where a table was empty (`TableInput.is_state`)."""
+    """Mark an input as a lookup, to tell it from streams even if the table was empty (`TableInput.is_state`)."""
     if isinstance(read, TableInput) and not read.is_state:
         return replace(read, end=replace(read.end, full=True))
     return read
 
 
 def ask(folder: Path | None, query: str, batch: int) -> Lookups:
-    """The same, asked from the process that commits the batch. Never raises.
+    """Ask for the lookups of a batch from the process that commits it. Never raises.
 
     Args:
         folder: that of the session which started the query; None if it has none.
@@ -115,7 +115,7 @@ def ask(folder: Path | None, query: str, batch: int) -> Lookups:
 
 
 def tell(folder: Path | None, read: TableInput) -> None:
-    """Tell the process of the session that a table is about to be read for it: the rows may come to it. Never raises."""
+    """Tell the session's process that a table is about to be read for it: the rows may reach it. Never raises."""
     if folder is None:
         return
     try:
@@ -133,7 +133,7 @@ def _asked(folder: Path, question: dict[str, Any]) -> str:
 
 
 def answer(spark: SparkSession, folder: Path | None, *, runtime: Runtime = SYSTEM) -> None:
-    """Answer the questions that are asked by way of this folder, from now on and until the folder is gone.
+    """Start answering questions that arrive by way of this folder, until the folder is gone.
 
     Does nothing through Spark Connect, and where this process does so already.
     """
@@ -157,7 +157,7 @@ _ANSWERING: dict[Path, _Answering] = {}
 
 
 class _Answering(threading.Thread):
-    """Answers one question after the other."""
+    """Thread that answers one question after the other."""
 
     def __init__(self, spark: SparkSession, folder: Path, key: str) -> None:
         super().__init__(name="anabranch-lookups", daemon=True)
@@ -206,7 +206,7 @@ class _Answering(threading.Thread):
 
 
 def _line(line: socket.socket) -> str:
-    """What the other side says, up to the end of the line. Raises `OSError`, `ValueError`."""
+    """Read one line from the other side. Raises `OSError`, `ValueError`."""
     said = bytearray()
     while not said.endswith(b"\n"):
         part = line.recv(1 << 16)

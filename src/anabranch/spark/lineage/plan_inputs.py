@@ -25,36 +25,36 @@ from anabranch.system_tables import lake_table_of
 
 _LOG = logging.getLogger(__name__)
 _LONGEST = 200
-"""Characters of the description of a source."""
+"""Longest description of a source, in characters."""
 _FILE_TABLES = ("ParquetTable", "OrcTable", "JsonTable", "CSVTable", "TextTable", "AvroTable")
 
 
 @dataclass
 class Found:
-    """What is known of the sources of a frame."""
+    """Sources of a frame, as far as they are known."""
 
     inputs: list[Input] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     has_rows_of_program: bool = False
-    """Whether some rows were handed over by the program."""
+    """Whether some rows were supplied by the program itself."""
     has_rows_of_rdd: bool = False
-    """Whether some come from an RDD, of which Spark does not say how it was made; a batch of a stream is one."""
+    """Whether some rows come from an RDD, whose origin Spark does not tell; a batch of a stream is one."""
     columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """The columns of the tables, by their names."""
+    """Columns of the tables, by table name."""
 
     @property
     def has_others(self) -> bool:
-        """Whether some rows may hold what only the program knows."""
+        """Whether some rows may have an origin that only the program knows."""
         return self.has_rows_of_program or self.has_rows_of_rdd
 
     def saw(self, context: TableContext, snapshot: Snapshot | None, schema: TableSchema) -> None:
-        """The rows of a snapshot were read, in the columns of a schema."""
+        """Add an input: a snapshot was read in the columns of a schema."""
         self.inputs.append(state_read(context, snapshot))
         self.columns[context.title] = tuple(column.name for column in schema.fields)
 
 
 def found_in(jvm: Jvm, leaves: Callable[[], list[Any] | None]) -> Found:
-    """The sources that `leaves` names. Never raises: what is not understood is a problem."""
+    """Return the sources that `leaves` yields. Never raises: what is not understood becomes a problem."""
     found = Found()
     nodes: list[Any] | None = None
     try:
@@ -93,7 +93,7 @@ def _look(jvm: Jvm, node: Any, found: Found) -> None:
         case "LogicalRDD" | "RDDScanExec" | "ExternalRDD" | "ExternalRDDScanExec":
             found.has_rows_of_rdd = True
         case "LocalRelation" | "LocalTableScanExec":
-            # Rows that stand in a statement, as VALUES does, are of nobody.
+            # Literal rows of a statement (VALUES) have no source.
             found.has_rows_of_program |= not node.origin().sqlText().isDefined()
         case (
             "OneRowRelation"
@@ -111,7 +111,7 @@ def _look(jvm: Jvm, node: Any, found: Found) -> None:
 
 
 def _of_table(table: Any, options: Mapping[str, str], found: Found) -> None:
-    """What a table of DataSource V2 stands for."""
+    """Add the source of a DataSource V2 table to `found`."""
     name = plans.class_name(table)
     if plans.PROXY in name:
         ours = TABLES.get((str(table.toString()), table.version()))
@@ -145,7 +145,7 @@ def _of_python(table: Any, options: Mapping[str, str], found: Found) -> None:
 
 
 def look_up(asked: Mapping[str, str], found: Found, newest: Newest | None = None) -> None:
-    """What a batch read of our data source sees. Raises as `anabranch.spark.context.tables.view_of`."""
+    """Add the source of a batch read of our data source. Raises as `anabranch.spark.context.tables.view_of`."""
     path = asked.get("path", "")
     if "/" not in path and (lake_table_of(path) is not None or Identifier.parse(path).system is not None):
         found.inputs.append(_unknown(path))
@@ -155,7 +155,7 @@ def look_up(asked: Mapping[str, str], found: Found, newest: Newest | None = None
 
 
 def _of_relation(jvm: Jvm, relation: Any, found: Found) -> None:
-    """What a relation of DataSource V1 stands for."""
+    """Add the source of a DataSource V1 relation to `found`."""
     if plans.class_name(relation) != "HadoopFsRelation":
         found.inputs.append(_unknown(relation.toString()))
         return
@@ -169,7 +169,7 @@ def _of_relation(jvm: Jvm, relation: Any, found: Found) -> None:
 
 
 def kafka_input(options: Mapping[str, str]) -> SourceInput:
-    """A batch read of topics, with the offsets where the options give them."""
+    """Return the input for a batch read of topics, with the offsets where the options give them."""
     asked = {key.lower(): value for key, value in options.items()}
     topics = asked.get("subscribe") or asked.get("assign") or asked.get("subscribepattern") or "topics"
     start, end = _offsets(asked.get("startingoffsets")), _offsets(asked.get("endingoffsets"))
@@ -177,7 +177,7 @@ def kafka_input(options: Mapping[str, str]) -> SourceInput:
 
 
 def _offsets(text: str | None) -> Any:
-    """Offsets by topic and partition; None for words such as ``latest``, of which only the read knew what they meant."""
+    """Parse offsets by topic and partition; None for words such as ``latest``, which only the read resolved."""
     try:
         value = json.loads(text or "")
     except ValueError:

@@ -1,4 +1,4 @@
-"""What Spark's plans say of the sources that they read: internals of Spark, each with a test.
+"""Sources in Spark's plans: internals of Spark, each with a test.
 
 A plan that was carried out names the very snapshots it read, also where Spark looked for newer ones than the frame was
 made with, or took cached rows. Where something is not as expected, the source counts as not known.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PROXY = "$Proxy"
-"""In the names of classes that stand for objects of Python."""
+"""Part of the class names of proxies for Python objects."""
 
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
@@ -30,12 +30,12 @@ _COMMAND = "org.apache.spark.sql.catalyst.plans.logical.Command"
 
 
 def executed_leaves(frame: DataFrame) -> list[Any]:
-    """What the plan of a frame reads, after it was carried out, with its subqueries."""
+    """Return the sources in the executed plan of a frame, including its subqueries."""
     return list(_leaves(frame._jdf.queryExecution().optimizedPlan()))  # noqa: SLF001 - the way into the JVM
 
 
 def lookup_leaves(jvm: Jvm, query: str, batch: int) -> list[Any] | None:
-    """What the plan of a micro-batch that is under way reads besides its streams; None if that batch is not the one.
+    """Return the non-streaming sources in the plan of a running micro-batch; None if another batch is running.
 
     The plan is the one that was given to the optimiser: a table of which a filter leaves nothing was looked up too.
     """
@@ -54,13 +54,13 @@ def lookup_leaves(jvm: Jvm, query: str, batch: int) -> list[Any] | None:
 
 
 def streaming_query(jvm: Jvm, query: str) -> Any:
-    """The execution of an active query by its id; None if there is none."""
+    """Return the execution of an active query by its id; None if there is none."""
     running = jvm.session.sharedState().activeStreamingQueries()
     return running.get(jvm.of("java.util.UUID").fromString(query))
 
 
 def command_leaves(jvm: Jvm) -> list[Any] | None:
-    """The same of the command that this thread is carrying out; None if it is not known.
+    """Return the sources of the command that this thread is executing; None if they are not known.
 
     Its plan is not optimised yet.
     """
@@ -72,7 +72,7 @@ def command_leaves(jvm: Jvm) -> list[Any] | None:
 
 
 def command_text(jvm: Jvm) -> str | None:
-    """The statement that this thread is carrying out, if it was given as one."""
+    """Return the SQL statement that this thread is executing, if it was given as one."""
     number = jvm.spark.sparkContext.getLocalProperty(_EXECUTION_ID)
     if number is None:
         return None
@@ -81,44 +81,44 @@ def command_text(jvm: Jvm) -> str | None:
 
 
 def statement_text(frame: DataFrame) -> str | None:
-    """The statement in SQL that a frame was made by, if it was."""
+    """Return the SQL statement that a frame was made by, if it was."""
     return _text(frame._jdf.queryExecution().logical())  # noqa: SLF001
 
 
 def class_name(item: Any) -> str:
-    """Name of the class, without its package."""
+    """Return the name of the class, without its package."""
     return str(item.getClass().getName()).rpartition(".")[2]
 
 
 def options_of(leaf: Any) -> dict[str, str]:
-    """The options of a read, of a relation of a table."""
+    """Return the read options of a table relation."""
     given = leaf.options()
     if given.isEmpty():
         return {}
-    # An iterator of Java ends with an exception, which PySpark takes dozens of calls to understand.
+    # A Java iterator ends with an exception, which PySpark makes dozens of calls to convert.
     entries = given.entrySet().toArray()
     return {str(entry.getKey()): str(entry.getValue()) for entry in entries}
 
 
 def root_paths(jvm: Jvm, location: Any) -> list[str]:
-    """The paths that a ``FileIndex`` was made with."""
+    """Return the paths that a ``FileIndex`` was made with."""
     paths = jvm.of("scala.jdk.javaapi.CollectionConverters").asJava(location.rootPaths())
     return [str(path.toString()) for path in paths]
 
 
 def python_source(table: Any) -> Any:
-    """The object of a data source in Python that Spark asked for the columns of a table, with what it remembered then."""
+    """Return the Python data source object that gave Spark a table's columns, with the state it kept then."""
     source = _field(_field(table, "ds"), "dataSourceInPython")
     return cloudpickle.loads(bytes(source.dataSource()))
 
 
 def python_source_name(table: Any) -> str:
-    """The name under which it is registered."""
+    """Return the name under which it is registered."""
     return str(_field(table, "shortName"))
 
 
 def batch_of_thread(context: SparkContext) -> tuple[str, int] | None:
-    """Query and number of the micro-batch that this thread works on; None if it works on none."""
+    """Return query and number of the micro-batch that this thread works on; None if there is none."""
     query = context.getLocalProperty(_QUERY_ID)
     number = None if query is None else context.getLocalProperty(_BATCH_ID)
     return None if query is None or number is None else (query, int(number))
@@ -126,18 +126,18 @@ def batch_of_thread(context: SparkContext) -> tuple[str, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class Doing:
-    """What a thread of the JVM is at."""
+    """Current activity of a JVM thread."""
 
     is_planning: bool
-    """It waits for the process in which a data source of Python is planned."""
+    """Whether it waits for the process in which a Python data source is planned."""
     is_command: bool
-    """It carries out a statement that hands no rows to the program, such as one that writes them."""
+    """Whether it executes a statement that returns no rows to the program, such as a write."""
     is_function: bool
-    """It runs a function of ``foreachBatch``."""
+    """Whether it runs a function of ``foreachBatch``."""
 
 
 def is_command(jvm: Jvm) -> bool:
-    """Whether this thread carries out a statement that hands no rows to the program, such as one that writes them."""
+    """Whether this thread executes a statement that returns no rows to the program, such as a write."""
     number = jvm.spark.sparkContext.getLocalProperty(_EXECUTION_ID)
     if number is None:
         return False
@@ -151,7 +151,7 @@ def is_command(jvm: Jvm) -> bool:
 
 
 def doing(jvm: Jvm, thread: Any) -> Doing:
-    """What a thread is at. Where Spark has other names for it, nothing of that is found."""
+    """Return a thread's activity, from its stack. Everything is False if Spark's class names have changed."""
     found = jvm.of("org.apache.spark.util.Utils").getThreadDumpForThread(thread.getId())
     stack = str(found.get().stackTrace().toString()) if found.isDefined() else ""
     return Doing(
@@ -162,7 +162,7 @@ def doing(jvm: Jvm, thread: Any) -> Doing:
 
 
 def batches(jvm: Jvm) -> list[tuple[Any, str, int]]:
-    """Of each streaming query that runs: its thread, its id and the number of its micro-batch."""
+    """Return thread, id and micro-batch number of each running streaming query."""
     running = jvm.session.sharedState().activeStreamingQueries().elements()
     found = []
     for query in jvm.of("java.util.Collections").list(running):
@@ -184,7 +184,7 @@ class Batch:
 
     @classmethod
     def current(cls, spark: SparkSession) -> Batch | None:
-        """That of this thread; None if it works on none."""
+        """Return the batch of this thread; None if there is none."""
         context = context_of(spark)
         if context is None:
             return None
@@ -193,7 +193,7 @@ class Batch:
 
     @property
     def checkpoint(self) -> str:
-        """Where the query's checkpoint is."""
+        """Location of the query's checkpoint."""
         return str(streaming_query(Jvm(self._spark), self.query).resolvedCheckpointRoot())
 
 
@@ -204,7 +204,7 @@ def _leaves(plan: Any) -> Iterator[Any]:
 
 
 def _sources(leaf: Any) -> Iterator[Any]:
-    """What a leaf of a plan reads: itself, or what was read when its rows were kept."""
+    """Yield the sources of a plan's leaf: itself, or those of the cached plan behind it."""
     match class_name(leaf):
         case "InMemoryRelation":
             yield from _leaves(leaf.cacheBuilder().cachedPlan())
@@ -217,7 +217,7 @@ def _sources(leaf: Any) -> Iterator[Any]:
 
 
 def _each(items: Any) -> Iterator[Any]:
-    """The items of a sequence of Scala."""
+    """Yield the items of a Scala sequence."""
     for place in range(items.length()):
         yield items.apply(place)
 
@@ -228,7 +228,7 @@ def _text(plan: Any) -> str | None:
 
 
 def _field(item: Any, name: str) -> Any:
-    """A field that has no method."""
+    """Return a field that has no accessor method."""
     field = item.getClass().getDeclaredField(name)
     field.setAccessible(True)
     return field.get(item)

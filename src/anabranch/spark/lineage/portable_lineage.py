@@ -1,4 +1,4 @@
-"""Where the rows of a write through the Python data source come from, as far as its processes are told.
+"""Lineage of a write through the Python data source, as far as its processes know it.
 
 Spark plans and commits such a write in processes of their own, which do not see the plan. What the driver knew travels
 in an option; else the job and the application are known from the tasks, and the sources are not.
@@ -26,24 +26,24 @@ _NOT_TOLD = (
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """What a task knows of the run that it works for."""
+    """Run that a task works for, as far as the task knows."""
 
     application: str | None
     mark: Mark | None
 
 
 def here() -> Where | None:
-    """What this process knows, if it is one of a task."""
+    """Return what this process knows of its run, if it is a task's process."""
     task = TaskContext.get()
     return None if task is None else Where(task.getLocalProperty("spark.app.id"), mark_of_task(task))
 
 
 @dataclass(frozen=True, slots=True)
 class PortableOrigin:
-    """What is known of it when the write begins."""
+    """Lineage known when a write through the Python data source begins."""
 
     told: str | None
-    """The entry, if the driver knew it."""
+    """Lineage entry as JSON, if the driver knew it."""
     job: str | None
     code: str | None
     application: str | None
@@ -51,11 +51,11 @@ class PortableOrigin:
 
     @classmethod
     def of(cls, options: Mapping[str, str], application: str | None) -> PortableOrigin:
-        """From the options of the write."""
+        """Read it from the options of the write."""
         return cls(LINEAGE_ENTRY.of(options), JOB.of(options), CODE_VERSION.of(options), application)
 
     def properties(self, where: Where | None) -> Mapping[str, str]:
-        """Properties for the commit.
+        """Return the properties for the commit.
 
         Args:
             where: what one of the tasks knows; None if there was none.

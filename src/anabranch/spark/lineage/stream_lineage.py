@@ -1,4 +1,4 @@
-"""Where the rows of a micro-batch come from: what its checkpoint tells of its streams, and its plan of what it looked up."""
+"""Lineage of a micro-batch: its streams, from the checkpoint, and its lookups, from the plan."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BatchRun:
-    """The run of a query that a batch belongs to; what is not known is None."""
+    """The run of a query that a batch belongs to; unknown values are None."""
 
     application: str | None = None
     run: str | None = None
@@ -27,19 +27,19 @@ class BatchRun:
 
 @dataclass
 class BatchSources:
-    """What a batch was made of, as far as it is known."""
+    """Sources of a batch, as far as they are known."""
 
     offsets: BatchOffsets | None = None
-    """How far it read its streams; None if that cannot be found out."""
+    """Offsets up to which it read its streams; None if they cannot be determined."""
     inputs: list[Input] = field(default_factory=list)
     held: list[Input] = field(default_factory=list)
-    """What earlier batches took into the state that it has."""
+    """Inputs of earlier batches that are in the query's state."""
     problems: list[str] = field(default_factory=list)
     is_positioned: bool | None = None
-    """Whether all that it read of its streams is known; see `LineageEntry.is_positioned`."""
+    """Whether everything it read of its streams is known; see `LineageEntry.is_positioned`."""
 
     def take(self, other: BatchSources) -> None:
-        """Count what a batch was made of, too."""
+        """Add the sources of another batch."""
         self.inputs += other.inputs
         self.held += other.held
         self.problems += (problem for problem in other.problems if problem not in self.problems)
@@ -49,7 +49,7 @@ class BatchSources:
 def batch_sources(
     checkpoint: Checkpoint, batch: int, lookups: Lookups, last: LastEntry = lambda: None
 ) -> BatchSources:
-    """What a batch was made of. Never raises: what cannot be found out is among the problems.
+    """Return the sources of a batch. Never raises: what cannot be determined is listed among the problems.
 
     Args:
         checkpoint: of its query.
@@ -94,7 +94,7 @@ def batch_origin(
     *,
     millis: int | None = None,
 ) -> LineageEntry:
-    """The lineage of a batch, which took so many milliseconds."""
+    """Return the lineage entry of a batch that took `millis` milliseconds."""
     for problem in sources.problems:
         # Each batch has a process of its own, so of lookups a warning could not be given once only.
         level = logging.INFO if sources.is_positioned else logging.WARNING
@@ -116,7 +116,7 @@ def batch_origin(
 def named_inputs(
     checkpoint: Checkpoint, previous: BatchOffsets | None, offsets: BatchOffsets
 ) -> tuple[Input, ...]:
-    """What a batch read, with the names of its sources. Raises `InvalidInputError`."""
+    """Return the inputs of a batch, with the names of its sources. Raises `InvalidInputError`."""
     folders, others = sources_of_kind("files", offsets), sources_of_kind("unknown", offsets)
     names = source_names(checkpoint.storage, folders, others) if folders or others else {}
     return inputs_between(previous, offsets, names)

@@ -1,4 +1,4 @@
-"""What the sources of a streaming query are called. Its offset log does not name them: it numbers them.
+"""Names of the sources of a streaming query. Its offset log only numbers them.
 
 Kept in the query's checkpoint, in ``anabranch/``, so that a source is called the same in all its batches:
 
@@ -27,7 +27,7 @@ _LONGEST: Final = 200
 
 
 def source_names(checkpoint: Storage, folders: Iterable[str], others: Iterable[str]) -> dict[str, str]:
-    """What sources are called, as far as it is known. Never raises.
+    """Return the names of the sources, as far as they are known. Never raises.
 
     Args:
         checkpoint: rooted at the checkpoint's folder.
@@ -47,7 +47,7 @@ def source_names(checkpoint: Storage, folders: Iterable[str], others: Iterable[s
 
 
 def describe(checkpoint: Storage, descriptions: Sequence[str]) -> None:
-    """Keep what Spark calls the sources of a query, in their order. Raises `StorageError`."""
+    """Store Spark's descriptions of a query's sources, in their order. Raises `StorageError`."""
     names = {str(number): text[:_LONGEST] for number, text in enumerate(descriptions)}
     checkpoint.put_if_absent(_DESCRIPTIONS, json.dumps(names).encode())
 
@@ -74,7 +74,7 @@ def _kept(checkpoint: Storage, path: str) -> dict[str, str]:
 
 
 def _folder(checkpoint: Storage, source: str) -> str | None:
-    """The folder in which the files lie that a source read first."""
+    """Return the folder of the files that a source read first."""
     logs = [info.path for info in checkpoint.list(f"sources/{source}")]
     numbered = [(int(name.removesuffix(".compact")), path) for path in logs
                 if (name := path.rpartition("/")[2]).removesuffix(".compact").isdigit()]  # fmt: skip
@@ -85,7 +85,7 @@ def _folder(checkpoint: Storage, source: str) -> str | None:
 
 
 def common_folder(paths: Sequence[str]) -> str | None:
-    """The folder below which files lie, without folders of partitions: ``file:/data/in``; None if there is none.
+    """Return the deepest common folder of files, without partition folders: ``file:/data/in``; None if there is none.
 
     Args:
         paths: URLs of the files.
@@ -106,5 +106,5 @@ def _is_no_partition(folder: str) -> bool:
 
 
 def described(progress: Any) -> list[str]:
-    """What a query's progress, which may be None, calls its sources, in their order."""
+    """Return Spark's descriptions of a query's sources in order; `progress` may be None."""
     return [] if progress is None else [str(source.description) for source in progress.sources]

@@ -1,4 +1,4 @@
-"""What the state of a streaming query may hold: all that its batches took in since the query began.
+"""Inputs held in the state of a streaming query: all that its batches read since the query began.
 
 Windows, totals, joins and deduplication keep rows between batches, and a later batch writes what was made of them. When
 the state was emptied of which rows is not known here, so all of them count: never too little.
@@ -27,7 +27,7 @@ HELD_FILE: Final = "anabranch/held.json"
 
 
 LastEntry = Callable[[], LineageEntry | None]
-"""Looks for what the commit of the batch before says."""
+"""Function that finds the lineage entry of the previous batch's commit."""
 
 
 def _not_known() -> LineageEntry | None:
@@ -36,23 +36,23 @@ def _not_known() -> LineageEntry | None:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the state may hold that the offsets of a batch do not tell."""
+    """Inputs that the state may hold and that do not follow from a batch's offsets."""
 
     lookups: tuple[Input, ...] = ()
-    """Of a table that was looked up at several snapshots: the oldest, and all that was added up to the newest."""
+    """Per table looked up at several snapshots: the oldest read, and all rows added up to the newest."""
     former: tuple[TableInput, ...] = ()
-    """What was read as a stream of branches that are main no more."""
+    """Stream reads of branches that are no longer main."""
     problems: tuple[str, ...] = ()
-    """What is not known of it."""
+    """Reasons why this may be incomplete."""
 
     def to_json(self) -> str:
-        """The content of the file."""
+        """Serialise to the content of the file."""
         lookups, former = ([read.to_dict() for read in reads] for reads in (self.lookups, self.former))
         return json.dumps({"lookups": lookups, "former": former, "problems": list(self.problems)})
 
     @classmethod
     def from_json(cls, data: bytes) -> Held:
-        """Raises `ValueError`, `KeyError` or `TypeError` if it is none."""
+        """Parse the file. Raises `ValueError`, `KeyError` or `TypeError` if it is invalid."""
         value: Any = json.loads(data)
         former = (input_of(i) for i in value["former"])
         return cls(
@@ -76,7 +76,7 @@ def held_in_state(
     *,
     last: LastEntry = _not_known,
 ) -> Held:
-    """What the state may hold when a batch of a query with state is committed, besides what its offsets tell.
+    """Update and return the inputs in a query's state at a commit, besides those that follow from its offsets.
 
     Args:
         checkpoint: of the query.
@@ -100,7 +100,7 @@ def held_in_state(
 
 
 def _known(checkpoint: Checkpoint, batch: int, last: LastEntry) -> Held:
-    """What was kept by the batches before.
+    """Return what the earlier batches recorded.
 
     A checkpoint that was given the state of another query has no file yet: the commit which that state belongs to says it.
     """
@@ -119,7 +119,7 @@ def _known(checkpoint: Checkpoint, batch: int, last: LastEntry) -> Held:
 
 
 def _former_mains(before: BatchOffsets | None, offsets: BatchOffsets) -> Iterator[TableInput]:
-    """What was read of a main when the stream has just gone on with the one that took its place."""
+    """Yield what was read of a former main, if the stream has just moved on to its replacement."""
     for source, value in offsets.ends.items():
         start = None if before is None else before.ends.get(source)
         if is_offset(value) and is_offset(start):

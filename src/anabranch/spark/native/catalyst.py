@@ -14,17 +14,17 @@ from anabranch.spark.native.internals import expressions_json, joined
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An expression."""
+    """An expression node."""
 
     number: int
-    """Its place in the whole, by which the JVM finds it."""
+    """Index in the whole tree, by which the JVM finds it."""
     kind: str
-    """Name of its class, without the package."""
+    """Class name, without the package."""
     json: dict[str, Any]
     children: tuple[Node, ...]
 
     def chain(self, kind: str) -> Iterator[Node]:
-        """The parts that ANDs or ORs join, however they are nested: Spark nests as many as there are."""
+        """Yield the parts that nested ANDs or ORs join; iterative, as Spark nests them arbitrarily deep."""
         waiting = [self]
         while waiting:
             part = waiting.pop()
@@ -35,7 +35,7 @@ class Node:
 
     @property
     def columns(self) -> set[str]:
-        """Names of the top-level columns that it looks at."""
+        """Names of the top-level columns that the expression uses."""
         found, waiting = set(), [self]
         while waiting:
             part = waiting.pop()
@@ -59,15 +59,15 @@ class Filters:
 
     @lazy
     def parts(self) -> tuple[Node, ...]:
-        """The expressions, taken apart, in their order."""
+        """The expressions as trees, in their order."""
         return _tree(json.loads(expressions_json(self._jvm, self.expressions))).children
 
     def at(self, node: Node) -> Any:
-        """An expression in the JVM."""
+        """Return an expression as a JVM object."""
         return self._whole.apply(node.number)
 
     def without(self, names: Collection[str]) -> Any:
-        """A Scala ``Seq`` of those that look at no column of these names."""
+        """Return a Scala ``Seq`` of the expressions that use no column of these names."""
         kept = [part for part in self.parts if part.columns.isdisjoint(names)]
         if len(kept) == len(self.parts):
             return self.expressions
@@ -79,7 +79,7 @@ class Filters:
 
 
 def _tree(flat: list[dict[str, Any]]) -> Node:
-    """The expression from its nodes, each followed by its children."""
+    """Rebuild the expression tree from its nodes, each followed by its children."""
     done: list[Node] = []
     for number in range(len(flat) - 1, -1, -1):
         found = flat[number]

@@ -49,7 +49,7 @@ class NotCompiledError(Exception):
 
 
 def compiled_class(jvm: Jvm, name: str) -> Any:
-    """The constructor of a class in ``java/write``, known to the tasks of the session's application.
+    """The constructor of a class in ``java/tasks``, known to the tasks of the session's application.
 
     Raises:
         NotCompiledError: this version of Spark does not compile it.
@@ -58,10 +58,10 @@ def compiled_class(jvm: Jvm, name: str) -> Any:
     if known is None:
         known = _KEPT[jvm.gateway] = _Known()
         try:
-            known.jar = _jar(_classes(jvm))
+            known.jar = _jar(_classes(jvm, sources()))
             known.loader = _loader(jvm, known.jar)
         except (Py4JError, TypeError, OSError) as error:  # where Janino is not, its package is called
-            known.reason = f"this version of Spark does not compile the writer: {str(error).splitlines()[0]}"
+            known.reason = f"this version of Spark does not compile our Java: {str(error).splitlines()[0]}"
     if known.reason is not None:
         raise NotCompiledError(known.reason)
     application = str(jvm.spark.sparkContext.applicationId)
@@ -73,20 +73,54 @@ def compiled_class(jvm: Jvm, name: str) -> Any:
     return known.classes[name]
 
 
+def compiled_object(jvm: Jvm, name: str, *arguments: Any) -> Any:
+    """Make an object of a class in ``java/tasks``. Raises as `compiled_class`."""
+    return made_by(jvm, compiled_class(jvm, name), *arguments)
+
+
+def made_by(jvm: Jvm, constructor: Any, *arguments: Any) -> Any:
+    """Make an object by a constructor."""
+    given = jvm.gateway.new_array(jvm.of("java.lang.Object"), len(arguments))
+    for place, argument in enumerate(arguments):
+        given[place] = argument
+    return constructor.newInstance(given)
+
+
+def driver_class(jvm: Jvm, name: str) -> Any:
+    """A class in ``java/source``, which Spark's own code in the driver finds by its name.
+
+    Raises:
+        NotCompiledError: this version of Spark does not compile it, or loads no classes that come later.
+    """
+    full_name = f"{_PACKAGE}.{name}"
+    try:
+        loader = jvm.of("org.apache.spark.util.Utils").getContextOrSparkClassLoader()
+        with suppress(Py4JError):  # another session of this process made it
+            return loader.loadClass(full_name)
+        jar = _jar(_classes(jvm, _sources("source")))
+        loader.addURL(jvm.of("java.io.File")(jar).toURI().toURL())
+        return loader.loadClass(full_name)
+    except (Py4JError, TypeError, OSError) as error:
+        raise NotCompiledError(str(error).splitlines()[0]) from error
+
+
 def not_given(jvm: Jvm, reason: str) -> None:
     """Executors do not find the classes: they are not asked for again in this process."""
     _KEPT[jvm.gateway] = _Known(reason=reason)
 
 
 def sources() -> Mapping[str, str]:
-    """The Java sources by their file names."""
-    folder = resources.files("anabranch.spark.native").joinpath("java", "write")
+    """The Java sources of what tasks run, by their file names."""
+    return _sources("tasks")
+
+
+def _sources(part: str) -> Mapping[str, str]:
+    folder = resources.files("anabranch.spark.native").joinpath("java", part)
     return {item.name: item.read_text("utf-8") for item in folder.iterdir() if item.name.endswith(".java")}
 
 
-def _classes(jvm: Jvm) -> dict[str, bytes]:
+def _classes(jvm: Jvm, texts: Mapping[str, str]) -> dict[str, bytes]:
     """The compiled classes by their file names."""
-    texts = sources()
     version = str(jvm.spark.version)
     digest = hashlib.sha256(repr((version, sorted(texts.items()))).encode()).hexdigest()
     kept = _private_folder()
@@ -122,7 +156,7 @@ def _jar(classes: Mapping[str, bytes]) -> str:
     """A jar of its own for this process: executors that start later fetch it from here."""
     folder = tempfile.mkdtemp(prefix="anabranch-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = Path(folder) / "anabranch-writer.jar"
+    path = Path(folder) / "anabranch.jar"
     _write_zip(path, classes)
     return str(path)
 

@@ -1,4 +1,4 @@
-"""Columns of older files as columns of the table, in Spark's expressions.
+"""Conversion of columns of older files to columns of the table, as Spark expressions.
 
 The same changes as `anabranch.arrow.evolution` offers, with the same results. What is null in the file although the
 table says NOT NULL, or a change that is not offered, is an error there; such files are not read natively, so that
@@ -44,7 +44,7 @@ _INTEGERS: dict[type[DataType], int] = {TinyIntType: 3, SmallIntType: 5, IntType
 
 
 def reads_the_same(source: DataType, target: DataType) -> bool:
-    """Whether Spark's reader gives values of `source`, asked for as `target`, as the table has them.
+    """Whether Spark's reader, asked for `target`, converts values of `source` exactly as the table does.
 
     What may be null in the file but not in the table does not: Spark would believe that it is not.
     """
@@ -67,7 +67,7 @@ def reads_the_same(source: DataType, target: DataType) -> bool:
 
 
 def conversion(source: DataType, target: DataType) -> Conversion | None:
-    """From a column of the file's type to one of the table's; None where that may fail or is not offered."""
+    """Return the conversion from a file column's type to the table's; None if it may fail or is not offered."""
     if reads_the_same(source, target):
         return _same
     if source.nullable and not target.nullable:
@@ -121,7 +121,7 @@ def _of_rows(source: RowType, target: RowType) -> Conversion | None:
 
 
 def nothing(data_type: DataType) -> Column:
-    """A column that is null, of the table's type."""
+    """Return a null column of the table's type."""
     return fn.lit(None).cast(spark_type(data_type))
 
 

@@ -50,7 +50,7 @@ from anabranch.options import (
     WRITE_BUFFER_SIZE,
 )
 from anabranch.spark.jvm.proxy import Jvm
-from anabranch.spark.native.compiled import compiled_class
+from anabranch.spark.native.compiled import compiled_class, compiled_object, made_by
 from anabranch.spark.native.internals import unsupported
 from anabranch.spark.rows.row_writer import RowWriter
 from anabranch.spark.types.columns import spark_schema_json, spark_type
@@ -129,7 +129,7 @@ def data_files(
     footer = _empty_file(schema.fields)
 
     def made() -> Any:
-        return _new(jvm, make, jvm.map(settings), footer)
+        return made_by(jvm, make, jvm.map(settings), footer)
 
     return kept.get_or(
         (make.toString(), *settings.values()), made, lambda _: sum(map(len, settings.values()))
@@ -155,7 +155,7 @@ def other_type(name: str, given: st.DataType, wanted: st.DataType) -> str:
 
 def commits(jvm: Jvm, files: Any) -> Any:
     """The ``Commits`` of our Java: what hears what the tasks wrote. Raises `NotCompiledError`."""
-    return _new(jvm, compiled_class(jvm, "Commits"), files)
+    return compiled_object(jvm, "Commits", files)
 
 
 def alike(given: st.DataType, wanted: st.DataType) -> bool:
@@ -171,13 +171,6 @@ def alike(given: st.DataType, wanted: st.DataType) -> bool:
             )
         case _:
             return given == wanted
-
-
-def _new(jvm: Jvm, constructor: Any, *arguments: Any) -> Any:
-    given = jvm.gateway.new_array(jvm.of("java.lang.Object"), len(arguments))
-    for place, argument in enumerate(arguments):
-        given[place] = argument
-    return constructor.newInstance(given)
 
 
 def _reason(rows: RowWriter) -> str | None:

@@ -1,4 +1,4 @@
-"""Which door a read goes through: Spark's own Parquet reader, or the portable Python data source."""
+"""Choice of the door for a read: Spark's own Parquet reader, or the portable Python data source."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _REACHED_BYTES = 1 << 20
-"""Of names of files that were found, so that not every query looks for them again."""
+"""Cache size for names of files known to be reachable, so that not every query checks them again."""
 _MOST_TOLD = 10_000
 _TOLD: set[tuple[str, str, str]] = set()
-"""Tables, and why they are read or written through the portable door, that the log of this process has."""
+"""Tables and reasons for the portable door that this process has logged already."""
 
 
 def native_generations(
     spark: SparkSession, scan: Scan, wanted: Sequence[Field]
 ) -> list[Generation] | Obstacle:
-    """How Spark's own reader reads a scan, or why it cannot.
+    """Return how Spark's own reader reads a scan, or why it cannot.
 
     It can where the session is a classic one of a version whose internals are known, where all files are Parquet
     and Hadoop reaches them, and where each is of a schema that reads as the table's without failing. In all other
@@ -57,12 +57,12 @@ def native_generations(
 
 
 def impossible(spark: SparkSession) -> str | None:
-    """Why nothing is read natively in this session; None if tables are."""
+    """Return why this session reads nothing natively; None if it can."""
     return unsupported(spark) or missing(Jvm(spark))
 
 
 def unreachable(spark: SparkSession, context: TableContext, path: str, size: int) -> str | None:
-    """Why Spark does not find a file of a table; None if it does.
+    """Return why Spark does not find a file of a table; None if it does.
 
     Args:
         spark: the session.
@@ -88,13 +88,13 @@ def unreachable(spark: SparkSession, context: TableContext, path: str, size: int
 
 
 def foreign(formats: Collection[str]) -> str | None:
-    """Why files of those formats cannot be read natively; None if they can."""
+    """Return why files of those formats cannot be read natively; None if they can."""
     others = sorted({*formats} - {"parquet"})
     return f"there are files of format {', '.join(others)}" if others else None
 
 
 def not_as_expected(error: Exception) -> str:
-    """An error of Spark's internals as a reason to go through the portable door."""
+    """Return an error of Spark's internals as a reason to use the portable door."""
     return f"Spark's internals are not as expected: {str(error).splitlines()[0]}"
 
 
@@ -112,7 +112,7 @@ def _unnamed(context: TableContext) -> str:
 
 
 def tell(context: TableContext, obstacle: Obstacle, *, stream: bool = False) -> None:
-    """Say in the log that a table is read through the portable door, and why: each reason once for a table.
+    """Log that a table is read through the portable door, and why: each reason once per table.
 
     Args:
         context: of the table.
@@ -125,7 +125,7 @@ def tell(context: TableContext, obstacle: Obstacle, *, stream: bool = False) -> 
 
 
 def tell_written(context: WriteContext, name: str, obstacle: Obstacle) -> None:
-    """The same of a table that is written: its rows go through processes of Python, which takes longer."""
+    """Log that a table is written through the portable door, by slower Python processes, and why."""
     _tell_once(context.storage.url, f"{name} is written", "by processes of Python", obstacle)
 
 

@@ -1,4 +1,4 @@
-"""Filters of a Spark query, as Spark plans with them, as predicates that our planner understands.
+"""Translation of a Spark query's filters from Catalyst expressions into our predicates.
 
 Spark filters every row again, so what cannot be said is left out: the result may hold for more rows, never for
 fewer. Below NOT that does not go, there a filter is translated exactly or not at all.
@@ -21,12 +21,20 @@ from anabranch.expr.bind import BoundPredicate, bind, resolve
 from anabranch.expr.bound import ALWAYS, conjunction
 from anabranch.expr.nodes import Column, Comparison, Literal, Operator, Predicate, all_of, any_of
 from anabranch.expr.values import Timestamp, Value
+from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types.data_types import (
+    BigIntType,
+    BooleanType,
     DataType,
+    DateType,
     Field,
+    IntType,
     LocalZonedTimestampType,
+    SmallIntType,
     TimestampType,
     TimeType,
+    TinyIntType,
+    VarCharType,
 )
 from anabranch.spark.jvm.bulk import member_texts
 from anabranch.spark.native.catalyst import Filters, Node
@@ -34,7 +42,7 @@ from anabranch.spark.native.literals import DECIMAL, INTEGERS, literal_of, liter
 
 
 def predicate_of(filters: Filters, fields: Sequence[Field]) -> BoundPredicate | None:
-    """What filters ask of the columns `fields`; None if nothing that we can use.
+    """Translate filters into a predicate on the columns `fields`; None if nothing can be used.
 
     Args:
         filters: of a query.
@@ -44,13 +52,37 @@ def predicate_of(filters: Filters, fields: Sequence[Field]) -> BoundPredicate | 
     return None if found == ALWAYS else found
 
 
+def settled_parts(filters: Filters, schema: TableSchema) -> list[Node]:
+    """Return the filters that choosing partitions settles, so that no row need be filtered by them again.
+
+    They are about partition columns alone, of types whose values Spark and the planner compare alike, and are translated
+    exactly.
+    """
+    plain = {f.name for f in schema.partition_fields if isinstance(f.type, _COMPARED_ALIKE)}
+    if not plain:
+        return []
+    return [
+        root
+        for root in filters.parts
+        if root.columns and root.columns <= plain and _is_exact(filters, root, schema)
+    ]
+
+
+def _is_exact(filters: Filters, root: Node, schema: TableSchema) -> bool:
+    try:
+        said = _Translation(filters, schema.fields)._exact(root)  # noqa: SLF001 - of this module
+        return said is not None and bind(said, schema.fields) is not None
+    except (PredicateError, RecursionError):
+        return False
+
+
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """A column, or a field inside of one, and the Spark type in which it is compared."""
+    """A column or nested field, and the Spark type in which it is compared."""
 
     column: Column
     type: Any
-    """As Spark's JSON has it."""
+    """Type, as in Spark's JSON."""
 
 
 def _bound(filters: Filters, root: Node, fields: Sequence[Field]) -> BoundPredicate | None:
@@ -62,6 +94,7 @@ def _bound(filters: Filters, root: Node, fields: Sequence[Field]) -> BoundPredic
     return conjunction(said) if said else None
 
 
+_COMPARED_ALIKE = (TinyIntType, SmallIntType, IntType, BigIntType, DateType, BooleanType, VarCharType)
 _OPERATORS = {
     "EqualTo": Operator.EQ,
     "EqualNullSafe": Operator.SAME,
@@ -73,14 +106,14 @@ _OPERATORS = {
 
 
 class _Translation:
-    """Translates the parts of filters; None stands for what cannot be said."""
+    """Translator of filter parts; None stands for what cannot be expressed."""
 
     def __init__(self, filters: Filters, fields: Sequence[Field]) -> None:
         self._filters = filters
         self._fields = fields
 
     def of(self, node: Node) -> Predicate | None:
-        """A predicate that is TRUE wherever the expression is."""
+        """Return a predicate that is TRUE wherever the expression is."""
         match node.kind:
             case "And":
                 parts = [part for child in node.chain("And") if (part := self.of(child)) is not None]
@@ -92,7 +125,7 @@ class _Translation:
                 return self._exact(node)
 
     def _exact(self, node: Node) -> Predicate | None:
-        """A predicate that is TRUE, FALSE and unknown where the expression is."""
+        """Return a predicate that is TRUE, FALSE and unknown exactly where the expression is."""
         match node.kind:
             case "And" | "Or":
                 parts = [self._exact(child) for child in node.chain(node.kind)]
@@ -168,7 +201,7 @@ class _Translation:
         return nodes.Like(operand.column, text.value, str(self._filters.at(node).escapeChar()))
 
     def _operand(self, node: Node) -> _Operand | None:
-        """The column that an expression is, if it is one or keeps every value of it."""
+        """Return the column of an expression: a column itself, or a cast that keeps every value of it."""
         match node.kind:
             case "AttributeReference":
                 return _Operand(Column((node.json["name"],)), node.json["dataType"])
@@ -199,7 +232,7 @@ class _Translation:
         return literal_of(data_type, text)
 
     def _members(self, node: Node) -> Sequence[Literal | None] | None:
-        """The values of a set, which Spark leaves out of its JSON."""
+        """Return the values of a set, which Spark leaves out of its JSON."""
         operand = self._operand(node.children[0])
         if operand is None or not isinstance(operand.type, str):
             return None
@@ -209,7 +242,7 @@ class _Translation:
 
 _SPARK_DIGITS = 6
 _CUT = 1000
-"""Nanoseconds that are one moment to Spark."""
+"""Nanoseconds that Spark cannot tell apart."""
 
 
 def _is_seen_as_stored(data_type: DataType) -> bool:
@@ -223,7 +256,7 @@ def _is_seen_as_stored(data_type: DataType) -> bool:
 
 
 def _compare_cut(column: Column, op: Operator, value: Timestamp) -> Predicate | None:
-    """A comparison of the moment without digits 7 to 9, by the moment with them."""
+    """Translate a comparison of timestamps cut to 6 digits into one of the stored timestamps."""
     start = Literal(value)
     end = Literal(Timestamp(value.nanos + _CUT, zoned=value.zoned))
     match op:

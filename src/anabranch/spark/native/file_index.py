@@ -19,7 +19,7 @@ from anabranch.spark.types.columns import spark_schema
 
 
 class PlannedFileIndex(JavaProxy):
-    """Files of a pinned snapshot, planned anew with the filters of every query."""
+    """File index of a pinned snapshot that plans anew with the filters of every query."""
 
     class Java:
         implements: ClassVar = ["org.apache.spark.sql.execution.datasources.FileIndex"]
@@ -31,7 +31,7 @@ class PlannedFileIndex(JavaProxy):
         self._scan = FILES.setdefault(self._paths[-1], files.scan)
 
     def listFiles(self, partition_filters: Any, data_filters: Any) -> Any:  # noqa: N802
-        """The files that filters on partition columns and on others leave over.
+        """Return the files that remain after filters on partition columns and on others.
 
         Spark never looks again at what it asks of partition columns alone: of these filters the planner uses what
         it understands, and then Spark decides by all of them.
@@ -46,14 +46,14 @@ class PlannedFileIndex(JavaProxy):
         return reduce(lambda some, more: some.appendedAll(more), found)
 
     def sizeInBytes(self) -> int:  # noqa: N802
-        """For the optimiser."""
+        """Total size in bytes, for the optimiser."""
         return self._files.bytes
 
     def partitionSchema(self) -> Any:  # noqa: N802
         return self.jvm.struct(spark_schema(self._files.schema.partition_fields))
 
     def rootPaths(self) -> Any:  # noqa: N802
-        """The table and the snapshot: two, because what Spark writes to it would go into the folder of a single one."""
+        """Paths of table and snapshot: two, because with a single path Spark's writes would go into its folder."""
         return self.jvm.seq([hadoop_path(self.jvm, path) for path in self._paths])
 
     @property
@@ -72,7 +72,7 @@ class PlannedFileIndex(JavaProxy):
         return text_array(self.jvm, [path for f in self._files.matching(None) for path, _, _ in f.files])
 
     def refresh(self) -> None:
-        """Nothing can have changed: snapshots do not."""
+        """Do nothing: snapshots do not change."""
 
     def isTimeTravel(self) -> bool:  # noqa: N802
         return False

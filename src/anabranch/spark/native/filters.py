@@ -1,4 +1,4 @@
-"""The filter of a scan as a column of Spark's, which keeps the rows that the embedded engine keeps."""
+"""The filter of a scan as a Spark column that keeps the same rows as the embedded engine."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def cannot_filter(predicate: BoundPredicate) -> str | None:
-    """Why Spark does not decide by a predicate as we do; None if it does."""
+    """Return why Spark would evaluate a predicate differently than we do; None if it does not."""
     for test in tests(predicate):
         if isinstance(test, NullTest):
             continue
@@ -55,7 +55,7 @@ def cannot_filter(predicate: BoundPredicate) -> str | None:
 
 
 def filter_column(predicate: BoundPredicate) -> Column:
-    """A column that is TRUE for the rows for which the predicate is; of one that `cannot_filter` lets through."""
+    """Return a column that is TRUE where the predicate is, for predicates that `cannot_filter` accepts."""
     match predicate:
         case Constant(value=value):
             return fn.lit(value)
@@ -87,7 +87,7 @@ def filter_column(predicate: BoundPredicate) -> Column:
 
 
 def column(bound: BoundColumn) -> Column:
-    """The column, or the field inside of one."""
+    """Return the column, or the nested field."""
     root, *path = bound.path
     found = named(root.name)
     for field in path:
@@ -96,7 +96,7 @@ def column(bound: BoundColumn) -> Column:
 
 
 def named(name: str) -> Column:
-    """The top-level column of exactly that name, whatever characters it has."""
+    """Return the top-level column of exactly that name, whatever characters it has."""
     return fn.col("`" + name.replace("`", "``") + "`")
 
 
@@ -128,7 +128,7 @@ def _literal(of: BoundColumn, value: Physical) -> Column:
 
 
 def _domain(domain: pa.DataType) -> st.DataType | None:
-    """The Spark type of values that are compared; None if Spark has none that keeps them."""
+    """Return the Spark type of compared values; None if Spark has none that keeps them."""
     kinds = pa.types
     if kinds.is_decimal128(domain):
         return st.DecimalType(domain.precision, domain.scale)

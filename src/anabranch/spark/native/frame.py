@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def native_frame(spark: SparkSession, scan: Scan) -> DataFrame:
-    """The rows of a scan, read by Spark's vectorised Parquet reader where that is possible.
+    """Return a scan's rows, read by Spark's vectorised Parquet reader where that is possible.
 
     Spark's filters, also those it finds while a query runs, leave out partitions and files by our metadata; no
     folder is listed. Where native reading is not possible the rows come through the portable door, and the log
@@ -72,7 +72,7 @@ def _native(spark: SparkSession, scan: Scan) -> DataFrame | Obstacle:
 
 
 def _needed(scan: Scan) -> list[Field]:
-    """The columns that the scan gives and those its filter looks at, in the order of the table."""
+    """Return the columns that the scan outputs or filters by, in the order of the table."""
     asked = {f.id for f in chosen_fields(scan)}
     if scan.predicate is not None:
         asked |= columns(scan.predicate)
@@ -91,7 +91,7 @@ def _generation_frame(jvm: Jvm, scan: Scan, generation: Generation) -> DataFrame
 
 
 def _columns(generation: Generation, shields: frozenset[str]) -> list[Column]:
-    """The columns of the table from those of the generation."""
+    """Convert the columns of the generation to those of the table."""
     types = {f.name: f.type for f in generation.fields}
     made = []
     for field, name, convert in generation.columns:

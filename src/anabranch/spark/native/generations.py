@@ -1,4 +1,4 @@
-"""Data files of one table in groups that can be read under one set of names.
+"""Groups of a table's data files that can be read under one set of column names.
 
 A data file never changes, its table does: a name in it means what it meant in the schema it was written with.
 Spark finds columns by name, and prunes by name; so every group of files is read under names that are right for all
@@ -21,23 +21,23 @@ class Generation:
     """Files that are read under the names of one schema."""
 
     schema: TableSchema
-    """Whose names, and types, these are."""
+    """Schema that defines the names and types."""
     schema_ids: frozenset[int]
-    """Schemas that the files were written with."""
+    """Ids of the schemas that the files were written with."""
     fields: tuple[Field, ...]
     """Columns of `schema` to read, partition columns among them."""
     columns: tuple[tuple[Field, str | None, Conversion | None], ...]
-    """For each column of the table: itself, its name here (None if the files lack it) and how it becomes one."""
+    """Per column of the table: the field, its name here (None if the files lack it), and its conversion."""
 
     @property
     def is_plain(self) -> bool:
-        """Whether the columns of the files are those of the table already."""
+        """Whether the file columns need no conversion to be those of the table."""
         return all(name == field.name and convert is None for field, name, convert in self.columns)
 
 
 @dataclass(frozen=True)
 class Obstacle:
-    """Why something cannot be read natively."""
+    """Reason why something cannot be read natively."""
 
     reason: str
 
@@ -50,7 +50,7 @@ def generations(
     *,
     case_sensitive: bool,
 ) -> list[Generation] | Obstacle:
-    """The groups in which files are read; the first, which may have no files, under the table's own names.
+    """Return the groups in which files are read; the first, perhaps without files, has the table's names.
 
     Args:
         schema: the table as it is read.
@@ -113,7 +113,7 @@ def _clash(schema: TableSchema, alike: Callable[[str], str]) -> Obstacle | None:
 
 
 def _has_nanos(data_type: DataType) -> bool:
-    """Whether there are moments of more than six digits, at any depth.
+    """Whether a type contains timestamps of more than six digits, at any depth.
 
     Spark refuses them as 64-bit numbers, and rounds INT96 with a negative time of day towards the future.
     """
@@ -123,7 +123,7 @@ def _has_nanos(data_type: DataType) -> bool:
 
 
 def _siblings(data_type: DataType) -> Iterator[tuple[Field, ...]]:
-    """The fields that stand side by side, at every depth."""
+    """Yield the sibling fields of each nested row, at every depth."""
     if isinstance(data_type, RowType):
         yield data_type.fields
     for inner in inner_types(data_type):
@@ -138,7 +138,7 @@ def _partitioned_alike(schema: TableSchema, written: TableSchema) -> bool:
 
 
 def _by_name(written: TableSchema, wanted: Sequence[Field], alike: Callable[[str], str]) -> bool:
-    """Whether each column, looked for by its name in files of that schema, is the right one or rightly missing."""
+    """Whether lookup by name in files of that schema finds the right column, or rightly none, for each."""
     named = {alike(f.name): f for f in written.fields}
     for field in wanted:
         source = written.field_by_id(field.id)

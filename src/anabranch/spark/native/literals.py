@@ -1,4 +1,4 @@
-"""Values that the JVM gives, as literals of predicates."""
+"""Conversion of values from the JVM to literals of predicates."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from anabranch.expr.nodes import Literal
 from anabranch.expr.values import EPOCH_ORDINAL, Timestamp, Value, to_single
 
 INTEGERS = ("byte", "short", "integer", "long")
-"""Spark's integers as its JSON names them, the narrowest first."""
+"""Spark's integer types as in its JSON, narrowest first."""
 DECIMAL = re.compile(r"decimal\((\d+),(-?\d+)\)")
 
 
 def literal_of(data_type: Any, found: Any) -> Literal | None:
-    """A literal from its Spark type and the text or value that the JVM gave; None if we have no such."""
+    """Return a literal for a Spark type and the JVM's text or value; None if we have no such literal."""
     if not isinstance(data_type, str):
         return None
     made = _MAKERS["decimal"] if DECIMAL.fullmatch(data_type) else _MAKERS.get(data_type)
@@ -26,7 +26,7 @@ def literal_of(data_type: Any, found: Any) -> Literal | None:
 
 
 def literal_of_text(data_type: Any, text: str) -> Literal | None:
-    """A literal from the text of a value as the JVM keeps it: days of dates, microseconds of timestamps.
+    """Return a literal from the JVM's text of a value: days of dates, microseconds of timestamps.
 
     None if there is no such literal, or if it cannot be told from null.
     """
@@ -62,4 +62,4 @@ _MAKERS: dict[str, Callable[[Any], Value]] = {
     "timestamp": lambda micros: Timestamp(micros * 1000, zoned=True),
     "timestamp_ntz": lambda micros: Timestamp(micros * 1000),
 }
-"""How literals are made of what the JVM says; of Spark's other types we have none."""
+"""Constructors of literals by Spark type; other types have no literals here."""

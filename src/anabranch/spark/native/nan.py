@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 _MOST_FILES = 20_000
-"""Files above which asking for their statistics takes longer than skipping row groups saves."""
+"""Number of files above which looking up their statistics costs more than skipping row groups saves."""
 
 
 def shielded(scan: Scan, generation: Generation, asked: Collection[str] | None = None) -> frozenset[str]:
-    """Names of columns, as the generation has them, for which footers are not to be asked.
+    """Return the generation's column names whose footer statistics must not be used.
 
     Of a field inside of a row the manifests know nothing; elements of arrays and maps Spark does not look for.
 
@@ -48,7 +48,7 @@ def shielded(scan: Scan, generation: Generation, asked: Collection[str] | None =
 
 
 def shield(column: Column, data_type: DataType) -> Column:
-    """The same values in an expression that Spark does not ask footers about, and our planner sees through."""
+    """Wrap a column so that Spark does not look at its footer statistics; our planner sees through it."""
     if isinstance(data_type, FloatType | DoubleType):
         nan = fn.lit(float("nan"))
         return fn.nanvl(column, nan.cast("float") if isinstance(data_type, FloatType) else nan)
@@ -56,7 +56,7 @@ def shield(column: Column, data_type: DataType) -> Column:
 
 
 def _may_hold_nan(scan: Scan, generation: Generation, floats: list[Field]) -> bool:
-    """Files of which the manifests have no bounds may."""
+    """Whether a column may hold NaN, as do files without bounds in the manifests."""
     if scan.plan().files.height > _MOST_FILES:
         return True
     test = disjunction(NaNTest(BoundColumn((f,))) for f in floats)

@@ -1,4 +1,4 @@
-"""Files as Spark's own Parquet source for DataSource V2 reads them, as the catalog needs it."""
+"""Spark's own DataSource V2 Parquet scan over our files, for the catalog."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _READ = "org.apache.spark.sql.connector.read"
 
 
 class FileScan(Protocol):
-    """What is needed of a ``Scan`` of the JVM, under its names there."""
+    """Methods that we use of a JVM ``Scan``, under their Java names."""
 
     def readSchema(self) -> Any: ...  # noqa: N802
 
@@ -33,7 +33,7 @@ def parquet_scan(
     filters: Any = None,
     columns: Any = None,
 ) -> FileScan:
-    """Spark's ``ParquetScan`` over files that are read by name, or several of them as one.
+    """Return Spark's ``ParquetScan`` over files that are read by name, or several combined into one.
 
     Args:
         jvm: of the session.
@@ -63,7 +63,7 @@ def parquet_scan(
 
 
 class _ScansAsOne:
-    """Scans of the same columns, each over other files."""
+    """Several scans of the same columns over different files, combined into one."""
 
     def __init__(self, jvm: Jvm, scans: Sequence[Any]) -> None:
         self._scans = scans
@@ -77,7 +77,7 @@ class _ScansAsOne:
 
 
 class _BatchesAsOne(JavaProxy):
-    """Batches that are read alike."""
+    """Several batches that are read alike, combined into one."""
 
     class Java:
         implements: ClassVar = [f"{_READ}.Batch"]
@@ -95,6 +95,6 @@ class _BatchesAsOne(JavaProxy):
 
 
 def read_fields(schema: TableSchema, names: Sequence[str]) -> list[Field]:
-    """The columns of those names and all partition columns, in the order of the table."""
+    """Return the columns of those names and all partition columns, in the order of the table."""
     wanted = {*names, *schema.partition_keys}
     return [f for f in schema.fields if f.name in wanted]

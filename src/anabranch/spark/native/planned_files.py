@@ -1,4 +1,4 @@
-"""Our plans as Spark takes them: folders of files with the values of their partition."""
+"""Our plans in Spark's form: folders of files with the values of their partition."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from anabranch.streaming.delivery import FeedFile, FeedSplit
 
 _HADOOP_SCHEMES = {"file": "file", "s3": "s3a", "s3a": "s3a", "gs": "gs", "abfs": "abfs", "abfss": "abfss"}
 _INDEX_BYTES = 64 << 20
-"""About the most that Spark's indexes of files may take in the JVM that are kept for the next query of the same files."""
+"""Approximate limit of the JVM memory for Spark's file indexes that are kept for later queries."""
 _FILE_BYTES = 512
-"""About what a file takes in one of them, and in a plan here."""
+"""Approximate bytes per file in an index, and in a plan here."""
 _MATCHING = MetadataCache(64 << 20)
-"""Files of plans by the predicates that were asked, with the plan: a table that nobody writes is planned once for each."""
+"""Files by plan and predicate: a table that nobody writes to is planned once per predicate."""
 
 
 def hadoop_root(url: str) -> str | None:
-    """The place of a store as Hadoop spells it, without escapes; None if it has no such spelling."""
+    """Return the location of a store in Hadoop's form, without escapes; None if there is no such form."""
     parts = urlsplit(url)
     scheme = _HADOOP_SCHEMES.get(parts.scheme)
     if scheme is None:
@@ -57,10 +57,10 @@ def hadoop_root(url: str) -> str | None:
 
 @dataclass(frozen=True)
 class Folder:
-    """Files that lie side by side, in one bucket of one partition."""
+    """Files in one folder: of one bucket of one partition."""
 
     path: str
-    """As Hadoop spells it."""
+    """Path in Hadoop's form."""
     partition: bytes
     rows: int
     files: tuple[FileRow, ...]
@@ -76,16 +76,16 @@ class PlannedFiles:
 
     @lazy
     def whole(self) -> pl.DataFrame:
-        """All files there are, with the columns of a plan; no filter of Spark's has left out any."""
+        """All files, with the columns of a plan, before any filter of Spark's."""
         return self._of_ours(self.scan.plan().files)
 
     @property
     def bytes(self) -> int:
-        """Size of all of them."""
+        """Total size in bytes."""
         return int(self.whole["file_size"].sum())
 
     def matching(self, predicate: BoundPredicate | None) -> Sequence[Folder]:
-        """The files that may hold rows for which a predicate on `schema` is TRUE; known to the next query that asks."""
+        """Return the files that may hold rows for which the predicate is TRUE; cached for later queries."""
         whole = self.scan.plan()
         key = (str(id(whole)), str(self.schema.id), str(sorted(self.schema_ids)), repr(predicate))
         kept = _MATCHING.get(key)
@@ -130,7 +130,7 @@ class PlannedFiles:
 def folders_matching(
     folders: Sequence[Folder], predicate: BoundPredicate, schema: TableSchema
 ) -> list[Folder]:
-    """Those in whose partitions a predicate on partition columns may be TRUE."""
+    """Return the folders whose partition may satisfy a predicate on partition columns."""
     numbered = pl.DataFrame(
         {"number": range(len(folders)), "partition": [folder.partition for folder in folders]},
         schema={"number": pl.Int64, "partition": pl.Binary},
@@ -139,7 +139,7 @@ def folders_matching(
 
 
 def apart(folders: Sequence[Folder]) -> list[list[Folder]]:
-    """All folders, in as few groups as it takes for a path to be there once in each.
+    """Divide folders into as few groups as possible so that no group has a path twice.
 
     Null, an empty text and blanks are partitions of their own that lie in one folder, that of the default name.
     """
@@ -154,7 +154,7 @@ def apart(folders: Sequence[Folder]) -> list[list[Folder]]:
 
 
 def folders_of(context: TableContext, splits: Iterable[FeedSplit]) -> list[Folder]:
-    """The files of a stream's step, by the folders they lie in."""
+    """Return the files of a stream's step, grouped by folder."""
     root = hadoop_root(context.storage.url)
     found: dict[str, list[FeedFile]] = {}
     partitions: dict[str, bytes] = {}
@@ -175,11 +175,11 @@ def folders_of(context: TableContext, splits: Iterable[FeedSplit]) -> list[Folde
 
 
 _KEY = ["partition", "bucket", "file_name"]
-"""What makes a file one, in every plan of a snapshot."""
+"""Columns that identify a file in every plan of a snapshot."""
 
 
 def partition_rows(jvm: Jvm, schema: TableSchema, partitions: Sequence[bytes]) -> Any:
-    """The values of partition columns as Spark has them: a Scala ``Seq[InternalRow]``, a row for each partition."""
+    """Return partition values as a Scala ``Seq[InternalRow]``, one row per partition."""
     fields = schema.partition_fields
     if not fields or not partitions:
         return empty_rows(jvm, len(partitions))
@@ -188,13 +188,13 @@ def partition_rows(jvm: Jvm, schema: TableSchema, partitions: Sequence[bytes]) -
 
 
 def directories(jvm: Jvm, schema: TableSchema, folders: Sequence[Folder]) -> Any:
-    """Folders as a Scala ``Seq[PartitionDirectory]``."""
+    """Return folders as a Scala ``Seq[PartitionDirectory]``."""
     rows = partition_rows(jvm, schema, [f.partition for f in folders])
     return partition_directories(jvm, rows, [f.files for f in folders])
 
 
 def spark_index(jvm: Jvm, scan: Scan, folders: Sequence[Folder], fields: Sequence[Field]) -> Any:
-    """An ``InMemoryFileIndex`` of exactly these folders; the same one for the same files, where it was kept.
+    """Return an ``InMemoryFileIndex`` of exactly these folders, from the cache if the files are the same.
 
     By its path the index knows the partition of a file, so that no path may be there twice: see `apart`. Raises
     `UnsupportedFeatureError` if Spark's index does not take all files, as it passes over some names.

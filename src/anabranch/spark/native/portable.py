@@ -1,4 +1,4 @@
-"""A scan through the portable door: read by Python in Spark's tasks, as the data source ``anabranch`` does.
+"""Scan through the portable door: read by Python in Spark's tasks, as with the data source ``anabranch``.
 
 That source finds tables by the options of a read. A scan is found already, perhaps filtered, so here it is described
 by an option, as JSON. SQL can write such an option too, and reads no more by it than with ``anabranch`` itself.
@@ -39,7 +39,7 @@ _REGISTERED: WeakSet[SparkSession] = WeakSet()
 
 
 def portable_frame(spark: SparkSession, scan: Scan) -> DataFrame:
-    """The rows of a scan, whose limit is not looked at.
+    """Return the rows of a scan as a DataFrame; the limit is ignored.
 
     Raises `InvalidInputError` if the table is in the memory of this process, which Spark's do not share.
     """
@@ -48,7 +48,7 @@ def portable_frame(spark: SparkSession, scan: Scan) -> DataFrame:
 
 
 def portable_scan(jvm: Jvm, scan: Scan) -> Any:
-    """A DataSource V2 ``Scan`` of the JVM that gives the columns of the scan."""
+    """Return a DataSource V2 ``Scan`` of the JVM that outputs the columns of the scan."""
     register_scans(jvm.spark)
     options = jvm.map(_options(scan))
     source = (
@@ -63,14 +63,14 @@ def portable_scan(jvm: Jvm, scan: Scan) -> Any:
 
 
 def chosen_fields(scan: Scan) -> tuple[Field, ...]:
-    """The columns that a scan gives, in their order."""
+    """Return the output columns of a scan, in their order."""
     if scan.columns is None:
         return scan.schema.fields
     return tuple(scan.schema.field(name) for name in scan.columns)
 
 
 class ScanSource(DataSource):
-    """Spark's name for a scan that an option describes."""
+    """Data source for a scan that is described by an option."""
 
     @classmethod
     def name(cls) -> str:
@@ -88,7 +88,7 @@ class ScanSource(DataSource):
 
 
 class _ScanReader(DataSourceReader):
-    """Plans where Spark plans, and reads in its tasks."""
+    """Reader that plans on the driver and reads in tasks."""
 
     def __init__(self, scan: Scan) -> None:
         self._scan = scan
@@ -110,12 +110,12 @@ class _ScanReader(DataSourceReader):
 
 
 def _bare(scan: Scan) -> Scan:
-    """The scan without the plan that it may have kept, which is large, and not needed where rows are read."""
+    """Return the scan without its cached plan, which is large, and not needed where rows are read."""
     return replace(scan, limit=None)
 
 
 def described_scan(options: Mapping[str, str]) -> Scan:
-    """The scan that the options describe. Raises `InvalidInputError` if they describe none."""
+    """Return the scan that the options describe. Raises `InvalidInputError` if they describe none."""
     text = options.get(_SCAN)
     try:
         if text is None:
@@ -129,7 +129,7 @@ def described_scan(options: Mapping[str, str]) -> Scan:
 
 
 def _options(scan: Scan) -> dict[str, str]:
-    """What describes the scan; credentials are options of their own, as Spark hides such from its logs."""
+    """Return options that describe the scan; credentials are separate ones, as Spark redacts such in its logs."""
     if isinstance(scan.context.storage, MemoryStorage):
         raise InvalidInputError(
             f"'{scan.context.title}' is in the memory of one process, and Spark works in several",
@@ -139,7 +139,7 @@ def _options(scan: Scan) -> dict[str, str]:
 
 
 def register_scans(spark: SparkSession) -> None:
-    """Let the session, and copies that are made of it later, read scans that an option describes."""
+    """Let the session, and later copies of it, read scans that an option describes."""
     if spark not in _REGISTERED:
         register(spark, ScanSource)
         _REGISTERED.add(spark)

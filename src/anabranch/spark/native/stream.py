@@ -1,4 +1,4 @@
-"""A table as a stream by DataSource V2: batches read by Spark's own Parquet reader where that is possible.
+"""Streaming read of a table by DataSource V2: batches use Spark's own Parquet reader where possible.
 
 Offsets and batches are those of the portable door, found by the same code, here in the process of the driver; so a
 query can change doors at any restart. Each batch chooses its door by the files it has: where these need more than to
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 _STREAMING = "org.apache.spark.sql.connector.read.streaming"
 _DATASOURCES = "org.apache.spark.sql.execution.datasources"
 _MOST_ORDERED = 1_000
-"""Files of a batch of a queue table above which putting them in order costs more than it saves."""
+"""Number of files in a queue table's batch above which ordering them costs more than it saves."""
 
 
 def native_stream(
     jvm: Jvm, reader: StreamReader, columns: Any, portable: Callable[[], Any]
 ) -> NativeStream | None:
-    """A ``MicroBatchStream`` of a table; None, and a warning in the log, if this version of Spark takes none.
+    """Return a ``MicroBatchStream`` of a table; None, with a warning, if this version of Spark takes none.
 
     Args:
         jvm: of the session.
@@ -76,16 +76,16 @@ class NativeStream(JavaProxy):
         self._columns = columns
         self._portable = portable
         self._made: Any = None
-        """The portable stream, once it was needed."""
+        """The portable stream, created when first needed."""
         self._factory: Callable[[], Any] | None = None
-        """Makes what reads the batch that was planned last."""
+        """Creates the reader factory of the batch that was planned last."""
         self._unreachable: str | None = None
-        """Why Hadoop does not reach the files, empty if it does; None before it was tried."""
+        """Why Hadoop does not reach the files, empty if it does; None before the first check."""
 
     def toString(self) -> str:  # noqa: N802 - Java's name
         return f"anabranch {self._reader.feed.context.title} ({super().toString()})"
 
-    # Where the stream is
+    # Position of the stream
 
     def initialOffset(self) -> Any:  # noqa: N802
         return self._offset(self._reader.initialOffset())
@@ -127,7 +127,7 @@ class NativeStream(JavaProxy):
         if self._made is not None:
             self._made.stop()
 
-    # What is read of it
+    # Reading of batches
 
     def planInputPartitions(self, start: Any, end: Any) -> Any:  # noqa: N802
         first, last = _value(start), _value(end)
@@ -149,7 +149,7 @@ class NativeStream(JavaProxy):
         return self._factory()
 
     def _natively(self, splits: Sequence[FeedSplit]) -> tuple[Any, Any] | Obstacle:
-        """A ``Batch`` of Spark's Parquet source and its partitions."""
+        """Return a ``Batch`` of Spark's Parquet source and its partitions."""
         if not self._reader.gives_files_as_they_are:
             return Obstacle("the stream filters rows or adds columns")
         feed = self._reader.feed
@@ -194,7 +194,7 @@ class NativeStream(JavaProxy):
         return impossible(spark) or foreign({f.format for f in files}) or self._unreachable or None
 
     def _in_order(self, partitions: Any, splits: Sequence[FeedSplit]) -> Any:
-        """The same pieces of files, those of a split in one partition and in its order."""
+        """Return the same pieces of files, with those of a split in one partition and in its order."""
         pieces: dict[str, list[tuple[int, Any]]] = {}
         for partition in partitions:
             for piece in partition.files():
@@ -212,11 +212,11 @@ class NativeStream(JavaProxy):
         return self.jvm.array("org.apache.spark.sql.connector.read.InputPartition", made)
 
     def tell(self, obstacle: Obstacle) -> None:
-        """Say in the log that batches go through the portable door, and why; each reason once."""
+        """Log that batches go through the portable door, and why; each reason once."""
         tell(self._reader.feed.context, obstacle, stream=True)
 
     def _offset(self, value: Any) -> Any:
-        """As the portable door has it, to the letter: Spark compares offsets as text."""
+        """Return an offset exactly as the portable door formats it: Spark compares offsets as text."""
         kind = "org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingSourceOffset"
         return self.jvm.of(kind)(json.dumps(value))
 

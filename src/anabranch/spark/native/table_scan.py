@@ -1,4 +1,4 @@
-"""The scan of a table by DataSource V2, as Spark sees it: it asks, and `anabranch.spark.native.ways` finds the rows.
+"""DataSource V2 scan of a table, as Spark sees it; `anabranch.spark.native.ways` finds the rows.
 
 The planner chooses files by the filters and columns of a query. While the query runs it may tell which partitions a
 join has left over; then those of the others are left out as well.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from pyspark.sql.types import StructType
 
@@ -47,7 +47,7 @@ class TableScan(JavaProxy):
         self._decided: Way | None = None
         self._statistics: Statistics | None = None
         self.answers = Answers(jvm)
-        """What the JVM knows without asking: nothing of a stream, of which Spark does not ask for the columns."""
+        """Answers stored in the JVM: none for a stream, whose columns Spark does not ask for."""
 
     def readSchema(self) -> Any:  # noqa: N802
         schema = self._schema()
@@ -70,7 +70,7 @@ class TableScan(JavaProxy):
         found, noted = self._way.inner.readSchema(), self._query.metadata
         if not any(noted.values()):
             return found
-        # By what it has noted of a column, such as the length of its texts, Spark checks the plan of a write.
+        # Spark checks the plan of a write by the metadata of columns, such as the length of texts.
         columns = StructType.fromJson(json.loads(found.json()))
         for column in columns:
             column.metadata = noted.get(column.name, column.metadata)
@@ -97,13 +97,13 @@ class TableScan(JavaProxy):
         return self._streams(checkpoint)
 
     def filterAttributes(self) -> Any:  # noqa: N802
-        """The partition columns that are read: by their values files can be left out while the query runs."""
+        """Return the partition columns that are read: runtime filters on them can leave out files."""
         read = set(self._query.names) if isinstance(self._way, Natively) else set()
         names = tuple(name for name in self._query.scan.schema.partition_keys if name in read)
         return self.jvm.once(("references", *names), lambda: self._references(names))
 
     def filter(self, predicates: Any) -> None:
-        """Leave out files of partitions that a join, say, has no use for."""
+        """Leave out files of partitions that a runtime filter, say of a join, excludes."""
         way = self._way
         asked = runtime_predicate(self.jvm, predicates, self._query.scan.schema.partition_fields)
         if asked is not None and isinstance(way, Natively):
@@ -130,7 +130,7 @@ class TableScan(JavaProxy):
     def supportsIterativePushdown(self) -> bool:  # noqa: N802
         return False
 
-    # What Spark's Parquet source says of itself by default methods, which Py4J does not call.
+    # Same as the default methods of Spark's Parquet source, which Py4J does not call.
 
     def supportedCustomMetrics(self) -> Any:  # noqa: N802
         if isinstance(self._decided, Portably):
@@ -141,7 +141,7 @@ class TableScan(JavaProxy):
         return self.jvm.array("org.apache.spark.sql.connector.metric.CustomTaskMetric", [])
 
     def columnarSupportMode(self) -> Any:  # noqa: N802
-        """Whether rows come in batches. Where that is left to the partitions, Spark plans them again and again to ask."""
+        """Return whether rows come in batches. If left to the partitions, Spark plans them repeatedly to ask."""
         way = None if self._is_stream else self._way
         name = "PARTITION_DEFINED"
         if isinstance(way, Natively):
@@ -164,13 +164,23 @@ class TableScan(JavaProxy):
             return self._decided
 
 
+class Sized(Protocol):
+    """What has a size that is known before it is read."""
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def bytes(self) -> int: ...
+
+
 class Statistics(JavaProxy):
-    """What the optimiser is told of files before they are read, as often as it asks; nothing of a stream."""
+    """Size statistics for the optimiser before files are read, computed once; none for a stream."""
 
     class Java:
         implements: ClassVar = [f"{_READ}.Statistics"]
 
-    def __init__(self, jvm: Jvm, way: Way | None) -> None:
+    def __init__(self, jvm: Jvm, way: Sized | None) -> None:
         self.jvm = jvm
         self.way = way
 

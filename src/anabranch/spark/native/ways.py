@@ -1,4 +1,4 @@
-"""How a query of a table comes by its rows: files read by Spark's own Parquet reader, or through the portable door.
+"""Read paths of a query: files read by Spark's own Parquet reader, or through the portable door.
 
 A scan by DataSource V2 has one set of names for all its files. Where they would need several, as after a column was
 renamed, the portable door reads them until compaction has rewritten them; `native_frame` can join several.
@@ -31,57 +31,65 @@ from anabranch.spark.native.planned_files import Folder, PlannedFiles, folders_m
 from anabranch.spark.types.columns import spark_schema_json
 
 Portable = Callable[[Scan, Any], Any]
-"""Makes a ``Scan`` of the JVM that reads an Anabranch scan through the portable door; given are the scan, with columns
+"""Function that returns a JVM ``Scan`` for the portable door; its arguments are the Anabranch scan, with columns
 and filter, and its columns as a ``StructType`` of the JVM."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """What one query reads of a table."""
+    """Part of a table that one query reads."""
 
     find: Callable[[], Scan]
     filters: Filters | None
-    """What must hold for a row; None for all rows."""
+    """Filters on the rows; None for all rows."""
     columns: Any
     """A ``StructType`` of the JVM; None for all columns."""
+    keeps_order: bool = False
+    """Whether the rows of a bucket of a queue table come in the order they were written in."""
 
     @lazy
     def scan(self) -> Scan:
-        """What the table was when the query named it."""
+        """Scan of the table as it was when the query named it."""
         return self.find()
 
     @lazy
     def predicate(self) -> BoundPredicate | None:
-        """The filters as far as the planner understands them."""
+        """The filters, as far as the planner understands them."""
         return None if self.filters is None else predicate_of(self.filters, self.scan.schema.fields)
+
+    @property
+    def filtered(self) -> Scan:
+        """The scan with these filters as its own."""
+        both = conjunction(p for p in (self.scan.predicate, self.predicate) if p is not None)
+        return replace(self.scan, predicate=None if both == ALWAYS else both)
 
     @lazy
     def names(self) -> list[str]:
-        """The columns that the query needs, in the order in which Spark wants them."""
+        """Columns that the query needs, in Spark's order."""
         if self.columns is None:
             return [f.name for f in self.scan.schema.fields]
         return list(self.metadata)
 
     @lazy
     def metadata(self) -> dict[str, dict[str, Any]]:
-        """What Spark has noted of each column that it asks for."""
+        """Metadata that Spark attaches to each requested column."""
         asked = [] if self.columns is None else json.loads(self.columns_json)["fields"]
         return {str(field["name"]): dict(field["metadata"]) for field in asked}
 
     @lazy
     def columns_json(self) -> str:
-        """The columns as Spark's JSON."""
+        """The requested columns as Spark's JSON."""
         if self.columns is None:
             return spark_schema_json(self.scan.schema.fields)
         return str(self.columns.json())
 
 
 class Way(Protocol):
-    """How a scan comes by its rows."""
+    """Read path of a scan."""
 
     @property
     def inner(self) -> Any:
-        """A ``Scan`` of the JVM."""
+        """Return the ``Scan`` of the JVM."""
         ...
 
     @property
@@ -96,22 +104,22 @@ class Way(Protocol):
 
 @dataclass(frozen=True)
 class Natively:
-    """Files read by Spark's own reader."""
+    """Native read path: files read by Spark's own reader."""
 
     jvm: Jvm
     scan: Scan
     columns: str
-    """Those that are read, as Spark's JSON."""
+    """Columns that are read, as Spark's JSON."""
     read: Callable[[Sequence[Folder]], Any]
-    """Makes a ``Scan`` of the JVM that reads some folders as the query asks."""
+    """Function that returns a JVM ``Scan`` of some folders as the query asks."""
     planned: Sequence[Folder]
-    """What was there before the running query left anything out."""
+    """Folders before runtime filters."""
     folders: Sequence[Folder]
     inner: Any
 
     @classmethod
     def of(cls, jvm: Jvm, query: Query, generation: Generation) -> Natively:
-        """The files of a query. Raises ``Py4JError`` and `UnsupportedFeatureError` where Spark does not take them."""
+        """Plan the files of a query. Raises ``Py4JError`` and `UnsupportedFeatureError` if Spark rejects them."""
         filters = None
         if query.filters is not None:
             asked = {name for part in query.filters.parts for name in part.columns}
@@ -124,7 +132,7 @@ class Natively:
         return cls(jvm, query.scan, query.columns_json, read, folders, folders, read(folders))
 
     def only(self, runtime: BoundPredicate) -> Natively:
-        """Without the partitions that the running query has no use for, however often it has told."""
+        """Return this without the partitions that runtime filters exclude; can be applied repeatedly."""
         folders = folders_matching(self.planned, runtime, self.scan.schema)
         return replace(self, folders=folders, inner=self.read(folders))
 
@@ -138,7 +146,7 @@ class Natively:
 
     @lazy
     def bytes(self) -> int:
-        """Of the columns that are read."""
+        """Estimated size of the columns that are read, in bytes."""
         size = sum(size for folder in self.folders for _, size, _ in folder.files)
         return estimated_bytes(self.jvm, size, self.columns, spark_schema_json(self.scan.schema.fields))
 
@@ -149,13 +157,13 @@ class Natively:
 
     @lazy
     def schema(self) -> Any:
-        """The columns that are read, as a ``StructType`` of the JVM."""
+        """Columns that are read, as a ``StructType`` of the JVM."""
         return self.inner.readSchema()
 
 
 @dataclass(frozen=True)
 class Portably:
-    """Files read by Python."""
+    """Portable read path: files read by Python."""
 
     jvm: Jvm
     asked: Scan
@@ -171,23 +179,22 @@ class Portably:
 
     @lazy
     def bytes(self) -> int:
-        """Of the columns that are read."""
+        """Estimated size of the columns that are read, in bytes."""
         size, whole = self.asked.plan().report.bytes, spark_schema_json(self.asked.schema.fields)
         read = spark_schema_json([self.asked.schema.field(name) for name in self.asked.columns or ()])
         return estimated_bytes(self.jvm, size, read, whole)
 
 
 def way_of(jvm: Jvm, query: Query, portable: Portable) -> Way:
-    """How a query is answered: natively where that is possible, or else, with a warning, through the portable door."""
+    """Choose the read path of a query: native where possible, else portable, with a warning."""
     found = _natively(jvm, query)
     if not isinstance(found, Obstacle):
         return found
     tell(query.scan.context, found)
     scan = query.scan
-    both = conjunction(p for p in (scan.predicate, query.predicate) if p is not None)
     # Rows without any column cannot travel from a Python process.
     chosen = tuple(query.names or [scan.schema.fields[0].name])
-    asked = replace(scan, columns=chosen, predicate=None if both == ALWAYS else both)
+    asked = replace(query.filtered, columns=chosen)
     columns = jvm.struct(spark_schema_json([scan.schema.field(name) for name in chosen]))
     return Portably(jvm, asked, portable(asked, columns))
 
@@ -196,6 +203,8 @@ def _natively(jvm: Jvm, query: Query) -> Natively | Obstacle:
     scan = query.scan
     if scan.predicate is not None or scan.limit is not None:
         return Obstacle("the scan filters or limits rows itself")
+    if query.keeps_order and scan.schema.bucket > 0:
+        return Obstacle("rows of a bucket keep their order")
     made = native_generations(jvm.spark, scan, read_fields(scan.schema, query.names))
     if isinstance(made, Obstacle):
         return made

@@ -1,6 +1,6 @@
 """Writing a DataFrame by Spark's own tasks, without Python in them: the native way to write.
 
-Our Java (``java/write``) puts Spark's rows into data files through the Parquet library that Spark ships; the commit
+Our Java (``java/tasks``) puts Spark's rows into data files through the Parquet library that Spark ships; the commit
 stays in Python, which makes commit messages of what the tasks tell. Files are the same as those of `anabranch.arrow`:
 types, checksums, sizes, statistics, durability.
 """

@@ -1,4 +1,4 @@
-"""Rows of data files to a Spark task."""
+"""Reading of data files in a Spark task."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from anabranch.streaming.delivery import CHANGE_COLUMN, WATERMARK_COLUMN, FeedFi
 from anabranch.streaming.feed import Feed
 
 _THREADS = 2
-"""Pieces of files that a task decodes side by side: it has one core, but should not wait for its store."""
+"""Pieces of files that a task decodes in parallel: it has one core, but should not wait for its store."""
 
 _WORTH_A_TASK_BYTES, _WORTH_A_TASK_ROWS = 8 << 20, 500_000
-"""From so much on one more task, and one more file that it writes, is worth while."""
+"""Amount of data that justifies one more task, and one more output file."""
 _ABOUT = 1.05
-"""Files that are equal but for a few bytes go into equal parts."""
+"""Tolerance by which files of nearly equal size are counted as equal."""
 
 _MOST_ROWS = 1 << 16
 _MOST_BYTES = 16 << 20
@@ -42,19 +42,19 @@ class RowReader:
     """Reads splits as Arrow batches in the types that Spark takes. Picklable."""
 
     reader: Reader | FeedReader
-    """What reads the splits of the partitions."""
+    """Reader of the partitions' splits."""
     target: pa.Schema
     """The columns to read, in their order, in the types that Spark takes."""
 
     @property
     def is_plain(self) -> bool:
-        """Whether it gives all rows of the files, in columns of the table."""
+        """Whether it outputs all rows of the files, with the columns of the table only."""
         reader = self.reader.reader if isinstance(self.reader, FeedReader) else self.reader
         is_marked = isinstance(self.reader, FeedReader) and not self.reader.is_plain
         return reader.predicate is None and not is_marked
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one split; none for the partition that Spark makes up where there is nothing to read."""
+        """Yield the rows of one split; none for the dummy partition that Spark adds if there is nothing to read."""
         if not isinstance(partition, SplitPartition):
             return
         for batch in self.reader.read(partition.value):
@@ -69,12 +69,12 @@ def snapshot_rows(
     *,
     verify: bool = True,
 ) -> RowReader:
-    """A reader of the splits of a plan; the predicate is bound to the columns of `schema`."""
+    """Return a reader of a plan's splits; the predicate is bound to the columns of `schema`."""
     return RowReader(Reader(context, schema.fields, tuple(target.names), predicate, _THREADS, verify), target)
 
 
 def stream_rows(feed: Feed, target: pa.Schema, *, watermark_column: bool = False) -> RowReader:
-    """A reader of the splits of a feed, with ``_change`` if it hands out changes, and ``_watermark`` if that is asked for.
+    """Return a reader of a feed's splits, with ``_change`` if it outputs changes, and ``_watermark`` if asked for.
 
     What is added is never a column of the table, also where that has one of the same name.
     """
@@ -84,7 +84,7 @@ def stream_rows(feed: Feed, target: pa.Schema, *, watermark_column: bool = False
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The rows in batches that Spark can hold in memory several at a time, outside of its heap."""
+    """Divide rows into batches small enough for Spark to hold several in memory, outside of its heap."""
     fitting = batch.num_rows * _MOST_BYTES // max(batch.nbytes, 1)
     step = max(1, min(_MOST_ROWS, fitting))
     for start in range(0, batch.num_rows, step):
@@ -92,7 +92,7 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def spread(splits: Sequence[FeedSplit], slots: int) -> list[FeedSplit]:
-    """The same files in the same order, in enough splits for all tasks that run side by side, if each has much to do.
+    """Divide files, in the same order, into enough splits for all parallel tasks, if each has enough work.
 
     Splits of a step are few where its files are small; then one task would do everything while others wait. For
     tables whose rows have no order between files.
@@ -109,7 +109,7 @@ def spread(splits: Sequence[FeedSplit], slots: int) -> list[FeedSplit]:
 
 
 def _cut(split: FeedSplit, most: float) -> Iterator[FeedSplit]:
-    """A split in runs of files of at most so much work, or of one file."""
+    """Divide a split into runs of files with at most `most` work each, or of a single file."""
     run: list[FeedFile] = []
     work = 0.0
     for file in split.files:
@@ -122,10 +122,10 @@ def _cut(split: FeedSplit, most: float) -> Iterator[FeedSplit]:
 
 
 def _work(file: FeedFile) -> float:
-    """What it is to read a file, in shares of what is worth one more task."""
+    """Return the work of reading a file, as a fraction of what justifies one more task."""
     return max(file.file.size / _WORTH_A_TASK_BYTES, file.file.row_count / _WORTH_A_TASK_ROWS)
 
 
 def partitions_of(splits: Sequence[Split] | Sequence[FeedSplit]) -> list[InputPartition]:
-    """One Spark partition for each split."""
+    """Return one Spark partition per split."""
     return [SplitPartition(split) for split in splits]

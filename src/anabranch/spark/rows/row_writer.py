@@ -1,4 +1,4 @@
-"""Rows of a Spark task into data files of a table."""
+"""Writing of a Spark task's rows to data files of a table."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class RowWriter:
 
     context: WriteContext
     places: tuple[int | None, ...]
-    """For each column of the table its place among the columns that come; None if it does not come."""
+    """For each table column its index among the incoming columns; None if it does not come."""
     source: int | None = None
-    """Place of the column that says which source a row is of, if the table does not have it."""
+    """Index of the column with each row's source, if the table does not have it."""
 
     @classmethod
     def of(cls, table: Table, schema: StructType, planned: TableSchema | None = None) -> RowWriter:
-        """A writer of rows with these columns, which go by name.
+        """Return a writer of rows with these columns, which are matched by name.
 
         Args:
             table: where to.
@@ -93,7 +93,7 @@ class RowWriter:
         return cls(context, tuple(places.get(f.name) for f in latest.fields), source_place)
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> list[CommitMessage]:
-        """Write all rows; what was written is removed if that fails."""
+        """Write all rows; remove what was written if that fails."""
         context = replace(self.context, spill_folder=_local_folder())
         return write((self._fitted(batch) for batch in batches), context)
 
@@ -102,7 +102,7 @@ class RowWriter:
         abort(messages, self.context)
 
     def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows in the columns and Arrow types of the table. Raises `SchemaError`."""
+        """Convert rows to the columns and Arrow types of the table. Raises `SchemaError`."""
         fields = self.context.schema.fields
         columns = [
             fit_spark(pa.nulls(batch.num_rows) if place is None else batch.column(place), f)
@@ -116,7 +116,7 @@ class RowWriter:
 
 
 def target_of(name: str, schema: TableSchema, table: Table) -> Field:
-    """The table's column of that name, else its only one when case is ignored, as Spark does."""
+    """Return the table's column of that name, else the only one that matches ignoring case, as Spark does."""
     exact = [f for f in schema.fields if f.name == name]
     found = exact or [f for f in schema.fields if f.name.lower() == name.lower()]
     if len(found) != 1:
@@ -129,7 +129,7 @@ def target_of(name: str, schema: TableSchema, table: Table) -> Field:
 
 
 def fit_spark(array: Any, target: Field) -> Any:
-    """A column as Spark hands it over in the Arrow type of the table's. Raises `SchemaError`."""
+    """Convert a column from Spark to the Arrow type of the table's. Raises `SchemaError`."""
     if _has_times(target.type) and not pa.types.is_null(array.type):
         try:
             array = to_type(array, to_arrow_type(target.type), exact=True)
@@ -139,7 +139,7 @@ def fit_spark(array: Any, target: Field) -> Any:
 
 
 def _check_type(given: DataType, target: Field, table: Table) -> None:
-    """The rules are those of the embedded engine, asked with no rows."""
+    """Check a type by the rules of the embedded engine, applied to zero rows."""
     try:
         fit_spark(pa.array([], arrow_type(given)), target)
     except SchemaError as error:
@@ -150,7 +150,7 @@ def _check_type(given: DataType, target: Field, table: Table) -> None:
 
 
 def _check_source(column: StructField) -> None:
-    """Raises `SchemaError` for a source that cannot be written as text."""
+    """Raise `SchemaError` for a source column that cannot be written as text."""
     if not isinstance(column.dataType, StringType | IntegralType):
         raise SchemaError(
             f"column '{column.name}' is {column.dataType.simpleString()}, but names the source of a row",
@@ -159,12 +159,12 @@ def _check_source(column: StructField) -> None:
 
 
 def _source_values(array: Any, source: Field) -> Any:
-    """The sources of rows as text. Raises `SchemaError` if one is null."""
+    """Convert the sources of rows to text. Raises `SchemaError` if one is null."""
     return fit(array.cast(pa.string()), source.type, source.name)
 
 
 def _has_times(data_type: DataType) -> bool:
-    """Whether there are times of day in it, which Spark has as plain numbers."""
+    """Whether a type contains times of day, which Spark has as plain numbers."""
     match data_type:
         case TimeType():
             return True
@@ -179,7 +179,7 @@ def _has_times(data_type: DataType) -> bool:
 
 
 def _local_folder() -> str | None:
-    """One of the disks that Spark uses for itself on this machine; None if it does not say which."""
+    """Return one of Spark's local disks on this machine; None if Spark does not say which."""
     folders = [f for f in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if os.path.isdir(f)]  # noqa: PTH112
     task = TaskContext.get()
     return folders[(0 if task is None else task.partitionId()) % len(folders)] if folders else None

@@ -35,6 +35,7 @@ from anabranch.options import (
     OVERWRITE_IF_UNCHANGED_SINCE,
     OVERWRITE_PARTITION,
 )
+from anabranch.spark.context.options import refuse_moment
 from anabranch.spark.context.tables import View
 from anabranch.spark.lineage.portable_lineage import PortableOrigin, Where, here
 from anabranch.spark.rows.row_reader import partitions_of, snapshot_rows
@@ -47,11 +48,11 @@ from anabranch.table.merging import SchemaMerge
 _LOG = logging.getLogger(__name__)
 
 NOT_PUBLISHED = (CommitConflictError, CommitRetriesExhaustedError, SealedBranchError, InvalidInputError)
-"""After these errors nothing of a commit can ever become visible, so its files may go."""
+"""Errors after which a commit can never become visible, so that its files may be removed."""
 
 
 class BatchReader(DataSourceReader):
-    """Reads a view of a table. Travels to the tasks without the plan."""
+    """Reader of a view of a table. Pickled for the tasks without the plan."""
 
     def __init__(self, view: View, target: pa.Schema, filter: str | None) -> None:
         self._view = view
@@ -73,20 +74,20 @@ class BatchReader(DataSourceReader):
 
 @dataclass(frozen=True)
 class WrittenFiles(WriterCommitMessage):
-    """What one task wrote."""
+    """Files that one task wrote."""
 
     messages: tuple[CommitMessage, ...]
 
 
 @dataclass(frozen=True)
 class TaskFiles(WrittenFiles):
-    """And for whom."""
+    """Files that one task wrote, with the job they belong to."""
 
     run: Where | None
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Appends rows, or overwrites with them; one commit when all tasks are done."""
+    """Writer that appends or overwrites in one commit when all tasks are done."""
 
     def __init__(
         self,
@@ -119,7 +120,7 @@ class BatchWriter(DataSourceArrowWriter):
         slots: int | None = None,
         application: str | None = None,
     ) -> BatchWriter:
-        """Checks that rows of `schema` fit the table, and warns if the write will probably have too few tasks.
+        """Check that rows of `schema` fit the table, and warn if the write will probably have too few tasks.
 
         What will be written is not known yet; it is expected to be as much as at the last append.
 
@@ -135,6 +136,7 @@ class BatchWriter(DataSourceArrowWriter):
             SchemaError: the rows do not fit.
             InvalidInputError: the options contradict each other.
         """
+        refuse_moment(table.name, options)
         text = OVERWRITE_PARTITION.of(options)
         for option in (OVERWRITE_PARTITION, OVERWRITE_IF_UNCHANGED_SINCE):
             if option.of(options) is not None and not overwrite:
@@ -161,7 +163,7 @@ class BatchWriter(DataSourceArrowWriter):
             merge=merge,
         )
         if slots is not None and text is None:
-            # It travels to the commit, which then says nothing.
+            # Pickled for the commit, so that the warning is not repeated there.
             writer._warned = warn_of_load(last_load(table, tasks=slots), table)
         return writer
 
@@ -203,17 +205,17 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 def files_of(messages: Sequence[WriterCommitMessage | None]) -> list[CommitMessage]:
-    """All files that the tasks reported, in the order of the tasks."""
+    """Return all files that the tasks reported, in the order of the tasks."""
     return [file for written in messages if isinstance(written, WrittenFiles) for file in written.messages]
 
 
 def load_of(messages: Sequence[WriterCommitMessage | None]) -> WriteLoad:
-    """What the tasks had to write."""
+    """Return the load of the tasks."""
     return WriteLoad.of_messages([m.messages for m in messages if isinstance(m, WrittenFiles)])
 
 
 def warn_of_load(load: WriteLoad | None, table: Table) -> bool:
-    """Say in the log if tasks have too many buckets to write; whether it was said."""
+    """Log a warning if tasks have too many buckets to write; return whether it was logged."""
     warning = None if load is None else load_warning(load, table.name, table.options)
     if warning is not None:
         _LOG.warning(warning)

@@ -1,4 +1,4 @@
-"""Bringing rows together before they are written: few buckets for each task, and with them few, large files.
+"""Clustering of rows before a write: few buckets per task, and therefore few, large files.
 
 Without this every task writes a file for every bucket that it meets a row of. Spark does it best: what it is
 asked for depends on the table and on what Spark can do for the frame.
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 _BUCKET = "__anabranch_bucket"
 _ORDER = "__anabranch_order"
 _ROW_BY_ROW = frozenset({"Project", "Filter", "Union", "SubqueryAlias", "LocalLimit", "GlobalLimit"})
-"""Steps of Spark's plans that are cheap to do twice."""
+"""Plan steps of Spark that are cheap to execute twice."""
 
 
 def cluster(
     frame: DataFrame, table: Table | str, *, keep_order: bool = True, tasks: int | None = None
 ) -> DataFrame:
-    """The same rows, moved so that each task of a write has few buckets of the table. Nothing runs yet.
+    """Redistribute rows so that each task of a write has few buckets of the table. Lazy.
 
     ``t.append(frame)`` and ``t.overwrite(frame)`` do this by themselves; streams and ``frame.write`` do not.
 
@@ -52,7 +52,7 @@ def cluster(
         table: where to; by name in the warehouse of the frame's session.
         keep_order: whether rows of one bucket of a queue must keep the order they have. Streams can then not be
             clustered by bucket.
-        tasks: how many tasks shall write; as many as Spark thinks good if None.
+        tasks: number of tasks that write; chosen by Spark if None.
 
     Raises:
         SchemaError: a column of the frame is not in the table.
@@ -74,7 +74,7 @@ def cluster(
 
 
 def expected_load(frame: DataFrame, table: Table) -> WriteLoad | None:
-    """What writing the frame will ask of its tasks, if that is cheap to know; with enough tasks, where Spark has them.
+    """Estimate the load of writing the frame, if that is cheap; assumes enough tasks, where Spark has them.
 
     Partitions are counted in the frame if that takes no more than reading their columns from where they are stored.
     Otherwise they are expected to be as many as at the last append. None if there was none.
@@ -93,9 +93,9 @@ def expected_load(frame: DataFrame, table: Table) -> WriteLoad | None:
 
 
 def last_load(table: Table, *, tasks: int = 1) -> WriteLoad | None:
-    """What so many tasks have to write if it is as much as the newest snapshot brought; None if that was no append.
+    """Return the load of `tasks` tasks writing as much as the newest snapshot; None if that was no append.
 
-    A guess, which no write shall fail of: None also if it cannot be made.
+    Only an estimate: errors are ignored and give None, so that no write fails because of it.
     """
     try:
         snapshot = table.snapshot
@@ -127,13 +127,13 @@ def _clustered_queue(frame: DataFrame, table: Table, *, keep_order: bool, tasks:
         moved = moved.withColumn(_ORDER, sf.monotonically_increasing_id())
     moved = moved.repartition(*places) if tasks is None else moved.repartition(tasks, *places)
     if keep_order:
-        # One bucket after the other: a task then has one file open at a time.
+        # Sorted by bucket, so that a task has one file open at a time.
         moved = moved.sortWithinPartitions(*places, _ORDER)
     return moved.drop(_BUCKET, _ORDER)
 
 
 def _bucket_function(keys: Sequence[Field], count: int) -> Callable[..., Column]:
-    """The bucket of a row from the columns of its key, as every engine finds it."""
+    """Return a function from a row's key columns to its bucket, as every engine computes it."""
     from pyspark.sql import functions as sf
     from pyspark.sql.types import IntegerType
 
@@ -146,7 +146,7 @@ def _bucket_function(keys: Sequence[Field], count: int) -> Callable[..., Column]
 
 
 def _columns(frame: DataFrame, table: Table, fields: Sequence[Field]) -> list[Column]:
-    """The frame's columns that become these of the table; one that the frame lacks becomes null and is left out."""
+    """Return the frame's columns for these table columns; ones that it lacks become null and are left out."""
     from pyspark.sql import functions as sf
 
     schema = table.schema
@@ -161,7 +161,7 @@ def _is_adaptive(spark: SparkSession) -> bool:
 
 
 def _counted(frame: DataFrame, table: Table) -> int | None:
-    """Partitions in the frame; None if they cannot be counted without doing much of the frame's work twice."""
+    """Count the partitions in the frame; None if that would repeat much of the frame's work."""
     fields = table.schema.partition_fields
     if not fields:
         return 1

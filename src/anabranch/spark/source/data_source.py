@@ -37,7 +37,7 @@ from anabranch.options import (
     SCAN_WATERMARK_COLUMN,
     STREAM_SCHEMA,
 )
-from anabranch.spark.context.options import refuse_travel, spelled
+from anabranch.spark.context.options import refuse_catalog_options, spelled
 from anabranch.spark.context.tables import Newest, columns_of, open_table, view_of
 from anabranch.spark.lineage.lookups import tell
 from anabranch.spark.source.batch import BatchReader, BatchWriter
@@ -49,22 +49,22 @@ from anabranch.streaming.delivery import CHANGE_COLUMN, WATERMARK_COLUMN
 
 
 class AnabranchSource(DataSource):
-    """Batch and streaming, reading and writing, of one table."""
+    """Batch and streaming data source and sink for one table."""
 
     defaults: ClassVar[Mapping[str, str]] = {}
-    """Options of the session; those of a read or write lie over them."""
+    """Options of the session, which those of a read or write override."""
 
     notices: ClassVar[Path | None] = None
-    """Where the session's process waits for word of streaming commits; None if it does not."""
+    """Folder where the session's process expects notices of streaming commits; None if it does not."""
 
     slots: ClassVar[int | None] = None
-    """Tasks that the session runs side by side, if it says so."""
+    """Number of tasks that the session runs in parallel, if known."""
 
     application: ClassVar[str | None] = None
-    """Name of the application, if it says so."""
+    """Name of the application, if known."""
 
     newest: Newest | None = None
-    """Set once the columns were asked for: the DataFrame goes on to mean what was the newest then."""
+    """Newest state when Spark asked for the columns: the DataFrame keeps reading it."""
 
     @classmethod
     def name(cls) -> str:
@@ -76,17 +76,17 @@ class AnabranchSource(DataSource):
         if system is not None:
             return spark_schema(_chosen(system.schema, options))
         schema, self.newest = columns_of(options)
-        return spark_schema(_of_stream(_chosen(schema, options), options))
+        return spark_schema(fields_of(schema, options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = self._spelled()
         system = system_read(options)
         if system is not None:
-            return SystemReader(system, _target(system.schema, schema, options))
-        _refuse_added(options)
+            return SystemReader(system, check_columns(system.schema, schema, options))
+        refuse_added(options)
         view = view_of(options, self.newest)
         tell(self.notices, state_read(view.table.context, view.snapshot))
-        return BatchReader(view, _target(view.schema, schema, options), SCAN_FILTER.of(options))
+        return BatchReader(view, check_columns(view.schema, schema, options), SCAN_FILTER.of(options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         options = self._spelled()
@@ -100,7 +100,7 @@ class AnabranchSource(DataSource):
         table = open_table(options)
         text = STREAM_SCHEMA.of(options)
         began = table.schema if text is None else TableSchema.from_json(text.encode(), path=STREAM_SCHEMA.key)
-        target = _target(began, schema, options)
+        target = check_columns(began, schema, options)
         reader = stream_reader(table, target, options, notices=self.notices, schema=began)
         reader.slots = self.slots
         return reader
@@ -111,12 +111,20 @@ class AnabranchSource(DataSource):
         return StreamWriter.of(table, schema, options, overwrite=overwrite, notices=self.notices)
 
     def _spelled(self) -> dict[str, str]:
-        refuse_travel(self.options)
+        refuse_catalog_options(self.options)
         return {**self.defaults, **spelled(self.options, besides=self.defaults)}
 
 
+def fields_of(schema: TableSchema, options: Mapping[str, str]) -> tuple[Field, ...]:
+    """The columns that a read by these options has: those of the table that it chooses, then those that it adds.
+
+    Raises `SchemaError`.
+    """
+    return _of_stream(_chosen(schema, options), options)
+
+
 def stream_follower(schema: StructType, options: Mapping[str, str], *, notices: Path | None) -> StreamReader:
-    """What follows a table for a stream in the process of the driver, with columns that Spark knows already.
+    """Return the stream reader of a table for the driver process, with columns that Spark already knows.
 
     Args:
         schema: those columns.
@@ -125,7 +133,7 @@ def stream_follower(schema: StructType, options: Mapping[str, str], *, notices: 
     """
     asked = spelled(options, is_checked=True)
     table = open_table(asked)
-    return follower(table, _target(table.schema, schema, asked), asked, notices=notices)
+    return follower(table, check_columns(table.schema, schema, asked), asked, notices=notices)
 
 
 def source_with(
@@ -135,7 +143,7 @@ def source_with(
     slots: int | None = None,
     application: str | None = None,
 ) -> type[AnabranchSource]:
-    """The data source with options of a session, to be registered there.
+    """Return the data source class with the options of a session, to be registered there.
 
     Args:
         defaults: the options.
@@ -143,7 +151,7 @@ def source_with(
         slots: how many tasks the session runs side by side.
         application: its name.
     """
-    # Made at run time, so pickle takes the class by value and both travel with it.
+    # Defined at run time, so that the class is pickled by value together with both.
     return type(
         "AnabranchSource",
         (AnabranchSource,),
@@ -162,7 +170,7 @@ def _chosen(schema: TableSchema, options: Mapping[str, str]) -> tuple[Field, ...
 
 
 def _of_stream(columns: tuple[Field, ...], options: Mapping[str, str]) -> tuple[Field, ...]:
-    """The columns of a stream: those of the table, then those that it adds. Raises `SchemaError`."""
+    """Return the columns of a stream: those of the table, then those that it adds. Raises `SchemaError`."""
     added = _added(options)
     doubled = {f.name for f in columns} & {f.name for f in added}
     if doubled:
@@ -175,7 +183,7 @@ def _of_stream(columns: tuple[Field, ...], options: Mapping[str, str]) -> tuple[
 
 
 def _added(options: Mapping[str, str]) -> tuple[Field, ...]:
-    """The columns that the options of a read ask a stream to add."""
+    """Return the columns that the options of a read ask a stream to add."""
     wanted = (
         (SCAN_ON_OVERWRITE.of(options) == "changes", _CHANGE),
         (SCAN_WATERMARK_COLUMN.of(options), _WATERMARK),
@@ -183,8 +191,8 @@ def _added(options: Mapping[str, str]) -> tuple[Field, ...]:
     return tuple(field for is_wanted, field in wanted if is_wanted)
 
 
-def _refuse_added(options: Mapping[str, str]) -> None:
-    """Spark asks for the columns before it says whether it is a stream. Raises `OptionError` for a batch read."""
+def refuse_added(options: Mapping[str, str]) -> None:
+    """Raise `OptionError` if a batch read asks for stream columns: Spark asks for the columns of both alike."""
     for field in _added(options):
         raise OptionError(
             f"the column {field.name} is one of streams, and this is a batch read",
@@ -192,8 +200,8 @@ def _refuse_added(options: Mapping[str, str]) -> None:
         )
 
 
-def _target(schema: TableSchema, asked: StructType, options: Mapping[str, str]) -> pa.Schema:
-    """The Arrow schema of a read, of the columns that Spark was told of.
+def check_columns(schema: TableSchema, asked: StructType, options: Mapping[str, str]) -> pa.Schema:
+    """Return the Arrow schema of a read, with the columns that Spark was given, if these go with the table's.
 
     They are not the table's if the user gave a schema, or if the table's was changed after it was opened; columns
     added since then do not matter to a stream that is under way. Raises `SchemaError` if they do not go with
@@ -211,7 +219,7 @@ def _target(schema: TableSchema, asked: StructType, options: Mapping[str, str]) 
 
 
 def _shape(schema: StructType, *, nullable: bool | None = None) -> Any:
-    """Names, types and nullability, all of it set to `nullable` if that is given."""
+    """Return names, types and nullability, with all nullability set to `nullable` if given."""
 
     def plain(value: Any) -> Any:
         if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Records that cannot be read, on their way from the tasks that read them to a table of dead letters.
+"""Dead letters: unreadable records on their way from the reading tasks to a table.
 
 A task that reads a range of a topic puts what it cannot read into one file below the warehouse::
 
@@ -45,15 +45,15 @@ _FOLDER = "_dead_letters"
 
 @dataclass(frozen=True)
 class Rejecting:
-    """Puts down what a task cannot read. Picklable."""
+    """Handler that stores the records that a task cannot read. Picklable."""
 
     warehouse: str
     table: str
     options: tuple[tuple[str, str], ...] = ()
-    """Of the store."""
+    """Options of the store."""
 
     def __call__(self, wanted: OffsetRange, rows: pa.Table) -> None:
-        """Put down the records of a range. Raises `InvalidInputError` outside of a streaming batch."""
+        """Store the unreadable records of a range. Raises `InvalidInputError` outside of a streaming batch."""
         task = TaskContext.get()
         names = ("sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id")
         found = [None if task is None else task.getLocalProperty(name) for name in names]
@@ -76,7 +76,7 @@ class Rejecting:
 
 @dataclass(frozen=True)
 class DeadLetters:
-    """What the tasks of one batch put down, for the sink that commits the batch."""
+    """Dead letters stored by the tasks of one batch, for the sink that commits the batch."""
 
     warehouse: Storage
     query: str
@@ -87,7 +87,7 @@ class DeadLetters:
         return f"{_FOLDER}/{self.query}/{self.batch}"
 
     def commit(self, run: str | None, user: str, sink: str, entry: LineageEntry) -> None:
-        """Commit them, once for the user and the batch. Raises what a commit does.
+        """Commit the dead letters, once per user and batch. Raises what a commit does.
 
         Args:
             run: of the query; what others put down is left out.
@@ -111,7 +111,7 @@ class DeadLetters:
             )
 
     def forget(self) -> None:
-        """Remove what was put down for the batch, by any run of the query."""
+        """Remove the dead letters stored for the batch, by any run of the query."""
         self.warehouse.delete_folder(self._folder)
 
 

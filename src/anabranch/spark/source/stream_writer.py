@@ -48,7 +48,7 @@ from anabranch.lineage.spark_offsets import BatchOffsets, sources_of_kind
 from anabranch.options import CODE_VERSION, JOB, LOOKED_UP, MERGE_SCHEMA, SINK_ON_REPLACE, WRITE_ONLY
 from anabranch.runtime import SYSTEM
 from anabranch.spark.context.notices import Notice, leave
-from anabranch.spark.context.options import QUERY_NAME, table_options
+from anabranch.spark.context.options import QUERY_NAME, refuse_moment, table_options
 from anabranch.spark.context.tables import warehouse_of
 from anabranch.spark.lineage.checkpoint import Checkpoint
 from anabranch.spark.lineage.lookups import Lookups, ask
@@ -71,20 +71,20 @@ from anabranch.table import Table
 
 _LOG = logging.getLogger(__name__)
 _LAST = 20
-"""Commits, the newest, among which the batch before is looked for."""
+"""Number of newest commits among which the previous batch is looked for."""
 
 
 @dataclass(frozen=True)
 class WrittenBatch(WrittenFiles):
-    """What one task of a batch wrote, and what it knows of the run it belongs to."""
+    """Files that one task of a batch wrote, and what it knows of the run it belongs to."""
 
     run: BatchRun
     began_millis: int | None = None
-    """When the task began, in epoch milliseconds by the clock of its machine."""
+    """Start of the task, in epoch milliseconds by the clock of its machine."""
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Appends the rows of each batch; in output mode ``complete`` replaces the table's by them."""
+    """Writer that appends the rows of each batch; output mode ``complete`` replaces the table's rows."""
 
     def __init__(
         self,
@@ -117,13 +117,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
         overwrite: bool,
         notices: Path | None = None,
     ) -> StreamWriter:
-        """Checks that rows fit the table, and fixes the identity of a query that starts for the first time.
+        """Check that rows fit the table, and fix the identity of a query that starts for the first time.
 
         Raises:
             SchemaError: rows of `schema` do not fit the table.
+            InvalidInputError: the options name a moment.
             OptionError, UnsupportedFeatureError: the checkpoint cannot be used.
             SealedBranchError: the query wrote to a main that was replaced since.
         """
+        refuse_moment(table.name, options)
         if MERGE_SCHEMA.of(options):
             raise OptionError(
                 f"{MERGE_SCHEMA.key} is for batches, and this is a stream: its columns are fixed when it begins",
@@ -211,19 +213,19 @@ class StreamWriter(DataSourceStreamArrowWriter):
             self._rows.abort(files_of(messages))
 
     def _dead_letters(self, offsets: BatchOffsets | None, batch: int) -> DeadLetters | None:
-        """Where records of topics are that could not be read; None if the batch read no topic."""
+        """Return the dead letters of the batch; None if it read no topic."""
         if offsets is None or not sources_of_kind("kafka", offsets):
             return None
         warehouse, query = warehouse_of(self._options), self._checkpoint.query_id
         return None if warehouse is None or query is None else DeadLetters(warehouse, query, batch)
 
     def _of_function(self) -> Lookups:
-        """What the function looked up that made the query, if one did."""
+        """Return the lookups of the function that made the query, if there was one."""
         told = LOOKED_UP.of(self._options)
         return Lookups() if told is None else Lookups.from_json(told)
 
     def _is_withheld(self, batch: int | None) -> bool:
-        """Whether the rows of a batch are in the table already: it only builds state up again."""
+        """Whether a batch's rows are in the table already, because the batch only rebuilds state."""
         return self._begun is not None and batch is not None and batch < self._begun.first_batch
 
     def _properties(self, entry: LineageEntry, batch: int) -> dict[str, str]:
@@ -235,7 +237,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def _committed(
         self, files: Sequence[CommitMessage], batch: int, entry: LineageEntry, watermark: Claim
     ) -> Committed:
-        # Committed also without rows: that is what makes every batch findable.
+        # Empty batches are committed too, so that every batch can be found.
         self._check_not_there(entry)
         return self._table.commit(
             Overwrite(files) if self._overwrite else Append(files),
@@ -246,7 +248,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         )
 
     def _entry_of(self, batch: int) -> LineageEntry | None:
-        """What the job's commit of a batch says, if it is one of the last."""
+        """Return the lineage entry of the job's commit of a batch, if it is among the last `_LAST` commits."""
         for snapshot in islice(self._table.snapshots(), _LAST):
             entry = entry_or_none(snapshot)
             if entry is not None and (entry.job, entry.engine.batch) == (self._identity.job, batch):
@@ -254,7 +256,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return None
 
     def _follow(self, files: Sequence[CommitMessage], error: SealedBranchError) -> Sequence[CommitMessage]:
-        """Main was replaced while the batch was being written: go on with the new one, if that is wanted."""
+        """Continue on the new main, if that is wanted, after main was replaced while the batch was being written."""
         table = self._table.branch(MAIN_BRANCH)
         is_of_main = self._table.context.main_generation is not None
         if not is_of_main or table.branch_uuid == self._table.branch_uuid:
@@ -265,7 +267,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return files
 
     def _check_not_there(self, entry: LineageEntry) -> None:
-        """Of a query that followed to a new main, refuse events that this has from its own job already."""
+        """Refuse events that a new main already has from its own job, for a query that followed to it."""
         followed = self._identity.follows
         if followed is None or self._record.has_committed:
             return
@@ -301,7 +303,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def _settle_repeated(
         self, committed: Committed, files: Sequence[CommitMessage], entry: LineageEntry
     ) -> None:
-        """The batch was there before this call: remove the rows written a second time, and check whose it is."""
+        """Settle a batch that was committed before this call: remove its duplicate files, check its owner."""
         snapshot = committed.snapshot
         if snapshot is None:
             return  # it has expired, so nothing tells whether these files are its own: they stay
@@ -312,7 +314,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         _LOG.info("batch %d of '%s' is there as snapshot %d", entry.engine.batch, entry.job, snapshot.id)
 
     def _check_same_batch(self, snapshot: Snapshot, entry: LineageEntry) -> None:
-        """Raises `CommitConflictError` if the commit that was found holds other rows than this batch."""
+        """Raise `CommitConflictError` if the commit that was found holds other rows than this batch."""
         try:
             found = lineage_of(snapshot.properties, where=f"snapshot {snapshot.id}")
         except CorruptTableError:
@@ -338,7 +340,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def _identity(table: Table, options: Mapping[str, str], checkpoint: Checkpoint) -> SinkIdentity:
-    """Who the query is to the branch. Raises `SealedBranchError` if it wrote to a main that was replaced."""
+    """Return the query's identity at the branch. Raises `SealedBranchError` if it wrote to a main that was replaced."""
     context, head = table.context, table.snapshot
     former = former_identity(checkpoint.storage, context)
     follows: int | None = None
@@ -375,25 +377,25 @@ def _job(options: Mapping[str, str], checkpoint: Checkpoint) -> str:
 
 
 def _has_unnamed(entry: LineageEntry) -> bool:
-    """Whether the batch has read a source of which nobody has said what it is."""
+    """Whether the batch has read a source whose name is not known."""
     return any(isinstance(i, SourceInput) and i.kind == "unknown" and i.name is None for i in entry.inputs)
 
 
 def _this_batch() -> int | None:
-    """Number of the batch that a task belongs to."""
+    """Return the number of the batch that a task belongs to."""
     task = TaskContext.get()
     text = None if task is None else task.getLocalProperty("streaming.sql.batchId")
     return int(text) if text else None
 
 
 def _took(messages: Sequence[WriterCommitMessage | None]) -> int | None:
-    """Milliseconds from the first task to now; clocks of machines may differ, so never less than none."""
+    """Return milliseconds since the first task began, at least 0, as clocks of machines may differ."""
     begun = [m.began_millis for m in messages if isinstance(m, WrittenBatch) and m.began_millis is not None]
     return max(0, SYSTEM.clock.now_millis() - min(begun)) if begun else None
 
 
 def _this_run() -> BatchRun:
-    """What Spark tells a task about the batch it belongs to."""
+    """Return what Spark tells a task about the run its batch belongs to."""
     task = TaskContext.get()
     if task is None:
         return BatchRun()

@@ -36,9 +36,9 @@ class SystemRead:
 
     name: str
     of_lake: bool
-    """Whether it is one of the whole warehouse."""
+    """Whether it is a system table of the whole warehouse."""
     options: Mapping[str, str]
-    """Of the read; `path` names the table that it is about."""
+    """Options of the read; `path` names the table that it is about."""
 
     @lazy
     def schema(self) -> TableSchema:
@@ -48,7 +48,7 @@ class SystemRead:
         return system_table(self.name).schema
 
     def rows(self) -> pa.Table:
-        """The rows and columns that the options ask for."""
+        """Return the rows and columns that the options ask for."""
         filter, columns = SCAN_FILTER.of(self.options), SCAN_COLUMNS.of(self.options)
         fields = self.schema.fields
         if self.of_lake:
@@ -62,7 +62,7 @@ class SystemRead:
 
 
 def system_read(options: Mapping[str, str]) -> SystemRead | None:
-    """The read of a system table that the options ask for, or None if `path` names something else.
+    """Return the read of a system table that the options ask for, or None if `path` names something else.
 
     Raises `NotFoundError` if there is no such system table.
     """

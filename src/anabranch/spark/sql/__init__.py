@@ -1,4 +1,4 @@
-"""Statements about a lake as the proposals write them, brought into Spark's own SQL.
+"""Statements about a lake in the language of the proposals, translated into Spark's own SQL.
 
 A statement's text is never written anew: what Spark does not know is found by its place in the text and replaced
 there, everything else stays as it was typed.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def call(spark: SparkSession, names: Names, tables: Tables, reader: Reader) -> DataFrame:
-    """Carry out what stands after CALL. Raises `NotFoundError`, `InvalidInputError`, and what the verb does."""
+    """Execute the rest of a CALL statement. Raises `NotFoundError`, `InvalidInputError`, and what the verb does."""
     parts = reader.name("a procedure")
     own = f"{names.catalog}.{SYSTEM_DATABASE}"
     if ".".join(parts[:-1]) not in (own, SYSTEM_DATABASE):
@@ -39,7 +39,7 @@ def call(spark: SparkSession, names: Names, tables: Tables, reader: Reader) -> D
 
 
 def _texts(reader: Reader, words: list[Word], found: Verb) -> dict[str, str]:
-    """The arguments as they were typed, by the names of the parameters."""
+    """Return the texts of the arguments, by parameter name."""
     parameters = {p.name: p for p in (TABLE, *found.parameters)}
     given: dict[str, str] = {}
     for place, argument in enumerate(_split(words)):
@@ -74,7 +74,7 @@ def _split(words: list[Word]) -> list[list[Word]]:
 
 
 def _values(spark: SparkSession, texts: dict[str, str], found: Verb) -> dict[str, Any]:
-    """The arguments' values; Spark computes them."""
+    """Return the values of the arguments, as computed by Spark."""
     types = {p.name: p.type for p in (TABLE, *found.parameters)}
     if not texts:
         return {}

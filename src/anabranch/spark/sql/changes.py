@@ -1,4 +1,4 @@
-"""ALTER TABLE in words, as changes of a table; for sessions whose Spark does not know the tables."""
+"""Parser of ALTER TABLE into changes of a table; for sessions whose Spark does not know the tables."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from anabranch.spark.sql.create import properties
 from anabranch.spark.sql.reader import Reader
 
 TypeOf = Callable[[str], DataType]
-"""What a type in Spark's SQL is in a table."""
+"""Function from a type in Spark's SQL to the table type."""
 
 
 def changes(reader: Reader, type_of: TypeOf) -> list[SchemaChange] | None:
-    """The changes that stand after ALTER TABLE and the name; None if it is none of columns or properties.
+    """Parse the changes after ALTER TABLE and the name; None if they are not of columns or properties.
 
     Raises `SqlError` for what is not understood, `UnsupportedFeatureError` for what tables do not have.
     """
@@ -83,7 +83,7 @@ def _dropped(reader: Reader) -> list[SchemaChange]:
 
 
 class DropIfExists(DropColumn):
-    """A column to be dropped if it is there."""
+    """Drop of a column, if it exists."""
 
 
 def _changed(reader: Reader, type_of: TypeOf) -> list[SchemaChange]:

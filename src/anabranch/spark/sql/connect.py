@@ -28,10 +28,10 @@ _DATABASE = ("DATABASE", "SCHEMA", "NAMESPACE")
 
 
 class Portable:
-    """Carries out one statement."""
+    """Executor of single statements."""
 
     def __init__(self, spark: SparkSession, options: Mapping[str, str], names: Names) -> None:
-        """For one session.
+        """Create it for one session.
 
         Args:
             spark: the session.
@@ -94,7 +94,7 @@ class Portable:
         }
 
     def _written(self, statement: str) -> DataFrame | StreamingQuery | None:
-        """INSERT into a table of the lake."""
+        """Execute INSERT into a table of the lake; None for other statements."""
         written = insert(statement)
         if written is None or self._names.full(written.target) is None:
             return None
@@ -105,7 +105,7 @@ class Portable:
         return self._nothing()
 
     def _made(self, statement: str) -> DataFrame | None:
-        """CREATE TABLE and REPLACE TABLE, with and without rows."""
+        """Execute CREATE TABLE and REPLACE TABLE, with and without rows; None for other statements."""
         new = table_statement(statement)
         if new is None or self._names.full(new.name) is None:
             return None
@@ -169,7 +169,7 @@ class Portable:
         return call(self._spark, self._names, self._tables, reader)
 
     def _cache(self, reader: Reader) -> DataFrame:
-        """What Spark caches by its text can have no frames in it."""
+        """Execute CACHE TABLE; refuse AS queries, as text that Spark caches cannot contain frames."""
         reader.until("AS")
         if reader.here is not None:
             raise UnsupportedFeatureError(
@@ -193,7 +193,7 @@ class Portable:
 
 
 def _inserts(reader: Reader) -> bool:
-    """Whether INSERT stands somewhere outside of parentheses."""
+    """Whether INSERT occurs outside of parentheses."""
     reader.until("INSERT")
     return reader.here is not None
 

@@ -1,4 +1,4 @@
-"""CREATE TABLE in the words of tables: with types that Spark's grammar lacks, and WATERMARK FOR among the columns."""
+"""Parser of CREATE TABLE in our dialect: types that Spark's grammar lacks, and WATERMARK FOR among the columns."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from anabranch.spark.sql.scanner import Word, closing, matches, spliced, words_o
 
 @dataclass(frozen=True)
 class CreateTable:
-    """A statement that makes an empty table."""
+    """A parsed CREATE or REPLACE TABLE statement."""
 
     name: tuple[str, ...]
-    """One to three parts, as they were typed."""
+    """One to three name parts, as typed."""
     columns: str
-    """What stands between the parentheses."""
+    """Text between the column parentheses."""
     if_not_exists: bool = False
     comment: str | None = None
     partition_by: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     query: str | None = None
-    """Whose rows the table is made with."""
+    """Query that supplies the rows."""
     creates: bool = True
-    """Whether the table may be new."""
+    """Whether a new table may be created."""
     replaces: bool = False
-    """Whether it may take the place of another."""
+    """Whether an existing table may be replaced."""
 
 
 def create_table(statement: str) -> CreateTable | None:
-    """The empty table that a statement makes; None if it is another statement, or says what only Spark understands.
+    """Parse a CREATE TABLE without rows; None if it is another statement, or says what only Spark understands.
 
     Understood are, after the columns and in any order: COMMENT, PARTITIONED BY (names), TBLPROPERTIES and WITH.
     """
@@ -48,7 +48,7 @@ def create_table(statement: str) -> CreateTable | None:
 
 
 def table_statement(statement: str) -> CreateTable | None:
-    """What CREATE TABLE, REPLACE TABLE or CREATE OR REPLACE TABLE says, also AS SELECT; None as in `create_table`."""
+    """Parse CREATE TABLE, REPLACE TABLE or CREATE OR REPLACE TABLE, also AS SELECT; None as in `create_table`."""
     words = words_of(statement)
     while words and words[-1].is_(";"):
         words.pop()
@@ -81,7 +81,7 @@ _HOW = (("CREATE", "TABLE"), ("CREATE", "OR", "REPLACE", "TABLE"), ("REPLACE", "
 
 
 def _columns(statement: str, words: Sequence[Word], opening: int, end: int) -> str:
-    """What stands between the parentheses; BINARY as Spark means it, of any length, and not as we do, of one byte."""
+    """Return the text between the column parentheses, with Spark's BINARY, of any length, as our BYTES."""
     start = words[opening].end
     bare = [
         (word.start - start, word.end - start, "BYTES")
@@ -92,7 +92,7 @@ def _columns(statement: str, words: Sequence[Word], opening: int, end: int) -> s
 
 
 def create(new: CreateTable, names: Names) -> bool:
-    """Make the table; False if its name says that it is not of this lake. Raises what `Lake.create_table` does."""
+    """Create the table; False if its name is not one of this lake. Raises what `Lake.create_table` does."""
     name = names.full(new.name)
     if name is None:
         return False
@@ -126,7 +126,7 @@ def create_elsewhere(
     options: Mapping[str, str],
     new: CreateTable,
 ) -> None:
-    """Keep the definition of a table that lies elsewhere. Raises what `Connectors.create` does."""
+    """Store the definition of an external table. Raises what `Connectors.create` does."""
     kafka.check(fields, options)
     if new.partition_by:
         raise SqlError("a topic is not partitioned by columns", hint="leave PARTITIONED BY out.")
@@ -143,7 +143,7 @@ def create_elsewhere(
 
 
 def _name(words: Sequence[Word], place: int) -> tuple[tuple[str, ...], int]:
-    """A name with dots, and the place after it."""
+    """Parse a name with dots; return it and the index after it."""
     parts: list[str] = []
     while place < len(words) and words[place].kind in ("word", "quoted"):
         parts.append(words[place].name)
@@ -154,7 +154,7 @@ def _name(words: Sequence[Word], place: int) -> tuple[tuple[str, ...], int]:
 
 
 def _clauses(words: Sequence[Word], place: int) -> tuple[dict[str, Any], int]:
-    """What stands after the columns as far as it is understood, and the place after that."""
+    """Parse the clauses after the columns as far as they are understood; return them and the index after them."""
     found: dict[str, Any] = {}
     while place < len(words):
         word = words[place]
@@ -177,7 +177,7 @@ def _clauses(words: Sequence[Word], place: int) -> tuple[dict[str, Any], int]:
 
 
 def properties(words: Sequence[Word]) -> dict[str, str]:
-    """What the words ``'k' = 'v', ...`` say. Raises `SqlError`."""
+    """Parse ``'k' = 'v', ...``. Raises `SqlError`."""
     found: dict[str, str] = {}
     for place in range(0, len(words), 4):
         entry = words[place : place + 4]

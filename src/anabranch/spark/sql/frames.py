@@ -1,4 +1,4 @@
-"""Tables in statements that Spark is handed as frames: where its SQL does not know them, and where streams are meant."""
+"""Tables that Spark is handed as frames: where its SQL does not know them, and for streams."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _STREAM_PREFIX = "read.stream."
 
 
 class Frames:
-    """Queries in which some tables are frames."""
+    """Queries in which some tables are replaced by frames."""
 
     def __init__(self, spark: SparkSession, options: Mapping[str, str], *, everything: bool) -> None:
-        """For one session.
+        """Create it for one session.
 
         Args:
             spark: the session.
@@ -44,7 +44,7 @@ class Frames:
         self._everything = everything
 
     def query(self, text: str, names: Names, *, inserted: bool = False) -> DataFrame:
-        """What a statement gives whose tables may be frames. Raises `NotFoundError`, `OptionError`.
+        """Return the frame of a statement whose tables may be frames. Raises `NotFoundError`, `OptionError`.
 
         Args:
             text: the statement.
@@ -77,7 +77,7 @@ class Frames:
         return self._spark.sql(spliced, **frames)  # type: ignore[arg-type]
 
     def has_stream(self, text: str, names: Names) -> bool:
-        """Whether rows that are inserted by this query never end, or end by themselves."""
+        """Whether this query, when inserted, reads a stream, endless or bounded."""
         return any(
             names.table(reference.parts) is not None
             if _asks_for_stream(reference.options)
@@ -86,7 +86,7 @@ class Frames:
         )
 
     def table(self, name: str, reference: Reference, names: Names, *, streaming: bool) -> DataFrame:
-        """The frame that stands for a table."""
+        """Return the frame that represents a table."""
         definition = names.connector(name)
         if definition is not None:
             if reference.version is not None or reference.timestamp is not None:
@@ -110,7 +110,7 @@ class Frames:
         return {SCAN_TIMESTAMP_MILLIS.key: str(millis[0])}
 
     def _needed(self, reference: Reference, names: Names) -> str | None:
-        """The table's name if Spark cannot find it by itself."""
+        """Return the table's name if Spark cannot find it by itself, else None."""
         if not self._everything and not _asks_for_stream(reference.options):
             return names.elsewhere(reference.parts)
         name = names.table(reference.parts)
@@ -126,7 +126,7 @@ class Frames:
 
 
 def _asks_for_stream(options: Mapping[str, str]) -> bool:
-    """Whether the options of a read are of a stream: only these have a meaning there."""
+    """Whether the options of a read imply a stream, as only streams have them."""
     if any(key in _OF_STREAMS or key.startswith(_STREAM_PREFIX) for key in options):
         return True
     named = any(option.key in options for option in MOMENT_OPTIONS)

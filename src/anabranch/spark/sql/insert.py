@@ -1,4 +1,4 @@
-"""INSERT as far as it has to be understood: the target, which rows are replaced, and where the query begins."""
+"""Parser of INSERT, as far as needed: the target, which rows are replaced, and where the query begins."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class Insert:
     query: str
     overwrite: bool = False
     partition: Mapping[str, str | None] = field(default_factory=dict)
-    """Partition columns in PARTITION: the expression of a value, or None for one that the rows bring."""
+    """Partition columns in PARTITION: the expression of a value, or None for a column of the rows."""
     if_not_exists: bool = False
-    """Whether rows are to be written only if that partition is not there yet."""
+    """Whether to write only if that partition does not exist yet."""
     columns: tuple[str, ...] = ()
-    """Those that the rows are for; () for all."""
+    """Target columns of the rows; () for all."""
     by_name: bool = False
     where: str | None = None
-    """The condition of REPLACE WHERE."""
+    """Condition of REPLACE WHERE."""
     options: Mapping[str, str] = field(default_factory=dict)
 
 
 def insert(statement: str) -> Insert | None:
-    """The write that a statement is; None if it is another statement. Raises `SqlError` if it is not complete.
+    """Parse an INSERT; None if it is another statement. Raises `SqlError` if it is not complete.
 
     Common table expressions may stand before INSERT; they go to the query.
     """
@@ -84,7 +84,7 @@ def insert(statement: str) -> Insert | None:
 
 
 def assignments(statement: str, words: Sequence[Word]) -> dict[str, str | None]:
-    """``dt = 'x', h`` as names and the text of values."""
+    """Parse ``dt = 'x', h`` into names and the text of values."""
     found: dict[str, str | None] = {}
     place = 0
     while place < len(words):
@@ -97,7 +97,7 @@ def assignments(statement: str, words: Sequence[Word]) -> dict[str, str | None]:
 
 
 def _start(words: Sequence[Word]) -> int | None:
-    """Where INSERT INTO or INSERT OVERWRITE stands: first, or after what WITH defines."""
+    """Return the index of INSERT INTO or INSERT OVERWRITE: first, or after a WITH clause; None if missing."""
     if not words or not words[0].is_("INSERT", "WITH"):
         return None
     place = 0
@@ -111,14 +111,14 @@ def _start(words: Sequence[Word]) -> int | None:
 
 
 def _query_after(words: Sequence[Word], place: int) -> int:
-    """Where the query begins that follows a condition."""
+    """Return the index at which the query after a condition begins."""
     while place < len(words) and not words[place].is_("SELECT", "VALUES", "WITH", "FROM", "TABLE"):
         place = closing(words, place) + 1 if words[place].is_("(") else place + 1
     return place
 
 
 def _is_names(words: Sequence[Word], place: int) -> bool:
-    """Whether ``(a, b)`` stands there, and not a query in parentheses."""
+    """Whether ``(a, b)`` stands at that index, and not a query in parentheses."""
     if not matches(words, place, "("):
         return False
     inner = words[place + 1 : closing(words, place)]

@@ -1,4 +1,4 @@
-"""SHOW and DESCRIBE where Spark's SQL does not know the tables: the same columns and rows as Spark's own."""
+"""SHOW and DESCRIBE where Spark's SQL does not know the tables: same columns and rows as Spark's own."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.errors import InvalidInputError, NotFoundError
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.text.names import SYSTEM_DATABASE
+from anabranch.format.text.secrets import shown_option
 from anabranch.kernel.scan.partitions import in_order_of_values
 from anabranch.kernel.scan.pruning import partition_values
 from anabranch.options import PATH
@@ -21,16 +22,12 @@ from anabranch.spark.types.columns import spark_schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_SECRET = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
-_HIDDEN = "*********(redacted)"
-"""Which properties Spark hides, and how."""
-
 
 class Looking:
-    """Statements that only look."""
+    """Read-only statements: SHOW and DESCRIBE."""
 
     def __init__(self, spark: SparkSession, names: Names, tables: Tables) -> None:
-        """For one session and one warehouse."""
+        """Create it for one session and one warehouse."""
         self._spark = spark
         self._names = names
         self._tables = tables
@@ -80,7 +77,7 @@ class Looking:
             key = reader.inside("( 'key' )")[0].value
             missing = f"Table {'.'.join(parts)} does not have property: {key}"
             shown = {key: shown.get(key, missing)}
-        rows = [(key, _HIDDEN if _SECRET.search(key) else value) for key, value in sorted(shown.items())]
+        rows = [(key, shown_option(key, value)) for key, value in sorted(shown.items())]
         return self._rows("key STRING, value STRING", rows)
 
     def describe(self, reader: Reader) -> DataFrame:
@@ -127,7 +124,7 @@ class Looking:
 
 
 def _pattern(reader: Reader) -> Any:
-    """Which names are wanted: ``LIKE 'a*|b'``, ``*`` for anything."""
+    """Parse ``LIKE 'a*|b'`` into a function that matches names; ``*`` matches anything."""
     reader.accept("LIKE")
     if reader.here is None:
         return lambda _name: True
@@ -137,7 +134,7 @@ def _pattern(reader: Reader) -> Any:
 
 
 def _shown(name: str) -> str:
-    """A database as Spark shows it."""
+    """Return a database name as Spark shows it."""
     return name if re.fullmatch(r"\w+", name) else "`" + name.replace("`", "``") + "`"
 
 

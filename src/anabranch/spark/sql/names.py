@@ -1,4 +1,4 @@
-"""From names in statements to tables of the lake."""
+"""Resolution of names in statements to tables of the lake."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from anabranch.format.text.names import SYSTEM_DATABASE
 
 @dataclass
 class Names:
-    """What names mean while the lake is the current catalog."""
+    """Name resolution while the lake is the current catalog."""
 
     catalog: str
-    """Name of the lake in the session."""
+    """Catalog name of the lake in the session."""
     files: FilesystemCatalog
     database: str
-    """The current one, which need not exist."""
+    """Current database, which need not exist."""
 
     @property
     def connectors(self) -> Connectors:
-        """Definitions of tables that lie elsewhere."""
+        """Definitions of external tables."""
         return Connectors(self.files.storage)
 
     def full(self, parts: Sequence[str]) -> str | None:
-        """``db.t`` for a name that a statement would create or drop; None if it is of another catalog."""
+        """Return ``db.t`` for a name that a statement would create or drop; None if it is of another catalog."""
         match list(parts):
             case [name]:
                 return f"{self.database}.{name}"
@@ -40,7 +40,7 @@ class Names:
         raise SqlError(f"'{'.'.join(parts)}' names no table", hint="write database.table.")
 
     def table(self, parts: Sequence[str]) -> str | None:
-        """``db.t`` for a name in a query; None if it cannot be one of the lake's tables.
+        """Return ``db.t`` for a name in a query; None if it cannot be one of the lake's tables.
 
         A name of one part is one of the lake's if the current database has such a table. One with a database of the
         lake, or with the lake itself, is one whether or not there is such a table.
@@ -57,7 +57,7 @@ class Names:
         return f"{self.database}.{parts[0]}" if self.has(f"{self.database}.{parts[0]}") else None
 
     def has(self, name: str) -> bool:
-        """Whether there is a table ``db.t``, a branch or system table of one, or one that lies elsewhere."""
+        """Whether a table ``db.t`` exists, a branch or system table of one, or an external one."""
         try:
             identifier = Identifier.parse(name)
         except InvalidNameError:
@@ -66,21 +66,21 @@ class Names:
         return self.files.storage.exists(first_schema) or self.connector(name) is not None
 
     def elsewhere(self, parts: Sequence[str]) -> str | None:
-        """``db.t`` for a name that is one of a table that lies elsewhere; None if it is none."""
+        """Return ``db.t`` for the name of an external table; None if it is not one."""
         name = self.full(parts) if 1 <= len(parts) <= 3 else None
         return name if name is not None and self.connector(name) is not None else None
 
     def connector(self, name: str) -> TableSchema | None:
-        """The definition of a table ``db.t`` that lies elsewhere; None if it is none."""
+        """Return the definition of an external table ``db.t``; None if it is not one."""
         database, _, table = name.partition(".")
         return self.connectors.get(database, table)
 
     def tables(self, database: str) -> list[str]:
-        """Names of all tables of a database, sorted. Raises `NotFoundError`."""
+        """Return the names of all tables of a database, sorted. Raises `NotFoundError`."""
         return sorted({*self.files.tables(database), *self.connectors.names(database)})
 
     def identifier(self, parts: Sequence[str]) -> Identifier:
-        """The table, as a whole, that a statement is about. Raises `NotFoundError`, `SqlError`, `InvalidNameError`."""
+        """Resolve the whole table that a statement is about. Raises `NotFoundError`, `SqlError`, `InvalidNameError`."""
         name = self.full(parts)
         if name is None:
             raise NotFoundError(

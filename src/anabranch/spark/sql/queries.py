@@ -1,4 +1,4 @@
-"""``INSERT INTO ... SELECT`` from what never ends: a streaming query that has a name and a checkpoint of its own."""
+"""``INSERT INTO ... SELECT`` from a stream: a streaming query with a name and a checkpoint of its own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _FOLDER = "_checkpoints"
-"""In the warehouse; databases are called otherwise."""
+"""Folder in the warehouse; no database can have this name."""
 _TRIGGER = "trigger"
 
 
@@ -97,7 +97,7 @@ def _folder(options: Mapping[str, str]) -> str:
 def _watermark_of_rows(
     rows: DataFrame, schema: TableSchema, statement: Insert, names: Names
 ) -> dict[str, str]:
-    """Options of the write that define the watermark of its rows as the topic's table does, if there is one such source.
+    """Return write options that define the rows' watermark as their topic's table does, if it is the only source.
 
     Of several sources the newest row of all says nothing of the slowest; then the watermark is the one that Spark has.
     """
@@ -113,7 +113,7 @@ def _watermark_of_rows(
 
 
 def _ends(statement: Insert, names: Names) -> bool:
-    """Whether all topics are read up to what is there now."""
+    """Whether all topics are read only up to their current end."""
     found = [names.table(reference.parts) for reference in references(statement.query)]
     topics = [topic for name in found if name is not None and (topic := names.connector(name)) is not None]
     return bool(topics) and all(is_bounded(topic) for topic in topics)

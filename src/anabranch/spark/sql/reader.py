@@ -1,4 +1,4 @@
-"""A statement read word by word."""
+"""Word by word reader of a statement."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from anabranch.spark.sql.scanner import Word, closing, matches, words_of
 
 
 class Reader:
-    """The words of a statement that were not taken yet. Failures are `SqlError` with the statement's beginning."""
+    """Remaining words of a statement. Failures are `SqlError` with the statement's beginning."""
 
     def __init__(self, statement: str) -> None:
         self.statement = statement
@@ -33,7 +33,7 @@ class Reader:
         return True
 
     def accept_any(self, *keywords: str) -> bool:
-        """Take one of these if it comes next."""
+        """Take one of these if it comes next; return whether it did."""
         return any(self.accept(keyword) for keyword in keywords)
 
     def expect(self, *keywords: str) -> None:
@@ -49,7 +49,7 @@ class Reader:
         return found
 
     def text(self, meaning: str) -> str:
-        """Take a literal; without its quotes."""
+        """Take a literal; return it without its quotes."""
         word = self.here
         if word is None or word.kind != "text":
             self.fail(meaning)
@@ -57,7 +57,7 @@ class Reader:
         return word.value
 
     def inside(self, meaning: str) -> list[Word]:
-        """Take a pair of parentheses; the words between them."""
+        """Take a pair of parentheses; return the words between them."""
         if not matches(self._words, self._place, "("):
             self.fail(meaning)
         end = closing(self._words, self._place)
@@ -65,11 +65,11 @@ class Reader:
         return found
 
     def partition(self) -> dict[str, str | None]:
-        """Take ``PARTITION (dt = 'x', h)`` if it comes; {} if not."""
+        """Take ``PARTITION (dt = 'x', h)`` if it comes next; return {} if not."""
         return assignments(self.statement, self.inside("( ... )")) if self.accept("PARTITION") else {}
 
     def until(self, *keywords: str) -> str:
-        """Take everything before one of these, outside of parentheses and angles; as it was typed."""
+        """Take and return the text before one of these, outside of parentheses and angles."""
         begin, depth = self._place, 0
         while self._place < len(self._words):
             word = self._words[self._place]
@@ -80,16 +80,16 @@ class Reader:
         return self.span(self._words[begin : self._place])
 
     def span(self, words: list[Word]) -> str:
-        """The text from the first of some words to the last."""
+        """Return the text from the first of some words to the last."""
         return self.statement[words[0].start : words[-1].end] if words else ""
 
     @property
     def rest(self) -> str:
-        """What was not taken, as it was typed."""
+        """Return the remaining text, as typed."""
         return self.span(self._words[self._place :])
 
     def end(self) -> None:
-        """Raise unless all was taken."""
+        """Raise unless all words were taken."""
         if self.here is not None:
             self.fail("the end of the statement")
 

@@ -1,4 +1,4 @@
-"""Where a query names tables, and what stands with the name: a moment, options, an alias.
+"""References to tables in a query, with their moment, options and alias.
 
 Queries are not parsed, only looked through: tables stand after FROM, JOIN, TABLE and the commas of a FROM clause. What is
 no table of the lake is left to Spark, so a place that is taken for a name and is none does no harm unless a table is
@@ -29,30 +29,30 @@ _LITERALS: Final = ("TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "DATE")
 
 @dataclass(frozen=True)
 class Reference:
-    """One place that names a table."""
+    """One mention of a table in a query."""
 
     parts: tuple[str, ...]
     """The name, without back-ticks."""
     start: int
     end: int
-    """The piece of the statement to replace: the name and what is said of the moment and the options."""
+    """Range of the text to replace: the name with its time travel clause and options."""
     version: str | None = None
-    """``VERSION AS OF``."""
+    """Value of ``VERSION AS OF``."""
     timestamp: str | None = None
-    """``TIMESTAMP AS OF``: the expression as it was typed."""
+    """Expression of ``TIMESTAMP AS OF``, as typed."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """``WITH ('k' = 'v')``."""
+    """Options of ``WITH ('k' = 'v')``."""
     alias_at: int | None = None
-    """Where an alias would have to stand; None if one was given."""
+    """Position for inserting an alias; None if there is one already."""
 
 
 def references(query: str) -> list[Reference]:
-    """The tables that a query may name, in their order. Raises `SqlError` for what is never closed."""
+    """Return the tables that a query may name, in order. Raises `SqlError` for unclosed quotes or parentheses."""
     return _Reading(query).references()
 
 
 def replaced(query: str, found: Sequence[tuple[Reference, str]]) -> str:
-    """The query with other names for tables; columns go on to be known as those of the table that was named."""
+    """Replace tables' names in a query; columns stay qualified by the original names."""
     pieces = []
     for reference, name in found:
         pieces.append((reference.start, reference.end, name))
@@ -63,12 +63,12 @@ def replaced(query: str, found: Sequence[tuple[Reference, str]]) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name between back-ticks."""
+    """Return a name in back-ticks."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def name_at(words: Sequence[Word], place: int) -> tuple[tuple[str, ...], int]:
-    """A name with dots, and the place after it; () if there is none."""
+    """Parse a name with dots; return it and the index after it; () if there is none."""
     parts: list[str] = []
     while place < len(words) and words[place].kind in ("word", "quoted"):
         parts.append(words[place].name)
@@ -80,14 +80,14 @@ def name_at(words: Sequence[Word], place: int) -> tuple[tuple[str, ...], int]:
 
 @dataclass
 class _Level:
-    """What is known inside one pair of parentheses."""
+    """Parser state inside one pair of parentheses."""
 
     function: str = ""
     in_from: bool = False
 
 
 class _Reading:
-    """One walk through the words of a query."""
+    """One pass over the words of a query."""
 
     def __init__(self, query: str) -> None:
         self._query = query
@@ -136,7 +136,7 @@ class _Reading:
         return place >= 0 and self._words[place].is_("IS", "NOT")
 
     def _is_table_command(self, place: int) -> bool:
-        """Whether ``TABLE t`` stands there, as a query or an argument."""
+        """Whether ``TABLE t`` stands at that index, as a query or an argument."""
         if not self._words[place].is_("TABLE") or matches(self._words, place + 1, "("):
             return False
         return place == 0 or self._words[place - 1].is_(
@@ -144,7 +144,7 @@ class _Reading:
         )
 
     def _reference(self, place: int) -> tuple[Reference | None, int]:
-        """The table that is named at a place, and the place after all that belongs to it."""
+        """Return the table named at an index, and the index after all that belongs to it."""
         first = self._words[place]
         parts, after = name_at(self._words, place)
         if not parts or matches(self._words, after, "("):  # a function that gives a table
@@ -180,7 +180,7 @@ class _Reading:
         return None, None, place
 
     def _after_expression(self, place: int) -> int:
-        """The place after an expression: operands, between plus and minus."""
+        """Return the index after an expression: operands, between plus and minus."""
         while place < len(self._words):
             word = self._words[place]
             following = self._words[place + 1] if place + 1 < len(self._words) else None
@@ -200,7 +200,7 @@ class _Reading:
         return min(place, len(self._words))
 
     def _alias_at(self, place: int) -> int | None:
-        """Where an alias belongs; None if there is one."""
+        """Return the position for inserting an alias; None if there is one already."""
         if matches(self._words, place, "TABLESAMPLE", "("):
             place = closing(self._words, place + 1) + 1
             if matches(self._words, place, "REPEATABLE", "("):
@@ -213,7 +213,7 @@ class _Reading:
 
 
 def _common_tables(words: Sequence[Word]) -> list[tuple[str, int]]:
-    """Names that WITH defines, in lower case, and where each definition ends: from there on they hide tables."""
+    """Return the names that WITH defines, in lower case, with the ends of their definitions, where hiding starts."""
     found: list[tuple[str, int]] = []
     for place, word in enumerate(words):
         if word.kind not in ("word", "quoted") or place == 0:
@@ -231,7 +231,7 @@ def _is_list(words: Sequence[Word], place: int) -> bool:
 
 
 def _qualifiers(query: str, parts: tuple[str, ...]) -> list[tuple[int, int, str]]:
-    """``db.t`` in front of a column or a star, as ``t``."""
+    """Find ``db.t`` qualifiers of columns and stars, to be replaced by ``t``."""
     words = words_of(query)
     pieces = []
     place = 0
@@ -252,5 +252,5 @@ def _qualifiers(query: str, parts: tuple[str, ...]) -> list[tuple[int, int, str]
 
 
 def same(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether two names are, when case does not matter."""
+    """Whether two names are equal, ignoring case."""
     return [part.lower() for part in one] == [part.lower() for part in other]

@@ -1,4 +1,4 @@
-"""What the proposals write and Spark does not know, put into Spark's words."""
+"""Rewriting of the proposals' syntax into Spark's SQL."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _OPTIONS_HINT: Final = re.compile(r"/\*\+\s*OPTIONS\s*(\(.*\))\s*\*/", re.IGNORE
 
 
 def rewritten(statement: str) -> str:
-    """The statement in Spark's SQL; its text stays as it is where Spark understands it. Raises `SqlError`."""
+    """Rewrite a statement into Spark's SQL; text that Spark understands stays unchanged. Raises `SqlError`."""
     for rewrite in REWRITES:
         statement = rewrite(statement)
     return statement
 
 
 def options_hints(statement: str) -> str:
-    """``FROM t /*+ OPTIONS('k' = 'v') */`` becomes ``FROM t WITH ('k' = 'v')``."""
+    """Rewrite ``FROM t /*+ OPTIONS('k' = 'v') */`` to ``FROM t WITH ('k' = 'v')``."""
     hints = [
         (word, _OPTIONS_HINT.fullmatch(word.text)) for word in words_of(statement) if word.kind == "hint"
     ]
@@ -30,7 +30,7 @@ def options_hints(statement: str) -> str:
 
 
 def properties_of_tables(statement: str) -> str:
-    """``CREATE TABLE t (...) WITH ('k' = 'v')`` becomes ``CREATE TABLE t (...) TBLPROPERTIES ('k' = 'v')``."""
+    """Rewrite ``CREATE TABLE t (...) WITH ('k' = 'v')`` to ``CREATE TABLE t (...) TBLPROPERTIES ('k' = 'v')``."""
     words = words_of(statement)
     if not (matches(words, 0, "CREATE") or matches(words, 0, "REPLACE")):
         return statement
@@ -46,7 +46,7 @@ def properties_of_tables(statement: str) -> str:
 
 
 def windows(statement: str) -> str:
-    """``TABLE(TUMBLE(TABLE t, DESCRIPTOR(c), INTERVAL '10' MINUTES))`` becomes a query with Spark's windows.
+    """Rewrite ``TABLE(TUMBLE(TABLE t, DESCRIPTOR(c), INTERVAL '10' MINUTES))`` to a query with Spark's windows.
 
     It has all columns of the table, and ``window_start``, ``window_end`` and ``window_time``, the last
     millisecond of the window. ``HOP`` takes the slide before the size, ``CUMULATE`` the step before the size. ``SESSION``
@@ -65,7 +65,7 @@ def windows(statement: str) -> str:
 
 
 REWRITES: Final[tuple[Callable[[str], str], ...]] = (options_hints, properties_of_tables, windows)
-"""In the order in which they are done."""
+"""Rewrites in the order in which they are applied."""
 
 _CUMULATED: Final = (
     "(SELECT * EXCEPT (__window, __end), __window.start AS window_start, __end AS window_end, "
@@ -89,11 +89,11 @@ _WINDOW: Final = (
 
 
 _DURATIONS: Final = {"TUMBLE": 1, "HOP": 2, "CUMULATE": 2, "SESSION": 1}
-"""How many intervals each takes."""
+"""Number of intervals that each window function takes."""
 
 
 def _window(statement: str, words: Sequence[Word], place: int) -> str | None:
-    """The query for ``TUMBLE(...)``, ``HOP(...)`` and the like at a place; None if something else stands there."""
+    """Return the query for ``TUMBLE(...)``, ``HOP(...)`` and the like at an index; None for anything else."""
     kind = words[place].text.upper()
     if not words[place].is_(*_DURATIONS) or not matches(words, place + 1, "("):
         return None
@@ -127,7 +127,7 @@ def _window(statement: str, words: Sequence[Word], place: int) -> str | None:
 
 
 def _partitioned(table: Sequence[Word]) -> tuple[Sequence[Word], Sequence[Word]]:
-    """The table after ``TABLE``, and the columns after ``PARTITION BY``."""
+    """Return the table after ``TABLE``, and the columns after ``PARTITION BY``."""
     for place in range(len(table)):
         if matches(table, place, "PARTITION", "BY"):
             return table[1:place], table[place + 2 :]
@@ -135,14 +135,14 @@ def _partitioned(table: Sequence[Word]) -> tuple[Sequence[Word], Sequence[Word]]
 
 
 def _listed(statement: str, words: Sequence[Word]) -> list[str]:
-    """Names with commas between them, in parentheses or not."""
+    """Parse names separated by commas, in parentheses or not."""
     text = _text(statement, words).strip()
     text = text[1:-1] if text.startswith("(") else text
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _arguments(words: Sequence[Word], opening: int) -> list[list[Word]]:
-    """The arguments between a parenthesis and the one that closes it."""
+    """Return the arguments between a parenthesis and its closing one."""
     found: list[list[Word]] = [[]]
     place, end = opening + 1, closing(words, opening)
     while place < end:
@@ -168,5 +168,5 @@ def _text(statement: str, words: Sequence[Word]) -> str:
 
 
 def _is_property_list(words: Sequence[Word], place: int) -> bool:
-    """Whether ``('key'`` stands there, and not a query."""
+    """Whether ``('key'`` stands at that index, and not a query."""
     return matches(words, place, "(") and place + 1 < len(words) and words[place + 1].kind == "text"

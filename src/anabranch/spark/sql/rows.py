@@ -1,4 +1,4 @@
-"""The rows of INSERT in the columns of the table, by the rules of Spark's own INSERT."""
+"""Mapping of INSERT rows to the columns of the table, by the rules of Spark's own INSERT."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def in_columns(
     frame: DataFrame, statement: Insert, schema: TableSchema, *, also: str | None = None
 ) -> DataFrame:
-    """The rows under the names and in the types of the table; columns that are not named are left out.
+    """Return the rows with the names and types of the table; columns not named are left out.
 
     Args:
         frame: what the query gives.
@@ -55,7 +55,7 @@ def _at(place: int) -> str:
 
 
 def _targets(names: list[str], statement: Insert, schema: TableSchema, fixed: set[str]) -> list[str]:
-    """For each column of the rows the name of the table's column."""
+    """Return the table column's name for each column of the rows."""
     if statement.by_name:
         return names
     targets = list(statement.columns) or [f.name for f in schema.fields if f.name.lower() not in fixed]
@@ -78,7 +78,7 @@ def _known(columns: dict[str, StructField], name: str, schema: TableSchema) -> S
 
 
 def _stored(column, there: DataType, target: StructField):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202 - PySpark's own
-    """The column as it is stored. Raises `SchemaError` where Spark would not store one in the other either."""
+    """Convert the column to its stored type. Raises `SchemaError` where Spark's INSERT would refuse it too."""
     from pyspark.sql.types import BooleanType, NullType, NumericType, StringType
 
     wanted = target.dataType

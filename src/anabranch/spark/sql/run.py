@@ -1,4 +1,4 @@
-"""Carrying out statements about a lake in the session it was opened with."""
+"""Execution of statements about a lake in the session it was opened with."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _SWITCHING = threading.RLock()
-"""Which catalog is current is known to the whole session."""
+"""Lock around changes of the current catalog, which the whole session shares."""
 _DEFAULT_DATABASE = "default"
 
 
 class Statements:
-    """Statements about one warehouse in one session. Safe for threads."""
+    """Executor of statements about one warehouse in one session. Thread-safe."""
 
     def __init__(self, spark: SparkSession, options: Mapping[str, str]) -> None:
-        """Begin in database ``default``, which need not exist.
+        """Start in database ``default``, which need not exist.
 
         Args:
             spark: the session.
@@ -42,7 +42,7 @@ class Statements:
         self._database = _DEFAULT_DATABASE
 
     def run(self, statement: str) -> DataFrame | StreamingQuery:
-        """Carry out one statement, with the lake as the current catalog.
+        """Execute one statement, with the lake as the current catalog.
 
         The session's own current catalog is as before afterwards. USE holds for later statements of the lake.
 
@@ -78,7 +78,7 @@ class Statements:
 
     @property
     def _catalog(self) -> str:
-        """Name of the lake in the session."""
+        """Catalog name of the lake in the session."""
         return catalog_name(self._spark, self._options)
 
     def _through_connect(self, text: str, names: Names) -> DataFrame | StreamingQuery:
@@ -92,7 +92,7 @@ class Statements:
 
     @contextmanager
     def _current(self) -> Iterator[None]:
-        """The lake and its database as the session's current ones, meanwhile."""
+        """Make the lake and its database the session's current ones during the block."""
         catalog = self._catalog
         manager = self._spark._jsparkSession.sessionState().catalogManager()  # noqa: SLF001 - Python has no other way
         with _SWITCHING:
@@ -118,5 +118,5 @@ class Statements:
 
 
 def nothing(spark: SparkSession) -> DataFrame:
-    """A frame without rows and columns."""
+    """Return a frame without rows and columns."""
     return spark.createDataFrame([], "done BOOLEAN").drop("done")

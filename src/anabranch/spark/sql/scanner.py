@@ -1,4 +1,4 @@
-"""The words of a statement and where they stand; comments and blanks are passed over, quotes understood."""
+"""Tokenizer of statements: words with their positions, without comments and blanks."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ _PATTERN: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word, number, literal, sign or hint of a statement."""
+    """A token: word, number, literal, sign or hint of a statement."""
 
     kind: str
     """``word``, ``number``, ``text``, ``quoted``, ``sign``, or ``hint`` for a comment that begins with a plus."""
     text: str
-    """As it stands in the statement, quotes included."""
+    """Text in the statement, quotes included."""
     start: int
     end: int
-    """Where the next character stands."""
+    """Position after the last character."""
 
     def is_(self, *words: str) -> bool:
-        """Whether it is one of these keywords or signs, in upper case."""
+        """Whether it is one of these keywords or signs, given in upper case."""
         return self.kind in ("word", "sign") and self.text.upper() in words
 
     @property
     def name(self) -> str:
-        """A name without its back-ticks."""
+        """Name without its back-ticks."""
         return self.text[1:-1].replace("``", "`") if self.kind == "quoted" else self.text
 
     @property
     def value(self) -> str:
-        """A literal without its quotes."""
+        """Literal without its quotes."""
         quote = self.text[0]
         return self.text[1:-1].replace(quote * 2, quote).replace("\\" + quote, quote)
 
 
 def words_of(statement: str) -> list[Word]:
-    """The words in their order. Raises `SqlError` for a quote or comment that is not closed."""
+    """Return the words in order. Raises `SqlError` for an unclosed quote or comment."""
     found: list[Word] = []
     place = 0
     while place < len(statement):
@@ -72,7 +72,7 @@ def words_of(statement: str) -> list[Word]:
 
 
 def closing(words: Sequence[Word], opening: int) -> int:
-    """The place of the parenthesis that closes the one at `opening`. Raises `SqlError` if none does."""
+    """Return the index of the parenthesis that closes the one at `opening`. Raises `SqlError` if none does."""
     depth = 0
     for place in range(opening, len(words)):
         if words[place].is_("(", "["):
@@ -88,13 +88,13 @@ def closing(words: Sequence[Word], opening: int) -> int:
 
 
 def matches(words: Sequence[Word], place: int, *keywords: str) -> bool:
-    """Whether these keywords or signs stand at a place, one after the other."""
+    """Whether these keywords or signs stand at an index, one after the other."""
     coming = words[place : place + len(keywords)]
     return len(coming) == len(keywords) and all(w.is_(k) for w, k in zip(coming, keywords, strict=True))
 
 
 def spliced(statement: str, pieces: Sequence[tuple[int, int, str]]) -> str:
-    """The statement with some pieces, from one character to before another, replaced."""
+    """Replace pieces ``(start, end, text)`` of a statement; `end` is exclusive."""
     out, place = [], 0
     for start, end, text in sorted(pieces):
         out += [statement[place:start], text]
@@ -103,7 +103,7 @@ def spliced(statement: str, pieces: Sequence[tuple[int, int, str]]) -> str:
 
 
 def _end_of_comment(statement: str, start: int) -> int:
-    """Comments may stand in comments."""
+    """Return the end of a comment; comments may be nested."""
     depth, place = 0, start
     while place < len(statement):
         if statement.startswith("/*", place):

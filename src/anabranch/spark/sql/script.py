@@ -1,4 +1,4 @@
-"""Several statements in one text."""
+"""Division of a text into statements."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from anabranch.spark.sql.scanner import words_of
 
 
 def statements_of(script: str) -> list[str]:
-    """The statements between semicolons, as they were typed; what is empty or only a comment is left out.
+    """Return the statements between semicolons, as typed; empty ones and lone comments are left out.
 
     Raises `SqlError` for a quote or comment that is never closed.
     """

@@ -1,4 +1,4 @@
-"""What changes and writes tables, where Spark's SQL does not know them."""
+"""Statements that change or write tables, where Spark's SQL does not know them."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ _WITH_LENGTH = re.compile(r"(CHAR|CHARACTER|VARCHAR)\s*\(\s*(\d+)\s*\)", re.IGNO
 
 
 class Tables:
-    """The tables of the lake, for statements."""
+    """Executor of statements on the tables of the lake."""
 
     def __init__(self, spark: SparkSession, names: Names) -> None:
-        """For one session and one warehouse."""
+        """Create it for one session and one warehouse."""
         self._spark = spark
         self._names = names
 
     def open(self, name: str) -> Table:
-        """The table ``db.t``, or a branch of it. Raises `NotFoundError`, `UnsupportedFeatureError` for a topic."""
+        """Open the table ``db.t``, or a branch of it. Raises `NotFoundError`, `UnsupportedFeatureError` for a topic."""
         if self._names.connector(name) is not None:
             raise UnsupportedFeatureError(
                 f"'{name}' is a topic, whose definition is not changed, and which is only read",
@@ -69,7 +69,7 @@ class Tables:
         return table if identifier.branch is None else table.branch(identifier.branch)
 
     def named(self, parts: tuple[str, ...]) -> Table:
-        """The table that a statement names. Raises as `open` does."""
+        """Open the table that a statement names. Raises as `open` does."""
         name = self._names.full(parts)
         if name is None:
             raise NotFoundError(f"'{'.'.join(parts)}' is no table of the lake")
@@ -107,7 +107,7 @@ class Tables:
         table.replace([], self.condition(partition, table))
 
     def condition(self, partition: Mapping[str, str | None], table: Table) -> Predicate | None:
-        """The rows that PARTITION names; None for all. Raises `InvalidInputError` for other columns."""
+        """Return the predicate for PARTITION; None for all rows. Raises `InvalidInputError` for other columns."""
         given = {name: text for name, text in partition.items() if text is not None}
         keys = {key.lower(): key for key in table.schema.partition_keys}
         unknown = [name for name in partition if name.lower() not in keys]
@@ -130,7 +130,7 @@ class Tables:
     # Definitions
 
     def make(self, new: CreateTable, frame: DataFrame | None) -> None:
-        """CREATE TABLE AS, REPLACE TABLE, CREATE OR REPLACE TABLE.
+        """Execute CREATE TABLE AS, REPLACE TABLE, CREATE OR REPLACE TABLE.
 
         A table that is new is removed again if its rows cannot be had; one that is replaced stays as it is.
         """
@@ -170,7 +170,7 @@ class Tables:
         table.alter().set_comment(None if reader.accept("NULL") else reader.text("a text")).apply()
 
     def alter(self, reader: Reader) -> None:
-        """What stands after ALTER TABLE."""
+        """Execute the rest of an ALTER TABLE statement."""
         parts = reader.name()
         if reader.accept("RENAME", "TO"):
             target = reader.name("a new name")
@@ -202,7 +202,7 @@ class Tables:
             alter.apply()
 
     def refuse(self, command: str) -> Callable[[Reader], None]:
-        """For a statement that changes rows one by one."""
+        """Return a handler that refuses a statement that changes single rows."""
 
         def refuse(reader: Reader) -> None:
             reader.accept("INTO")
@@ -216,7 +216,7 @@ class Tables:
         return refuse
 
     def _of_partitions(self, reader: Reader, table: Table) -> bool:
-        """Whether the statement was one about partitions, which is done."""
+        """Execute the statement if it is about partitions; return whether it was."""
         if reader.accept("ADD", "PARTITION") or reader.accept("ADD", "IF", "NOT", "EXISTS", "PARTITION"):
             self._refuse_partition(
                 table, "added: it comes with its first rows", "INSERT rows of that partition."
@@ -292,7 +292,7 @@ class Tables:
         replacement.put_in_place()
 
     def _type(self, text: str) -> DataType:
-        """What a type in Spark's SQL is in a table. Raises `SchemaError`."""
+        """Return the table type for a type in Spark's SQL. Raises `SchemaError`."""
         length = _WITH_LENGTH.fullmatch(text.strip())
         if length is not None:  # Spark forgets the length in a CAST
             kind = VarCharType if length[1].upper() == "VARCHAR" else CharType

@@ -1,4 +1,4 @@
-"""Temporary views: Spark keeps their text, in which no frame can stand, so they are made of frames instead."""
+"""Temporary views: made from frames, since Spark keeps only their text, which cannot contain frames."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HOW = tuple(
 
 @dataclass(frozen=True)
 class TemporaryView:
-    """A view that lives as long as the session, or the application."""
+    """View that lives as long as the session, or the application."""
 
     name: str
     query: str
@@ -34,7 +34,7 @@ class TemporaryView:
     is_global: bool = False
 
     def define(self, frame: DataFrame) -> None:
-        """Make it, of the frame that the query gives."""
+        """Create the view from the frame of its query."""
         rows = frame.toDF(*self.columns) if self.columns else frame
         match self.is_global, self.replaces:
             case True, True:
@@ -48,7 +48,7 @@ class TemporaryView:
 
 
 def temporary_view(statement: str) -> TemporaryView | None:
-    """The view that a statement makes; None if it makes none, or says more than names and a query."""
+    """Parse CREATE TEMPORARY VIEW; None for other statements, or if it has more than names and a query."""
     words = words_of(statement)
     how = next((how for how in _HOW if matches(words, 0, *how)), None)
     if how is None:

@@ -1,4 +1,4 @@
-"""The alignment of a streaming source, in the process that Spark runs for it.
+"""Alignment of a streaming source, in the process that Spark runs for it.
 
 Spark asks a source for its next offset at every trigger only, and a batch may take long. So signs of life to the
 group are given by a thread, and end with the process. Spark terminates that of a query which is stopped, without a
@@ -26,11 +26,11 @@ from anabranch.table import Table
 
 _LOG = logging.getLogger(__name__)
 _RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
-"""The program of the process in which Spark asks a streaming source for its offsets."""
+"""Main module of the process in which Spark asks a streaming source for its offsets."""
 
 
 class LiveAlignment:
-    """The alignment of one source, which becomes a member of its group when it is first asked for more.
+    """Alignment of one source, which joins its group when it is first asked for more.
 
     Picklable, as the reader is that has it; copies of readers in tasks ask for nothing.
     """
@@ -58,7 +58,7 @@ class LiveAlignment:
         return self._alignment.until(start)
 
     def leave(self) -> None:
-        """The source is at its end or stopped: nobody shall wait for it."""
+        """Leave the alignment group: the source is at its end or stopped."""
         self._stopped.set()
         if self._alignment is not None:
             self._alignment.member.leave()
@@ -72,7 +72,7 @@ class LiveAlignment:
 
 
 def _end_in_order_when_terminated() -> None:
-    """Where Spark runs this source in a process of its own, have it call `stop` of the reader before it ends."""
+    """Make SIGTERM stop the reader before exit, if Spark runs this source in a process of its own."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     is_ours = (
         spec is not None and spec.name == _RUNNER and threading.current_thread() is threading.main_thread()
@@ -87,7 +87,7 @@ def _end(*_: object) -> None:
 
 
 def alignment_of(table: Table, options: Mapping[str, str]) -> LiveAlignment | None:
-    """The alignment that a stream's options ask for, or those of its table; None if they do not.
+    """Return the alignment that the options of a stream or its table ask for; None if they do not.
 
     Args:
         table: what is read; its options are those of this read over the stored ones.

@@ -1,4 +1,4 @@
-"""The end of bounded streams: queries whose sources have delivered all there is for them are ended.
+"""End of bounded streams: queries whose sources have delivered everything up to their bound are ended.
 
 Spark has no word with which a source could say that nothing more will come. Ours says it in the offset of a batch
 (`Offset.ended`), which stands in the query's progress, so whoever holds the query can see it. A session that was
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _LOOK_SECONDS = 1
 _EMPTY_LOOKS = 10
-"""A session that is busy may once give no answer; after so many there are no queries any more."""
+"""Number of empty answers after which there are no queries any more: a busy session may give one."""
 
 
 def await_bounded(query: StreamingQuery, timeout: float | None = None) -> bool:
-    """Wait until all sources of a query have come to their ``scan.bounded.watermark``, and end it.
+    """Wait until all sources of a query have reached their ``scan.bounded.watermark``, and end it.
 
     That is for queries of sessions that Anabranch neither made nor attached, and of a driver on another machine.
     Where the session ends such queries by itself, ``query.awaitTermination()`` is enough; to call this does no harm.
@@ -59,10 +59,10 @@ def await_bounded(query: StreamingQuery, timeout: float | None = None) -> bool:
 
 
 class End:
-    """The end of one bounded source, as one run of its query finds it."""
+    """End of one bounded source, as one run of its query finds it."""
 
     def __init__(self, notices: Path | None) -> None:
-        """Nothing is found yet.
+        """Create it with no end found yet.
 
         Args:
             notices: where the session's process waits for word of it; None if it does not.
@@ -71,7 +71,7 @@ class End:
         self._runs: int | None = None
 
     def mark(self, found: Offset, start: Offset) -> Offset:
-        """The offset that says so, in place of one found at the end by a step from `start`."""
+        """Return the offset with the end marked, for one found at the end by a step from `start`."""
         if self._runs is None:
             self._runs = start.ended + 1
             if self._notices is not None:
@@ -80,7 +80,7 @@ class End:
 
 
 class Ends:
-    """Ends the queries of a process that have come to their end."""
+    """Terminator of the queries of a process that have reached their end."""
 
     def __init__(self) -> None:
         self._expected = False
@@ -89,15 +89,15 @@ class Ends:
         self._told: set[tuple[str, str]] = set()
 
     def expect(self) -> None:
-        """Some query is at the end of a source."""
+        """Note that some query is at the end of a source."""
         self._expected = True
 
     def __bool__(self) -> bool:
-        """Whether there is anything to look for."""
+        """Whether there is anything to check."""
         return self._expected
 
     def look(self, queries: Mapping[tuple[str, str], StreamingQuery]) -> None:
-        """End those of the active queries that are at their end. They are given by ids of query and run."""
+        """Stop the active queries that are at their end. They are given by ids of query and run."""
         self._empty_looks = 0 if queries else self._empty_looks + 1
         self._expected = self._expected and self._empty_looks < _EMPTY_LOOKS
         self._told &= queries.keys()
@@ -124,7 +124,7 @@ class Ends:
 
 
 def _end(query: StreamingQuery) -> bool:
-    """End a query if all its sources are at their end."""
+    """Stop a query if all its sources are at their end."""
     if not _has_ended(query):
         return False
     query.processAllAvailable()
@@ -150,7 +150,7 @@ def _has_ended(query: StreamingQuery) -> bool:
 
 
 def _ended_sources(query: StreamingQuery) -> list[bool]:
-    """For each of the query's sources whether it is a bounded one at its end; empty before the first batch."""
+    """Return for each source of the query whether it is bounded and at its end; empty before the first batch."""
     progress = query.lastProgress
     return [] if progress is None else [_is_end(source.endOffset) for source in progress.sources]
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from anabranch.format.schema.watermark import WatermarkDefinition, watermark_definition
 from anabranch.options import PATH, SCAN_LATE_ROWS, SCAN_WATERMARK_COLUMN
 from anabranch.spark.context.attached import options_of
-from anabranch.spark.context.options import refuse_travel, spelled
+from anabranch.spark.context.options import refuse_catalog_options, spelled
 from anabranch.spark.context.tables import open_table
 from anabranch.streaming.delivery import WATERMARK_COLUMN
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _EVENT_TIME_MARK = "spark.watermarkDelayMs"
-"""The key under which Spark notes, at a column, that it is an event time; part of its checkpoints, so it stays."""
+"""Metadata key by which Spark marks an event time column; part of its checkpoints, so it stays."""
 
 
 def read_stream(
     spark: SparkSession, name: str, *, late_rows: str | None = None, **options: str | int | bool
 ) -> DataFrame:
-    """A stream of a table in event time: Spark's watermark is the one the table records.
+    """Return a stream of a table in event time: Spark's watermark is the one the table records.
 
     Windows, joins and deduplication over the column of the table's definition, ``WATERMARK FOR col AS col - INTERVAL
     '5' SECOND``, close and forget by it; nothing else is to be said, and ``withWatermark`` on the frame is refused by
@@ -55,7 +55,7 @@ def read_stream(
         NotFoundError: there is no such table, or the session knows no warehouse.
         OptionError: an option is unknown or is not understood; or late rows are asked of a table that defines none.
     """
-    refuse_travel(options)
+    refuse_catalog_options(options)
     known = options_of(spark, name)
     asked = spelled({key: _text(value) for key, value in options.items()}, besides=known)
     if late_rows is not None:

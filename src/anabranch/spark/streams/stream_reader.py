@@ -66,7 +66,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class StreamReader(DataSourceStreamReader):
-    """Follows one branch of a table, with what every supported version of Spark asks for."""
+    """Streaming reader of one branch, with the methods that every supported version of Spark calls."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class StreamReader(DataSourceStreamReader):
         alignment: LiveAlignment | None,
         notices: Path | None,
     ) -> None:
-        """Raises `OptionError`, `InvalidNameError`. Spark makes readers also to read only: nothing happens here."""
+        """Raise `OptionError`, `InvalidNameError`. Has no side effects: Spark makes readers also just to read."""
         scan_mode(options)
         self._start = start_offset(options)
         name = CONSUMER_ID.of(options)
@@ -92,12 +92,12 @@ class StreamReader(DataSourceStreamReader):
         self._consumer = None if name is None else FollowingConsumer(feed.context, name, options)
         self._begin: Offset | None = None
         self._reached: Offset | None = None
-        """The newest offset that Spark has shown to know."""
+        """Newest offset that Spark is known to have."""
         self._until: dict[str, int] | None = None
-        """By branch, the last snapshot of a query that takes what is available now, and ends."""
+        """Per branch, the last snapshot of a query with the available-now trigger."""
 
     slots: int | None = None
-    """Tasks that the session runs side by side, if it says so."""
+    """Number of tasks that the session runs in parallel, if known."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         if self._begin is None:
@@ -124,12 +124,12 @@ class StreamReader(DataSourceStreamReader):
         return partitions_of(splits if is_ordered or self.slots is None else spread(splits, self.slots))
 
     def splits(self, start: dict[str, Any], end: dict[str, Any]) -> list[FeedSplit]:
-        """What is to be read between two offsets."""
+        """Return the splits between two offsets."""
         first, last = self._known(start), self._known(end)
         self._reached = last
         begin, reached = self._place(first), self._place(last)
         if first.origin is None and last.origin is not None:
-            # See Offset.origin: the start was asked for anew, the end knows better.
+            # See Offset.origin: Spark asked for the start again, so the one in the end offset is right.
             begin = Place(self._feed_of(last.origin_branch or last.branch_uuid), last.origin)
         self._is_committed(begin)
         return self._course.splits(begin, reached)
@@ -144,30 +144,30 @@ class StreamReader(DataSourceStreamReader):
         if self._alignment is not None:
             self._alignment.leave()
 
-    # What Spark asks of a source that limits its batches, in the words of no version.
+    # Version-independent interface that Spark's sources with batch limits need.
 
     @property
     def feed(self) -> Feed:
-        """What the stream follows: that of the branch it has come to."""
+        """Feed of the branch that the stream has reached."""
         return self._feed if self._reached is None else self._feed_of(self._reached.branch_uuid)
 
     @property
     def limits(self) -> Limits:
-        """The most that one batch takes."""
+        """Limits of one batch."""
         return self._limits
 
     @property
     def pace(self) -> Pace | None:
-        """How long a batch waits for more; None if it does not."""
+        """Pace by which a batch waits for more rows; None if it does not."""
         return self._pace
 
     @property
     def gives_files_as_they_are(self) -> bool:
-        """Whether the rows are those of the files, all of them, in columns of the table."""
+        """Whether the output is all rows of the files, with the columns of the table only."""
         return self._rows.is_plain
 
     def step(self, start: dict[str, Any], *, everything: bool = False) -> dict[str, Any]:
-        """The offset that the batch from `start` goes to: `start` if there is none yet.
+        """Return the end offset of the batch from `start`: `start` if there is nothing new.
 
         Args:
             start: an offset.
@@ -188,7 +188,7 @@ class StreamReader(DataSourceStreamReader):
         return found
 
     def take_what_is_there(self) -> None:
-        """The query ends with what is there now."""
+        """Fix the current end as the end of the query."""
         if self._alignment is not None:
             _LOG.warning(
                 "scan.watermark.alignment.* have no effect on a query that takes what is available now, and ends: "
@@ -199,7 +199,7 @@ class StreamReader(DataSourceStreamReader):
         self._until = {self._feed.context.branch_uuid: 0 if head is None else head.id}
 
     def newest(self) -> dict[str, Any] | None:
-        """The offset after all there is; None as long as there is nothing."""
+        """Return the offset after everything available; None as long as there is nothing."""
         head = self.feed.context.snapshots.head()
         return None if head is None else self._offset(Place(self.feed, Position.after(head))).to_dict()
 
@@ -237,20 +237,20 @@ class StreamReader(DataSourceStreamReader):
         return start.position if last is None else reached  # what has just been committed comes next time
 
     def _last_wanted(self, feed: Feed) -> int | None:
-        """The last snapshot of a branch that the query takes; None for all: there is no end to it, or it has one."""
+        """Return the last snapshot of a branch that the query takes; None if unlimited or ended otherwise."""
         return None if self._until is None else self._until.get(feed.context.branch_uuid)
 
     def _may_cross(self, feed: Feed) -> bool:
-        """Not beyond the main that was there when the query was told to take what there is."""
+        """Whether the stream may go on to a newer main: not beyond the one at the available-now trigger."""
         return self._until is None or feed.context.branch_uuid not in self._until
 
     def _is_committed(self, place: Place) -> None:
-        """Spark has done with all up to there: it says so in `commit`, and with the start of what it asks for."""
+        """Note that Spark has processed everything up to there, by `commit` or by the start of its next request."""
         if self._consumer is not None:
             self._consumer.reached(place.feed.context, place.position)
 
     def _known(self, value: dict[str, Any]) -> Offset:
-        """An offset from Spark, checked to be one of this branch, or of one that was main where this is."""
+        """Parse an offset from Spark, checked to be of this branch, or of a former main of the same table."""
         offset = Offset.from_dict(value)
         context = self._feed.context
         if offset.table_uuid != context.table_uuid or self._course.feed_of(offset.branch_uuid) is None:
@@ -273,7 +273,7 @@ class StreamReader(DataSourceStreamReader):
 if HAS_READ_LIMITS:
 
     class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):
-        """Takes as much in a batch as the options ``read.stream.*`` and the trigger allow."""
+        """Streaming reader with batches limited by the options ``read.stream.*`` and the trigger."""
 
         def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
             return self.step(start, everything=isinstance(limit, ReadAllAvailable))
@@ -304,7 +304,7 @@ def stream_reader(
     notices: Path | None = None,
     schema: TableSchema | None = None,
 ) -> StreamReader:
-    """A reader of the columns of `target`, as able as the running version of Spark allows.
+    """Return the most capable reader of the columns of `target` that the running Spark version supports.
 
     Args:
         table: what to follow, with its options.
@@ -334,7 +334,7 @@ def follower(
     schema: TableSchema | None = None,
     kind: type[StreamReader] = StreamReader,
 ) -> StreamReader:
-    """As `stream_reader`, for who asks in the words of no version: see `StreamReader.step`."""
+    """Return a reader like `stream_reader`, with a version-independent interface: see `StreamReader.step`."""
     context, schema = table.context, schema or table.schema
     check_readable(schema, path=context.layout.schema_path(schema.id))
     together = _together(table.options, options)
@@ -353,7 +353,7 @@ def follower(
 
 
 def _together(stored: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Options of a table and of a read of it. A read that says where it begins says all of that itself."""
+    """Combine options of a table and of a read; a read that sets any start option replaces all of the table's."""
     starts = {SCAN_MODE.key, SCAN_START_OFFSET.key, *MOMENT_KEYS}
     if SCAN_START_OFFSET.key in given:
         starts.add(CONSUMER_ID.key)  # which would begin where it stands

@@ -1,4 +1,4 @@
-"""The watermark that a micro-batch records.
+"""Watermark of a micro-batch.
 
 A table with a definition says itself what its watermark is: the newest event time of the rows, less the delay
 (`anabranch.kernel.commit.watermark`). For a batch that reads tables of ours this is not all there is to know. Their rows come
@@ -42,7 +42,7 @@ def batch_watermark(
     now: int,
     is_of_write: bool = False,
 ) -> Claim:
-    """What a micro-batch says of the watermark. Never raises: no batch shall fail of it.
+    """Return the watermark that a micro-batch claims. Never raises, so that no batch fails because of it.
 
     Args:
         schema: in which the rows were written.
@@ -74,14 +74,14 @@ def batch_watermark(
 
 
 def _of_spark(options: Mapping[str, str], offsets: BatchOffsets | None, now: int) -> int | None:
-    """The watermark that Spark ran the batch under, unless it is too far ahead of the clock."""
+    """Return the watermark that Spark ran the batch under, unless it is too far ahead of the clock."""
     found = None if offsets is None else offsets.watermark_millis
     is_ahead = found is not None and found > now + WATERMARK_MAX_AHEAD.of(options)
     return None if is_ahead else found
 
 
 def _limits(offsets: BatchOffsets, options: Mapping[str, str]) -> Iterator[Limit]:
-    """How far event time had come in each table that the query reads, whether or not it had rows for this batch."""
+    """Yield the watermark reached in each table that the query reads, also without rows in this batch."""
     for end in offsets.ends.values():
         if end is not None and is_offset(end):
             try:
@@ -105,7 +105,7 @@ def _limit(end: Offset, options: Mapping[str, str]) -> Limit:
 
 
 def _come_so_far(context: TableContext, position: Position) -> Limit:
-    """The watermark of a table at a position; None if it has none at all."""
+    """Return the watermark of a table at a position; None if it never had one."""
     snapshot = context.snapshots.find(position.snapshot) if position.snapshot else None
     if snapshot is None or snapshot.watermark is None or snapshot.stamp != position.stamp:
         schema = context.schemas.latest()

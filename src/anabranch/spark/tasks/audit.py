@@ -1,4 +1,4 @@
-"""Measuring rows for an audit by jobs of Spark: one for all numbers of a side, a few more for keys and samples.
+"""Measurement of rows for an audit by Spark jobs: one for all numbers of a side, a few more for keys and samples.
 
 Conditions in text are Spark's SQL.
 """
@@ -54,7 +54,7 @@ _DAY = 86_400_000
 
 
 def measure(engine: TaskEngine, measures: Sequence[Measure], sides: Sides) -> dict[Measure, Found]:
-    """What was found for each measure.
+    """Return the result of each measure.
 
     Raises:
         InvalidInputError: Spark does not understand a condition or query.
@@ -83,7 +83,7 @@ _NUMBERS = (RowCount, Offending, Total, Newest)
 
 @dataclass(frozen=True)
 class _Rows:
-    """The rows of the branch, or of main."""
+    """Rows of the branch, or of main."""
 
     engine: TaskEngine
     sides: Sides
@@ -98,7 +98,7 @@ class _Rows:
         return self.sides.fields_of_main if self.of_main else self.sides.fields
 
     def numbers(self, measures: Sequence[Measure]) -> dict[Measure, Found]:
-        """All that one job can find out."""
+        """Compute all measures that fit into one job."""
         if not measures:
             return {}
         columns = [self._number(m).alias(str(i)) for i, m in enumerate(measures)]
@@ -195,7 +195,7 @@ def _query(engine: TaskEngine, rows: Mapping[bool, _Rows], wanted: Query) -> Fin
 
 
 def _keys_of(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """The keys of rows, without those that have a null in them."""
+    """Return the keys of rows, without those that contain a null."""
     keys = rows.select(*map(named, columns))
     for name in columns:
         keys = keys.where(named(name).isNotNull())
@@ -203,7 +203,7 @@ def _keys_of(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
 
 
 def _is_true(condition: Condition, rows: DataFrame, fields: Sequence[Field]) -> Column:
-    """Never null."""
+    """Return a condition's truth as a column that is never null."""
     if isinstance(condition, str):
         found = fn.expr(condition)
         try:
@@ -239,7 +239,7 @@ def _number_of(wanted: Measure, value: Any) -> Found:
 
 
 def _is_whole(value: Any) -> bool:
-    """Whether it is the sum of integers."""
+    """Whether a measure's value is a sum of integers."""
     return not isinstance(value, float) and value.as_tuple().exponent == 0
 
 

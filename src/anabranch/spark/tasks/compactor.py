@@ -1,4 +1,4 @@
-"""Compacts a table while a query writes to it: coordinator and committer here, the workers in Spark tasks."""
+"""Compaction of a table while a query writes to it: coordinator and committer here, workers in Spark tasks."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ POOL: Final = "anabranch-compaction"
 """Scheduler pool of the workers."""
 
 DESCRIPTION: Final = {"compaction": "continuous"}
-"""What the snapshots say of how they were made."""
+"""Snapshot properties that describe how the snapshots were made."""
 
 Chore = Callable[[TableContext, Mapping[str, str]], object]
 CHORES: Final[Mapping[str, Chore]] = {"expiry of snapshots": expire_after_commit}
-"""What a writing job does besides, given the branch and the options that hold for it."""
+"""Other chores of a writing job, as functions of the branch and its effective options."""
 
 _LOG = logging.getLogger(__name__)
 _WAVE_TASKS = 64
-"""Tasks that are carried out and committed together, for each slot."""
+"""Number of tasks per slot that are executed and committed together."""
 _LONGEST_REST_SECONDS = 600.0
 _DYING_SECONDS = 5.0
-"""How long tasks of a cancelled job may go on."""
+"""Seconds that tasks of a cancelled job may still run."""
 
 
 class Compactor(threading.Thread):
-    """Compacts one branch of one table for as long as one run of a query writes to it."""
+    """Thread that compacts one branch of one table while one run of a query writes to it."""
 
     def __init__(self, spark: SparkSession, notice: Notice, run_id: str) -> None:
         super().__init__(name=f"anabranch-compaction-of-{notice.context.title}", daemon=True)
@@ -65,15 +65,15 @@ class Compactor(threading.Thread):
         self._hurried = threading.Event()
         self._failures = Counter[str]()
         self._resting: dict[str, float] = {}
-        """Until when a duty that failed is let alone."""
+        """Times until which failed duties are not retried."""
         self._reported: set[str] = set()
 
     def wake(self) -> None:
-        """There is a new snapshot."""
+        """Wake the thread, because there is a new snapshot."""
         self._woken.set()
 
     def end(self, *, hurry: bool = False) -> None:
-        """Have the thread end soon. To be called until it has: a job may begin while this is said.
+        """Ask the thread to end soon. To be repeated until it has ended, as a job may begin in between.
 
         Args:
             hurry: do not wait for tasks that are being cancelled.
@@ -96,7 +96,7 @@ class Compactor(threading.Thread):
                 self._do(name, partial(self._do_chore, chore))
 
     def _do(self, name: str, duty: Callable[[], None]) -> None:
-        """Do it if it may be done now. Whatever goes wrong, the stream goes on, and the other duties do."""
+        """Do a duty if it is due. Its failure stops neither the stream nor the other duties."""
         now = self._context.runtime.clock.monotonic()
         if self._ended.is_set() or now < self._resting.get(name, now):
             return
@@ -139,7 +139,7 @@ class Compactor(threading.Thread):
             raise
 
     def _carry_out_job(self, tasks: Sequence[CompactionTask]) -> None:
-        """Tasks of one Spark job, under a mark of its own: what an earlier job wrote may be committed by now."""
+        """Execute tasks as one Spark job, under its own mark: files of an earlier job may be committed by now."""
         mark = self._context.runtime.ids.uuid()[: len("00000000-0000-0000")]
         context = replace(self._context, runtime=Runtime(ids=MarkedIds(mark)))
         engine = SparkEngine(self.spark, self._slots, POOL, self._tag)
@@ -159,7 +159,7 @@ class Compactor(threading.Thread):
         return max(slots_of(self.spark) // 2, 1)
 
     def _report(self, name: str, error: Exception) -> None:
-        # Once is enough: what stands in the way will do so at the next batch, too.
+        # Log once: the obstacle will still be there at the next batch.
         level = logging.DEBUG if name in self._reported else logging.WARNING
         self._reported.add(name)
         _LOG.log(
@@ -177,7 +177,7 @@ class Compactor(threading.Thread):
 
 @dataclass(frozen=True)
 class MarkedIds(RandomIds):
-    """Random names that begin alike, so that files can be found of which no other trace is left."""
+    """Random names with a common prefix, by which files can be found that no other record names."""
 
     mark: str
 
@@ -186,7 +186,7 @@ class MarkedIds(RandomIds):
 
 
 def remove_marked(mark: str, tasks: Sequence[CompactionTask], writing: WriteContext) -> None:
-    """Remove what a failed job wrote for these tasks under names of that mark, as far as the store allows.
+    """Remove the files of a failed job for these tasks, found by their mark, as far as the store allows.
 
     Only for a job that gave back no result: then nothing of it is, or will be, committed.
     """

@@ -1,4 +1,4 @@
-"""Tables on Spark: frames written, scanned, measured and sorted by jobs of a session, classic or through Spark Connect."""
+"""Engine for tables on Spark: writes, scans, measures and sorts by jobs, classic or through Spark Connect."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SparkEngine(TaskEngine):
-    """The engine of tables that were opened with a session: see the protocols in `anabranch.engine`."""
+    """Engine of tables that were opened with a session: see the protocols in `anabranch.engine`."""
 
     def columns(self, frame: Any) -> Sequence[Field] | None:
         """See `anabranch.engine.WritesFrames`."""

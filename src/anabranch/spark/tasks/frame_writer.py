@@ -1,4 +1,4 @@
-"""Writing a DataFrame where its rows are: Spark's tasks write the files, the driver hears of them."""
+"""Distributed write of a DataFrame: Spark's tasks write the files and report them to the driver."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OUTCOME = pa.schema([pa.field("failed", pa.bool_(), nullable=False), pa.field("
 
 
 def write_frame(frame: Any, table: Table, schema: TableSchema | None = None) -> WrittenRows | None:
-    """Write all rows of a frame to new files of the table, durable on return, for a commit to take in.
+    """Write all rows of a frame to new files of the table, durable on return, for a later commit.
 
     Rows are clustered first (`anabranch.spark.cluster`), and the log says so if tasks will have too many buckets
     even then. If writing fails, what the tasks had written is removed, unless Spark lost them.
@@ -74,7 +74,7 @@ def write_frame(frame: Any, table: Table, schema: TableSchema | None = None) -> 
 
 
 class _AsPlanned(Table):
-    """The table as it will be."""
+    """The table with its future schema."""
 
     def __init__(self, table: Table, schema: TableSchema) -> None:
         stored = table.schema.options
@@ -88,7 +88,7 @@ class _AsPlanned(Table):
 
 
 def _written(frame: DataFrame, rows: RowWriter, name: str) -> tuple[DataFrame, list[list[CommitMessage]]]:
-    """What was carried out, and the messages of each task, in the order of its parts."""
+    """Return the executed frame, and the messages of each task, in the order of its parts."""
     writer = NativeWriter.of(frame, rows)
     if not isinstance(writer, Obstacle):
         try:

@@ -1,4 +1,4 @@
-"""Sorting one large partition of a table with many tasks of Spark.
+"""Sorting of one large partition of a table with many Spark tasks.
 
 Tasks read pieces of the partition and send each row to the task that sorts its range of keys; that one writes the
 files of its range. On the way rows are record batches of Arrow's IPC format, as values of one binary column: Spark
@@ -36,16 +36,16 @@ _PIECE_SIZE: Final = 128 << 20
 """Bytes of files that one task reads."""
 _LEAST_PART: Final = 64 << 20
 _MOST_PART: Final = 256 << 20
-"""Bytes of files that one task sorts and writes."""
+"""Maximum bytes of files that one task sorts and writes."""
 _MOST_PARTS: Final = 1 << 14
 _FILL: Final = 0.85
-"""How full the last file of a part shall be: parts differ, and few should run over into one more small file."""
+"""Target fill ratio of a part's last file: parts differ, and few should overflow into a small extra file."""
 _PARCEL_SIZE: Final = 4 << 20
 """Bytes of rows in one value. Spark hands its Python processes some dozens of megabytes of these at a time."""
 
 _Batches = Iterator[pa.RecordBatch]
 _Piece = tuple[Split, int]
-"""Files to read, and how many rows are in those before them."""
+"""Files to read, and the number of rows in the files before them."""
 
 _PARCELS: Final = pa.schema({"part": pa.int32(), "rows": pa.binary(), "error": pa.binary()})
 _PARCEL_COLUMNS: Final = "part INT, rows BINARY, error BINARY"
@@ -54,7 +54,7 @@ _OUTCOME_COLUMNS: Final = "part INT, files BINARY, error BINARY"
 
 
 def sort_with_many(engine: TaskEngine, task: CompactionTask, job: SortJob, *, slots: int) -> Rewrite:
-    """Sort a partition as `SortJob.run` does, with as many tasks at a time as the cluster can.
+    """Sort a partition as `SortJob.run` does, with as many parallel tasks as the cluster allows.
 
     Args:
         engine: runs the tasks.
@@ -98,7 +98,7 @@ def largest_for_one_task(total: int, slots: int) -> int:
 
 
 def _pieces_of(task: CompactionTask, job: SortJob) -> list[_Piece]:
-    """The task's files in pieces of about one size; a file is never divided."""
+    """Divide the task's files into pieces of about one size; a file is never divided."""
     files = split_of(task, job.writing).files
     ends = accumulate(file.size for file in files)
     groups: dict[int, list[int]] = {}
@@ -130,7 +130,7 @@ def _sample(piece: _Piece, *, job: SortJob, share: float) -> pa.Table:
 
 
 def _sender(pieces: Sequence[bytes], shared: bytes) -> Callable[[_Batches], _Batches]:
-    """Gives the rows of a piece, each with the number of the part that it belongs to."""
+    """Return a function that yields the rows of a piece, each with the number of the part it belongs to."""
 
     def run(batches: _Batches) -> _Batches:
         _, job, plan, cuts = _loaded(shared)
@@ -164,7 +164,7 @@ def _parcels(rows: pa.Table, plan: SortPlan, cuts: Keys) -> _Batches:
 
 
 def _receiver(shared: bytes, parts: int) -> Callable[[_Batches], _Batches]:
-    """Sorts the rows of a part, writes them, and gives what was written."""
+    """Return a function that sorts and writes the rows of a part, and yields what was written."""
 
     def run(batches: _Batches) -> _Batches:
         first = next((batch for batch in batches if batch.num_rows), None)
@@ -193,7 +193,7 @@ def _received(batches: _Batches, part: int, parts: int, shared: bytes) -> tuple[
             for error in batch.column("error").drop_null():
                 raise _loaded(error.as_py())
             for rows in batch.column("rows"):
-                # A copy, because values in Spark's batches begin anywhere, and rows shall not.
+                # A copy, because values in Spark's batches are unaligned, and rows must be aligned.
                 parcel = pa.ipc.read_record_batch(pa.py_buffer(rows.as_py()), schema)
                 sorter.add(pa.Table.from_batches([parcel]))
         for ordered in sorter.sorted():

@@ -1,4 +1,4 @@
-"""Compaction in the process that started the streams, beside their batches.
+"""Background compaction in the process that started the streams, beside their batches.
 
 One thread of the process, the `Watcher`, looks into the folder of notices (`anabranch.spark.context.notices`). For every
 query that writes to a table it runs a `Compactor` in a thread of its own: coordinator and committer of the
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
 _PATIENCE_SECONDS = 5.0
-"""How long compactors are waited for where the process or its last session ends."""
+"""Seconds to wait for compactors when the process or its last session ends."""
 
 
 def watch(spark: SparkSession) -> Path | None:
-    """Compact for the streams of this session from now on, and end those that come to their bound.
+    """Start compacting for the streams of this session, and stopping those that reach their bound.
 
     Returns:
         The folder for their notices; None if none can be made, and nothing is compacted or ended.
@@ -67,28 +67,28 @@ def watch(spark: SparkSession) -> Path | None:
 
 _LOCK = threading.Lock()
 _WATCHERS: list[Watcher] = []
-"""The one of this process, if there is one."""
+"""The watcher of this process, if there is one."""
 
 
 class Watcher(threading.Thread):
-    """Starts and ends the compactors of all sessions of this process, and ends bounded queries, until these end."""
+    """Thread that starts and ends the compactors of all sessions of this process, and ends bounded queries."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         super().__init__(name="anabranch-compaction", daemon=True)
         self.folder = folder
-        # A session that nobody holds any more need not live for us.
+        # Hold sessions weakly, so that we do not keep unused ones alive.
         self._sessions = WeakSet([spark])
         self._adopting = threading.Lock()
         self._compactors: dict[tuple[str, str, str | None], Compactor] = {}
         self._ending: list[Compactor] = []
         self._ends = Ends()
         self._described: set[str] = set()
-        """Queries whose sources are named in their checkpoints."""
+        """Queries whose source names are already in their checkpoints."""
         self._closed = threading.Event()
         atexit.register(self.close)
 
     def adopt(self, spark: SparkSession) -> bool:
-        """Watch over this session too; False if this watcher has come to its end."""
+        """Watch this session too; return False if this watcher has ended."""
         with self._adopting:
             if not self._closed.is_set():
                 self._sessions.add(spark)
@@ -139,7 +139,7 @@ class Watcher(threading.Thread):
             return []
 
     def _runs(self) -> dict[tuple[str, str], tuple[SparkSession, StreamingQuery]]:
-        """All runs of queries that go on, by the ids of query and run."""
+        """Return all active runs of queries, by the ids of query and run."""
         with self._adopting:
             sessions = [spark for spark in self._sessions if is_running(spark)]
         runs: dict[tuple[str, str], tuple[SparkSession, StreamingQuery]] = {}
@@ -162,7 +162,7 @@ class Watcher(threading.Thread):
     def _describe(
         self, notice: Notice, runs: Mapping[tuple[str, str], tuple[SparkSession, StreamingQuery]]
     ) -> None:
-        """Tell the checkpoint what the sources of the query are called, once they are known."""
+        """Record the names of the query's sources in its checkpoint, once they are known."""
         if notice.checkpoint is None or notice.query in self._described:
             return
         query = next((query for (known, _), (_, query) in runs.items() if known == notice.query), None)

@@ -28,7 +28,7 @@ _OUTCOME = pa.schema([pa.field("failed", pa.bool_(), nullable=False), pa.field("
 
 @dataclass(frozen=True)
 class TaskEngine:
-    """Carries out work in the tasks of one Spark job for each call of `map`.
+    """Engine that runs work in the tasks of one Spark job per call of `map`.
 
     Spark may run a task twice, after a machine failed or out of impatience: see `anabranch.engine`. Its Python
     processes must have Anabranch installed, and everything else that the work needs.
@@ -36,14 +36,14 @@ class TaskEngine:
 
     spark: SparkSession
     slots: int | None = None
-    """The most tasks at a time; None for one task an item, as many side by side as the cluster can."""
+    """The most parallel tasks; None for one task per item, with as many in parallel as the cluster allows."""
     pool: str | None = None
     """Scheduler pool of the jobs; without effect through Spark Connect, which has none."""
     tag: str | None = None
-    """Mark of the jobs, by which `cancel` finds them."""
+    """Tag of the jobs, by which `cancel` finds them."""
 
     def map(self, work: Callable[[T], R], items: Sequence[T], *, name: str) -> Iterator[R]:
-        """See `anabranch.engine.Engine`. Nothing runs before the first result is asked for.
+        """Run work on each item; see `anabranch.engine.Engine`. Starts when the first result is asked for.
 
         An error of the work is raised as it was there, after the results of the items that went well.
 
@@ -69,7 +69,7 @@ class TaskEngine:
             raise failures[0]
 
     def collect(self, frame: DataFrame, *, name: str) -> list[Row]:
-        """The rows of a frame, by a job that `cancel` finds.
+        """Return the rows of a frame, by a job that `cancel` finds.
 
         Raises:
             JobFailedError: Spark did not bring the job to its end, or it was cancelled.
@@ -81,7 +81,7 @@ class TaskEngine:
                 raise job_error(name, error) from error
 
     def cancel(self) -> None:
-        """Cancel the jobs that run under the tag, from any thread; those that start later are not."""
+        """Cancel the jobs that run under the tag, from any thread; later jobs are not affected."""
         if self.tag is None:
             return
         context = context_of(self.spark)
@@ -97,7 +97,7 @@ class TaskEngine:
 
     @contextmanager
     def _labels(self, name: str) -> Iterator[None]:
-        """Description, pool and tag for the jobs that this thread starts meanwhile."""
+        """Set description, pool and tag for the jobs that this thread starts in the block."""
         context = context_of(self.spark)
         with ExitStack() as undo:
             if context is not None:
@@ -115,7 +115,7 @@ class TaskEngine:
 
 
 class JobFailedError(AnabranchError):
-    """Spark did not bring a job to its end. None of its results was handed out."""
+    """Spark did not finish a job. None of its results was handed out."""
 
 
 def _worker(
@@ -133,7 +133,7 @@ def _worker(
 
 
 def _outcomes(work: bytes, hand: bytes) -> Iterator[tuple[bool, bytes]]:
-    """Whether each item failed, and its pickled result or error; the first error is the last outcome."""
+    """Yield whether each item failed, and its pickled result or error; the first error is the last outcome."""
     do = pickle.loads(work)  # noqa: S301 - the driver's words, as are the items
     for item in pickle.loads(hand):  # noqa: S301
         try:
@@ -146,7 +146,7 @@ def _outcomes(work: bytes, hand: bytes) -> Iterator[tuple[bool, bytes]]:
 
 
 def job_error(name: str, error: Exception) -> JobFailedError:
-    """What to raise when Spark did not bring the job of that name to its end."""
+    """Return the error for a job of that name that Spark did not finish."""
     return JobFailedError(
         f"Spark did not finish '{name}': {reason_in(error)}",
         hint="Spark's own log and web page say more; what was written for it was not committed.",
@@ -155,6 +155,6 @@ def job_error(name: str, error: Exception) -> JobFailedError:
 
 
 def reason_in(error: Exception) -> str:
-    """What happened, in one line of an error of Spark: in the middle of much else it stands as <class>: <message>."""
+    """Return the cause in one line from a Spark error, where it is embedded as <class>: <message>."""
     found = _REASON.search(str(error))
     return found["reason"] if found is not None else str(error).strip().partition("\n")[0]

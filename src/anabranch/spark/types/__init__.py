@@ -1,1 +1,1 @@
-"""Columns and values between Spark and a table."""
+"""Conversion of columns and values between Spark and a table."""

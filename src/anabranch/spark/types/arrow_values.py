@@ -1,4 +1,4 @@
-"""Arrow values between Spark's representation and a table's.
+"""Conversion of Arrow values between Spark's representation and a table's.
 
 The two differ in the resolution of timestamps, in times of day (Spark has a number of milliseconds), and in
 names and nullability inside nested types. Buffers are shared where nothing has to be computed.
@@ -15,7 +15,7 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def to_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The same rows under `schema`, whose columns stand in the same order.
+    """Convert rows to `schema`, whose columns are in the same order.
 
     Raises `pyarrow.ArrowInvalid` if a value does not fit its new type.
     """
@@ -26,7 +26,7 @@ def to_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def to_type(array: Any, target: pa.DataType, *, exact: bool = False) -> Any:
-    """The same values in type `target`.
+    """Convert values to type `target`.
 
     Args:
         array: the values.
@@ -82,7 +82,7 @@ def _map(array: Any, target: Any, *, exact: bool) -> Any:
 
 
 def _with_child(array: Any, target: Any, child: Any) -> Any:
-    """A list or map over other entries. A slice keeps its place: its offsets count all entries there are."""
+    """Replace the entries of a list or map. A slice keeps its place: its offsets count all entries there are."""
     buffers = array.buffers()[:2]
     return pa.Array.from_buffers(
         target, len(array), buffers, array.null_count, array.offset, children=[child]

@@ -1,4 +1,4 @@
-"""Column types between Spark and a table.
+"""Mapping of column types between Spark and a table.
 
 | Table                        | Spark                   |
 |------------------------------|-------------------------|
@@ -66,7 +66,7 @@ _CHAR_SPELLING = re.compile(r"(char|varchar)\((\d+)\)", re.IGNORECASE)
 
 
 def spark_schema(fields: Iterable[t.Field]) -> st.StructType:
-    """Columns of a table as Spark sees them, with their comments."""
+    """Return the Spark schema of a table's columns, with their comments."""
     return st.StructType(
         [
             st.StructField(
@@ -81,7 +81,7 @@ def spark_schema(fields: Iterable[t.Field]) -> st.StructType:
 
 
 def spark_schema_json(fields: Iterable[t.Field]) -> str:
-    """The same as Spark's JSON."""
+    """Return the Spark schema of a table's columns as JSON."""
     return _schema_json(tuple(fields))
 
 
@@ -93,7 +93,7 @@ def _schema_json(fields: tuple[t.Field, ...]) -> str:
 
 
 def catalog_schema_json(fields: Iterable[t.Field]) -> str:
-    """Columns of a table as Spark's catalog is told of them: with the lengths of texts, for ALTER TABLE and INSERT.
+    """Return the columns for Spark's catalog as JSON: with the lengths of texts, for ALTER TABLE and INSERT.
 
     CHAR(n) is told as VARCHAR(n): of a CHAR Spark would pad every value that it reads, compare the padded ones, and
     let no filter on it reach the files. Lengths inside of other types are not told.
@@ -111,7 +111,7 @@ def _catalog_json(fields: tuple[t.Field, ...]) -> str:
 
 
 def spark_type(data_type: t.DataType) -> st.DataType:
-    """The Spark type in which values of `data_type` are read and written."""
+    """Return the Spark type in which values of `data_type` are read and written."""
     match data_type:
         case t.DecimalType(precision=precision, scale=scale):
             return st.DecimalType(precision, scale)
@@ -128,18 +128,18 @@ def spark_type(data_type: t.DataType) -> st.DataType:
 
 
 def fields_from_spark(schema: st.StructType) -> tuple[t.Field, ...]:
-    """Columns for a new table, with field ids. Raises `SchemaError` for types a table cannot hold."""
+    """Return columns for a new table, with field ids. Raises `SchemaError` for types a table cannot hold."""
     return assign_field_ids(_fields(schema, ""))[0]
 
 
 def frame_columns(frame: Any) -> tuple[t.Field, ...] | None:
-    """The columns of a DataFrame; None if it is none. Raises `SchemaError` for types a table cannot hold."""
+    """Return the columns of a DataFrame; None if it is not one. Raises `SchemaError` for types a table cannot hold."""
     schema = getattr(frame, "schema", None)
     return fields_from_spark(schema) if isinstance(schema, st.StructType) else None
 
 
 def type_from_spark(spark: st.DataType, *, nullable: bool = True, where: str = "the type") -> t.DataType:
-    """The table type for a Spark type. Raises `SchemaError` naming `where`."""
+    """Return the table type for a Spark type. Raises `SchemaError` naming `where`."""
     simple = _FROM_SPARK.get(type(spark))
     if simple is not None:
         return simple(nullable=nullable)
@@ -204,12 +204,12 @@ def _advice(spark: st.DataType) -> str:
 
 
 def arrow_schema(fields: Sequence[t.Field]) -> pa.Schema:
-    """The Arrow schema in which Spark takes rows of these columns from a Python source."""
+    """Return the Arrow schema in which Spark takes rows of these columns from a Python source."""
     return pa.schema([_arrow_field(f.name, f.type) for f in fields])
 
 
 def arrow_type(data_type: t.DataType) -> pa.DataType:
-    """The Arrow type in which Spark takes values of a column from a Python source.
+    """Return the Arrow type in which Spark takes values of a column from a Python source.
 
     Spelled out here rather than asked of Spark, because where Spark keeps its own mapping, and with which
     parameters, changes from version to version; a test compares the two.

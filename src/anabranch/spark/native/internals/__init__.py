@@ -66,7 +66,7 @@ _OLDEST, _NEWEST = (4, 1), (4, 3)
 
 
 def unsupported(spark: SparkSession) -> str | None:
-    """Why sessions of this kind cannot read natively; None if they can."""
+    """Return why sessions of this kind cannot read natively; None if they can."""
     if context_of(spark) is None:
         return "the session is one of Spark Connect, whose server cannot call this process"
     version = tuple(int(part) for part in spark.version.split(".")[:2])
@@ -76,7 +76,7 @@ def unsupported(spark: SparkSession) -> str | None:
 
 
 def missing(jvm: Jvm) -> str | None:
-    """What of the internals is not as expected in this JVM; None if nothing. It is tried once.
+    """Return what part of Spark's internals is not as expected; None if all are. Tested once per JVM.
 
     A frame has been given out before Spark asks its index for files, so what is wrong must be known before.
     """
@@ -96,7 +96,7 @@ _TRIED: WeakKeyDictionary[Any, str | None] = WeakKeyDictionary()
 
 
 def _try(jvm: Jvm) -> None:
-    """Make of each kind of internal one that holds a file which need not be there."""
+    """Construct each kind of internal object once, over a file that need not exist."""
     columns, keys = StructType().add("a", "integer"), StructType().add("p", "integer")
     files: list[FileRow] = [("file:/t/p=1/data-1.parquet", 1, 0)]
     rows = internal_rows(jvm, pa.record_batch({"p": pa.array([1], pa.int32())}), keys)

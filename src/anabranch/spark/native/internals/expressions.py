@@ -1,4 +1,4 @@
-"""Expressions of Spark's optimiser, Catalyst."""
+"""Access to expressions of Spark's optimiser, Catalyst."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ARRAY_SEQ = "scala.collection.immutable.ArraySeq"
 
 
 def joined(jvm: Jvm, expressions: Any) -> Any:
-    """A ``Seq`` of Catalyst expressions as the children of one, so that the JVM tells of all of them in one call.
+    """Join Catalyst expressions as children of one, so that a single JVM call describes all of them.
 
     It has no meaning of its own and is never evaluated.
     """
@@ -23,7 +23,7 @@ def joined(jvm: Jvm, expressions: Any) -> Any:
 
 
 def expressions_json(jvm: Jvm, expressions: Any) -> str:
-    """A Scala ``Seq`` of Catalyst expressions as JSON, as children of one."""
+    """Return a Scala ``Seq`` of Catalyst expressions as JSON, as children of one."""
 
     def made() -> Any:
         handles = Handles(jvm)
@@ -34,7 +34,7 @@ def expressions_json(jvm: Jvm, expressions: Any) -> str:
 
 
 def literal_texts(jvm: Jvm, children: Any) -> tuple[str, list[str]] | None:
-    """The literals that follow the first child of a predicate of DataSource V2: their type as JSON, and their texts.
+    """Return the literals after the first child of a DataSource V2 predicate: type as JSON, and texts.
 
     It takes few calls however many there are. None if they are of several types, or no texts can be had.
     """

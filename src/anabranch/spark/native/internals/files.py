@@ -1,4 +1,4 @@
-"""Files and the values of partition columns, as Spark's sources of files have them."""
+"""Files and partition values in the form that Spark's file sources use."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ _FILE_STATUS = "org.apache.hadoop.fs.FileStatus"
 _ARRAY_SEQ = "scala.collection.immutable.ArraySeq"
 _BLOCK = 128 << 20
 _ENDLESS = 1 << 42
-"""Bytes that a cache may hold which must not forget."""
+"""Cache size in bytes for a cache that must never evict."""
 _LACKS_CONNECTOR = re.compile(
     r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.|No FileSystem for scheme"
 )
 
 FileRow = tuple[str, int, int]
-"""Path as Hadoop spells it, bytes, time of its making in milliseconds."""
+"""Path in Hadoop's form, size in bytes, modification time in milliseconds."""
 
 
 @dataclass(frozen=True)
 class Partitions:
-    """Folders with the values that partition columns have in them."""
+    """Folders with the values of their partition columns."""
 
     columns: StructType
     folders: Sequence[str]
-    """Paths as Hadoop spells them."""
+    """Paths in Hadoop's form."""
     values: Any
-    """A Scala ``Seq[InternalRow]``: one for each folder."""
+    """A Scala ``Seq[InternalRow]``: one row per folder."""
 
 
 def hadoop_path(jvm: Jvm, path: str) -> Any:
-    """A ``Path`` of Hadoop. In `path` nothing is escaped, but it has a scheme."""
+    """Return a Hadoop ``Path``. `path` must have a scheme and no escapes."""
     return jvm.of("org.apache.hadoop.fs.Path")(path)
 
 
 def file_statuses(jvm: Jvm, groups: Sequence[Iterable[FileRow]]) -> Any:
-    """Files in groups as a ``FileStatus[][]``, all of them in one call."""
+    """Return groups of files as a ``FileStatus[][]``, in one call."""
     return read_json(jvm, [[_status(*row) for row in group] for group in groups], f"[[L{_FILE_STATUS};")
 
 
 def internal_rows(jvm: Jvm, rows: pa.RecordBatch, schema: StructType) -> Any:
-    """Rows as a Scala ``Seq[InternalRow]``, in few calls and without a job.
+    """Convert rows to a Scala ``Seq[InternalRow]``, in few calls and without a job.
 
     Args:
         jvm: of the session.
@@ -69,12 +69,12 @@ def internal_rows(jvm: Jvm, rows: pa.RecordBatch, schema: StructType) -> Any:
 
 
 def empty_rows(jvm: Jvm, count: int) -> Any:
-    """A Scala ``Seq[InternalRow]`` of rows without columns."""
+    """Return a Scala ``Seq[InternalRow]`` of rows without columns."""
     return jvm.seq_of(jvm.of("java.util.Collections").nCopies(count, jvm.of(_ROW).empty()))
 
 
 def partition_directories(jvm: Jvm, values: Any, groups: Sequence[Iterable[FileRow]]) -> Any:
-    """Groups of files that share the values of partition columns, as a Scala ``Seq[PartitionDirectory]``.
+    """Return groups of files that share partition values as a Scala ``Seq[PartitionDirectory]``.
 
     Args:
         jvm: of the session.
@@ -93,7 +93,7 @@ def filled_index(
     *,
     identity: str,
 ) -> Any:
-    """An ``InMemoryFileIndex`` that holds the given files and lists nothing, made in few calls however many they are.
+    """Return an ``InMemoryFileIndex`` of the given files that lists nothing, made in few calls for any number.
 
     Args:
         jvm: of the session.
@@ -127,7 +127,7 @@ def filled_index(
 
 
 def reachable(jvm: Jvm, path: str, size: int) -> str | None:
-    """Why Hadoop does not find a file of that many bytes at the path; None if it does."""
+    """Return why Hadoop does not find a file of that size at the path; None if it does."""
     from py4j.protocol import Py4JError
 
     try:
@@ -145,11 +145,11 @@ def reachable(jvm: Jvm, path: str, size: int) -> str | None:
 
 
 def reason_of(error: Any) -> str:
-    """The first line of what the JVM threw."""
+    """Return the first line of the JVM's exception."""
     thrown = getattr(error, "java_exception", None)
     return str(error if thrown is None else thrown.toString()).partition("\n")[0]
 
 
 def _status(path: str, size: int, millis: int) -> dict[str, Any]:
-    """The fields of a ``FileStatus`` that are not as its constructor leaves them."""
+    """Return the fields of a ``FileStatus`` that differ from its constructor's defaults."""
     return {"path": path, "length": size, "blocksize": _BLOCK, "modification_time": millis}

@@ -1,4 +1,4 @@
-"""Spark's own Parquet reader."""
+"""Access to Spark's own Parquet reader."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _DATASOURCES = "org.apache.spark.sql.execution.datasources"
 _STRUCT, _CONF = "org.apache.spark.sql.types.StructType", "org.apache.spark.sql.internal.SQLConf"
 _OBJECT = "Ljava/lang/Object;"
 _SIZES = 1 << 20
-"""The most that descriptions of columns may be of which sizes are kept."""
+"""Cache limit for the descriptions of columns whose sizes are kept."""
 _ROW_BYTES = 8
-"""What Spark adds for each row to what the columns of it need."""
+"""Bytes that Spark adds per row to the sizes of the columns."""
 
 READ_OPTIONS: Mapping[str, str] = {
     # Days and moments in our files are of the calendar that Spark uses, whatever the session says of files in general.
@@ -32,14 +32,14 @@ READ_OPTIONS: Mapping[str, str] = {
 
 
 def read_options(*, verify: bool) -> Mapping[str, str]:
-    """`READ_OPTIONS`, and whether Parquet checks the checksums of pages: Spark hands it options as settings of Hadoop."""
+    """Return `READ_OPTIONS` plus page checksum verification; Spark passes options on as Hadoop settings."""
     return {**READ_OPTIONS, "parquet.page.verify-checksum.enabled": str(verify).lower()}
 
 
 def relation_frame(
     jvm: Jvm, index: Any, columns: StructType, partition_columns: StructType, *, verify: bool
 ) -> DataFrame:
-    """A DataFrame of the files that a ``FileIndex`` lists, by Spark's Parquet reader; partition columns come last."""
+    """Return a DataFrame of a ``FileIndex``'s files, by Spark's Parquet reader; partition columns come last."""
     from pyspark.sql import DataFrame
 
     relation = jvm.of(f"{_DATASOURCES}.HadoopFsRelation")(
@@ -57,7 +57,7 @@ def relation_frame(
 def parquet_scan(
     jvm: Jvm, index: Any, whole: str, columns: str, *, verify: bool, filters: Any = None, read: Any = None
 ) -> Any:
-    """The ``Scan`` of Spark's own Parquet source over an ``InMemoryFileIndex``.
+    """Return the ``Scan`` of Spark's own Parquet source over an ``InMemoryFileIndex``.
 
     Args:
         jvm: of the session.
@@ -80,7 +80,7 @@ def parquet_scan(
 
 
 def _parquet_scan(jvm: Jvm, *, verify: bool) -> Any:
-    """``(index, whole, columns, filters, read) -> scan``, with the builder that Spark has between them."""
+    """Return a function ``(index, whole, columns, filters, read) -> scan``, which uses Spark's scan builder."""
     handles, builder = Handles(jvm), f"{_DATASOURCES}.v2.parquet.ParquetScanBuilder"
     seq, struct = "Lscala/collection/immutable/Seq;", described(_STRUCT)
     steps = f"({described(builder)}{seq}{struct})"
@@ -97,7 +97,7 @@ def _parquet_scan(jvm: Jvm, *, verify: bool) -> Any:
 
 
 def estimated_bytes(jvm: Jvm, size: int, read: str, whole: str) -> int:
-    """What Spark takes some columns of files to need, as it estimates those of its own tables.
+    """Estimate the memory for some columns of files as Spark does for its own tables.
 
     Args:
         jvm: of the session.
@@ -124,7 +124,7 @@ def is_columnar(jvm: Jvm, columns: Any) -> bool:
 
 
 def _is_columnar(jvm: Jvm) -> Any:
-    """``(conf, columns)``: whether batches of them can be read, and are, and these are not too many."""
+    """Return a function ``(conf, columns)``: whether Spark reads batches of them, by type, setting and number."""
     handles, parquet = Handles(jvm), f"{_DATASOURCES}.parquet.ParquetUtils"
     kind, type_ = f"({described(_CONF)}{described(_STRUCT)})Z", "Lorg/apache/spark/sql/types/DataType;"
     can = handles.static(parquet, "isBatchReadSupportedForSchema", kind)
@@ -142,5 +142,5 @@ def _is_columnar(jvm: Jvm) -> Any:
 
 
 def _conf(jvm: Jvm) -> Any:
-    """The settings of the session as they are now, always."""
+    """Return a live view of the session's settings."""
     return jvm.once("conf", lambda: jvm.session.sessionState().conf())

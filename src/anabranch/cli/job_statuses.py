@@ -1,0 +1,157 @@
+"""Shows what jobs are doing while `run` supervises them: a table on a terminal, elsewhere a line or an object a change."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from anabranch.cli import state
+from anabranch.cli.output import console, say, show_json
+from anabranch.runtime import SYSTEM
+
+if TYPE_CHECKING:
+    from anabranch.service.jobs import JobStatus
+
+_STYLES = {
+    "running": "green",
+    "pausing": "yellow",
+    "held": "yellow",
+    "failed": "red",
+    "fenced": "red",
+    "skipped": "red",
+    "lost": "red",
+    "stuck": "red",
+}
+_GIVEN_UP = ("failed", "fenced", "lost")
+
+
+class ShownStatuses:
+    """Statuses as they change. What is given up is told at once on standard error."""
+
+    def __init__(self, *, json: bool, tells_failures: bool = True) -> None:
+        """Prepare.
+
+        Args:
+            json: an object for every change.
+            tells_failures: whether jobs that are given up are told on standard error; False if the caller does.
+        """
+        self.on_closed: Callable[[], None] = lambda: None
+        """Called when nobody reads standard output any more."""
+        self.is_closed = False
+        self._json = json
+        self._tells_failures = tells_failures
+        self._known: dict[str, JobStatus] = {}
+        self._live = Live(console=console, auto_refresh=False) if console.is_terminal and not json else None
+
+    def __enter__(self) -> ShownStatuses:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def update(self, statuses: Sequence[JobStatus]) -> None:
+        """Show all jobs as they are now."""
+        before, self._known = self._known, {status.job: status for status in statuses}
+        changed = [status for status in statuses if _key(before.get(status.job)) != _key(status)]
+        if not self.is_closed and (changed or self._live is not None):
+            try:
+                self._show(statuses, changed, before)
+                sys.stdout.flush()
+            except BrokenPipeError:
+                self._close()
+        for status in changed if self._tells_failures else ():
+            was = before.get(status.job)
+            if status.state.value in _GIVEN_UP and (was is None or was.state is not status.state):
+                _tell(status, json=self._json)
+
+    def _show(
+        self, statuses: Sequence[JobStatus], changed: Sequence[JobStatus], before: dict[str, JobStatus]
+    ) -> None:
+        if self._live is not None:
+            if [before.get(status.job) for status in statuses] != list(statuses):
+                self._live.update(_drawn(statuses), refresh=True)
+            return
+        for status in changed:
+            if self._json:
+                show_json({"time_millis": SYSTEM.clock.now_millis(), **asdict(status)})
+            else:
+                say(line_of(status, before.get(status.job)))
+
+    def _close(self) -> None:
+        self.is_closed = True
+        # What is still buffered would fail again when the process ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        say("standard output is closed, nobody reads it: the jobs are stopped", err=True)
+        self.on_closed()
+
+    def trace(self, event: object) -> None:
+        """Show where a failure comes from, if that is wanted."""
+        error = getattr(event, "error", None)
+        if state.debug and error is not None:
+            say(f"{getattr(event, 'job', '')}: {error!r}", err=True)
+
+
+def line_of(status: JobStatus, before: JobStatus | None) -> str:
+    """Return what has changed in a job, as one line; an error's hint on a second one."""
+    what = doing(status)
+    if before is not None and doing(before) == what and status.batch != before.batch:
+        return f"{status.job}: batch {status.batch}, {status.rows} rows"
+    restarts = f" (start {status.restarts + 1})" if status.restarts and what == "running" else ""
+    message = f": {status.message}" if status.message else ""
+    hint = f"\n  hint: {status.hint}" if status.message and status.hint else ""
+    return f"{status.job}: {what}{restarts}{message}{hint}"
+
+
+def doing(status: JobStatus) -> str:
+    """Return the state of a job in a word: ``stuck`` where it runs, but does not get on."""
+    is_stuck = status.activity is not None and status.activity.value == "stuck"
+    return "stuck" if is_stuck else status.state.value
+
+
+def _key(status: JobStatus | None) -> object:
+    """What a line is written for: whether a job waits for rows or works on them changes with every batch."""
+    if status is None:
+        return None
+    quiet = replace(status, activity=None, batch_millis=None, rows_per_second=None, last_error_millis=None)
+    return quiet, doing(status)
+
+
+def _tell(status: JobStatus, *, json: bool) -> None:
+    from anabranch.cli.main import in_verbs
+
+    if json:
+        told = {"error": "JobFailed", "job": status.job, "message": status.message, "hint": status.hint}
+        show_json(told, err=True)
+        return
+    hint = "" if status.hint is None else f"\n  hint: {status.hint}"
+    say(in_verbs(f"Error: job '{status.job}': {status.message}{hint}"), err=True)
+
+
+def _drawn(statuses: Sequence[JobStatus]) -> Table:
+    drawn = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("job", "sink", "state", "batch", "rows", "rows/s", "restarts", ""):
+        numeric = name in ("batch", "rows", "rows/s", "restarts")
+        drawn.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for status in statuses:
+        speed = "" if status.rows_per_second is None else f"{status.rows_per_second:,.0f}"
+        what = doing(status)
+        at = "" if status.activity is None or what == "stuck" else f" ({status.activity.value})"
+        message = status.message or ""
+        if status.message and status.hint:
+            message += f"\nhint: {status.hint}"
+        drawn.add_row(
+            *(status.job, status.sink, Text(what + at, style=_STYLES.get(what, ""))),
+            *("" if value is None else f"{value:,}" for value in (status.batch, status.rows)),
+            *(speed, str(status.restarts or ""), Text(message)),
+        )
+    return drawn

@@ -1,0 +1,129 @@
+"""Answers statements over tables of a lake, and opens connections of DuckDB that have them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from anabranch.duck.rows import SqlRows, in_our_words
+from anabranch.duck.session import Session, key_of, same_name
+from anabranch.duck.statements import check_reads, explained, only_spark
+from anabranch.duck.words import Word, statements_of, words_of
+from anabranch.errors import AnabranchError, SqlError
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from anabranch.lake import Lake
+
+_LOG = logging.getLogger(__name__)
+_NAME = re.compile(r'"((?:[^"]|"")*)"|([^."\s]+)')
+
+
+def duckdb(lake: Lake) -> DuckDBPyConnection:
+    """Return a DuckDB connection in which the lake's tables are views: ``connection.sql("SELECT * FROM db.t")``.
+
+    The views show the tables as of this call; call it again for newer rows. A table that cannot be read
+    has no view, and the log says why.
+
+    Raises `UnsupportedFeatureError` if DuckDB is not installed.
+    """
+    session = Session(lake)
+    found = [(database, name) for database in lake.databases() for name in lake.tables(database)]
+    for database, name in found:
+        try:
+            for other in found:
+                if other != (database, name) and key_of(*other) == key_of(database, name):
+                    raise same_name(other, (database, name))
+            session.show(database, name)
+        except AnabranchError as error:
+            _LOG.warning("%s.%s has no view: %s", database, name, error)
+    return session.connection
+
+
+def sql(lake: Lake, statement: str) -> SqlRows:
+    """Run a read-only statement.
+
+    Raises:
+        UnsupportedFeatureError: DuckDB is not installed, or only Spark can do that.
+        SqlError: DuckDB does not understand it.
+        NotFoundError: there is no such table, branch or moment.
+    """
+    parts = statements_of(statement)
+    if len(parts) > 1:
+        raise SqlError(f"one statement is expected, found {len(parts)}", hint="call sql() for each of them.")
+    statement = parts[0] if parts else ""
+    words = words_of(statement)
+    check_reads(words, statement)
+    session = Session(lake)
+    shown = _listed(lake, words)
+    if shown is not None:
+        return SqlRows(statement, session.connection.from_arrow(shown))
+    text = session.with_moments(statement, words)
+    with in_our_words(statement):
+        kinds = {str(found.type).rpartition(".")[2] for found in session.connection.extract_statements(text)}
+        if not kinds <= {"SELECT", "EXPLAIN"}:
+            raise only_spark(f"{min(kinds)} is", statement)
+        names = _tables(session.connection, text)
+    for name in sorted(names):
+        session.find(name)
+    with in_our_words(statement, session.failures):
+        relation = session.connection.sql(text)
+    return SqlRows(statement, relation, session.failures)
+
+
+def _tables(connection: DuckDBPyConnection, text: str) -> set[tuple[str, ...]]:
+    """Return the names of tables in a statement, in parts."""
+    import duckdb as library
+
+    try:
+        return {tuple(_parts(name)) for name in connection.get_table_names(text, qualified=True)}
+    except library.BinderException:
+        pass  # DuckDB looks for the columns of JOIN USING and the like, before it has the tables
+    words = words_of(text)
+    query = text[explained(words)[0].start :] if words[0].is_("EXPLAIN") else text
+    # All of the answer is fetched: DuckDB 2 refuses other work on a connection before.
+    (answer,) = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
+    found: set[tuple[str, ...]] = set()
+    left = [json.loads(answer[0])]
+    while left:
+        node = left.pop()
+        if isinstance(node, dict) and node.get("type") == "BASE_TABLE":
+            parts = (node.get("catalog_name"), node.get("schema_name"), node.get("table_name"))
+            found.add(tuple(part for part in parts if part))
+        left.extend(node.values() if isinstance(node, dict) else node if isinstance(node, list) else ())
+    return found
+
+
+def _parts(name: str) -> list[str]:
+    """Return the parts of a qualified name as DuckDB writes it: quoted where needed, perhaps followed by an alias."""
+    parts, place = [], 0
+    while (match := _NAME.match(name, place)) is not None:
+        parts.append(match[2] if match[1] is None else match[1].replace('""', '"'))
+        place = match.end()
+        if not name.startswith(".", place):
+            break
+        place += 1
+    return parts
+
+
+def _listed(lake: Lake, words: Sequence[Word]) -> pa.Table | None:
+    """Answer SHOW DATABASES and SHOW TABLES, in Spark's columns; None for another statement."""
+    match [word.text.upper() for word in words if word.text != ";"]:
+        case ["SHOW", "DATABASES" | "SCHEMAS" | "NAMESPACES"]:
+            return pa.table({"namespace": pa.array(lake.databases(), pa.string())})
+        case ["SHOW", "TABLES", *rest] if not rest or (len(rest) == 2 and rest[0] in ("IN", "FROM")):
+            databases = [words[3].name] if rest else lake.databases()
+            found = [(database, table) for database in databases for table in lake.tables(database)]
+            return pa.table(
+                {
+                    "namespace": pa.array([database for database, _ in found], pa.string()),
+                    "tableName": pa.array([table for _, table in found], pa.string()),
+                }
+            )
+    return None

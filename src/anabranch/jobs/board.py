@@ -1,0 +1,254 @@
+"""Records in the warehouse of jobs and of the processes that run them: ``_jobs/<job>/run-<n>``.
+
+A process that runs a job has the highest number; taking the next one, which only one process can, is taking the job over.
+The process writes its record anew every few seconds: so others know that it lives, and what the job is doing. What others
+ask of it lies beside the record, ``ask-<n>-<what>``. All of it is small, and what is over is removed after a week. A damaged
+record is one of an unknown process: if that process lives, it writes the record anew.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Final, Self
+
+from anabranch.errors import CorruptTableError, NotFoundError
+from anabranch.format.text.json_object import check_version
+from anabranch.jobs.process import UNKNOWN, Process, of_kind
+from anabranch.jobs.status import Activity, JobStatus, State
+from anabranch.jobs.supervise import Ask
+from anabranch.runtime import SYSTEM, Runtime
+from anabranch.storage.protocol import Storage
+
+FOLDER: Final = "_jobs"
+"""In the warehouse."""
+BEAT_SECONDS: Final = 10.0
+"""Between two writes of a record."""
+SILENCE_SECONDS: Final = 35.0
+"""Without a write for so long, a process of another machine is taken for dead."""
+KEPT_MILLIS: Final = 7 * 24 * 3600 * 1000
+"""For which the record of a job that is over stays."""
+_VERSION: Final = 1
+_RUN: Final = re.compile(r"run-([1-9][0-9]{0,17})")
+
+_ASKS: Final[tuple[Ask, ...]] = ("stop", "restart", "yield")
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """A job, and the process that runs it or was the last that did."""
+
+    key: str
+    """Name of the folder: the job, with ``@`` and the branch where it writes to one."""
+    number: int
+    process: Process
+    token: str
+    """Unique to this run."""
+    since_millis: int
+    """When the process took the job."""
+    job: str
+    sink: str
+    beat: int = 0
+    written_millis: int = 0
+    status: JobStatus | None = None
+    """None before the first look at it."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the process has let go of the job."""
+        return self.status is not None and self.status.state.is_over
+
+    def to_json(self) -> bytes:
+        """The content of the file."""
+        status = (
+            None if self.status is None else {k: v for k, v in asdict(self.status).items() if v is not None}
+        )
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _APART}
+        content = {"version": _VERSION, **own, "process": asdict(self.process), "status": status}
+        return json.dumps(content, indent=1).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes, *, key: str, number: int, path: str) -> Self:
+        """Raises `CorruptTableError` naming `path`; `UnsupportedFeatureError` if it is newer."""
+        try:
+            content: dict[str, Any] = json.loads(data)
+            check_version(content.get("version"), _VERSION, path=path)
+            status = content["status"]
+            own: dict[str, Any] = {name: of_kind(kind, content[name]) for name, kind in _PLAIN.items()}
+            process = Process.from_json(content["process"])
+            return cls(key, number, process, **own, status=None if status is None else _status(status))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise CorruptTableError("is no record of a job", path=path) from error
+
+
+_APART: Final = ("key", "number", "process", "status")
+_PLAIN: Final = {
+    "token": str,
+    "since_millis": int,
+    "job": str,
+    "sink": str,
+    "beat": int,
+    "written_millis": int,
+}
+
+
+@dataclass(frozen=True)
+class Board:
+    """The records of a warehouse's jobs."""
+
+    storage: Storage
+    """Store of the warehouse."""
+    runtime: Runtime = field(default=SYSTEM)
+
+    def newest(self, key: str) -> JobRecord | None:
+        """Return the record of the process that has a job, or had it last.
+
+        Raises `StorageError`, or `UnsupportedFeatureError` if a newer version wrote it.
+        """
+        for number, modified_millis in sorted(self._numbers(key).items(), reverse=True):
+            path = _path(key, number)
+            try:
+                return JobRecord.from_json(self.storage.get(path), key=key, number=number, path=path)
+            except NotFoundError:
+                continue  # removed by the next one
+            except (
+                CorruptTableError
+            ) as error:  # as after a loss of power: its next write mends it, if it lives
+                said = f"its record is damaged: {error.message}"
+                status = JobStatus(key, "", State.RUNNING, message=said)
+                since = modified_millis
+                return JobRecord(key, number, UNKNOWN, "", since, key, "", -1, modified_millis, status)
+        return None
+
+    def numbers(self, key: str) -> list[int]:
+        """Return the numbers of the processes that have, or had, a job."""
+        return [*self._numbers(key)]
+
+    def _numbers(self, key: str) -> dict[int, int]:
+        """Return the numbers, each with when its record was written."""
+        found = {info.path.rpartition("/")[2]: info for info in self.storage.list(f"{FOLDER}/{key}")}
+        matches = ((_RUN.fullmatch(name), info) for name, info in found.items())
+        return {int(match[1]): info.modified_millis for match, info in matches if match is not None}
+
+    def claim(self, record: JobRecord) -> bool:
+        """Store the record of a process that takes a job; False if another one was quicker."""
+        if not self.storage.put_if_absent(_path(record.key, record.number), record.to_json()):
+            return False
+        old = [number for number in self.numbers(record.key) if number < record.number]
+        self.storage.delete_many([_path(record.key, number) for number in old])
+        self.storage.delete_many([_ask(record.key, n, what) for n in old for what in _ASKS])
+        return True
+
+    def write(self, record: JobRecord) -> None:
+        """Store a record anew."""
+        self.storage.put(_path(record.key, record.number), record.to_json(), durable=False)
+
+    def ask(self, record: JobRecord, what: Ask) -> None:
+        """Ask the process of a record for something."""
+        content = json.dumps(asdict(Process.own())).encode()
+        self.storage.put(_ask(record.key, record.number, what), content, durable=False)
+
+    def withdraw(self, record: JobRecord, what: Ask) -> None:
+        """Take back what this process asked, if it has not been taken in yet."""
+        path = _ask(record.key, record.number, what)
+        try:
+            if _asker(self.storage.get(path)) == Process.own():
+                self.storage.delete(path)
+        except NotFoundError:
+            return
+
+    def is_asked(self, record: JobRecord, what: Ask) -> bool:
+        """Whether the process of a record has not taken in yet what was asked."""
+        return self.storage.exists(_ask(record.key, record.number, what))
+
+    def asked(self, record: JobRecord) -> dict[Ask, str]:
+        """Return what was asked of a record's process, and by whom. Each is returned once.
+
+        A job is not left to a process that has died since it asked for it: nobody would run it.
+        """
+        found: dict[Ask, str] = {}
+        there = {info.path for info in self.storage.list(f"{FOLDER}/{record.key}")}
+        for what in _ASKS:
+            path = _ask(record.key, record.number, what)
+            if path not in there:
+                continue
+            try:
+                asker = _asker(self.storage.get(path))
+            except NotFoundError:
+                continue
+            self.storage.delete(path)
+            if what != "yield" or asker.is_dead() is not True:
+                found[what] = str(asker)
+        return found
+
+    def all(self) -> Iterator[JobRecord]:
+        """Yield the newest record of every job, by its key."""
+        for folder in sorted(self.storage.list_folders(FOLDER)):
+            found = self.newest(folder.rpartition("/")[2])
+            if found is not None:
+                yield found
+
+    def sweep(self) -> None:
+        """Remove the records of jobs that have been over, or silent, for a week."""
+        now = self.runtime.clock.now_millis()
+        for record in self.all():
+            if now - record.written_millis > KEPT_MILLIS and (
+                record.is_over or record.process.is_dead() is not False
+            ):
+                self.storage.delete_folder(f"{FOLDER}/{record.key}")
+
+    def is_alive(self, record: JobRecord) -> bool:
+        """Whether the process of a record still runs the job; of one of another machine by whether its record is written.
+
+        Takes up to `SILENCE_SECONDS` for a process of another machine that is silent.
+        """
+        if record.is_over:
+            return False
+        is_dead = record.process.is_dead()
+        if is_dead is not None:
+            return not is_dead
+        clock, end = self.runtime.clock, self.runtime.clock.monotonic() + SILENCE_SECONDS
+        while clock.monotonic() < end:
+            now = self.newest(record.key)
+            if now is None or now.is_over:
+                return False
+            if (now.number, now.beat) != (record.number, record.beat):
+                return True
+            self.runtime.sleeper.sleep(1.0)
+        return False
+
+
+def _path(key: str, number: int) -> str:
+    return f"{FOLDER}/{key}/run-{number}"
+
+
+def _ask(key: str, number: int, what: Ask) -> str:
+    return f"{FOLDER}/{key}/ask-{number}-{what}"
+
+
+def _asker(content: bytes) -> Process:
+    """Return who asked; an unknown process if that cannot be read."""
+    try:
+        return Process.from_json(json.loads(content))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return UNKNOWN
+
+
+def _status(values: dict[str, Any]) -> JobStatus:
+    kept = {
+        name: of_kind(kind, values[name]) for name, kind in _OF_STATUS.items() if values.get(name) is not None
+    }
+    for name, snapshot in kept.get("read", {}).items():
+        of_kind(str, name), of_kind(int, snapshot)
+    activity = None if values.get("activity") is None else Activity(values["activity"])
+    return JobStatus(**kept, state=State(values["state"]), activity=activity)
+
+
+_OF_STATUS: Final[dict[str, Any]] = {
+    **dict.fromkeys(("job", "sink", "message", "hint", "begun", "last_error", "last_hint"), str),
+    **dict.fromkeys(("batch", "rows", "restarts", "last_error_millis", "batch_millis"), int),
+    "rows_per_second": (int, float),
+    "read": dict,
+}

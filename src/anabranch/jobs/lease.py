@@ -1,0 +1,241 @@
+"""The jobs that this process runs, held against others: one process at a time runs a job.
+
+`take` claims jobs, or tells who has them. While they run, `Leases.beat` writes what they are doing, at most once in ten
+seconds for each, and finds what others ask: to stop or restart a job, or to leave it to them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from anabranch.errors import AnabranchError, JobTakenError
+from anabranch.jobs.board import BEAT_SECONDS, Board, JobRecord
+from anabranch.jobs.process import Process
+from anabranch.jobs.status import JobStatus, State
+from anabranch.jobs.supervise import Ask
+
+_LOG = logging.getLogger(__name__)
+_LOOK_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A job that this process is to run."""
+
+    key: str
+    """See `anabranch.jobs.board.JobRecord`."""
+    job: str
+    sink: str
+
+
+@dataclass
+class Leases:
+    """The jobs of this process. Thread-safe."""
+
+    board: Board
+    _held: dict[str, JobRecord] = field(default_factory=dict)
+    """By job."""
+    _asks: dict[str, tuple[Ask, str]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    """Never held while the store is asked: who supervises the jobs takes it at every look."""
+    _writing: threading.Lock = field(default_factory=threading.Lock)
+    """Held while a record is written, so that what was so earlier never covers what is so now."""
+
+    def note(self, statuses: Sequence[JobStatus]) -> None:
+        """Take in what the jobs are doing; it is written by the next beat, and at once if a job is over."""
+        with self._lock:
+            over = []
+            for status in statuses:
+                record = self._held.get(status.job)
+                if record is None:
+                    continue
+                was_over = record.is_over
+                self._held[status.job] = replace(record, status=status)
+                over += [status.job] if status.state.is_over and not was_over else []
+        for job in over:
+            with suppress(AnabranchError):
+                self._write(job)
+
+    def asks(self) -> Mapping[str, tuple[Ask, str]]:
+        """Return, by job, what was asked since the last call, and by whom."""
+        with self._lock:
+            found, self._asks = self._asks, {}
+            return found
+
+    def beat(self) -> None:
+        """Write all records anew, and look for what others ask. Troubles of the store are left to the next beat."""
+        with self._lock:
+            jobs = [*self._held]  # also those that are over: they may be asked to start again
+        for job in jobs:
+            try:
+                self._beat(job)
+            except AnabranchError as error:
+                _LOG.debug("the record of job '%s' is not written now: %s", job, error)
+
+    def _beat(self, job: str) -> None:
+        with self._lock:
+            record = self._held[job]
+        if max(self.board.numbers(record.key), default=0) > record.number:
+            taken = self.board.newest(record.key)
+            with self._lock:
+                self._asks[job] = ("yield", "another process" if taken is None else str(taken.process))
+                del self._held[job]
+            return
+        asked = self.board.asked(record)
+        with self._lock:
+            for what, who in asked.items():
+                self._asks[job] = (what, who)
+            is_over = self._held[job].is_over
+        if not is_over:
+            self._write(job)
+
+    def _write(self, job: str) -> None:
+        now = self.board.runtime.clock.now_millis()
+        with self._writing:
+            with self._lock:
+                record = self._held.get(job)
+                if record is None:  # another process has taken the job
+                    return
+                record = self._held[job] = replace(record, beat=record.beat + 1, written_millis=now)
+            self.board.write(record)
+
+    def release(self) -> None:
+        """Let go of jobs that never came to a status."""
+        left = []
+        with self._lock:
+            for job, record in self._held.items():
+                if not record.is_over:
+                    over = record.status or JobStatus(job, record.sink, State.STOPPED)
+                    status = replace(over, state=State.STOPPED, activity=None)
+                    self._held[job] = replace(record, status=status)
+                    left.append(job)
+        for job in left:
+            with suppress(AnabranchError):
+                self._write(job)
+
+    @contextmanager
+    def beating(self, seconds: float = BEAT_SECONDS) -> Iterator[None]:
+        """Beat from a thread of its own while the block runs: a job may take minutes to start. Then let go of all."""
+        ended = threading.Event()
+
+        def work() -> None:
+            while not ended.wait(seconds):
+                self.beat()
+
+        thread = threading.Thread(target=work, name="records of jobs", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+            self.release()
+
+
+def take(
+    board: Board,
+    wanted: Sequence[Wanted],
+    *,
+    take_over: bool = False,
+    patience_seconds: float = 120.0,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Leases:
+    """Take jobs for this process: all of them or none.
+
+    Args:
+        board: of the warehouse.
+        wanted: the jobs.
+        take_over: ask other processes that run them to end them, after the batch they are at.
+        patience_seconds: how long that may take.
+        tell: told what is waited for.
+
+    Raises `JobTakenError` if another process runs one of them.
+    """
+    leases, asked = Leases(board), list[JobRecord]()
+
+    def ended(one: Wanted) -> JobRecord | None:
+        return _ended(board, one, tell, patience_seconds if take_over else None, asked)
+
+    try:
+        last = [ended(one) for one in wanted]
+        for one, before in zip(wanted, last, strict=True):
+            while (mine := _claimed(board, one, before)) is None:
+                before = ended(one)  # another process was quicker  # noqa: PLW2901
+            leases._held[one.job] = mine  # noqa: SLF001 - made here
+    except BaseException:  # also Ctrl-C
+        leases.release()
+        for record in asked:
+            with suppress(AnabranchError):
+                _give_back(board, record)
+        raise
+    return leases
+
+
+def _ended(
+    board: Board, one: Wanted, tell: Callable[[str], None], patience: float | None, asked: list[JobRecord]
+) -> JobRecord | None:
+    """Wait until no process runs a job, and return the record of the last one that did.
+
+    With `patience`, in seconds, the process that runs it is asked to end it, and its record added to `asked`.
+    """
+    clock, end = board.runtime.clock, 0.0
+    is_asked = False
+    while True:
+        before = board.newest(one.key)
+        if before is not None and before.process.is_dead() is None and not before.is_over:
+            tell(f"job '{one.job}' was run by {before.process}: waiting to see whether it still is")
+        if before is None or not board.is_alive(before):
+            return before
+        if patience is None:
+            raise _taken_error(one, before)
+        if not is_asked:
+            is_asked, end = True, clock.monotonic() + patience
+            tell(f"asking {before.process} to end job '{one.job}' after the batch it is at")
+            asked.append(before)
+            board.ask(before, "yield")
+        elif clock.monotonic() >= end:
+            raise _unanswered_error(one, before, patience)
+        board.runtime.sleeper.sleep(_LOOK_SECONDS)
+
+
+def _claimed(board: Board, one: Wanted, before: JobRecord | None) -> JobRecord | None:
+    """Take a job after the process that ran it last; None if another one was quicker."""
+    now, number = board.runtime.clock.now_millis(), 1 if before is None else before.number + 1
+    mine = JobRecord(
+        *(one.key, number, Process.own(), board.runtime.ids.uuid(), now, one.job, one.sink),
+        written_millis=now,
+    )
+    return mine if board.claim(mine) else None
+
+
+def _give_back(board: Board, record: JobRecord) -> None:
+    """Have a process go on with a job that it was asked to end in vain: nobody else would run it."""
+    if board.is_asked(record, "yield"):
+        board.withdraw(record, "yield")
+    elif max(board.numbers(record.key), default=0) == record.number:
+        board.ask(record, "restart")
+
+
+def _unanswered_error(one: Wanted, record: JobRecord, patience: float) -> JobTakenError:
+    return JobTakenError(
+        f"job '{one.job}' is run by {record.process} since {_since(record)}; asked to end it, it did not within {patience:.0f} s",
+        hint="it goes on there. Look with `anabranch jobs`: it may be at a long batch (a longer --stop-limit waits longer). If the "
+        "process hangs, kill it, and run this again: nothing is lost or written twice.",
+    )
+
+
+def _since(record: JobRecord) -> str:
+    return datetime.fromtimestamp(record.since_millis / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _taken_error(one: Wanted, record: JobRecord) -> JobTakenError:
+    return JobTakenError(
+        f"job '{one.job}' is run by {record.process} since {_since(record)}",
+        hint=f"`anabranch run ... --take-over` ends it there, after the batch it is at, and goes on here; `anabranch stop "
+        f"{one.job}` only ends it.",
+    )

@@ -1,0 +1,154 @@
+"""Looks at, renames and removes files and folders while other processes may work in them."""
+
+# A Path object per call would cost more than the call.
+# ruff: noqa: PTH104, PTH108, PTH112, PTH113, PTH114, PTH115, PTH120, PTH123
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from anabranch.errors import AlreadyExistsError, NotFoundError, StorageError
+from anabranch.storage import files
+from anabranch.storage.os_errors import translated
+from anabranch.storage.protocol import ObjectInfo
+
+ATTEMPTS: Final = 16
+"""Another process can take away what was just seen; this often in a row is no coincidence."""
+
+
+def read_whole(target: str) -> bytes:
+    """Return the bytes of a file. Raises `OSError`."""
+    with open(target, "rb", buffering=0) as file:
+        return file.readall()
+
+
+def info_of(path: str, status: os.stat_result) -> ObjectInfo:
+    """Return what a store tells of an object, from the status of its file."""
+    return ObjectInfo(path, status.st_size, status.st_mtime_ns // 1_000_000)
+
+
+def publish(temporary: str, target: str, data: bytes) -> bool:
+    """Whether the object of that name is ours now."""
+    for _ in range(ATTEMPTS):
+        with translated("write", target):
+            try:
+                files.publish_new(temporary, target)
+                return True
+            except FileExistsError:
+                with suppress(FileNotFoundError):  # removed since: the name is free again
+                    return read_whole(target) == data
+    if os.path.islink(target):
+        raise StorageError(
+            f"cannot write {target}: it is a link to {os.readlink(target)}, which is not there",
+            hint="Bring back what the link leads to, or else remove the link.",
+        )
+    raise StorageError(f"cannot write {target}: the name is taken and free by turns", retryable=True)
+
+
+def sync_name(target: str) -> None:
+    """Make the name of a written object durable. It is visible already, so a failure leaves it open."""
+    try:
+        files.sync_folder(os.path.dirname(target))
+    except OSError as error:
+        raise StorageError(
+            f"cannot make {target} durable: {error.strerror}",
+            hint="The object may or may not survive a crash of the machine.",
+            outcome_unknown=True,
+        ) from error
+
+
+def sync_removal(folder: str) -> None:
+    """Make the removal of names from a folder durable."""
+    with translated("remove", folder):
+        try:
+            files.sync_folder(folder)
+        except FileNotFoundError:
+            return  # gone with everything in it
+
+
+def check_rename(old: str, new: str) -> None:
+    """Raise `NotFoundError` if there is no folder to rename, `AlreadyExistsError` if its new name is taken."""
+    if not os.path.isdir(old):
+        raise NotFoundError(f"cannot rename {old}: there is no such folder")
+    if os.path.lexists(new):
+        raise AlreadyExistsError(f"cannot rename {old}: {new} exists already")
+
+
+def rename(old: str, new: str) -> None:
+    """Rename a folder. Raises `NotFoundError`, `AlreadyExistsError`, `OSError`."""
+    # Looked at again after the folder above was made. POSIX lets a folder replace an empty one: nothing
+    # is lost if one appears after this look.
+    check_rename(old, new)
+    try:
+        os.rename(old, new)
+    except OSError as error:
+        if error.errno in {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}:
+            raise AlreadyExistsError(f"cannot rename {old}: {new} exists already") from error
+        raise
+
+
+def move(old: str, new: str) -> bool:
+    """Rename a file; False if there is none. Raises `FileNotFoundError` if the new folder is missing."""
+    if not os.path.isfile(old):
+        return False
+    try:
+        os.rename(old, new)
+    except FileNotFoundError:
+        if os.path.lexists(old):
+            raise
+        return False
+    return True
+
+
+def remove_tree(folder: str) -> bool:
+    """Remove a folder while others may work in it; False if there was none."""
+    for _ in range(ATTEMPTS):
+        try:
+            if os.path.islink(folder):
+                os.unlink(folder)
+                return True
+            if not os.path.isdir(folder):
+                return False
+            shutil.rmtree(folder)
+            return True
+        except OSError as error:
+            if error.errno not in {errno.ENOENT, errno.ENOTEMPTY}:
+                raise
+    raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), folder)
+
+
+def entries_of(folder: str) -> tuple[os.DirEntry[str], ...]:
+    """Return what a folder holds; nothing if there is none."""
+    try:
+        with os.scandir(folder) as entries:
+            return tuple(entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+
+
+def status_of(entry: os.DirEntry[str]) -> os.stat_result | None:
+    """Status of a file; None for what is none, and for one removed since its folder was read."""
+    with translated("list", entry.path), suppress(FileNotFoundError):
+        return entry.stat() if _holds(entry.is_file) else None
+    return None
+
+
+def is_folder(entry: os.DirEntry[str], *, follow_links: bool) -> bool:
+    """Whether an entry is a folder."""
+    with translated("list", entry.path):
+        return _holds(lambda: entry.is_dir(follow_symlinks=follow_links))
+
+
+def _holds(question: Callable[[], bool]) -> bool:
+    """Answer of a directory entry; a link that leads in a circle is neither file nor folder."""
+    try:
+        return question()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return False
+        raise

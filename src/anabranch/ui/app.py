@@ -1,0 +1,161 @@
+"""The web application: the page's own files, the data it asks for, and word of what changed."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Final
+
+import anyio
+from anyio.to_thread import run_sync
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from anabranch.errors import (
+    AlreadyExistsError,
+    AnabranchError,
+    CommitConflictError,
+    InvalidInputError,
+    NotFoundError,
+)
+from anabranch.service.memory import give_back
+from anabranch.ui import correction
+from anabranch.ui.answers import ANSWERS
+from anabranch.ui.asked import Asked
+from anabranch.ui.assets import read_asset
+from anabranch.ui.cells import to_json
+from anabranch.ui.site import Site, stamp
+
+_LOG = logging.getLogger(__name__)
+
+_ASSETS: Final = {
+    "index.html": "text/html; charset=utf-8",
+    "app.js": "text/javascript; charset=utf-8",
+    "app.css": "text/css; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+}
+_LONGEST_BODY: Final = 100_000
+_LOOK_EVERY_SECONDS: Final = 2.0
+_NAPS: Final = 10
+"""Between two looks it is asked so often whether the server ends."""
+_MOST_WATCHED: Final = 60
+_NOBODY_WAITS: Final = 499
+_AT_ONCE: Final = 4
+"""Answers that are made at once. Each thread has memory of its own."""
+
+
+def make_app(site: Site) -> Starlette:
+    """Return the application for a warehouse; `anabranch.ui.guard.Guard` must stand in front of it."""
+    workers, turns = anyio.CapacityLimiter(_AT_ONCE), anyio.Semaphore(_AT_ONCE)
+
+    async def answer(request: Request) -> Response:
+        name = request.path_params["name"]
+        asked = ANSWERS.get(name)
+        if asked is None:
+            return _failure(404, "NotFoundError", f"there is nothing called '{name}' here")
+        async with turns:
+            if await request.is_disconnected():  # as after many clicks
+                return Response(status_code=_NOBODY_WAITS)
+            return await _answered(lambda: asked(site, Asked(request.query_params.multi_items())), workers)
+
+    async def act(request: Request) -> Response:
+        body = await _body(request)
+        return await _answered(lambda: correction.act(site, Asked((), body)), workers)
+
+    async def events(request: Request) -> Response:
+        names = request.query_params.getlist("table")[:_MOST_WATCHED]
+        return StreamingResponse(_changes(site, names, request, workers), media_type="text/event-stream")
+
+    async def asset(request: Request) -> Response:
+        name = request.path_params.get("name", "index.html")
+        kind = _ASSETS.get(name)
+        if kind is None:
+            return Response("There is no such page.", 404, media_type="text/plain")
+        return Response(read_asset(name), media_type=kind, headers={"cache-control": "no-cache"})
+
+    app = Starlette(
+        routes=[
+            Route("/api/events", events),
+            Route("/api/act", act, methods=["POST"]),
+            Route("/api/{name}", answer),
+            Route("/", asset),
+            Route("/{name}", asset),
+        ]
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+async def _body(request: Request) -> Mapping[str, Any]:
+    """Return the object of JSON that a request sends; an empty one if it is none, or too long."""
+    text = b""
+    async for part in request.stream():
+        text += part
+        if len(text) > _LONGEST_BODY:
+            return {}
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+async def _answered(make: Callable[[], Any], workers: anyio.CapacityLimiter) -> Response:
+    """Return what a function makes as JSON, or why it cannot."""
+    try:
+        body = await run_sync(lambda: to_json(make()), limiter=workers)
+        give_back()
+        return Response(body, media_type="application/json")
+    except AnabranchError as error:
+        return _failure(_status(error), type(error).__name__, error.message, error.hint)
+    except Exception as error:  # the page says so, and goes on
+        _LOG.exception("an answer of the page failed")
+        return _failure(500, type(error).__name__, str(error))
+
+
+def _status(error: AnabranchError) -> int:
+    if isinstance(error, NotFoundError):
+        return 404
+    if isinstance(error, AlreadyExistsError | CommitConflictError):
+        return 409
+    return 400 if isinstance(error, InvalidInputError) else 500
+
+
+def _failure(status: int, kind: str, message: str, hint: str | None = None) -> Response:
+    body = to_json({"error": kind, "message": message, "hint": hint})
+    return Response(body, status, media_type="application/json")
+
+
+async def _changes(
+    site: Site, names: list[str], request: Request, workers: anyio.CapacityLimiter
+) -> AsyncIterator[bytes]:
+    """Yield an event when a watched table changes; the first one says how they are now."""
+    last: dict[str, str] = {}
+    pauses = 0
+    while not site.is_ending and not await request.is_disconnected():
+        now = await run_sync(
+            lambda: {name: _state(site, name, alone=len(names) == 1) for name in names}, limiter=workers
+        )
+        changed = [name for name in names if now[name] != last.get(name)]
+        if changed:
+            yield b"data: " + to_json({"changed": changed, "now": site.now}) + b"\n\n"
+            last = now
+        elif pauses % 8 == 0:
+            yield b": still here\n\n"
+        pauses += 1
+        for _ in range(_NAPS):
+            if not site.is_ending:
+                await site.runtime.sleeper.pause(_LOOK_EVERY_SECONDS / _NAPS)
+
+
+def _state(site: Site, name: str, *, alone: bool) -> str:
+    """Return what changes when a table does; of one that is looked at alone its branches and tags too."""
+    try:
+        table = site.open(name)
+        refs = f"{table.branches()}{table.tags()}" if alone else ""
+        return f"{stamp(table)}{refs}"
+    except AnabranchError as error:
+        return error.message

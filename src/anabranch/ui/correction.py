@@ -1,0 +1,96 @@
+"""Correcting from the page: what it would do, and the command that does it, as a process of its own.
+
+The work is `anabranch correct`, started as a person would start it: it can be stopped or killed, and started again it goes
+on where it was. The page may only start it with the files of jobs and checks that were named with the server.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from anabranch import CommitConflictError, InvalidInputError, Lake
+from anabranch.ui.actions import command
+from anabranch.ui.asked import Asked
+from anabranch.ui.site import Site
+
+if TYPE_CHECKING:
+    from anabranch.service.cascade import GroupInfo
+
+WHAT: Final = ("run", "undo")
+
+
+def plan(site: Site, asked: Asked) -> dict[str, Any]:
+    """Return what correcting a table from a tag would do, what can be taken back, and the command for a terminal."""
+    from anabranch.service import correct as service  # loads Spark's Python, which most pages never need
+
+    table, tag = asked.text("table"), asked.text("tag")
+    wanted = service.Correction(table, tag, site.jobs)
+    found = service.plan(site.warehouse, wanted)
+    group = _last_group(site.lake, table)
+    return {
+        "plan": found.to_dict(),
+        "tables": list(found.tables),
+        "told": list(service.told_plan(found, site.jobs)),
+        "undo": None if group is None else {"number": group.number, "tables": _tables(group)},
+        "command": service.command_of(found, site.jobs or ("FILE",)),
+    }
+
+
+def progress(site: Site, asked: Asked) -> dict[str, Any] | None:
+    """Return how the last command stands."""
+    return site.actions.told()
+
+
+def act(site: Site, asked: Asked) -> dict[str, Any] | None:
+    """Start or stop a correction, or take it back, after the person has confirmed the tables that change.
+
+    Raises:
+        InvalidInputError: the server allows no actions, or the request cannot be understood.
+        CommitConflictError: other tables than those that were confirmed would change, or a command is running.
+    """
+    if not site.allow_actions:
+        raise InvalidInputError(
+            "this page only shows", hint="start it with --allow-actions to correct from here."
+        )
+    body = asked.body
+    if body.get("what") == "stop":
+        return site.actions.stop()
+    what, table, tag, confirmed = (body.get(key) for key in ("what", "table", "tag", "tables"))
+    if what not in WHAT or not isinstance(table, str) or not isinstance(tag, str) or "\x00" in table + tag:
+        raise InvalidInputError("the request does not say what to do with which table")
+    if what == "run" and not site.jobs:
+        raise InvalidInputError(
+            "no file of corrected jobs was named with the server",
+            hint="start it with `anabranch ui --allow-actions --jobs FILE`.",
+        )
+    if what == "run":
+        from anabranch.service import correct as service
+
+        changed = list(service.plan(site.warehouse, service.Correction(table, tag, site.jobs)).tables)
+    else:
+        group = _last_group(site.lake, table)
+        changed = [] if group is None else _tables(group)
+    if not changed:
+        raise InvalidInputError(f"there is nothing to {what} for {table}")
+    if changed != confirmed:
+        raise CommitConflictError(
+            f"this changes {', '.join(changed)}, which is not what was confirmed", hint="look at it again."
+        )
+    words = command(site.warehouse, what, table, tag, jobs=site.jobs, checks=site.checks)
+    return site.actions.start(words, what, table, tag, site.now)
+
+
+def _last_group(lake: Lake, table: str) -> GroupInfo | None:
+    """Return the last replacement of this table together with others that was not taken back."""
+    groups = lake.groups()
+    undone = {group.undoes for group in groups if group.outcome == "replaced"}
+    standing = (
+        group
+        for group in reversed(groups)
+        if group.outcome == "replaced" and group.undoes is None and group.number not in undone
+    )
+    return next((group for group in standing if table in _tables(group)), None)
+
+
+def _tables(group: GroupInfo) -> list[str]:
+    return [name for name, _, _ in group.tables]

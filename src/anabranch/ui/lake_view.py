@@ -1,0 +1,105 @@
+"""The lake: its tables, what is known of each, jobs, and the last corrections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+from anabranch import AnabranchError, Table, __version__
+from anabranch.service.job_records import behind
+from anabranch.ui.asked import Asked
+from anabranch.ui.history import line_of
+from anabranch.ui.lineage_view import lineage_of, reading
+from anabranch.ui.site import Site, stamp
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_AT_ONCE = 8
+_MOST_TABLES = 60
+"""Tables whose facts one request gives."""
+_LAST = 20
+"""Corrections shown."""
+
+
+def about(site: Site, asked: Asked) -> dict[str, Any]:
+    """Return what the page is about."""
+    return {
+        "url": site.lake.url,
+        "warehouse": site.warehouse,
+        "version": __version__,
+        "actions": site.allow_actions,
+        "jobs": list(site.jobs),
+        "checks": list(site.checks),
+        "now": site.now,
+    }
+
+
+def lake(site: Site, asked: Asked) -> dict[str, Any]:
+    """Return the names of all tables, and the last corrections."""
+    bases = site.lake.databases()
+    names = _at_once(site.lake.tables, bases)
+    groups = sorted(site.lake.groups(), key=lambda group: group.number)[-_LAST:]
+    return {
+        "tables": [f"{base}.{name}" for base, found in zip(bases, names, strict=True) for name in found],
+        "corrections": [asdict(group) for group in reversed(groups)],
+    }
+
+
+def facts(site: Site, asked: Asked) -> dict[str, Any]:
+    """Return facts of some tables, by name; of one that cannot be read, why."""
+    names = list(asked.texts("name"))[:_MOST_TABLES]
+    return dict(zip(names, _at_once(lambda name: _facts(site, name), names), strict=True))
+
+
+def _facts(site: Site, name: str) -> dict[str, Any]:
+    try:
+        table = site.open(name)
+        return site.kept_lately(("facts", name, stamp(table)), lambda: _read_facts(table))
+    except AnabranchError as error:
+        return {"problem": error.message}
+
+
+def _read_facts(table: Table) -> dict[str, Any]:
+    snapshot, health = table.snapshot, table.health()
+    return {
+        "rows": health.rows,
+        "bytes": health.bytes,
+        "files": health.files,
+        "small": health.small_files,
+        "partitions": health.partitions,
+        "snapshots": health.snapshots,
+        "score": health.score,
+        "findings": [{"why": f.why, "command": f.command, "points": f.points} for f in health.findings],
+        "head": None if snapshot is None else line_of(snapshot)._asdict(),
+        "branches": table.branches(),
+    }
+
+
+def lags(site: Site, asked: Asked) -> list[dict[str, Any]]:
+    """Return how far the jobs that write a table are behind the tables they read, in snapshots."""
+    table = site.table(asked)
+    found = []
+    with reading(site):
+        positions = lineage_of(site, table).positions()
+    for at in positions:
+        sources = []
+        for source in at.sources:
+            position, reached = source.position, {}
+            if source.kind == "table" and isinstance(position, dict):
+                with suppress(KeyError, TypeError, ValueError):
+                    reached = {source.name: int(position["snapshot"])}
+            late = behind(reached, site.lake, site.now).get(source.name)
+            told = {"kind": source.kind, "name": source.name, "position": position}
+            sources.append({**told, "behind": None if late is None else late.snapshots})
+        found.append({"job": at.job, "commit": at.commit, "sources": sources, "problems": list(at.problems)})
+    return found
+
+
+def _at_once(ask: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """Ask for several things at once: a store answers each after a while."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(ask, items))

@@ -1,0 +1,85 @@
+"""The lanes of the branch graph: main, its branches and former mains, each with the snapshots that are its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from anabranch import AnabranchError, Table
+from anabranch.service.branch_log import BranchOperation
+from anabranch.ui.history import Line
+from anabranch.ui.site import Site
+
+_DEEPEST: Final = 20_000
+"""Snapshots of main that are read to find where a branch began."""
+_RECENT: Final = 400
+"""Snapshots of main that are read in any case."""
+
+
+@dataclass
+class Lane:
+    """A line of the drawing: main, a former main, or a branch."""
+
+    name: str
+    role: str
+    """``main``, ``former`` or ``branch``."""
+    uuid: str
+    table: Table
+    lines: list[Line] = field(default_factory=list)
+    """Its own snapshots, newest first: those that no lane before it has."""
+    root: str | None = None
+    """Stamp of the snapshot it leaves another lane at."""
+    head: str | None = None
+
+
+def lanes_of(main: Table, operations: Iterable[BranchOperation]) -> tuple[list[Lane], dict[str, str]]:
+    """Return main, its branches, and former mains that are still there; and the stamps at which former mains end.
+
+    A branch that was main for a while is one lane, whatever names lead to it.
+    """
+    _ = main.snapshot
+    found = [Lane("main", "main", main.branch_uuid, main)]
+    ends = {}
+    generations = {
+        o.details.get("generation") for o in operations if o.operation in ("replaced_main", "undone")
+    }
+    former = [f"main@{number}" for number in sorted((g for g in generations if g is not None), reverse=True)]
+    for role, names in (("branch", main.branches()), ("former", former)):
+        for name in names:
+            try:
+                table = main.branch(name)
+                head = table.snapshot
+            except AnabranchError:  # deleted, dropped, or half created
+                continue
+            if role == "former" and head is not None:
+                ends[name] = head.stamp
+            if all(lane.uuid != table.branch_uuid for lane in found):
+                found.append(Lane(name, role, table.branch_uuid, table))
+    return found, ends
+
+
+def fill(site: Site, lanes: list[Lane]) -> bool:
+    """Give each lane the snapshots that are its own; return whether older ones of main were left out."""
+    main = lanes[0]
+    forks = [lane.table.context.fork for lane in lanes]
+    oldest = min((fork.snapshot.id for fork in forks if fork is not None), default=None)
+    head = main.table.snapshot
+    if head is None:
+        return False
+    least = head.id - _RECENT if oldest is None else min(oldest, head.id - _RECENT)
+    least = max(1, least, head.id - _DEEPEST)
+    main.lines = list(site.histories.of(main.table).down_to(main.table, least))
+    main.head = head.stamp
+    known = {line.stamp for line in main.lines}
+    for lane, fork in zip(lanes[1:], forks[1:], strict=True):
+        history = site.histories.of(lane.table)
+        lines = history.down_to(lane.table, max(1, least if fork is None else fork.snapshot.id))
+        lane.head = lines[0].stamp if lines else None
+        for line in lines:
+            if line.stamp in known:
+                lane.root = line.stamp
+                break
+            lane.lines.append(line)
+        known |= {line.stamp for line in lane.lines}
+    return bool(main.lines) and main.lines[-1].id > 1

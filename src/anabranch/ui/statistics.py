@@ -1,0 +1,55 @@
+"""Statistics of a table's columns, from those that its files carry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from anabranch import Table
+from anabranch.system_tables import View, read_system_table
+from anabranch.ui.cells import cell
+
+_MOST_FILES = 2_000
+"""Files whose statistics are looked at."""
+_COLUMNS = ("null_value_counts", "min_value_stats", "max_value_stats")
+_NUMERIC = ("DECIMAL",)
+"""Types whose statistics are text, but compare as numbers."""
+
+
+def column_statistics(view: Table) -> dict[str, Any]:
+    """Return nulls, least and greatest value of each column; a value is None where a file does not say it."""
+    at = View(view.context, view.snapshot, view.schema, pinned=view.moment is not None)
+    files = read_system_table(at, "files", ["record_count", *_COLUMNS])
+    looked_at = files.slice(0, _MOST_FILES)
+    parsed = [[json.loads(text or "{}") for text in looked_at[name].to_pylist()] for name in _COLUMNS]
+    columns = []
+    for field in view.schema.fields:
+        nulls, least, greatest = ([one.get(field.name) for one in side] for side in parsed)
+        is_number = field.type.spelling.startswith(_NUMERIC)
+        columns.append(
+            {
+                "name": field.name,
+                "type": field.type.spelling,
+                "nulls": sum(nulls) if nulls and all(n is not None for n in nulls) else None,
+                "min": cell(_extreme(least, is_number=is_number, greatest=False)),
+                "max": cell(_extreme(greatest, is_number=is_number, greatest=True)),
+            }
+        )
+    return {
+        "files": files.num_rows,
+        "looked_at": looked_at.num_rows,
+        "rows": sum(files["record_count"].to_pylist()),
+        "columns": columns,
+    }
+
+
+def _extreme(values: Iterable[Any], *, is_number: bool, greatest: bool) -> Any:
+    """Return the least or greatest of the known values; None if they do not compare."""
+    known = [value for value in values if value is not None]
+    pick = max if greatest else min
+    try:
+        return pick(known, key=Decimal if is_number else None, default=None)
+    except (TypeError, InvalidOperation):
+        return None

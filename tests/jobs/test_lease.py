@@ -1,0 +1,352 @@
+"""One process at a time runs a job, others can tell which one, whether it lives, and ask it to end."""
+
+import json
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+
+import pytest
+
+from anabranch.errors import JobTakenError, OptionError, StorageError, UnsupportedFeatureError
+from anabranch.jobs.board import KEPT_MILLIS, SILENCE_SECONDS, Board, JobRecord
+from anabranch.jobs.lease import Wanted, take
+from anabranch.jobs.process import Process
+from anabranch.jobs.status import JobStatus, State
+from anabranch.runtime import Runtime
+from anabranch.storage.memory import MemoryStorage
+from tests.jobs.test_supervise import Story, Time, failing
+
+CLEAN = Wanted("clean", "clean", "db.orders")
+ELSEWHERE = Process("other-host", 7, "1", "another machine")
+
+
+@pytest.fixture
+def board(request):
+    time = Time()
+    return Board(MemoryStorage(request.node.name), Runtime(clock=time, ids=time, sleeper=time))
+
+
+def running(batch=0):
+    return JobStatus("clean", "db.orders", State.RUNNING, batch, 5)
+
+
+def record_of(board):
+    return board.newest("clean")
+
+
+def test_a_job_is_held_until_it_is_over(board):
+    leases = take(board, [CLEAN])
+    with pytest.raises(JobTakenError, match=r"is run by process \d+ on .* since 20"):
+        take(board, [CLEAN])
+    leases.note([running(3)])
+    leases.beat()
+    assert record_of(board).status == running(3)
+    with pytest.raises(JobTakenError) as taken:
+        take(board, [CLEAN])
+    assert "--take-over" in taken.value.hint
+    leases.note([replace(running(4), state=State.STOPPED)])
+    assert record_of(board).status.state is State.STOPPED, "at once: others may wait for it"
+    assert record_of(take(board, [CLEAN]).board).number == 2
+    assert board.numbers("clean") == [2], "the old record is removed"
+
+
+def test_all_jobs_are_taken_or_none(board):
+    take(board, [CLEAN])
+    with pytest.raises(JobTakenError):
+        take(board, [Wanted("daily", "daily", "db.daily"), CLEAN])
+    assert board.newest("daily") is None
+    take(board, [Wanted("daily", "daily", "db.daily")])
+
+
+def test_of_many_at_once_one_takes_it(board):
+    found = []
+
+    def work():
+        try:
+            found.append(take(board, [CLEAN]))
+        except JobTakenError as error:
+            found.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len([one for one in found if not isinstance(one, JobTakenError)]) == 1
+    assert len(found) == 8
+
+
+def test_a_process_that_was_killed_holds_nothing(board):
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "from anabranch.jobs.process import Process; print(repr(Process.own()), flush=True); input()",
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        other = eval(process.stdout.readline(), {"Process": Process})
+        board.claim(JobRecord("clean", 1, other, "t", 0, "clean", "db.orders", status=running()))
+        with pytest.raises(JobTakenError):
+            take(board, [CLEAN])
+    finally:
+        process.kill()
+        process.communicate()
+    take(board, [CLEAN])
+    assert record_of(board).number == 2
+
+
+def from_elsewhere(board, beats):
+    """A job of another machine whose record is written as long as `beats` last."""
+    record = JobRecord("clean", 1, ELSEWHERE, "t", 0, "clean", "db.orders", status=running())
+    board.claim(record)
+    for number in range(1, beats + 1):
+        at = 10.0 * number
+        beat = replace(record, beat=number)
+        board.runtime.clock.planned.append((at, lambda beat=beat: board.write(beat)))
+
+
+def test_a_process_of_another_machine_lives_while_its_record_is_written(board):
+    from_elsewhere(board, beats=1)
+    told = []
+    with pytest.raises(JobTakenError, match="process 7 on other-host"):
+        take(board, [CLEAN], tell=told.append)
+    assert "waiting to see" in told[0]
+    assert board.runtime.clock.now < 12
+    take(board, [CLEAN])
+    assert board.runtime.clock.now >= SILENCE_SECONDS
+    assert record_of(board).process == Process.own()
+
+
+def test_a_job_is_taken_over_once_the_other_process_has_ended_it(board):
+    first = take(board, [CLEAN])
+    first.note([running()])
+    first.beat()
+    time = board.runtime.clock
+    time.planned.append((5, first.beat))
+    asked = []
+    time.planned.append((6, lambda: asked.append(first.asks())))
+    time.planned.append((9, lambda: first.note([replace(running(), state=State.TAKEN)])))
+    second = take(board, [CLEAN], take_over=True)
+    ((what, who),) = [found["clean"] for found in asked]
+    assert what == "yield"
+    assert who == str(Process.own())
+    assert 9 <= time.now < 11
+    second.note([running(1)])
+    second.beat()
+    assert record_of(board).number == 2
+    first.release()
+    assert record_of(board).status.batch == 1
+
+
+def test_a_process_that_does_not_end_a_job_keeps_it(board):
+    take(board, [CLEAN]).note([running()])
+    with pytest.raises(JobTakenError, match="did not within 30 s"):
+        take(board, [CLEAN], take_over=True, patience_seconds=30)
+
+
+def test_who_gives_up_waiting_takes_back_what_it_asked(board):
+    paused = take(board, [CLEAN])
+    paused.note([running()])
+    with pytest.raises(JobTakenError) as refused:
+        take(board, [CLEAN], take_over=True, patience_seconds=30)
+    assert "kill it" in refused.value.hint
+    assert "--take-over" not in refused.value.hint, "it was just tried"
+    paused.beat()
+    assert paused.asks() == {}, "nobody would run the job"
+
+
+def test_of_several_jobs_those_that_were_left_in_vain_go_on_where_they_were(board):
+    """The other process ends the first one, and is at a long batch of the second one."""
+    daily = Wanted("daily", "daily", "db.daily")
+    first = take(board, [CLEAN, daily])
+    first.note([running(), JobStatus("daily", "db.daily", State.RUNNING)])
+    time = board.runtime.clock
+    time.planned.append((5, first.beat))
+    asked = []
+    time.planned.append((6, lambda: asked.append(first.asks())))
+    time.planned.append((9, lambda: first.note([replace(running(), state=State.TAKEN)])))
+    with pytest.raises(JobTakenError, match="job 'daily' is run by"):
+        take(board, [CLEAN, daily], take_over=True, patience_seconds=30)
+    assert asked[0]["clean"][0] == "yield"
+    first.beat()
+    assert {job: what for job, (what, _) in first.asks().items()} == {"clean": "restart"}
+    first.note([running(4)])
+    first.beat()
+    assert record_of(board).process == Process.own()
+    assert record_of(board).number == 1
+    assert record_of(board).status.batch == 4
+
+
+def test_a_job_is_not_left_to_a_process_that_has_died(board, monkeypatch):
+    leases = take(board, [CLEAN])
+    leases.note([running()])
+    dead = replace(Process.own(), born="1")
+    for what in ("yield", "stop"):
+        with monkeypatch.context() as other:
+            other.setattr(Process, "own", lambda: dead)
+            board.ask(record_of(board), what)
+        leases.beat()
+        assert leases.asks() == ({} if what == "yield" else {"clean": ("stop", str(dead))})
+
+
+DAMAGED = [
+    b"[" * 100_000,
+    b"",
+    b'{"version": 1, "token": "t',
+    b"[]",
+    b"\xff\xfe",
+    b'{"version": 1, "process": {}}',
+]
+
+
+@pytest.mark.parametrize("content", DAMAGED)
+def test_a_damaged_record_is_of_a_process_that_has_to_be_waited_for(board, content):
+    first = take(board, [CLEAN])
+    first.note([running()])
+    time = board.runtime.clock
+    board.storage.put("_jobs/clean/run-1", content)
+    time.planned.append((10, first.beat))
+    with pytest.raises(JobTakenError, match="is run by"):
+        take(board, [CLEAN])
+    board.storage.put("_jobs/clean/run-1", content)
+    began = time.now
+    take(board, [CLEAN])
+    assert time.now - began >= SILENCE_SECONDS
+    assert record_of(board).number == 2
+
+
+def test_a_process_that_was_paused_and_overtaken_lets_go(board):
+    first = take(board, [CLEAN])
+    first.note([running()])
+    board.claim(JobRecord("clean", 2, ELSEWHERE, "t", 0, "clean", "db.orders", status=running(9)))
+    first.beat()
+    assert first.asks() == {"clean": ("yield", "process 7 on other-host")}
+    first.note([replace(running(), state=State.TAKEN)])
+    first.beat()
+    assert record_of(board).process == ELSEWHERE
+
+
+def test_what_others_ask_is_handed_out_once(board):
+    leases = take(board, [CLEAN])
+    board.ask(record_of(board), "restart")
+    leases.beat()
+    assert leases.asks() == {"clean": ("restart", str(Process.own()))}
+    leases.beat()
+    assert leases.asks() == {}
+
+
+def test_beats_outlive_a_store_that_is_away(board, monkeypatch):
+    leases = take(board, [CLEAN])
+
+    def away(*_):
+        raise StorageError("away", retryable=True)
+
+    monkeypatch.setattr(MemoryStorage, "list", away)
+    leases.note([running(1)])
+    leases.beat()
+    monkeypatch.undo()
+    leases.beat()
+    assert record_of(board).status.batch == 1
+
+
+def test_each_beat_is_one_write(board, monkeypatch):
+    leases, writes = take(board, [CLEAN]), []
+    put = MemoryStorage.put
+    monkeypatch.setattr(
+        MemoryStorage, "put", lambda self, path, *a, **k: (writes.append(path), put(self, path, *a, **k))[1]
+    )
+    for batch in range(40):
+        leases.note([running(batch)])
+    assert writes == []
+    leases.beat()
+    assert writes == ["_jobs/clean/run-1"]
+
+
+@pytest.mark.parametrize("hangs", ["put", "list"])
+def test_who_supervises_is_not_held_up_by_a_store_that_does_not_answer(board, monkeypatch, hangs):
+    leases = take(board, [CLEAN])
+    begun, answers = threading.Event(), threading.Event()
+    asked = getattr(board.storage, hangs)
+
+    def hanging(*args, **how):
+        begun.set()
+        assert answers.wait(60)
+        return asked(*args, **how)
+
+    monkeypatch.setattr(board.storage, hangs, hanging)
+    beating = threading.Thread(target=leases.beat)
+    beating.start()
+    assert begun.wait(60)
+    looking = threading.Thread(target=lambda: (leases.note([running(7)]), leases.asks()), daemon=True)
+    looking.start()
+    looking.join(10)
+    is_held_up = looking.is_alive()
+    answers.set()
+    beating.join()
+    assert not is_held_up
+    leases.beat()
+    assert record_of(board).status == running(7)
+
+
+def test_records_of_jobs_that_have_been_over_for_long_are_removed(board):
+    take(board, [CLEAN]).note([replace(running(), state=State.ENDED)])
+    take(board, [Wanted("daily", "daily", "db.daily")]).note([])
+    board.sweep()
+    assert [one.job for one in board.all()] == ["clean", "daily"]
+    board.runtime.clock._now += KEPT_MILLIS + 1
+    board.sweep()
+    assert [one.job for one in board.all()] == ["daily"], "its process lives"
+
+
+def test_a_record_of_a_newer_version_is_refused_by_name(board):
+    take(board, [CLEAN])
+    content = json.loads(board.storage.get("_jobs/clean/run-1"))
+    board.storage.put("_jobs/clean/run-1", json.dumps({**content, "version": 2}).encode())
+    with pytest.raises(UnsupportedFeatureError, match="written by a newer version"):
+        take(board, [CLEAN])
+
+
+def asking(story, moment, what):
+    story.at(moment, lambda: story.asked.update({"a": (what, "process 5 on h")}))
+
+
+def test_a_job_is_stopped_alone():
+    story = Story().job("a").job("b")
+    asking(story, 5, "stop")
+    story.at(20, story.stop.ask)
+    assert story.run() == {"a": State.STOPPED, "b": State.STOPPED}
+    assert story.started[0].stops == [True]
+    assert 5 <= story.told("a", state=State.STOPPED)[0] < 6
+    assert story.ended["a"].message == "stopped by process 5 on h"
+
+
+def test_a_job_that_another_process_takes_over_is_ended_after_its_batch():
+    story = Story().job("a")
+    asking(story, 5, "yield")
+    assert story.run() == {"a": State.TAKEN}
+    assert story.started[0].stops == [True]
+
+
+def test_a_job_that_was_left_to_others_is_restarted():
+    story = Story().job("a", None, None).job("b")
+    asking(story, 5, "yield")
+    asking(story, 50, "restart")
+    story.at(100, story.stop.ask)
+    story.run()
+    assert story.states("a") == ["running", "taken", "running", "stopped"]
+
+
+def test_a_job_is_restarted_also_one_that_was_given_up():
+    story = Story().job("a", None, failing(OptionError("no")), None).job("b")
+    asking(story, 5, "restart")
+    asking(story, 50, "restart")
+    story.at(100, story.stop.ask)
+    story.run()
+    assert len(story.started) == 4
+    assert story.started[0].stops == [True]
+    assert story.states("a") == ["running", "failed", "running", "stopped"]

@@ -1,0 +1,114 @@
+"""What a supervised job has not read does not expire, however long it is stopped."""
+
+import json
+import os
+
+import pytest
+
+import anabranch
+from anabranch.jobs.pins import SourcePins, positions_of
+from anabranch.kernel.log.consumers import find_consumer
+from anabranch.runtime import Runtime
+from anabranch.streaming.offsets import Offset, Position
+from tests.jobs.test_supervise import Time
+from tests.support.tables import make_table, rows
+
+
+@pytest.fixture
+def table(tmp_path):
+    made = make_table(tmp_path)
+    for number in range(5):
+        made.append(rows(number, 1))
+    return made
+
+
+def job(source="db.t"):
+    return anabranch.job("clean", sources={"raw": source}, sink="db.orders")(lambda raw: raw)
+
+
+def at(table, number, files=None):
+    position = Position(number, table.context.snapshots.get(number).stamp, files)
+    return Offset(table.table_uuid, table.branch_uuid, "db.t", position)
+
+
+def pins(table, source="db.t"):
+    time = Time()
+    lake = anabranch.connect(table.context.storage.url.removesuffix("/db.db/t"))
+    return SourcePins(job(source), lake, Runtime(clock=time, ids=time, sleeper=time)), time
+
+
+def next_of(table, name="job-clean"):
+    found = find_consumer(table.context, name)
+    return None if found is None else found.next_snapshot
+
+
+def test_what_comes_next_is_kept_from_expiring(table):
+    holding, _ = pins(table)
+    holding.reached([at(table, 2)])
+    assert next_of(table) == 3
+    table.expire_snapshots(retain_max=1, retain_min=1, older_than=2**60)
+    assert table.context.snapshots.earliest_id() == 3
+    table.system("consumers")
+
+
+def test_it_follows_at_most_every_ten_seconds_and_when_the_job_ends(table):
+    holding, time = pins(table)
+    holding.reached([at(table, 1)])
+    holding.reached([at(table, 2)])
+    assert next_of(table) == 2
+    time.sleep(10)
+    holding.reached([at(table, 3, files=0)])
+    assert next_of(table) == 3, "snapshot 3 is not read to its end"
+    holding.reached([at(table, 4)], now=True)
+    assert next_of(table) == 5
+
+
+def test_a_source_with_a_consumer_of_its_own_keeps_that(table):
+    holding, _ = pins(table, anabranch.stream("db.t", {"consumer-id": "mine"}))
+    holding.reached([at(table, 2)])
+    assert next_of(table) is None
+
+
+def test_another_table_of_that_name_is_left_alone(table):
+    holding, _ = pins(table)
+    other = Offset("other", "other", "db.t", Position(2, None))
+    holding.reached([other])
+    assert next_of(table) is None
+
+
+def test_the_store_may_be_away(table, tmp_path):
+    holding, time = pins(table)
+    (tmp_path / "db.db").rename(tmp_path / "away")
+    holding.reached(
+        [at_(table, 2) for at_ in ()] + [Offset(table.table_uuid, "b", "db.t", Position(2, None))]
+    )
+    (tmp_path / "away").rename(tmp_path / "db.db")
+    time.sleep(10)
+    holding.reached([at(table, 2)])
+    assert next_of(table) == 3
+
+
+def test_positions_are_taken_from_what_spark_says_of_its_sources(table):
+    early, late = at(table, 2), at(table, 4, files=1)
+    sources = [
+        {"endOffset": json.dumps(late.to_dict())},
+        {"endOffset": early.to_dict()},
+        {"endOffset": '{"clicks": {"0": 5}}'},
+        {"endOffset": None},
+        {"endOffset": "{"},
+        {"endOffset": json.dumps({**late.to_dict(), "version": 99})},
+    ]
+    assert positions_of(sources) == (early,), "the earlier of two sources of one table"
+    assert positions_of([]) == ()
+
+
+def test_health_tells_of_a_consumer_that_has_not_moved_for_long(table, tmp_path):
+    holding, _ = pins(table)
+    holding.reached([at(table, 2)])
+    assert not [one for one in table.health().findings if "consumer" in one.why]
+    path = tmp_path / "db.db/t/consumer/consumer-job-clean"
+    days = 8 * 86_400
+    os.utime(path, (path.stat().st_atime - days, path.stat().st_mtime - days))
+    (found,) = [one for one in table.health().findings if "consumer" in one.why]
+    assert "'job-clean' has not moved for 8 days and keeps 3 snapshots" in found.why
+    assert found.command == "anabranch consumers db.t --delete job-clean"

@@ -1,0 +1,94 @@
+"""A correction done wholly by the page: killed, gone on with, published, and taken back."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import anabranch
+from tests.support.tables import rows
+from tests.ui.browser import accessibility, browsing, need_browser, settle, show, visiting
+from tests.ui.conftest import serving
+
+pytestmark = [pytest.mark.spark, pytest.mark.long]
+
+JOBS = """
+import anabranch
+
+@anabranch.job("orders", sources={"raw": "db.raw"}, sink="db.orders")
+def orders(raw):
+    return raw.selectExpr("id", "concat(v, '%s') AS v")
+
+@anabranch.job("clean", sources={"orders": "db.orders"}, sink="db.clean")
+def clean(orders):
+    return orders.selectExpr("id", "upper(v) AS v")
+"""
+
+
+@pytest.fixture
+def spoilt(tmp_path):
+    """Two jobs, which were right up to a tag, and wrong since."""
+    lake = anabranch.connect(str(tmp_path / "w"))
+    for name in ("db.raw", "db.orders", "db.clean"):
+        lake.create_table(name, "id BIGINT NOT NULL, v STRING")
+    for kind in ("right", "wrong"):
+        (tmp_path / f"{kind}.py").write_text(JOBS % f"-{kind}", encoding="utf-8")
+        lake.table("db.raw").append(rows(0 if kind == "right" else 3, 3))
+        run(tmp_path, f"{kind}.py")
+        if kind == "right":
+            lake.table("db.orders").create_tag("good")
+    return tmp_path
+
+
+def run(folder, file):
+    words = ["-m", "anabranch", "-w", str(folder / "w"), "run", str(folder / file), "--available-now"]
+    done = subprocess.run([sys.executable, *words], check=False, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def values(folder, table="db.clean"):
+    lake = anabranch.connect(str(folder / "w"))
+    found = lake.table(table).scan(columns=["id", "v"]).to_arrow().to_pylist()
+    return sorted((row["id"], row["v"]) for row in found)
+
+
+def test_a_correction_is_killed_gone_on_with_and_taken_back(spoilt):
+    need_browser()
+    wrong = values(spoilt)
+    assert wrong[-1] == (5, "V5-WRONG")
+    with (
+        browsing() as browser,
+        serving(spoilt / "w", allow_actions=True, jobs=[str(spoilt / "right.py")]) as server,
+        visiting(browser, server) as seen,
+    ):
+        seen.get_by_role("link", name="Correct").click()
+        seen.get_by_label("Table").fill("db.orders")
+        seen.keyboard.press("Enter")
+        seen.get_by_label("Right up to the tag").select_option("good")
+        settle(seen)
+        start = seen.get_by_role("button", name="Correct and publish")
+        assert start.is_disabled()
+        assert accessibility(seen) == []
+        seen.get_by_label("Yes, change main of 2 tables: db.orders, db.clean").check()
+        start.click()
+        seen.get_by_role("status").filter(has_text="running").wait_for()
+        seen.wait_for_timeout(8_000)
+        os.kill(server.site.actions.process_id, signal.SIGKILL)
+        seen.get_by_text("Start it again below").wait_for()
+        assert values(spoilt) == wrong
+
+        seen.get_by_label("Yes, change main of 2 tables: db.orders, db.clean").check()
+        start.click()
+        seen.get_by_role("status").filter(has_text="running").wait_for()
+        seen.get_by_role("status").filter(has_text="done").wait_for(timeout=300_000)
+        assert values(spoilt) == [(i, f"V{i}-RIGHT") for i in range(6)]
+
+        seen.get_by_label("Yes, change main of 2 tables").check()
+        seen.get_by_role("button", name="Take it back").click()
+        seen.get_by_text("Taking back db.orders").wait_for()
+        seen.get_by_role("status").filter(has_text="done").wait_for(timeout=100_000)
+        assert values(spoilt) == wrong
+        show(seen, "#/table/db.orders?tab=branches")
+        seen.get_by_text("replaced main, undone").first.wait_for()

@@ -1,0 +1,116 @@
+"""Correcting from the page: nothing without leave, nothing that was not confirmed, and by the same command as in a terminal."""
+
+import json
+
+import pytest
+
+from anabranch.ui.actions import command
+from tests.ui.client import Client
+from tests.ui.conftest import serving
+
+CLEANING = """
+import anabranch
+
+@anabranch.job("clean", sources={"orders": "shop.orders"}, sink="shop.clean_orders")
+def clean(orders):
+    return orders.select("id", "customer", "price")
+"""
+
+
+@pytest.fixture(scope="module")
+def acting(warehouse, tmp_path_factory):
+    jobs = tmp_path_factory.mktemp("jobs") / "jobs.py"
+    jobs.write_text(CLEANING, encoding="utf-8")
+    with serving(warehouse, allow_actions=True, jobs=[str(jobs)]) as server:
+        yield Client(server)
+
+
+def post(client, body, **headers):
+    own = {
+        "origin": f"http://127.0.0.1:{client.port}",
+        "content_type": "application/json",
+        "cookie": client.cookie,
+    }
+    status, _, answer = client.raw("/api/act", "POST", json.dumps(body).encode(), **{**own, **headers})
+    return status, json.loads(answer) if answer.startswith((b"{", b"n")) else answer
+
+
+def test_the_plan_names_every_table_that_changes(acting):
+    status, found = acting.get("correction", table="shop.orders", tag="good")
+    assert status == 200, found
+    assert found["tables"][0] == "shop.orders"
+    assert found["plan"]["steps"][0]["fork"] == 8
+    assert found["undo"] is None
+    assert found["command"].startswith("anabranch correct shop.orders --from-tag good --run --jobs ")
+
+
+def test_a_page_that_only_shows_acts_on_nothing(page):
+    client = Client(page)
+    status, said = post(
+        client, {"what": "run", "table": "shop.orders", "tag": "good", "tables": ["shop.orders"]}
+    )
+    assert (status, said["message"]) == (400, "this page only shows")
+    assert client.get("progress") == (200, None)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://example.org"},
+        {"cookie": ""},
+        {"content_type": "text/plain"},
+        {"sec_fetch_site": "cross-site"},
+    ],
+)
+def test_other_sites_act_on_nothing(acting, headers):
+    body = {"what": "run", "table": "shop.orders", "tag": "good", "tables": ["shop.orders"]}
+    assert post(acting, body, **headers)[0] in (401, 403, 415)
+    assert acting.get("progress") == (200, None)
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({}, 400),
+        ([], 400),
+        ({"what": "run"}, 400),
+        ({"what": "drop", "table": "shop.orders", "tag": "good"}, 400),
+        ({"what": "run", "table": ["shop.orders"], "tag": "good"}, 400),
+        ({"what": "run", "table": "shop.orders", "tag": "good"}, 409),
+        (
+            {"what": "run", "table": "shop.orders", "tag": "good", "tables": ["shop.orders", "shop.other"]},
+            409,
+        ),
+        ({"what": "run", "table": "shop.orders", "tag": "--run", "tables": []}, 404),
+        ({"what": "run", "table": "--help", "tag": "good", "tables": []}, 400),
+        ({"what": "undo", "table": "shop.orders", "tag": "good", "tables": []}, 400),
+    ],
+)
+def test_what_was_not_confirmed_is_not_done(acting, body, status):
+    found, said = post(acting, body)
+    assert found == status, said
+    assert acting.get("progress") == (200, None)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[" * 90_000, b'{"a":' * 15_000, b"null", b"\xff", b"x" * 200_000]
+)
+def test_what_is_no_request_is_said(acting, body):
+    own = {"origin": f"http://127.0.0.1:{acting.port}", "content_type": "application/json"}
+    status, _, answer = acting.raw("/api/act", "POST", body, cookie=acting.cookie, **own)
+    assert status == 400
+    assert "does not say what to do" in json.loads(answer)["message"]
+
+
+def test_what_the_page_sends_is_no_option_of_the_command():
+    words = command("w", "run", "--undo", "--yes", jobs=["a b.py"], checks=[])
+    assert words[3:] == [
+        "--warehouse=w",
+        "correct",
+        "--from-tag=--yes",
+        "--run",
+        "--yes",
+        "--jobs=a b.py",
+        "--",
+        "--undo",
+    ]

@@ -1,0 +1,119 @@
+"""A lake of 2,000 tables, a table of 10,000 snapshots, lineage of 1,000 jobs: quick to look at, in little memory."""
+
+import re
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+
+import anabranch
+from tests.ui.browser import browsing, need_browser, visiting
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+
+TABLES, SNAPSHOTS, JOBS = 2_000, 10_000, 1_000
+MOST_SECONDS = 4.0
+"""What each step may take on a machine that does other things as well; alone it is below one."""
+MOST_MEGABYTES = 300
+ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "v": ["a", "b", "c"]})
+
+
+def name_of(number):
+    return f"d{number % 20:02}.t{number:04}"
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    url = str(tmp_path_factory.mktemp("large") / "w")
+    lake = anabranch.connect(url)
+    for number in range(JOBS):
+        with lake.job(f"job-{number:04}") as job:
+            if number % 10 == 0:
+                job.read_from(f"inbox/{number}", kind="files")
+                rows = ROWS
+            else:
+                rows = lake.table(name_of(number - 1)).scan().to_arrow()
+            lake.create_table(name_of(number), "id BIGINT, v STRING").append(rows)
+    for number in range(JOBS, TABLES - 1):
+        lake.create_table(name_of(number), "id BIGINT, v STRING")
+    kept = {"write-only": "true", "snapshot.num-retained.min": "20000", "snapshot.num-retained.max": "20000"}
+    table = lake.create_table("long.history", "id BIGINT, v STRING", options=kept)
+    for number in range(SNAPSHOTS):
+        table.append(pa.table({"id": [number], "v": ["x"]}))
+        if number == 2_000:
+            table.create_tag("early")
+    table.create_branch("fix", tag="early")
+    table.branch("fix").append(ROWS)
+    lake.lineage.jobs()
+    return url
+
+
+@contextmanager
+def process(url):
+    """The server as people start it."""
+    words = [sys.executable, "-m", "anabranch", "-w", url, "ui", "--no-browser", "--port", "0"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        try:
+            address = server.stdout.readline().split()[-1]
+            port = int(re.search(r":(\d+)/", address)[1])
+            yield SimpleNamespace(url=address, port=port, pid=server.pid)
+        finally:
+            server.terminate()
+
+
+def test_it_is_quick_and_small(large, capsys):
+    need_browser()
+    took = {}
+
+    def clock(what, do, ready):
+        begun = time.monotonic()
+        do()
+        ready.wait_for()
+        took[what] = time.monotonic() - begun
+
+    with process(large) as server, browsing() as browser, visiting(browser, server) as seen:
+
+        def go(address):
+            seen.evaluate("address => { location.hash = address }", address)
+
+        clock("reload of 2,000 tables", seen.reload, seen.locator("a.row").nth(5))
+        clock("facts of the first screen", lambda: None, seen.locator(".row .health").nth(5))
+        clock("search", lambda: seen.locator("#search").fill("t0777"), seen.get_by_role("link", name="t0777"))
+        clock("all again", lambda: seen.locator("#search").fill(""), seen.locator("a.row").nth(9))
+        clock(
+            "scroll",
+            lambda: seen.evaluate("scrollTo(0, 64 * 1900)"),
+            seen.locator('[data-index="1899"] .row'),
+        )
+        clock(
+            "history", lambda: go("#/table/long.history?tab=history"), seen.locator(".timeline .mark").first
+        )
+        clock("whole history", lambda: None, seen.get_by_text("10,000 snapshots", exact=True))
+        clock("zoom", seen.get_by_role("button", name="Zoom in").click, seen.get_by_text("of 10,000"))
+        clock("a snapshot", seen.locator(".many .row").nth(3).click, seen.get_by_text("Everything it says"))
+        clock("graph", lambda: go("#/table/long.history?tab=branches"), seen.locator(".badge.branch").first)
+        clock("overview", lambda: go("#/table/long.history"), seen.locator(".trend").nth(1))
+        clock("lineage of 1,000 jobs", lambda: go("#/lineage"), seen.get_by_text("too many to draw"))
+        clock(
+            "one node's closure",
+            lambda: go("#/lineage?table=d05.t0005"),
+            seen.locator(".drawing .node").first,
+        )
+        megabytes = _resident(server.pid)
+    with capsys.disabled():
+        print("".join(f"\n{what:28} {1000 * seconds:6.0f} ms" for what, seconds in took.items()))
+        print(f"{'memory of the server':28} {megabytes:6.0f} MB")
+    assert {what: seconds for what, seconds in took.items() if seconds > MOST_SECONDS} == {}
+    assert megabytes < MOST_MEGABYTES
+
+
+def _resident(pid):
+    status = Path(f"/proc/{pid}/status")
+    if not status.exists():
+        pytest.skip("only Linux says how much memory a process has")
+    return int(re.search(r"VmHWM:\s+(\d+)", status.read_text())[1]) / 1024
