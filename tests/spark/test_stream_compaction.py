@@ -51,7 +51,8 @@ def unknown_files(table):
 def test_a_queue_is_compacted_while_a_stream_writes_it(lake, warehouse, spark, tmp_path):
     src = lake.create_table("db.src", SCHEMA)
     queue = lake.create_table("db.queue", SCHEMA, options={**SMALL, "bucket": "1"})
-    src.append(rows(0, 1))  # Spark begins a stream of an empty table with an empty batch, or not, as it happens
+    # Spark begins a stream of an empty table with an empty batch, or not, as it happens.
+    src.append(rows(0, 1))
     reader = spark.readStream.format("anabranch").option("read.stream.maxFilesPerTrigger", "1")
     sink = reader.option("warehouse", warehouse).load("db.src").writeStream.format("anabranch")
     sink = sink.options(warehouse=warehouse, checkpointLocation=str(tmp_path / "checkpoint"))
