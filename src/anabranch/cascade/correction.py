@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from anabranch.cascade.affected import Affected, Fork
 from anabranch.cascade.naming import branch_name, correction_name
+from anabranch.cascade.taken_away import Taking, begun_anew, takings
 from anabranch.errors import InvalidInputError, NotFoundError
 from anabranch.format.records.main_pointer import former_main_name
 from anabranch.format.records.snapshot_ref import SnapshotRef
@@ -29,7 +30,7 @@ class Correction:
     number: int
     """Number of its last replacement."""
     taken_out: Segments
-    """All commits that were in a former main of the table and are not in main now."""
+    """All commits that were in a former main of the table, as history or content, and are not in main now."""
     former: Mapping[str, str]
     """Current names of the mains that have them, such as ``main@1``, by the identity of the branch."""
     name: str
@@ -37,6 +38,8 @@ class Correction:
     root: Affected | None = None
     """The table itself, if it is still to be corrected: from a tag."""
     warnings: tuple[str, ...] = ()
+    takings: tuple[Taking, ...] = ()
+    """Commits of its branches that took rows away before they became main."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,25 +64,38 @@ def correction_of(context: TableContext, store: CommitStore) -> Correction:
             f"main of '{main.name}' was not replaced, so nothing was taken out that other tables may be made from",
             hint="correct it on a branch first, and put that in the place of main: replace-main-branch.",
         )
-    contents = Contents(store)
+    taking = takings(main, store)
+    contents = Contents(begun_anew(store, taking))
     left: list[Segment] = []
+    taken_away: list[Segment] = []
     former: dict[str, str] = {}
     for pointer in known:
         replaced = pointer.replaced
         assert replaced is not None, "those that came to nothing are left out"
-        segments = contents.history(replaced.old.uuid, replaced.fork.id + 1, replaced.head.id)
-        former |= {segment.branch: former_main_name(pointer.generation) for segment in segments}
-        left += segments
+        parted = contents.history(replaced.old.uuid, replaced.fork.id + 1, replaced.head.id)
+        # What the branch took away itself is in the history of both.
+        away = without(_content(contents, replaced.head), _content(contents, replaced.taken))
+        name = former_main_name(pointer.generation)
+        former = dict.fromkeys((one.branch for one in away), name) | former
+        former |= dict.fromkeys((one.branch for one in parted), name)
+        left += parted
+        taken_away += away
     head = main.snapshots.head()
-    here = contents.history(main.branch_uuid, 1, 0 if head is None else head.id)
+    here = () if head is None else contents.history(main.branch_uuid, 1, head.id)
+    content = () if head is None else contents.content(CommitRef(main.branch_uuid, head.id))
     return Correction(
         main.name,
         main,
         known[-1].generation,
-        without(union(left), here),
+        union((*without(left, here), *without(taken_away, content))),
         former,
         branch_name(main.name, known[-1].generation),
+        takings=taking,
     )
+
+
+def _content(contents: Contents, at: SnapshotRef) -> Segments:
+    return contents.content(CommitRef(at.branch_uuid, at.id))
 
 
 def correction_from(context: TableContext, store: CommitStore, start: FromTag) -> Correction:
@@ -123,7 +139,10 @@ def correction_from(context: TableContext, store: CommitStore, start: FromTag) -
     former = {} if before is None else dict(before.former)
     former |= {segment.branch: "main" for segment in taken}
     all_of_it = union((*taken, *left))
-    return Correction(main.name, main, number, all_of_it, former, name, root if taken else None, dropped)
+    taking = () if before is None else before.takings
+    return Correction(
+        main.name, main, number, all_of_it, former, name, root if taken else None, dropped, taking
+    )
 
 
 def _by(by: str | None, reason: str | None) -> str:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch.cascade.affected import Affected, Affects, affected
 from anabranch.cascade.correction import Correction, FromTag, correction_from, correction_of
-from anabranch.cascade.starts import Corrected, JobStart, Stand, start_of
+from anabranch.cascade.starts import Corrected, Stand
+from anabranch.cascade.taken_away import begun_anew, takings
 from anabranch.cascade.values import CascadePlan, CascadeStep, JobPart
+from anabranch.cascade.work import Work, branch_there
 from anabranch.cascade.writers import Writer, writers_of
 from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError
 from anabranch.jobs.job import Job
 from anabranch.jobs.state.expected import expected_state
-from anabranch.kernel.log.branch_log import open_branch
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.moment import Moment, of_snapshot, of_tag
 from anabranch.kernel.log.tag_log import find_tags, is_internal, tag_names
@@ -22,71 +23,9 @@ from anabranch.lineage.commit import CommitRef
 from anabranch.lineage.questions.asked import Asked
 from anabranch.lineage.questions.positions import positions
 from anabranch.lineage.store import CommitStore, Known
-from anabranch.streaming.offsets import Position
 
 if TYPE_CHECKING:
     from anabranch.lake import Lake
-
-
-@dataclass(frozen=True)
-class Work:
-    """A plan with everything it was made from, to carry it out."""
-
-    plan: CascadePlan
-    correction: Correction
-    tables: tuple[Affected, ...]
-    jobs: Mapping[str, Job]
-    writers: Mapping[str, tuple[Writer, ...]]
-    """By table."""
-    stands: Mapping[str, Stand]
-    """The state with which the branch of each table begins, by table."""
-    mains: Mapping[str, TableContext]
-    """The mains of all tables, by name."""
-    warehouse: str
-    """URL of the warehouse."""
-    storage_options: Mapping[str, str]
-    rows: Mapping[str, int]
-    """Number of rows to be made again, by table."""
-    took: Mapping[str, Mapping[str, int]]
-    """Recorded milliseconds that the commits to be made again took, by table and job."""
-    from_tag: FromTag | None
-    """The tag at which the table itself begins again; None if its main was replaced already."""
-
-    def corrected(self, *, made: bool) -> dict[str, Corrected]:
-        """Return the tables whose branches are read in place of main, by name.
-
-        Args:
-            made: whether their branches must exist. Raises `NotFoundError` if one does not.
-        """
-        found = {}
-        for one in self.tables:
-            is_empty = one.fork is None or one.fork.is_empty
-            fork = 0 if one.fork is None or is_empty else one.fork.snapshot
-            branch = _branch(one.main, self.plan.name, must=made)
-            uuid = None if branch is None else branch.branch_uuid
-            emptied = None if branch is None or not is_empty else _emptied(branch)
-            found[one.main.name] = Corrected(one.main.name, one.main, self.plan.name, fork, uuid, emptied)
-        return found
-
-    def start(self, job: Job, one: Affected, corrected: Mapping[str, Corrected]) -> JobStart:
-        """Return where a job begins. See `start_of`."""
-        tables = {name: main.table_uuid for name, main in self._mains_of(job).items()}
-        return start_of(job, one.main, self.stands[one.main.name], self.read(job, corrected), tables)
-
-    def read(self, job: Job, corrected: Mapping[str, Corrected]) -> dict[str, Corrected]:
-        """Return how a job's sources without a branch are read, by the name of the source."""
-        return {
-            name: corrected.get(main.name) or Corrected(main.name, main, branch_uuid=main.branch_uuid)
-            for name, main in self._mains_of(job).items()
-            if not job.sources[name].names_branch
-        }
-
-    def _mains_of(self, job: Job) -> dict[str, TableContext]:
-        return {
-            name: self.mains[source.table]
-            for name, source in job.sources.items()
-            if source.table is not None and source.table in self.mains
-        }
 
 
 def plan_cascade(lake: Lake, table: str, jobs: Sequence[Job] = ()) -> CascadePlan:
@@ -121,6 +60,12 @@ def work_of(lake: Lake, table: str, jobs: Sequence[Job], start: FromTag | None =
         took = {one.main.name: _took(known.store, one) for one in tables}
         writers = {one.main.name: writers_of(known.store, one.made_anew, one.kept) for one in tables}
         stands = {one.main.name: _stand(known, one) for one in tables}
+        sources = {source.table for job in jobs for source in job.sources.values()}
+        taking = {
+            main.name: takings(main, known.store)
+            for main in mains.values()
+            if tables and main.name in sources
+        }
     problems = () if affects is None else affects.trace.problems
     names = {main.name: main for main in mains.values()}
     plan = CascadePlan(
@@ -137,7 +82,19 @@ def work_of(lake: Lake, table: str, jobs: Sequence[Job], start: FromTag | None =
     by_name = {job.name: job for job in jobs}
     options = lake.storage_options
     work = Work(
-        plan, correction, tables, by_name, writers, stands, names, lake.url, options, rows, took, start
+        plan,
+        correction,
+        tables,
+        by_name,
+        writers,
+        stands,
+        names,
+        lake.url,
+        options,
+        rows,
+        took,
+        start,
+        taking,
     )
     return replace(work, plan=replace(plan, steps=tuple(_steps(work))))
 
@@ -149,7 +106,7 @@ def _affects(store: CommitStore, correction: Correction, mains: Mapping[str, Tab
     asked = Asked(
         correction.taken_out[0].branch, correction.taken_out, f"what was taken out of {correction.table}"
     )
-    return affected(store, asked, mains, begun)
+    return affected(begun_anew(store, correction.takings), asked, mains, begun)
 
 
 def moment_at(main: TableContext, snapshot_id: int) -> Moment:
@@ -184,7 +141,7 @@ def _steps(work: Work) -> Iterator[CascadeStep]:
         yield CascadeStep(
             one.main.name,
             work.correction.name,
-            _branch(one.main, work.correction.name, must=False) is not None,
+            branch_there(one.main, work.correction.name, must=False) is not None,
             None if one.fork is None else one.fork.snapshot,
             one.fork is not None and one.fork.is_empty,
             one.bad,
@@ -304,23 +261,7 @@ def _took(store: CommitStore, one: Affected) -> dict[str, int]:
 
 def _begun(main: TableContext, name: str) -> int | None:
     """Return the snapshot that the table's branch of this cascade begins with, if it exists and is not main yet."""
-    branch = _branch(main, name, must=False)
+    branch = branch_there(main, name, must=False)
     if branch is None or branch.fork is None or branch.branch == main.branch:
         return None
     return branch.fork.snapshot.id
-
-
-def _branch(main: TableContext, name: str, *, must: bool) -> TableContext | None:
-    try:
-        return open_branch(main, name)
-    except NotFoundError:
-        if must:
-            raise
-        return None
-
-
-def _emptied(branch: TableContext) -> Position | None:
-    """Return the position after the snapshot that emptied a branch, the first of its own."""
-    fork = branch.fork
-    first = None if fork is None else branch.snapshots.find(fork.snapshot.id + 1)
-    return None if first is None else Position.after(first)

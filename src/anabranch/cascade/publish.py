@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from anabranch.cascade.plan import Work, work_of
+from anabranch.cascade.plan import work_of
 from anabranch.cascade.values import CascadePlan, CascadeStep
+from anabranch.cascade.work import Work
 from anabranch.errors import CommitConflictError
 from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.jobs.job import Job

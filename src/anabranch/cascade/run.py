@@ -18,11 +18,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from anabranch.cascade.affected import Affected
-from anabranch.cascade.plan import Work, moment_at, work_of
+from anabranch.cascade.plan import moment_at, work_of
 from anabranch.cascade.publish import publish
 from anabranch.cascade.result import CascadeResult
 from anabranch.cascade.starts import Corrected, on_corrected
 from anabranch.cascade.values import CascadePlan, CascadeStep, JobPart
+from anabranch.cascade.work import Work
 from anabranch.cascade.writers import EMPTYING
 from anabranch.errors import AnabranchError, CommitConflictError, InvalidInputError
 from anabranch.format.records.snapshot import Snapshot

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from anabranch.cascade.taken_away import Taking, newest_beyond, restored_by
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.jobs.job import Job
@@ -41,6 +42,8 @@ class Corrected:
     """Identity of the branch to read; None while it does not exist yet."""
     emptied: Position | None = None
     """Position at which a branch that begins empty was emptied."""
+    takings: tuple[Taking, ...] = ()
+    """Commits of its branches that took rows away before they became main."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +169,35 @@ def _on_corrected(options: dict[str, str], one: Corrected | None) -> dict[str, s
 
 
 def _kept(one: Corrected, offset: Offset) -> Position:
+    """Return the same position in the kept part. Raises `NotFoundError`: something beyond it had been read."""
+    return _past_takings(one, _in_kept(one, offset))
+
+
+def _past_takings(one: Corrected, position: Position) -> Position:
+    """Return the position of which the rows to come are right, though rows after it were taken away again.
+
+    Raises `NotFoundError`: rows that were taken away and those that stayed cannot be told apart.
+    """
+    last = newest_beyond(one.takings, position.snapshot, one.fork)
+    if last is None:
+        return position
+    snapshot = one.main.snapshots.find(last)
+    if snapshot is not None and position.files is None and position.snapshot:
+        if restored_by(snapshot) == position.snapshot:
+            return Position.after(snapshot)
+    elif position == BEGINNING or (position.full and position.files == 0):
+        there = min((number for number in one.main.snapshots.ids() if number >= last), default=last)
+        found = one.main.snapshots.find(there)
+        if found is not None:
+            begun = Position.after(found)
+            return replace(begun, files=0, full=True) if found.total_record_count else begun
+    raise NotFoundError(
+        f"it had read '{one.table}' up to snapshot {position.snapshot}, and rows that came after that were taken away by "
+        f"snapshot {last}, on a branch that is main now: what is left of them to be read cannot be told"
+    )
+
+
+def _in_kept(one: Corrected, offset: Offset) -> Position:
     """Return the same position in the kept part. Raises `NotFoundError`: something beyond it had been read.
 
     Commits without rows do not count: their readers have read nothing.
