@@ -4,6 +4,8 @@ import json
 import logging
 import random
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 
@@ -256,21 +258,43 @@ def test_where_java_does_not_compile_python_writes_the_same_rows(spark, lake, to
 
 def test_executors_without_the_classes_are_written_by_python(spark, lake, told, monkeypatch):
     table = lake.create_table("db.t", "n BIGINT")
-    monkeypatch.setattr(compiled, "_KEPT", {})
-    # Under names that executors cannot have from another test.
-    texts = {
-        f"Un{name}": re.sub(r"\bDataFiles\b", "UnDataFiles", text)
-        for name, text in compiled.sources().items()
-    }
-    monkeypatch.setattr(compiled, "sources", lambda: texts)
+    _under_another_name("Un", monkeypatch)
     monkeypatch.setattr(compiled, "_give", lambda *_: None)
-    find = compiled.compiled_class
-    named = {"DataFiles": "UnDataFiles"}
-    monkeypatch.setattr(data_files, "compiled_class", lambda jvm, name: find(jvm, named.get(name, name)))
     table.append(spark.range(0, 100, 1, 2).selectExpr("id n"))
     (line,) = told()
     assert "executors do not get the classes" in line
     assert sorted(table.scan().to_arrow()["n"].to_pylist()) == [*range(100)]
+
+
+def test_jobs_that_begin_together_all_have_the_classes(spark, lake, told, monkeypatch):
+    tables = [lake.create_table(f"db.t{number}", "n BIGINT") for number in range(4)]
+    frame = spark.range(0, 100, 1, 2).selectExpr("id n")
+    _under_another_name("Together", monkeypatch)
+    compile_them = compiled._classes
+
+    def slowly(*given):
+        time.sleep(1)
+        return compile_them(*given)
+
+    monkeypatch.setattr(compiled, "_classes", slowly)
+    with ThreadPoolExecutor(len(tables)) as threads:
+        for done in [threads.submit(table.append, frame) for table in tables]:
+            done.result()
+    assert told() == []
+    assert [table.scan().to_arrow().num_rows for table in tables] == [100] * len(tables)
+
+
+def _under_another_name(prefix, monkeypatch):
+    """Classes that are compiled anew, under names that executors cannot have from another test."""
+    texts = {
+        f"{prefix}{name}": re.sub(r"\bDataFiles\b", f"{prefix}DataFiles", text)
+        for name, text in compiled.sources().items()
+    }
+    find = compiled.compiled_class
+    named = {"DataFiles": f"{prefix}DataFiles"}
+    monkeypatch.setattr(compiled, "_KEPT", {})
+    monkeypatch.setattr(compiled, "sources", lambda: texts)
+    monkeypatch.setattr(data_files, "compiled_class", lambda jvm, name: find(jvm, named.get(name, name)))
 
 
 def test_a_task_that_fails_leaves_nothing_and_the_others_neither(spark, lake):

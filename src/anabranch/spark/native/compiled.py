@@ -13,6 +13,7 @@ import os
 import shutil
 import stat
 import tempfile
+import threading
 import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -32,6 +33,8 @@ _RESOURCES = "org.codehaus.commons.compiler.util.resource"
 _PACKAGE = "anabranch"
 _KEPT: WeakKeyDictionary[Any, _Known] = WeakKeyDictionary()
 """What was compiled for the JVM of each gateway."""
+_ONE_AT_A_TIME = threading.Lock()
+"""Jobs that begin together ask from threads of their own: none takes for given what another is still giving."""
 
 
 @dataclass
@@ -54,6 +57,11 @@ def compiled_class(jvm: Jvm, name: str) -> Any:
     Raises:
         NotCompiledError: this version of Spark does not compile it.
     """
+    with _ONE_AT_A_TIME:
+        return _given_class(jvm, name)
+
+
+def _given_class(jvm: Jvm, name: str) -> Any:
     known = _KEPT.get(jvm.gateway)
     if known is None:
         known = _KEPT[jvm.gateway] = _Known()
