@@ -222,7 +222,7 @@ KINDS = {
     "sessions": Kind(
         _sessions,
         "SELECT count(*) AS id, k, sum(v) AS v, max(ts) + INTERVAL 7500 MILLISECONDS AS ts FROM"
-        " (SELECT *, sum(fresh) OVER (PARTITION BY k ORDER BY ts ROWS UNBOUNDED PRECEDING) AS g FROM"
+        " (SELECT *, sum(fresh) OVER (PARTITION BY k ORDER BY ts RANGE UNBOUNDED PRECEDING) AS g FROM"
         " (SELECT *, CASE WHEN ts - lag(ts) OVER (PARTITION BY k ORDER BY ts) <= INTERVAL 7500 MILLISECONDS"
         " THEN 0 ELSE 1 END AS fresh FROM {0})) GROUP BY k, g",
         lag=lambda _: 0,

@@ -278,7 +278,8 @@ class Life:
     def _undo(self, before):
         p = self.pipeline
         if p.correct == "correct":
-            undo_correction(self.lake, p.wrong.sink, "good")
+            if self._is_new():  # otherwise the defect had touched no row: nothing was published
+                undo_correction(self.lake, p.wrong.sink, "good")
         else:
             if self._is_new():
                 undo_cascade(self.lake, table=p.wrong.sink)

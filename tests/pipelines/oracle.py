@@ -59,7 +59,8 @@ class Oracle:
                 wanted = self._wanted(db, sink, steps)
                 # Where several jobs write a table, one whose values are by chance decides what is compared.
                 step = next((step for step in steps if KINDS[step.kind].exact), steps[0])
-                told = _difference(step, wanted, found[sink], late[sink])
+                waits = any(KINDS[one.kind].waits for one in steps)
+                told = _difference(step, wanted, found[sink], late[sink], waits=waits)
                 if told:
                     differences.append(f"{sink} ({', '.join(step.kind for step in steps)}): {told}")
                 kept = found[sink] if is_unsure or KINDS[step.kind].exact or step.kind == "some" else wanted
@@ -100,7 +101,8 @@ def rows_of(table, step):
     return [tuple(_plain(row[column]) for column in _columns(KINDS[step.kind])) for row in found]
 
 
-def _difference(step, wanted, found, late):
+def _difference(step, wanted, found, late, *, waits):
+    """What differs; `waits`: one of the table's jobs may give rows of the last events, or not."""
     kind = KINDS[step.kind]
     if kind.is_some:
         return "" if len(wanted) == len(found) else f"{len(found)} rows instead of {len(wanted)}"
@@ -109,9 +111,9 @@ def _difference(step, wanted, found, late):
         place = columns.index("k")
         wanted = [row for row in wanted if row[place] != LATE]
         found = [row for row in found if row[place] != LATE]
-    if kind.waits:
+    if waits:
         place = columns.index("ts")
-        found = [row for row in found if not is_closing(row[place])]
+        wanted, found = ([row for row in rows if not is_closing(row[place])] for rows in (wanted, found))
     if kind.exact is not None:
         places = [columns.index(column) for column in kind.exact]
         wanted, found = ([tuple(row[p] for p in places) for row in rows] for rows in (wanted, found))
