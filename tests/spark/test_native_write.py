@@ -20,7 +20,7 @@ from anabranch.arrow.footer_checksum import is_intact
 from anabranch.arrow.thrift import decode_struct
 from anabranch.errors import SchemaError
 from anabranch.kernel.commit.commit_message import EventTimes
-from anabranch.spark.native import compiled, data_files
+from anabranch.spark.native import compiled
 from anabranch.spark.native.generations import Obstacle
 from anabranch.spark.native.writer import NativeWriter
 from anabranch.spark.tasks.frame_writer import write_frame
@@ -286,15 +286,13 @@ def test_jobs_that_begin_together_all_have_the_classes(spark, lake, told, monkey
 
 def _under_another_name(prefix, monkeypatch):
     """Classes that are compiled anew, under names that executors cannot have from another test."""
-    texts = {
-        f"{prefix}{name}": re.sub(r"\bDataFiles\b", f"{prefix}DataFiles", text)
-        for name, text in compiled.sources().items()
-    }
-    find = compiled.compiled_class
-    named = {"DataFiles": f"{prefix}DataFiles"}
+    found = compiled.sources()
+    names = re.compile(rf"\b({'|'.join(file.removesuffix('.java') for file in found)})\b")
+    texts = {f"{prefix}{file}": names.sub(rf"{prefix}\1", text) for file, text in found.items()}
+    given = compiled._given_class
     monkeypatch.setattr(compiled, "_KEPT", {})
     monkeypatch.setattr(compiled, "sources", lambda: texts)
-    monkeypatch.setattr(data_files, "compiled_class", lambda jvm, name: find(jvm, named.get(name, name)))
+    monkeypatch.setattr(compiled, "_given_class", lambda jvm, name: given(jvm, f"{prefix}{name}"))
 
 
 def test_a_task_that_fails_leaves_nothing_and_the_others_neither(spark, lake):

@@ -164,7 +164,8 @@ def _jar(classes: Mapping[str, bytes]) -> str:
     """A jar of its own for this process: executors that start later fetch it from here."""
     folder = tempfile.mkdtemp(prefix="anabranch-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = Path(folder) / "anabranch.jar"
+    # Spark hands out one jar of a name: a second one would be refused, with a line in the JVM's log and no error.
+    path = Path(folder) / f"anabranch-{SYSTEM.ids.uuid()}.jar"
     _write_zip(path, classes)
     return str(path)
 
